@@ -63,10 +63,11 @@ static void read_input(ls_card *c, ls_fields *f)
     if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 3)
         ls_fields_fail(f, node, "expected \"input\": [channels, height, width]");
     for (int i = 0; i < 3 && f->status == LS_OK; i++, side = side->next) {
-        if (!cJSON_IsNumber(side) || !(side->valuedouble >= 1 && side->valuedouble <= 1 << 20))
-            ls_fields_fail(f, side, "expected a size from 1 to 1048576");
+        const double size = cJSON_IsNumber(side) ? side->valuedouble : 0;
+        if (size >= 1 && size <= 1 << 20 && size == (int)size)
+            *sides[i] = (int)size;
         else
-            *sides[i] = (int)side->valuedouble;
+            ls_fields_fail(f, side, "expected a size from 1 to 1048576");
     }
 }
 
@@ -122,12 +123,10 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
     memset(out, 0, sizeof *out);
     out->config.host = host;
     int status = ls_json_parse(&doc, name, text, strlen(text), host, err);
-    if (status)
-        return status == LS_ECONFIG ? LS_EDATA : status;
-    status = read_fields(out, doc, err);
-    if (status)
+    if (status == LS_OK && (status = read_fields(out, doc, err)) != LS_OK)
         ls_card_fini(out);
-    return status == LS_ECONFIG ? LS_EDATA : status;
+    /* No config of the caller's is wrong: the file is. */
+    return status == LS_ECONFIG ? (err ? err->status = LS_EDATA : LS_EDATA) : status;
 }
 
 int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err)

@@ -134,7 +134,7 @@ const ls_json *ls_config_model_doc(const ls_config *config)
 int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
                    const char *format, ...)
 {
-    const cJSON *node = ls_json_root(config->doc);
+    const cJSON *node = config->node ? config->node : ls_json_root(config->doc);
     char part[64], text[LS_ERROR_TEXT];
     va_list args;
     va_start(args, format);
@@ -228,8 +228,7 @@ void ls_config_write_of_model(ls_json_writer *w, const char *key, const ls_confi
 int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *node,
                             const ls_host *host, ls_error *err)
 {
-    memset(out, 0, sizeof *out);
-    out->host = host;
+    *out = (ls_config){.host = host, .node = node};
     return read_rows(out, doc, node, err);
 }
 

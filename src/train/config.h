@@ -41,6 +41,7 @@ typedef enum ls_cluster_engine {
 
 typedef struct ls_config {
     ls_json *doc;           /* owned: texts and nodes below belong to it */
+    const cJSON *node;      /* of doc: where the keys are; NULL: its root */
     ls_json *model_doc;     /* the model's file, when it is not inline; owned */
     const cJSON *model;     /* the model object, in one of the two */
     const char *model_path; /* NULL: inline */

@@ -563,8 +563,8 @@ state = {
 }
 
 
-def changed(value, *path):
-    out = json.loads(json.dumps(state))
+def changed(value, *path, of=state):
+    out = json.loads(json.dumps(of))
     place = out
     for key in path[:-1]:
         place = place[key]
@@ -604,6 +604,48 @@ states = {
 }
 for name, data in states.items():
     put("state", name, data)
+
+# ---- the card of a model -----------------------------------------------------------------------
+
+card = {
+    "schema": 1, "input": [1, 4, 4], "floats": False, "classes": 3, "targets": False,
+    "class_names": ["boot", "größer", ""], "features": ["a", "b"],
+    "recipe": {"data": {"name": "synthetic", "mean": [0.5], "std": [0.25]}, "label_smoothing": 0.125,
+               "class_weights": [1, 2, 0.5], "loss": "cross_entropy",
+               "model": {"layers": [{"type": "conv2d", "out": 2, "kernel": 3}, {"type": "relu"}, {"type": "flatten"},
+                                    {"type": "dense", "out": 3}]}},
+}
+plain = {key: card[key] for key in card if key not in ("class_names", "features")}
+vector = {"model": {"layers": [{"type": "dense", "out": 3}]}}
+cards = {
+    "ok": json.dumps(card),
+    "ok_plain": json.dumps(plain),
+    "ok_numbers": json.dumps({**plain, "input": [7, 1, 1], "floats": True, "targets": True,
+                              "recipe": {**vector, "loss": "mse"}}),
+    "ok_builtin": json.dumps({**plain, "input": [1, 28, 28], "classes": 10, "recipe": {"model": "lenet"}}),
+    "bad_schema": changed(2, "schema", of=card),
+    "bad_key": changed(1, "more", of=card),
+    "bad_input": changed([1, 4], "input", of=card),
+    "bad_side": changed([1, 0, 4], "input", of=card),
+    "bad_half": changed([1, 4.5, 4], "input", of=card),
+    "bad_sides": changed([1 << 20] * 3, "input", of=card),
+    "bad_kernel": changed([1, 2, 2], "input", of=card),
+    "bad_classes": changed(0, "classes", of=card),
+    "bad_names": changed(["a", "b"], "class_names", of=card),
+    "bad_name": changed(["a", 1, "c"], "class_names", of=card),
+    "bad_features": changed("a", "features", of=card),
+    "bad_floats": changed(0, "floats", of=card),
+    "bad_targets": changed(True, "targets", of=card),
+    "bad_recipe": changed(3, "recipe", of=card),
+    "bad_recipe_key": changed(3, "recipe", "colour", of=card),
+    "bad_mean": changed([0.5, 0.5], "recipe", "data", "mean", of=card),
+    "bad_model": changed(3, "recipe", "model", of=card),
+    "bad_layer": changed("conv3d", "recipe", "model", "layers", 0, "type", of=card),
+    "no_recipe": json.dumps({key: card[key] for key in card if key != "recipe"}),
+    "no_object": "[]",
+}
+for name, data in cards.items():
+    put("card", name, data)
 
 # ---- arrays: .npy, and safetensors with tensors x and y ----------------------------------------
 
