@@ -118,8 +118,7 @@ __attribute__((format(printf, 4, 5))) static bool refuse(ls_fields *f, const cha
     return false;
 }
 
-/* Whether `node` is an integer in range; says what is wrong with it otherwise. */
-static bool check_int(ls_fields *f, const char *key, const cJSON *node, long min, long max)
+bool ls_field_is_int(ls_fields *f, const char *key, const cJSON *node, long min, long max)
 {
     const double v = cJSON_IsNumber(node) ? node->valuedouble : 0.5;
     return (v == floor(v) && v >= (double)min && v <= (double)max) ||
@@ -131,7 +130,7 @@ bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long 
 {
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : 0;
-    if (!node || !check_int(f, key, node, min, max))
+    if (!node || !ls_field_is_int(f, key, node, min, max))
         return false;
     *out = (long)node->valuedouble;
     return true;
@@ -140,8 +139,7 @@ bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long 
 bool ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
                      double *out)
 {
-    char low[NUMBER_TEXT];
-    char high[NUMBER_TEXT];
+    char low[NUMBER_TEXT], high[NUMBER_TEXT];
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : 0;
     if (!node)
@@ -180,8 +178,7 @@ bool ls_field_text(ls_fields *f, const char *key, const char *const *fallback, c
 bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
                      int *out)
 {
-    const char *text;
-    const char *none = NULL;
+    const char *text, *none = NULL;
     char hint[HINT_TEXT];
     int count = 0;
     bool found = ls_field_text(f, key, fallback ? &none : NULL, &text);
@@ -206,7 +203,7 @@ bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long
     if (!node)
         return false;
     if (!cJSON_IsArray(node)) {
-        if (!check_int(f, key, node, min, max))
+        if (!ls_field_is_int(f, key, node, min, max))
             return false;
         out[0] = out[1] = (int)node->valuedouble;
         return true;
@@ -216,9 +213,8 @@ bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long
                        key, cJSON_GetArraySize(node));
         return false;
     }
-    const cJSON *height = node->child;
-    const cJSON *width = height->next;
-    if (!check_int(f, key, height, min, max) || !check_int(f, key, width, min, max))
+    const cJSON *height = node->child, *width = height->next;
+    if (!ls_field_is_int(f, key, height, min, max) || !ls_field_is_int(f, key, width, min, max))
         return false;
     out[0] = (int)height->valuedouble;
     out[1] = (int)width->valuedouble;

@@ -51,6 +51,9 @@ bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, 
 bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
                    int out[2]);
 
+/* Whether `node`, of that member, is an integer in range; otherwise that is the failure. */
+bool ls_field_is_int(ls_fields *f, const char *key, const cJSON *node, long min, long max);
+
 /* The member as it is, or NULL when absent; marks the key as known. */
 const cJSON *ls_field_any(ls_fields *f, const char *key);
 /* Whether a reader has marked it so. */

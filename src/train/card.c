@@ -63,11 +63,8 @@ static void read_input(ls_card *c, ls_fields *f)
     if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 3)
         ls_fields_fail(f, node, "expected \"input\": [channels, height, width]");
     for (int i = 0; i < 3 && f->status == LS_OK; i++, side = side->next) {
-        const double size = cJSON_IsNumber(side) ? side->valuedouble : 0;
-        if (size >= 1 && size <= 1 << 20 && size == (int)size)
-            *sides[i] = (int)size;
-        else
-            ls_fields_fail(f, side, "expected a size from 1 to 1048576");
+        if (ls_field_is_int(f, "input", side, 1, 1 << 20))
+            *sides[i] = (int)side->valuedouble;
     }
 }
 
