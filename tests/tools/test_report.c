@@ -412,10 +412,10 @@ static uint64_t number_behind(const char *text, const char *key)
     return strtoull(at + strlen(key), NULL, 10);
 }
 
-static void put(char **place, const char *line, size_t length)
+static void put(char **place, const char *line)
 {
     free(*place);
-    *place = strndup(line, length);
+    *place = strdup(line);
 }
 
 static void reader_takes(reader *c, const ls_run_log *log)
@@ -427,14 +427,16 @@ static void reader_takes(reader *c, const ls_run_log *log)
     c->have = (ls_run_seen){number_behind(b.text, "\"run\":"), number_behind(b.text, "\"width\":"),
                             number_behind(b.text, "\"steps_from\":"),
                             number_behind(b.text, "\"others_from\":")};
-    for (const char *at = strchr(b.text, '\n') + 1; *at; at += strcspn(at, "\n") + 1) {
-        const size_t length = strcspn(at, "\n");
+    const char *const end = b.text + b.length;
+    char *at = strchr(b.text, '\n') + 1;
+    for (char *next; (next = memchr(at, '\n', (size_t)(end - at))) != NULL; at = next) {
+        *next++ = '\0'; /* a sanitizer looks at a string's end each time */
         if (strncmp(at, "{\"type\":\"step\"", 14) == 0)
-            put(&c->step[c->have.steps++], at, length);
+            put(&c->step[c->have.steps++], at);
         else if (strncmp(at, "{\"at\":", 6) == 0)
-            put(&c->other[c->have.others++], at, length);
+            put(&c->other[c->have.others++], at);
         else
-            put(&c->sums, at, length);
+            put(&c->sums, at);
     }
     ls_buffer_fini(&b);
 }
