@@ -659,11 +659,19 @@ class Test:
             self.whole(again, saved, saved)
 
 
+def shorten_runs():
+    """A program with a sanitizer takes half as many steps, and still longer."""
+    global EPOCHS, STEPS  # pylint: disable=global-statement
+    EPOCHS, STEPS = EPOCHS // 2, STEPS // 2
+    CONFIG["epochs"] = EPOCHS
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainer", type=pathlib.Path)
     parser.add_argument("--deadline", type=float, default=2)
     parser.add_argument("--short", action="store_true", help="fewer of each")
+    parser.add_argument("--slow", action="store_true", help="the program has a sanitizer")
     parser.add_argument("--grid", action="store_true", help="numbers of hosts, workers and shards")
     parser.add_argument("--example", type=pathlib.Path, help="a config in examples/, for --grid")
     parser.add_argument("--shards", type=int, action="append", help="of --grid")
@@ -676,6 +684,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--relay", type=pathlib.Path, help="some of the faults over a line that is late and loses frames")
     args = parser.parse_args()
+    if args.slow:
+        shorten_runs()
     sys.stdout.reconfigure(line_buffering=True)  # what was said is there, whoever ends this
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays behind
     program = args.trainer.resolve()
