@@ -80,6 +80,7 @@ def words_of(command, run):
     words = shlex.split(command)[1:]
     if "--serve" in words:
         del words[words.index("--serve"):][:2]
+    words += {"bench": ["--seconds", "0.1", "--rounds", "1"], "find-lr": ["--steps", "60"]}.get(words[0], [])
     if words[0].startswith("examples/") or words[0] in ("sweep", "find-lr"):
         words += ["--set", "data.name=synthetic", "--set", "epochs=1", "--set"]
         words += ["data.limit=32", "--set", "data.validation=0.5"] if "resnet" in command else ["data.limit=256"]

@@ -47,7 +47,7 @@ static void same_rows_give_the_same_bits(void **state)
     expect_same_bits(*state, op_make_any, 10000, CASES);
     expect_same_bits(*state, op_make_rowwise, 10300, OP_CASES(120));
     expect_same_bits(*state, op_make_any_norm, 10600, OP_CASES(120));
-    expect_same_bits(*state, op_make_winograd, 10800, OP_CASES(60));
+    expect_same_bits(*state, op_make_winograd, 10800, OP_CASES(20));
 }
 
 /* Two blocks, by an op and its twin for another number of rows, on the same parameters: the second
