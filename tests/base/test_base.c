@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "runner.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -172,7 +173,7 @@ static void a_pause_uses_up_no_patience(void **state)
     assert_true(ls_attended_ns(&seen, second / 2) == second / 2 + LS_ATTENTION_NS);
 }
 
-int main(void)
+LS_TESTS(base, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_name),

@@ -1,6 +1,7 @@
 /* Random numbers: the published vectors, and the properties that training relies on. */
 #include "base/portable_math.h"
 #include "base/rng.h"
+#include "runner.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -224,7 +225,7 @@ static void streams_do_not_repeat_one_another(void **state)
     assert_int_equal(same, 0);
 }
 
-int main(void)
+LS_TESTS(base_rng, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_gives_the_published_answers),

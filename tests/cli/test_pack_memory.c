@@ -1,5 +1,6 @@
 /* What packing asks for before it decodes: it depends on images, and on CPUs only so far. */
 #include "cli/pack.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +65,7 @@ static void a_few_images_are_packed_in_the_memory_of_a_few(void **state)
     assert_in_range(asked_for(32, 64, 3, 0), 1, MB);
 }
 
-int main(void)
+LS_TESTS(cli_pack_memory, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packing_asks_for_a_quarter_of_a_gigabyte_on_any_number_of_cpus),

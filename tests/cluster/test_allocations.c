@@ -2,6 +2,7 @@
  * sums when members are lost. */
 #include "cluster/cluster.h"
 #include "free_port.h"
+#include "runner.h"
 #include "train/count_malloc.h"
 
 #include <arpa/inet.h>
@@ -150,7 +151,7 @@ static void sums_before_a_loss_give_their_memory_back(void **state)
     run(lose_two);
 }
 
-int main(void)
+LS_TESTS(cluster_allocations, "integration no-asan no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_sums_allocate_nothing),

@@ -6,6 +6,7 @@
 #include "cluster/wire_double.h"
 #include "free_port.h"
 #include "merge/tree.h"
+#include "runner.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -910,7 +911,7 @@ static void members_for_whom_memory_runs_out_are_an_error(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(cluster_orders, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_gather_and_share_in_any_order_of_messages),

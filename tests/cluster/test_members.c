@@ -2,6 +2,7 @@
 #include "cluster/cluster.h"
 #include "cluster/wire_double.h"
 #include "comm/gang.h"
+#include "runner.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -136,7 +137,7 @@ static void workers_of_any_number_of_hosts_get_the_bits_of_one(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(cluster_members, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_of_any_number_of_hosts_get_the_bits_of_one),

@@ -1,5 +1,6 @@
 /* Whole runs over TCP, each process a thread here, in which members are lost and those that are left go on. */
 #include "cluster/story.h"
+#include "runner.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -251,7 +252,7 @@ static void an_engine_that_cannot_regroup_is_refused(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(cluster_regroup, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_member_may_be_lost_at_any_point),

@@ -1,6 +1,7 @@
 /* The engine tcp: one thread stands for each member; they meet on the loopback, among strangers. */
 #include "base/clock.h"
 #include "free_port.h"
+#include "runner.h"
 #include "tcp/join.h"
 
 #include <lockstep/cluster.h>
@@ -715,7 +716,7 @@ static void places_that_cannot_be_are_refused(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(cluster_tcp, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_whole_and_in_order),

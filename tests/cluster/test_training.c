@@ -1,5 +1,6 @@
 /* Whole runs over several processes, each a thread here, over the double of the wire. */
 #include "cluster/story.h"
+#include "runner.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -288,7 +289,7 @@ static void more_hosts_than_shards_are_refused(void **state)
     assert_non_null(strstr(other.process[0].err.text, "set shards to at least 3"));
 }
 
-int main(void)
+LS_TESTS(cluster_training, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_hosts_and_workers_gives_the_same_bits),

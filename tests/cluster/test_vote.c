@@ -1,5 +1,6 @@
 /* Who goes on when members are lost: votes among members that crash, that hear of losses late or in error, and whose
  * connections come and go. */
+#include "runner.h"
 #include "tcp/vote.h"
 
 #include <setjmp.h>
@@ -330,7 +331,7 @@ static void a_word_that_names_others_than_the_members_counts_for_nothing(void **
     end_world();
 }
 
-int main(void)
+LS_TESTS(cluster_vote, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_most_one_part_goes_on_whatever_happens),

@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "comm/gang.h"
 #include "ref/ref.h"
+#include "runner.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -373,7 +374,7 @@ static void a_spread_fold_keeps_few_parts(void **state)
     device->ops->close(device);
 }
 
-int main(void)
+LS_TESTS(comm_allreduce, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ordered_has_the_bits_of_the_tree_on_any_number_of_ranks),

@@ -1,6 +1,7 @@
 /* The start-up check of a group: what it must find, and that it finds nothing where all is well. */
 #include "comm/gang.h"
 #include "merge/group.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -310,7 +311,7 @@ static void communicators_are_found_by_name(void **state)
     assert_non_null(strstr(why, "use one of ordered, naive"));
 }
 
-int main(void)
+LS_TESTS(comm_check, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_are_found_by_name),

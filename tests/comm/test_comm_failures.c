@@ -1,6 +1,7 @@
 /* What the all-reduces do when a rank fails, stays away, or has no host memory. */
 #include "comm/gang.h"
 #include "ref/ref.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,7 +122,7 @@ static void a_group_must_have_ranks(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(comm_failures, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_abort_releases_everybody_for_good),

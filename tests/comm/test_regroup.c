@@ -5,6 +5,7 @@
 #include "device/registry.h"
 #include "merge/group.h"
 #include "ref/ref.h"
+#include "runner.h"
 
 #include <lockstep/device_pool.h>
 #include <lockstep/split.h>
@@ -514,7 +515,7 @@ static void a_rank_in_a_merge_may_read_until_it_meets_the_others(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(comm_regroup, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(survivors_regroup_and_late_ranks_do_no_harm),

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/cpu_team.h"
+#include "runner.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -223,7 +224,7 @@ static void the_child_of_a_fork_works_alone(void **state)
     ls_team_destroy(team);
 }
 
-int main(void)
+LS_TESTS(cpu_team, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_is_computed_once),

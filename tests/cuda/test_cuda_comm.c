@@ -2,6 +2,7 @@
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 #include "merge/tree.h"
+#include "runner.h"
 
 #include <lockstep/split.h>
 #include <math.h>
@@ -246,7 +247,7 @@ static void the_check_finds_memory_that_does_not_arrive(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(cuda_comm, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ordered_gives_the_host_s_bits_on_gpus_of_their_own),

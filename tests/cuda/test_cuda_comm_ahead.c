@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
+#include "runner.h"
 
 #include <sched.h>
 #include <setjmp.h>
@@ -324,7 +325,7 @@ static void a_merge_that_goes_on_otherwise_is_refused(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(cuda_comm_ahead, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merging_ahead_changes_no_bit),

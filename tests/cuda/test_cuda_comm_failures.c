@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -256,7 +257,7 @@ static void an_abort_from_outside_releases_everybody(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(cuda_comm_failures, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_that_fails_ends_in_an_error),

@@ -7,6 +7,7 @@
 #include "cluster/wire_double.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
+#include "runner.h"
 
 #include <sched.h>
 #include <setjmp.h>
@@ -327,7 +328,7 @@ static void a_host_lost_at_any_point_ends_the_run_of_all(void **state)
         }
 }
 
-int main(void)
+LS_TESTS(cuda_comm_hosts, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_processes_and_gpus_gives_the_bits_of_one),

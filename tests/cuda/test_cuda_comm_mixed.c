@@ -1,6 +1,7 @@
 /* Workers on several GPUs of which some share one, over doubles of the CUDA runtime and of NCCL. */
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -197,7 +198,7 @@ static void the_check_finds_a_total_that_was_not_handed_out(void **state)
     comm_gang_free(&g);
 }
 
-int main(void)
+LS_TESTS(cuda_comm_mixed, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ordered_gives_the_host_s_bits_however_gpus_are_shared),

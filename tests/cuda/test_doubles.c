@@ -1,5 +1,6 @@
 /* What the doubles of the CUDA runtime promise to the tests that stand on them. */
 #include "cuda/fixture.h"
+#include "runner.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -495,7 +496,7 @@ static void a_skipped_call_does_nothing(void **state)
     end_clean();
 }
 
-int main(void)
+LS_TESTS(cuda_doubles_contract, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_keeps_its_order),

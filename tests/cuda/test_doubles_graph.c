@@ -1,5 +1,6 @@
 /* What the doubles promise of stream capture and of graphs. */
 #include "cuda/fixture.h"
+#include "runner.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -256,7 +257,7 @@ static void a_capture_ends_even_when_its_end_fails(void **state)
     end_clean();
 }
 
-int main(void)
+LS_TESTS(cuda_doubles_contract_graph, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_graph_replays_what_was_captured),

@@ -1,6 +1,7 @@
 /* What the double of NCCL promises. One thread stands for all ranks; where a call of a blocking
  * communicator needs the others, each rank has a thread. */
 #include "cuda/fixture.h"
+#include "runner.h"
 
 #include <nccl.h>
 #include <pthread.h>
@@ -319,7 +320,7 @@ static void a_missing_rank_leaves_the_others_in_progress(void **state)
     end_clean();
 }
 
-int main(void)
+LS_TESTS(cuda_doubles_contract_nccl, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_reduce_sums),

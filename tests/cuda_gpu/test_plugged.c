@@ -3,6 +3,7 @@
  * one. */
 #include "cuda_gpu/cuda_plugged.h"
 #include "nn/nn_fixture.h"
+#include "runner.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -325,7 +326,7 @@ static void lower_precisions_are_near(void **state)
     close_bench(&fp32);
 }
 
-int main(void)
+LS_TESTS(gpu_plugged, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_device_is_described),

@@ -1,6 +1,7 @@
 /* CUPTI itself, as the plugin loads it; nothing of a GPU is needed for that. */
 #include "cuda/cuda_device.h"
 #include "cuda/cupti_lib.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +46,7 @@ static void the_installed_one_answers(void **state)
     assert_int_not_equal(cupti.cuptiActivityRegisterCallbacks(NULL, NULL), CUPTI_SUCCESS);
 }
 
-int main(void)
+LS_TESTS(cuda_cupti_lib, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_library_that_is_not_there_is_named),

@@ -2,6 +2,7 @@
  * call failing in turn. */
 #include "cuda/cuda_device.h"
 #include "doubles/control.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -316,7 +317,7 @@ static void a_concat_of_too_many_values_is_refused(void **state)
     end();
 }
 
-int main(void)
+LS_TESTS(cuda_device, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_are_described),

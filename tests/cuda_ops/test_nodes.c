@@ -3,6 +3,7 @@
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/control.h"
 #include "nn/nn_fixture.h"
+#include "runner.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -153,7 +154,7 @@ static void list_a_step(const char *file, ls_precision precision, uint32_t rows)
 }
 
 /* With `EXAMPLE.json PRECISION ROWS`, at most 16 rows, a list. */
-int main(int argc, char **argv)
+LS_TESTS(cuda_nodes, "integration no-asan no-tsan")
 {
     if (argc == 4) {
         list_a_step(argv[1], (ls_precision)atoi(argv[2]), (uint32_t)atoi(argv[3]));

@@ -7,6 +7,7 @@
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
 #include "nn/plan.h"
+#include "runner.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>
@@ -295,7 +296,7 @@ static void a_senseless_device_is_refused(void **state)
     assert_null(math);
 }
 
-int main(void)
+LS_TESTS(cuda_plans, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_convolution_of_the_examples_is_declined),

@@ -3,6 +3,7 @@
 #include "cuda_ops/cuda_backend.h"
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -163,7 +164,7 @@ static void a_single_channel_is_pooled_by_itself_in_bf16(void **state)
     device->ops->close(device);
 }
 
-int main(void)
+LS_TESTS(cuda_precision, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_are_near_in_bf16),

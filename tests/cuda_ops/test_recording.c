@@ -1,6 +1,7 @@
 /* Recordings over the doubles, which enforce CUDA's rules of capture: what is enqueued again gives the
  * bits of what is enqueued one by one, with other rows, another epoch, another step each time. */
 #include "cuda_ops/cuda_backend.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -180,7 +181,7 @@ static void a_recording_refuses_what_it_cannot_hold(void **state)
     close_line(&l);
 }
 
-int main(void)
+LS_TESTS(cuda_recording, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_recording_gives_the_same_bits),

@@ -4,6 +4,7 @@
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
 #include "nn/replica_impl.h"
+#include "runner.h"
 #ifdef DOUBLES_MODE
 #include "doubles/control.h"
 
@@ -756,7 +757,7 @@ static void a_call_that_fails_in_creation_leaves_nothing_behind(void **state)
 }
 #endif
 
-int main(void)
+LS_TESTS(cuda_replica, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_trains_as_on_the_reference),

@@ -3,6 +3,7 @@
 #include "cuda/cuda_device.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/cupti.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -302,7 +303,7 @@ static void names_are_readable(void **state)
     assert_string_equal(out, "abcdefghij::abc");
 }
 
-int main(void)
+LS_TESTS(cuda_spans, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_cupti_the_reason_is_told, reset),

@@ -4,6 +4,7 @@
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/launch.h"
 #include "nn/nn_fixture.h"
+#include "runner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -382,7 +383,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-int main(void)
+LS_TESTS(cuda_tuning, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_engine_is_timed_in_a_few_variants_on_random_data),

@@ -1,6 +1,7 @@
 /* Several steps of a small model in one launch: beside the same steps taken in parts. */
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
+#include "runner.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -235,7 +236,7 @@ static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
     fixture_end(&f);
 }
 
-int main(void)
+LS_TESTS(cuda_unrolled_steps, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unrolled_steps_give_the_bits_of_steps_in_parts),

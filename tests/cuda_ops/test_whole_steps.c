@@ -4,6 +4,7 @@
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
 #include "merge/tree.h"
+#include "runner.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -298,7 +299,7 @@ static void a_device_that_records_no_whole_step_takes_parts(void **state)
     fixture_end(&f);
 }
 
-int main(void)
+LS_TESTS(cuda_whole_steps, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),

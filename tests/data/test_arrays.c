@@ -1,6 +1,7 @@
 /* Rows from .npy and safetensors files: what is in them comes out, and what they may not be is told by offset. */
 #include "data/dataset.h"
 #include "data/scratch.h"
+#include "runner.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -398,7 +399,7 @@ static void safetensors_files_that_lie_are_refused(void **state)
     refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA, "tensor \"x\"");
 }
 
-int main(void)
+LS_TESTS(data_arrays, "integration")
 {
     const struct CMUnitTest tests[] = {
         IN_SCRATCH(dimensions_behind_the_first_make_a_row),

@@ -1,6 +1,7 @@
 /* Tables: what becomes of their columns, and what is told of a field that is not what it should be. */
 #include "data/dataset.h"
 #include "data/scratch.h"
+#include "runner.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -328,7 +329,7 @@ static void test_tables_have_the_same_columns_and_texts(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(data_csv, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         IN_SCRATCH(numbers_stay_texts_are_one_hot_and_targets_classes),

@@ -2,6 +2,7 @@
 #include "data/dataset.h"
 #include "data/ration.h"
 #include "data/scratch.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -610,7 +611,7 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(data_idx, "integration")
 {
     const struct CMUnitTest tests[] = {
         IN_SCRATCH(plain_and_compressed_files_give_the_same_rows),

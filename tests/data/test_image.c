@@ -1,6 +1,7 @@
 /* Images from files: what is in them, and everything that can be wrong with them. */
 #include "data/image.h"
 #include "data/scratch.h"
+#include "runner.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -765,7 +766,7 @@ static void a_jpeg_that_promises_too_much_is_refused(void **state)
 }
 #endif
 
-int main(void)
+LS_TESTS(data_image, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_image_is_cut_to_the_middle_and_shrunk_by_averages),

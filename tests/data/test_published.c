@@ -1,6 +1,7 @@
 /* The real Fashion-MNIST, where Debian's package has put it; skipped where it is not. */
 #include "base/clock.h"
 #include "data/dataset.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +70,7 @@ static void a_limit_keeps_the_first_rows_and_all_checks(void **state)
                                   "/usr/share/datasets/fashion-mnist, found 60001; 0 means all");
 }
 
-int main(void)
+LS_TESTS(data_published, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_published_payload_is_recognised),

@@ -1,5 +1,6 @@
 /* SHA-256 against the examples of FIPS 180-4. */
 #include "hash/hash.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +50,7 @@ static void pieces_give_the_digest_of_the_whole(void **state)
     assert_memory_equal(whole, pieces, 32);
 }
 
-int main(void)
+LS_TESTS(sha256, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_texts_have_their_known_digests),

@@ -1,5 +1,7 @@
 /* Cutting minibatches into shards. */
 
+#include "runner.h"
+
 #include <lockstep/split.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +97,7 @@ static void shares_follow_capacity_and_none_is_empty(void **state)
     assert_int_equal(at, 10);
 }
 
-int main(void)
+LS_TESTS(split, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_pieces_get_what_is_left_over),

@@ -1,5 +1,6 @@
 /* The synthetic dataset: reproducible, learnable, announced as synthetic. */
 #include "data/dataset.h"
+#include "runner.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -252,7 +253,7 @@ static void several_threads_read_at_once(void **state)
     ls_dataset_close(test);
 }
 
-int main(void)
+LS_TESTS(data_synthetic, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_says_that_it_is_synthetic),

@@ -2,6 +2,7 @@
 #include "device/fake_backend.h"
 #include "device/registry.h"
 #include "ref/ref.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -202,7 +203,7 @@ static void the_registry_is_bounded(void **state)
     assert_string_equal(err.text, "more than 8 back ends");
 }
 
-int main(void)
+LS_TESTS(device_list, "integration")
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "device/fake_backend.h"
 #include "device/registry.h"
+#include "runner.h"
 
 #include <sched.h>
 #include <setjmp.h>
@@ -391,7 +392,7 @@ static void wrong_options_are_refused(void **state)
     assert_string_equal(err.text, "devices 'many:0' asks for none: at least 1 is needed");
 }
 
-int main(void)
+LS_TESTS(device_pool, "integration")
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {

@@ -7,6 +7,7 @@
 #include "base/host.h"
 #include "data/scratch.h"
 #include "embed/scene.h"
+#include "runner.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -138,7 +139,7 @@ static void *end_at_once(void *unused)
     return unused;
 }
 
-int main(int argc, char **argv)
+LS_TESTS(embed_allocation_failures, "integration")
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     every = 7;

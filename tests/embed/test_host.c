@@ -2,6 +2,7 @@
  * was forked before. Whatever Lockstep does, all of that stays as it was. */
 #include "data/scratch.h"
 #include "embed/scene.h"
+#include "runner.h"
 
 #include <fenv.h>
 #include <locale.h>
@@ -315,7 +316,7 @@ static void a_child_that_was_forked_before_trains_beside_its_parent(void **state
     end(&g);
 }
 
-int main(int argc, char **argv)
+LS_TESTS(embed_host, "integration")
 {
     if (argc > 1)
         devices = argv[1];

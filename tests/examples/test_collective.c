@@ -1,5 +1,6 @@
 /* The public all-reduce, on pools of reference devices. */
 #include "ref/ref.h"
+#include "runner.h"
 
 #include <lockstep/collective.h>
 #include <setjmp.h>
@@ -242,7 +243,7 @@ static void options_that_make_no_sense_are_refused(void **state)
     ls_collective_destroy(NULL);
 }
 
-int main(void)
+LS_TESTS(collective, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everybody_gets_the_sum_whatever_the_length_and_in_place_too),

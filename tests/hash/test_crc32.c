@@ -1,5 +1,6 @@
 /* CRC-32: known values, and pieces that add up to the whole. */
 #include "hash/hash.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +58,7 @@ static void every_flipped_bit_is_noticed(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(hash_crc32, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_values_come_out),

@@ -1,6 +1,7 @@
 /* Documents: places of nodes, messages, files, numbers under another locale, lack of memory. */
 #include "data/ration.h"
 #include "data/scratch.h"
+#include "runner.h"
 #include "json/json.h"
 
 #include <locale.h>
@@ -254,7 +255,7 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(json_document, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_knows_its_line_and_column),

@@ -1,4 +1,5 @@
 /* ls_json_set: what `--set a.b=v` does to a document. */
+#include "runner.h"
 #include "json/json.h"
 
 #include <setjmp.h>
@@ -190,7 +191,7 @@ static void a_refused_allocation_of_cjson_leaves_the_document_whole(void **state
     assert_true(refused > 20);
 }
 
-int main(void)
+LS_TESTS(json_set, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(members_are_replaced_and_added, begin, end),

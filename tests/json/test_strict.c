@@ -1,4 +1,5 @@
 /* What the JSON reader accepts and refuses, with the exact messages. */
+#include "runner.h"
 #include "json/json.h"
 
 #include <math.h>
@@ -437,7 +438,7 @@ static void eight_times_the_keys_take_eight_times_as_long(void **state)
         fail_msg("%g times as long", many / few);
 }
 
-int main(void)
+LS_TESTS(json_strict, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_that_is_not_json_is_refused),

@@ -1,4 +1,5 @@
 /* The JSON writer: punctuation, numbers, strings, its buffer. */
+#include "runner.h"
 #include "json/json.h"
 #include "json/writer.h"
 
@@ -214,7 +215,7 @@ static void lack_of_memory_is_reported_at_the_end(void **state)
     ls_json_writer_fini(&w);
 }
 
-int main(void)
+LS_TESTS(json_writer, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_is_written_on_one_line),

@@ -6,6 +6,7 @@
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"
 #include "lanes/lanes_check.h"
+#include "runner.h"
 
 #include <limits.h>
 #include <math.h>
@@ -822,7 +823,7 @@ static void a_twin_of_another_layer_is_refused_and_leaves_nothing_behind(void **
 }
 
 /* lanes [PATTERN]: the tests whose names fit, all by default. */
-int main(int argc, char **argv)
+LS_TESTS(lanes, "integration no-tsan")
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

@@ -1,5 +1,6 @@
 /* Where an arena is cut for a merge beside the backward pass. */
 #include "merge/tree.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +61,7 @@ static void there_are_never_more_buckets_than_room(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(merge_buckets, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_arena_is_one_bucket),

@@ -1,5 +1,6 @@
 /* The shape of the shard tree, against shapes written down by hand. */
 #include "merge/tree.h"
+#include "runner.h"
 
 #include <lockstep/split.h>
 #include <setjmp.h>
@@ -138,7 +139,7 @@ static void the_largest_tree_fits_the_stack_of_partial_sums(void **state)
     check_cover(LS_SHARDS_MAX - 1, 1, LS_SHARDS_MAX - 2);
 }
 
-int main(void)
+LS_TESTS(merge_tree, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trees_have_the_documented_shapes),

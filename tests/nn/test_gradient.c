@@ -3,6 +3,7 @@
 #include "nn/nn_fixture.h"
 
 #include "ref/ref.h"
+#include "runner.h"
 
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"
@@ -320,7 +321,7 @@ static void lenet_in_blocks_agrees_with_the_reference(void **state)
         compare(&back_ends[d], &lenet, 10, MANY_ROWS);
 }
 
-int main(void)
+LS_TESTS(nn_gradient, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
 #ifdef NEW_LAYER

@@ -3,6 +3,7 @@
 #include "nn/nn_fixture.h"
 
 #include "nn/plan.h"
+#include "runner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,7 +257,7 @@ static void resnets_blocks_are_fused(void **state)
     free_model(m);
 }
 
-int main(void)
+LS_TESTS(nn_graph, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_written_out),

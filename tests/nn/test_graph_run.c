@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "nn/replica_impl.h"
 #include "nn/wrapped_device.h"
+#include "runner.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -468,7 +469,7 @@ static void resnets_memory_is_planned_well(void **state)
     free_model(m);
 }
 
-int main(void)
+LS_TESTS(nn_graph_run, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(running_statistics_are_means_over_rows_of_shards),

@@ -2,6 +2,8 @@
  * released: in every back end, with every optimizer, running statistics included. */
 #include "nn/nn_fixture.h"
 
+#include "runner.h"
+
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"
 #endif
@@ -168,7 +170,7 @@ static void a_loss_that_is_not_finite_holds_up_all_steps(void **state)
             expect_held(back_ends[i], optimizers[k]);
 }
 
-int main(void)
+LS_TESTS(nn_held, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_that_is_not_finite_holds_up_all_steps),

@@ -1,6 +1,7 @@
 #include "nn/nn_fixture.h"
 
 #include "nn/safetensors.h"
+#include "runner.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -223,7 +224,7 @@ static void a_bad_rule_is_refused_with_its_message(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(nn_init, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(normal_has_the_deviation_asked_for),

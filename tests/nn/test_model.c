@@ -1,4 +1,5 @@
 #include "nn/nn_fixture.h"
+#include "runner.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -353,7 +354,7 @@ static int print_messages(void)
     return 0;
 }
 
-int main(int argc, char **argv)
+LS_TESTS(nn_model, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_has_the_seeds_parameters),

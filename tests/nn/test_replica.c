@@ -2,6 +2,7 @@
 #include "cpu/cpu_device.h"
 #endif
 #include "nn/nn_fixture.h"
+#include "runner.h"
 
 #include "nn/replica_impl.h"
 #include "nn/wrapped_device.h"
@@ -804,7 +805,7 @@ static void scores_on_their_way_are_awaited_when_what_follows_fails(void **state
     bench_end(&b);
 }
 
-int main(void)
+LS_TESTS(nn_replica, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arenas_hold_parameters_in_reverse_at_multiples_of_16),

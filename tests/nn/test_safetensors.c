@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "data/scratch.h"
 #include "nn/safetensors.h"
+#include "runner.h"
 
 #include <math.h>
 #include <signal.h>
@@ -682,7 +683,7 @@ static void failed_allocations_leak_nothing(void **state)
     scratch_end(&s);
 }
 
-int main(void)
+LS_TESTS(nn_safetensors, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_saved_is_loaded_bit_for_bit),

@@ -2,6 +2,7 @@
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
 #include "ops/op_devices.h"
+#include "runner.h"
 
 #include <float.h>
 #include <limits.h>
@@ -416,7 +417,7 @@ static void inference_needs_no_gradients(void **state)
     op_all_agree(state, make_inference, 26000, 200);
 }
 
-int main(int argc, char **argv)
+LS_TESTS(op_calls, "integration no-tsan")
 {
     static const op_test tests[] = {
         OP_TEST(same_rows_give_the_same_bits),

@@ -4,6 +4,7 @@
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
 #include "ops/op_devices.h"
+#include "runner.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -591,7 +592,7 @@ static void the_clip_equals_its_formula_and_steps_take_it(void **state)
     }
 }
 
-int main(int argc, char **argv)
+LS_TESTS(op_formulas, "integration no-tsan")
 {
     static const op_test tests[] = {
         OP_TEST(gather_equals_its_formula),

@@ -2,6 +2,7 @@
  * descriptions. See op_check.h for how ops are run. */
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -219,7 +220,7 @@ static void augmented_images_reach_the_convolution(void **state)
     op_all_agree(state, op_make_augmented, 23600, 60);
 }
 
-int main(int argc, char **argv)
+LS_TESTS(ops, "integration no-tsan")
 {
     static const op_test tests[] = {
         OP_COMPARED(conv2d_matches_double_sums),

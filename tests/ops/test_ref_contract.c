@@ -1,5 +1,6 @@
 /* What the reference back end refuses, and how it says so. */
 #include "ref/ref.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -411,7 +412,7 @@ static void memory_is_zeroed_and_add_adds(void **state)
     ref->ops->close(ref);
 }
 
-int main(void)
+LS_TESTS(ref_contract, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bind_refuses_what_is_missing),

@@ -4,6 +4,7 @@
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
 #include "ref/ref.h"
+#include "runner.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -428,7 +429,7 @@ static void max_pool_sends_dy_to_the_first_of_equals(void **state)
     free(saved);
 }
 
-int main(void)
+LS_TESTS(ref_gradients, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conv2d_follows_its_definition),

@@ -5,6 +5,7 @@
 #include "nn/replica.h"
 #include "nn/safetensors.h"
 #include "parity/parity_devices.h"
+#include "runner.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -236,7 +237,7 @@ static void ten_steps_follow_float64(void **state)
 }
 
 /* parity [TEST] */
-int main(int argc, char **argv)
+LS_TESTS(parity, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_float64),

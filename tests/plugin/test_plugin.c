@@ -1,5 +1,6 @@
 /* Loading back ends from shared libraries: where they are looked for, and absent against broken. */
 #include "device/registry.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,7 +100,7 @@ static void a_registry_says_why_cuda_is_absent(void **state)
     assert_non_null(strstr(err.text, "(absent)"));
 }
 
-int main(void)
+LS_TESTS(plugin, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_explicit_path_is_loaded),

@@ -2,6 +2,7 @@
 #include <lockstep/pool.h>
 
 #include "pool/pool.h"
+#include "runner.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -644,7 +645,7 @@ static void every_job_is_counted_whatever_happens(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(pool_lent, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lent_threads_run_jobs_and_come_back),

@@ -2,6 +2,7 @@
 #include <lockstep/pool.h>
 
 #include "pool/pool.h"
+#include "runner.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -607,7 +608,7 @@ static void memory_that_runs_out_is_an_error_and_nothing_leaks(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(pool, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_of_a_worker_run_in_order),

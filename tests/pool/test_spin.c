@@ -1,6 +1,7 @@
 /* The habit of spinning: given up where it brings nothing, taken up where it does. */
 #include "base/clock.h"
 #include "pool/pool.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,7 +122,7 @@ static void long_sleeps_say_nothing(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(pool_spin, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spinning_in_vain_is_given_up_and_tried_again_at_times),

@@ -1,4 +1,6 @@
 /* Workers that stall: giving them up, going on without them, and destroying the pool over them. */
+#include "runner.h"
+
 #include <lockstep/pool.h>
 
 #include <dirent.h>
@@ -463,7 +465,7 @@ static void a_pause_of_the_process_uses_up_no_timeout(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(pool_stall, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_others_go_on_without_an_abandoned_worker),

@@ -1,5 +1,6 @@
 /* CPU sets, quotas and their division, on machines made of small files. */
 #include "pool/pool.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -243,7 +244,7 @@ static void a_set_that_does_not_suffice_gives_nothing(void **state)
 
 #define WITH_ROOT(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
 
-int main(void)
+LS_TESTS(pool_topology, "integration")
 {
     const struct CMUnitTest tests[] = {
         WITH_ROOT(no_cgroup_means_no_quota),

@@ -1,5 +1,6 @@
 /* Which examples make a minibatch: every one that waits, once and in order, and older ones. */
 #include "batch.h"
+#include "runner.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -233,7 +234,7 @@ static void targets_that_are_floats_come_with_their_rows(void **state)
     end(&f);
 }
 
-int main(void)
+LS_TESTS(service_batch, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_waiting_example_comes_once_and_in_order),

@@ -1,5 +1,6 @@
 /* The service's journal: what was acknowledged is there, whatever comes in between. */
 #include "journal.h"
+#include "runner.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -512,7 +513,7 @@ static void threads_append_at_the_same_time(void **state)
     end(&f);
 }
 
-int main(void)
+LS_TESTS(service_journal, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_appended_is_read_back_also_after_opening_again),

@@ -1,5 +1,6 @@
 /* Metrics as Prometheus reads them. */
 #include "http/metrics.h"
+#include "runner.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -147,7 +148,7 @@ static void no_addition_is_lost_among_threads(void **state)
                                  "h_bucket{le=\"2.5\"} 60000\nh_bucket{le=\"+Inf\"} 80000\n"));
 }
 
-int main(void)
+LS_TESTS(service_metrics, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_is_prometheus_text),

@@ -1,6 +1,7 @@
 /* The bodies of requests, well-formed and not. */
 #include "base64.h"
 #include "payload.h"
+#include "runner.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -222,7 +223,7 @@ static void base64_is_exact(void **state)
             fail_msg("\"%s\" was taken for one byte", wrong[i]);
 }
 
-int main(void)
+LS_TESTS(service_payload, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_taken_as_they_are),

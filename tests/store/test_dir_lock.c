@@ -1,3 +1,4 @@
+#include "runner.h"
 #include "store/durable.h"
 #include "store/store_fixture.h"
 
@@ -103,7 +104,7 @@ static void what_cannot_be_opened_is_named(void **state)
     scratch_end(&s);
 }
 
-int main(void)
+LS_TESTS(store_dir_lock, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_held_lock_is_refused_with_its_holder_s_number),

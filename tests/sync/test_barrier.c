@@ -2,6 +2,7 @@
 #include "sync/barrier.h"
 
 #include "base/clock.h"
+#include "runner.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -327,7 +328,7 @@ static void barrier_refuses_absurd_sizes(void **state)
     assert_string_equal(err.text, "a barrier for 65536 ranks: expected 1 to 65535");
 }
 
-int main(void)
+LS_TESTS(sync_barrier, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(barrier_separates_rounds),

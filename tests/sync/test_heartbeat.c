@@ -1,6 +1,7 @@
 /* Heartbeats: what a watcher may conclude from them. */
 #define _GNU_SOURCE /* threads that share one CPU */
 #include "base/clock.h"
+#include "runner.h"
 #include "sync/heartbeat.h"
 
 #include <pthread.h>
@@ -205,7 +206,7 @@ static void a_beat_ends_the_silence(void **state)
     assert_int_equal(silence.place, 5);
 }
 
-int main(void)
+LS_TESTS(sync_heartbeat, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_beat_is_counted_and_says_where),

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "pool/pool.h"
+#include "runner.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -314,7 +315,7 @@ static void no_wake_up_is_lost_in_a_crowd(void **state)
     assert_int_equal(atomic_load(&c.lost), 0);
 }
 
-int main(void)
+LS_TESTS(sync_park, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ready_means_no_waiting),

@@ -5,6 +5,8 @@
  * its change is in memory and no waker is under way any more. The protocol of park.c has no such
  * state; three ways to get it wrong each have one. The model's steps are those of ls_park_until and
  * ls_park_wake, one access to memory each; read them side by side. */
+#include "runner.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -170,7 +172,7 @@ static void a_word_without_a_count_would_lose_one(void **state)
     assert_true(explore(NO_COUNT) > 0);
 }
 
-int main(void)
+LS_TESTS(sync_park_model, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parking_loses_no_wake_up),

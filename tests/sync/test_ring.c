@@ -2,6 +2,7 @@
 #include "sync/ring.h"
 
 #include "base/clock.h"
+#include "runner.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -419,7 +420,7 @@ static void no_ring_of_several_starves(void **state)
     ls_ring_fini(&b);
 }
 
-int main(void)
+LS_TESTS(sync_ring, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring_delivers_items_in_order),

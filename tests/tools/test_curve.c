@@ -1,5 +1,6 @@
 /* The curves that the terminal shows when a run is over. */
 #include "cli/output.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -195,7 +196,7 @@ static void utf8_is_told_by_locale_and_terminal(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(curve, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sign_takes_the_place_of_a_digit),

@@ -3,6 +3,7 @@
 #include "cli/onnx.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"
+#include "runner.h"
 
 #include "json/json.h"
 
@@ -305,7 +306,7 @@ static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **sta
     free_model(model);
 }
 
-int main(void)
+LS_TESTS(onnx, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_type_gives_a_graph_whose_names_fit_together),

@@ -2,6 +2,7 @@
 #include "data/ration.h"
 #include "data/scratch.h"
 #include "page/page.h"
+#include "runner.h"
 
 #include <locale.h>
 #include <setjmp.h>
@@ -537,7 +538,7 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(report, "integration")
 {
     const struct CMUnitTest tests[] = {
 #define TEST_IN_ROOM(name) cmocka_unit_test_setup_teardown(name, begin, end)

@@ -2,6 +2,7 @@
 #include "cli/sweep.h"
 #include "data/ration.h"
 #include "device/registry.h"
+#include "runner.h"
 #include "json/json.h"
 
 #include <math.h>
@@ -331,7 +332,7 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     ls_registry_destroy(registry);
 }
 
-int main(void)
+LS_TESTS(sweep, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_axis_changes_slowest),

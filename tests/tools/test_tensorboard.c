@@ -2,6 +2,7 @@
 #include "data/scratch.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"
+#include "runner.h"
 #include "train/sink.h"
 
 #include <dirent.h>
@@ -264,7 +265,7 @@ static void lack_of_memory_is_reported_and_nothing_leaks(void **state)
     close_and_read(r);
 }
 
-int main(void)
+LS_TESTS(tensorboard, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_first_record_names_the_version, enter, leave),

@@ -1,4 +1,5 @@
 /* The step path of workers and coordinator allocates nothing. */
+#include "runner.h"
 #include "train/count_malloc.h"
 #include "train/train_fixture.h"
 
@@ -123,7 +124,7 @@ static void the_counter_sees_an_allocation(void **state)
     assert_int_equal(count_malloc_calls() - before, 2);
 }
 
-int main(void)
+LS_TESTS(train_allocations, "integration no-asan no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_counter_sees_an_allocation),

@@ -1,6 +1,7 @@
 /* The lists of a config's keys and of the records': the documentation is that list, and every key goes through
  * it. */
 #include "base/host.h"
+#include "runner.h"
 #include "train/config.h"
 #include "train/record.h"
 
@@ -255,7 +256,7 @@ static void the_schema_has_each_key_of_each_record_and_no_other(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(config_rows, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_documentation_has_each_key_in_order_and_no_other),

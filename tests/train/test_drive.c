@@ -1,6 +1,7 @@
 /* A trainer that its caller drives: the same bits as a run, and every way to stop, save, load and ask. */
 #include "base/rng.h"
 #include "data/scratch.h"
+#include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 
@@ -795,7 +796,7 @@ static void two_trainers_share_a_pool(void **state)
     free(weights);
 }
 
-int main(void)
+LS_TESTS(train_drive, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streamed_data_trains_to_the_bits_of_resident_data),

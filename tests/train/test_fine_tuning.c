@@ -2,6 +2,7 @@
  * bits on any number of workers and after a stop. */
 #include "data/scratch.h"
 #include "nn/replica_impl.h"
+#include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 
@@ -499,7 +500,7 @@ static void wrong_patterns_are_refused_with_their_place(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(train_fine_tuning, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clipped_step_is_as_long_as_the_norm),

@@ -2,6 +2,7 @@
  * that are empty, and in records. */
 #include "base/host.h"
 #include "data/scratch.h"
+#include "runner.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/own_data.h"
@@ -640,7 +641,7 @@ static void what_cannot_be_monitored_is_refused(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(train_metrics, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_counted_as_by_hand),

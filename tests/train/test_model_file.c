@@ -1,5 +1,6 @@
 /* Models that are opened from their files: what they predict, who may ask, and files that are none. */
 #include "data/scratch.h"
+#include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 
@@ -446,7 +447,7 @@ static void each_allocation_may_fail_and_nothing_stays(void **state)
     end(&s);
 }
 
-int main(void)
+LS_TESTS(train_model_file, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_alone_predicts_what_its_trainer_did),

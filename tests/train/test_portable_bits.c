@@ -4,6 +4,7 @@
  *     portable_bits lenet|layers|resnet|mobilenet FILE WORKERS[xTEAM]…     FILE: the configuration of the last two
  */
 #include "cpu/cpu_device.h"
+#include "runner.h"
 #include "train/train_fixture.h"
 
 #include <stdio.h>
@@ -127,7 +128,7 @@ static void hashes_are_those_of_the_kernels_number(void **state)
         fail_msg("\"%s\": these hashes are those of \"%s\"", info.version, KERNELS);
 }
 
-int main(int argc, char **argv)
+LS_TESTS(portable_bits, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hashes_are_those_of_the_kernels_number),

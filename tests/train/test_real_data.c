@@ -1,5 +1,6 @@
 /* The last minibatches of the real data: 96 training rows at 256 and at 512, and 16 or 272 test rows.
  * Skipped where the data is not installed. */
+#include "runner.h"
 #include "train/train_fixture.h"
 
 #include <math.h>
@@ -82,7 +83,7 @@ static void every_test_image_counts_once(void **state)
     }
 }
 
-int main(void)
+LS_TESTS(train_real_data, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_training_minibatch_has_96_rows),

@@ -2,6 +2,7 @@
  * one that says it gets the same bits. */
 #include "base/error.h"
 #include "ref/ref.h"
+#include "runner.h"
 #include "train/train_fixture.h"
 
 #include <pthread.h>
@@ -154,7 +155,7 @@ static void the_total_is_counted_wherever_it_lies(void **state)
     assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
 }
 
-int main(void)
+LS_TESTS(train_rebinding, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_are_bound_again_only_where_the_device_says_so),

@@ -1,5 +1,6 @@
 /* A lost device costs no step: whoever fails or stalls, and wherever, the survivors end with the bits
  * of the undisturbed run. The seeded schedules of tests/campaigns/worker_faults.c go further. */
+#include "runner.h"
 #include "train/train_fixture.h"
 
 #include <stdio.h>
@@ -250,7 +251,7 @@ static void a_fault_that_cannot_be_read_is_refused(void **state)
     assert_true(all.item[0].worker == 3 && all.item[0].step == 12);
 }
 
-int main(void)
+LS_TESTS(train_recovery, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_that_fails_at_any_stage_costs_no_step),

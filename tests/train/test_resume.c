@@ -1,6 +1,7 @@
 /* A run that is stopped anywhere goes on as if it had never stopped: the same weights, optimizer
  * state, running statistics and records, on the same or another number of devices. */
 #include "data/scratch.h"
+#include "runner.h"
 #include "train/train_fixture.h"
 
 #include <math.h>
@@ -368,7 +369,7 @@ static void only_the_newest_are_kept(void **state)
     fixture_end(&f);
 }
 
-int main(void)
+LS_TESTS(train_resume, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_stopped_behind_any_step_goes_on_with_the_same_bits),

@@ -2,6 +2,7 @@
  *
  * That the tests can fail: tests/comm/test_allreduce.c adds the same numbers in another order and
  * finds other bits, and `the_bits_change_with_the_tree` below finds them in whole runs. */
+#include "runner.h"
 #include "train/train_fixture.h"
 
 #include <stdio.h>
@@ -177,7 +178,7 @@ static void the_bits_change_with_the_tree(void **state)
     assert_string_not_equal(other, tree);
 }
 
-int main(void)
+LS_TESTS(train_same_bits, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_gives_the_same_bits_on_any_number_of_workers),

@@ -1,3 +1,4 @@
+#include "runner.h"
 #include "train/config.h"
 #include "json/writer.h"
 
@@ -140,7 +141,7 @@ static void a_wrong_word_is_refused(void **state)
     assert_int_equal(read(&s, "{\"name\": \"exponential\", \"steps\": 1}", &err), LS_ECONFIG);
 }
 
-int main(void)
+LS_TESTS(train_schedule, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_stays),

@@ -1,6 +1,7 @@
 /* The metrics file when the disk does not take everything, and when it has changed before a run goes on
  * with it. */
 #include "data/scratch.h"
+#include "runner.h"
 #include "train/sink.h"
 
 #include <setjmp.h>
@@ -234,7 +235,7 @@ static void records_become_text_once_and_only_for_those_who_want_it(void **state
     assert_int_equal(ls_sinks_close(&sinks, &err), LS_OK);
 }
 
-int main(void)
+LS_TESTS(train_sink, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_become_text_once_and_only_for_those_who_want_it),

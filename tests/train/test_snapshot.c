@@ -1,6 +1,7 @@
 /* Snapshots: what they predict, who may use them, and how long they live. */
 #include "device/registry.h"
 #include "ref/ref.h"
+#include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 
@@ -495,7 +496,7 @@ static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **st
     fixture_end(&s.f);
 }
 
-int main(void)
+LS_TESTS(train_snapshot, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_back_end_predicts_what_it_evaluates),

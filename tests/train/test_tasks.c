@@ -1,5 +1,6 @@
 /* Tables: rows of floats, with a class, numbers or bits to learn; the same bits on any number of workers. */
 #include "base/rng.h"
+#include "runner.h"
 #include "train/train_fixture.h"
 
 #include <math.h>
@@ -277,7 +278,7 @@ static void no_evaluation_is_the_best_where_the_monitor_has_no_value(void **stat
     fixture_end(&s.f);
 }
 
-int main(void)
+LS_TESTS(train_tasks, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_task_has_the_same_bits_on_any_number_of_workers),

@@ -1,5 +1,6 @@
 /* What devices say in a timeline: their tracks, what overlaps, what is lost, and why there is nothing. */
 #include "base/clock.h"
+#include "runner.h"
 #include "train/trace.h"
 
 #include <setjmp.h>
@@ -199,7 +200,7 @@ static void a_device_that_cannot_say_it_says_why(void **state)
     free(s.text);
 }
 
-int main(void)
+LS_TESTS(train_trace, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans_lie_on_a_track_of_their_stream),

@@ -1,6 +1,7 @@
 /* Runs that end early: interrupts, failing devices, failing sinks, no memory, numbers that grow
  * without bound. None may hang, leak, or say the wrong thing. */
 #include "data/scratch.h"
+#include "runner.h"
 #include "train/faulty_backend.h"
 #include "train/train_fixture.h"
 
@@ -484,7 +485,7 @@ static void a_failed_allocation_of_a_load_leaks_nothing(void **state)
     scratch_end(&s);
 }
 
-int main(void)
+LS_TESTS(train_failures, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interrupt_before_the_run_leaves_fresh_weights),

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "device/registry.h"
 #include "ref/ref.h"
+#include "runner.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -521,7 +522,7 @@ static void progress_counts_steps_and_epochs(void **state)
     fixture_end(&f);
 }
 
-int main(void)
+LS_TESTS(train, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_is_the_books),

@@ -1,6 +1,7 @@
 /* The registry of a build without the CPU back end: what stands in its place says so. builtin.c is compiled
  * here as such a build does. */
 #include "device/registry.h"
+#include "runner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +31,7 @@ static void a_build_without_cpu_says_so(void **state)
     ls_registry_destroy(registry);
 }
 
-int main(void)
+LS_TESTS(train_without_cpu, "integration")
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_build_without_cpu_says_so)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,45 @@
+/* A room's tests are one program, test_<room>. Each of its files test_*.c holds one test, which
+ * LS_TESTS names and labels:
+ *
+ *     LS_TESTS(sync_ring, "unit")
+ *     {
+ *         const struct CMUnitTest tests[] = {
+ *             cmocka_unit_test(ring_delivers_items_in_order),
+ *         };
+ *         return cmocka_run_group_tests(tests, NULL, NULL);
+ *     }
+ *
+ * CMake registers what the program lists, so a new file needs no other line.
+ *
+ *     test_sync                          each test in a process of its own, with a time limit
+ *     test_sync --list                   name, tab, labels; one test a line
+ *     test_sync --run sync_ring          one test, in this process
+ *     test_sync --run sync_ring --only 'ring_of*'    some of its cases
+ *
+ * The first label is the tier, which is also the budget (tests/README.md): `unit`, `integration` or
+ * `nightly`. Further labels are `budget:<seconds>`, `serial`, `no-asan` and `no-tsan`. */
+#ifndef LS_TESTS_RUNNER_H
+#define LS_TESTS_RUNNER_H
+
+typedef struct ls_tests {
+    const char *name;
+    const char *labels;
+    /* Runs the test. argv[0] is the program, further arguments are those after --run NAME. Returns
+     * the process's exit status: 0 passed, 77 skipped, anything else failed. */
+    int (*run)(int argc, char **argv);
+    struct ls_tests *next;
+} ls_tests;
+
+/* Adds to the program's tests. Called before main. */
+void ls_tests_add(ls_tests *tests);
+
+#define LS_TESTS(name, labels)                                                                     \
+    static int name##_tests(int argc, char **argv);                                                \
+    __attribute__((constructor)) static void name##_add(void)                                      \
+    {                                                                                              \
+        static ls_tests tests = {#name, labels, name##_tests, 0};                                  \
+        ls_tests_add(&tests);                                                                      \
+    }                                                                                              \
+    static int name##_tests(__attribute__((unused)) int argc, __attribute__((unused)) char **argv)
+
+#endif
