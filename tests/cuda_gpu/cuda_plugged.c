@@ -8,6 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+void test_cuda_begin(dbl_mode mode)
+{
+    (void)mode;
+}
+
 const ls_backend *test_cuda_backend(void)
 {
     const ls_backend *backend = NULL;
