@@ -104,7 +104,7 @@ def main():
     readme = root / "README.md"
     pages = [readme, *sorted((root / "docs").glob("*.md")), *sorted((root / ".github").glob("*.md")),
              root / "CHANGELOG.md", *(root / place / "README.md" for place in (
-                 "src", "src/train", "include/lockstep", "bench", "examples/service", "examples/d2l"))]
+                 "src", "src/train", "tests", "include/lockstep", "bench", "examples/service", "examples/d2l"))]
     bench, campaigns = root / "bench" / "RESULTS.md", root / "tests" / "campaigns" / "RESULTS.md"
     text = readme.read_text(encoding="utf-8")
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
