@@ -10,6 +10,7 @@ call ends after CALL_S. Status 1: a step failed.
 import argparse
 import ctypes
 import gzip
+import json
 import os
 import shutil
 import signal
@@ -55,6 +56,8 @@ class Call:
                         TRITON_CACHE_DIR=str(self.kit / "triton"))
         self.env["LD_LIBRARY_PATH"] = ":".join(filter(None, (*library_folders(),
                                                              os.environ.get("LD_LIBRARY_PATH"))))
+        if (self.kit / "paper.json").exists():
+            shutil.copy(self.kit / "paper.json", self.results)
         if (self.kit / "cache").exists():  # choices of kernels from an earlier call
             shutil.copytree(self.kit / "cache", self.results / "cache")
 
@@ -104,6 +107,7 @@ class Call:
     def bring_home(self):
         """The summary and the archive, whole at any time."""
         with self.lock:
+            (self.results / "ended.json").write_text(json.dumps({"steps": self.ended}), encoding="utf-8")
             lines = summary.lines(self.results, self.ended, time.monotonic() - BEGIN, bool(self.args.rehearse))
             draft = self.results.parent / ".summary"
             draft.write_text("\n".join(lines) + "\n", encoding="utf-8")

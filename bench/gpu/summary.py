@@ -102,7 +102,7 @@ def row_of(name):
         found = re.search(pattern, name)
         if found:
             return row or found[0]
-    return "others"
+    return "other kernels"
 
 
 def measured(kernels):
@@ -115,30 +115,39 @@ def measured(kernels):
     return times
 
 
+def sums(times):
+    """The products of dense layers are told apart on paper alone."""
+    out = {}
+    for kernel, us in times.items():
+        kernel = "dense" if kernel.startswith("dense") else kernel
+        out[kernel] = out.get(kernel, 0.0) + us
+    return out
+
+
 def paper_lines(results, room):
-    """Rows that take longest, on paper or in truth; the others together."""
-    paper, rows = read(results.parent / "paper.json") or read(results / "paper.json"), read(results / "bench.json").get("rows", [])
-    known = [(n, paper[n]) for n in ("resnet18", "lenet") if n in paper]
-    for name, estimate in known:
+    """Both networks side by side; the rows that take longest, on paper or in truth, first."""
+    paper, rows = read(results / "paper.json"), read(results / "bench.json").get("rows", [])
+    columns, heads = [], []
+    for name, estimate in sorted(paper.items(), reverse=True):
         network = "resnet" if name == "resnet18" else name
         kernels = next((r["kernels"] for r in rows if r["part"] == "timeline" and r["network"] == network
                         and "kernels" in r), [])
-        times, guess = measured(kernels), {}
-        for kernel, us in estimate["kernels"].items():
-            kernel = "dense" if kernel.startswith("dense") else kernel
-            guess[kernel] = guess.get(kernel, 0.0) + us
-        order = sorted(guess.keys() | times.keys(), key=lambda k: -max(guess.get(k, 0), times.get(k, 0)))
-        shown = order[:max(1, room // len(known) - 4)]
-        yield f"| {NETWORKS[network]} {estimate['precision']}, µs a step | on paper | measured |"
-        yield "|---|---:|---:|"
-        for kernel in shown:
-            took = f"{times[kernel]:,.1f}" if kernel in times else "—"
-            yield f"| {kernel} | {guess.get(kernel, 0):,.1f} | {took} |"
-        rest = [k for k in order if k not in shown]
-        yield (f"| {len(rest)} others; all kernels | {sum(guess[k] for k in rest if k in guess):,.1f}; "
-               f"{sum(guess.values()):,.0f} | {sum(times.get(k, 0) for k in rest):,.1f}; "
-               f"{sum(times.values()):,.0f} |")
-        yield ""
+        heads.append(f"{NETWORKS[network]} {estimate['precision']} on paper | measured")
+        columns += [sums(estimate["kernels"]), measured(kernels)]
+    if not columns:
+        return
+    order = sorted(set().union(*columns), key=lambda k: -max(c.get(k, 0) for c in columns))
+    shown = order[:room - 5]
+    yield "| µs a step | " + " | ".join(heads) + " |"
+    yield "|---|" + "---:|" * len(columns)
+    for kernel in shown:
+        yield f"| {kernel} | " + " | ".join(f"{c[kernel]:,.1f}" if kernel in c else "—" for c in columns) + " |"
+    rest = order[len(shown):]
+    if rest:
+        yield (f"| {len(rest)} more | " +
+               " | ".join(f"{sum(c.get(k, 0) for k in rest):,.1f}" for c in columns) + " |")
+    yield "| all kernels | " + " | ".join(f"{sum(c.values()):,.0f}" for c in columns) + " |"
+    yield ""
 
 
 def next_lines(results, ended):
