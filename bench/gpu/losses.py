@@ -9,8 +9,8 @@ a run is off is its mean |loss − reference| over the mean of the reference. Ho
 ‖error‖/‖gradient‖ over all parameters; Lockstep's is read off one step with a rate so high that the weights
 before it do not matter. Lockstep passes where the median of its seeds is not farther off than the worst of
 PyTorch's own in that precision, its gradient at most FACTOR times as far. Where it is, or where it does not
-run, the script ends with status 1; 77: PyTorch or the data is not there. One seed of everything comes first;
-what is known is written after each.
+run, the script ends with status 1; 77: PyTorch or the data is not there. One seed of everything comes
+first; what is known is written after each.
 """
 
 import argparse
@@ -131,10 +131,8 @@ def judge(of, known):
     return all(near.values())
 
 
-def compare(args, network, precision, seed, rows, found):
-    state = {k: v.float().double() for k, v in NETWORKS[network][1](seed).items()}
+def compare(args, network, precision, state, reference, rows, found):
     known = found.setdefault(f"{network} {precision}", {"ours": [], "theirs": []})
-    reference = torch_run(network, state, rows, "float64", args.steps)
     runs = {"theirs": torch_run(network, state, rows, precision, args.steps),
             "ours": our_run(args, network, state, precision)}
     for side, (losses, gradient) in runs.items():
@@ -170,9 +168,11 @@ def main():
     found = {}
     for seed in range(args.seeds):
         for network in args.networks:
+            state = {k: v.float().double() for k, v in NETWORKS[network][1](seed).items()}
+            reference = torch_run(network, state, rows, "float64", args.steps)
             for precision in args.precisions:
                 try:
-                    compare(args, network, precision, seed, rows, found)
+                    compare(args, network, precision, state, reference, rows, found)
                 except RuntimeError as error:
                     found.setdefault(f"{network} {precision}", {})["error"] = str(error)
                     print(f"{network} {precision}: {error}", flush=True)

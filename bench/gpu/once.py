@@ -37,7 +37,7 @@ class Call:
     def __init__(self, args):
         self.args, self.out, self.kit = args, args.out, args.kit
         self.name = "again" if args.again else "once"
-        self.results = self.out.parent / f".{self.out.name}-{self.name}"
+        self.results = self.kit / "results" / self.name
         shutil.rmtree(self.results, ignore_errors=True)
         for folder in (self.out, self.results):
             folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class Call:
         with self.lock:
             (self.results / "ended.json").write_text(json.dumps({"steps": self.ended}), encoding="utf-8")
             lines = summary.lines(self.results, self.ended, time.monotonic() - BEGIN, bool(self.args.rehearse))
-            draft = self.results.parent / ".summary"
+            draft = self.out / f".{self.name}.md"
             draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
             draft.replace(self.out / f"{self.name}.md")
             archive(self.results, self.out / f"{self.name}.tar.gz")
@@ -128,7 +128,7 @@ class Call:
 def archive(results, path):
     """Without timelines where it is too large to be carried."""
     for skip in ((), ("trace_",), ("trace_", "cache", "bench")):
-        draft = results.parent / ".archive"
+        draft = path.with_name(f".{path.name}")
         with gzip.open(draft, "wb", 1) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
             for file in sorted(results.rglob("*")):
                 name = str(file.relative_to(results))
@@ -179,7 +179,7 @@ def build_there(call):
 
 def rehearse(call):
     """Over the doubles: rows of few images, the plugin that stands beside the doubled program."""
-    folder = call.results.parent / f".{call.out.name}-data/fashion-mnist"
+    folder = call.kit / "results/data/fashion-mnist"
     folder.mkdir(parents=True, exist_ok=True)
     for file in (call.kit / "datasets/fashion-mnist").glob("*.gz"):
         raw = gzip.decompress(file.read_bytes())
@@ -211,7 +211,7 @@ def carry_out(call):
             status = call.run("loads", plan.limit_of(step, call.steps, call.left()), command)
             known = summary.read(call.results / "loads.json")
         if step.name == "loads" and not known.get("gpu"):
-            call.say(f"GPU: not run: {known.get('gpu_text', 'nothing loads')}")
+            call.say(f"GPU: not run: {known.get('gpu_text', 'the probe did not end')}")
             call.bring_home()
             return 0 if status == 77 and known.get("loads") and not call.args.rehearse else 1
         failed = failed or status not in (0, 77)

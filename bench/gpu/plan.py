@@ -26,8 +26,8 @@ STEPS = (
     Step("seeds", 25, False, "rows 17 and 18 of the book's table in bf16, ten epochs each"),
     Step("faults", 15, False, "a worker that is lost, and one that stalls"),
     Step("suite", 30, True, "the tests that need a GPU"),
-    Step("timeline", 10, False, "what ran on the GPU, kernel by kernel"),
-    Step("ncu", 20, True, "what holds up the five kernels that ran longest"),
+    Step("timeline", 15, False, "what ran on the GPU, kernel by kernel"),
+    Step("ncu", 15, True, "what holds up the five kernels that ran longest"),
 )
 NAMES = tuple(step.name for step in STEPS)
 

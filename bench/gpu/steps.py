@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -130,8 +131,10 @@ def loads():
     probe = DOUBLED / "../gpu_probe"
     status, text = show("GPU", [probe], None)
     step.tell(gpu=status == 0, gpu_text=last_line(text))
-    if status not in (0, 77):
+    if status not in (0, 77): # libraries that do not fit each other, or the driver
         step.fail(f"gpu_probe: {first_error(text)}")
+        step.tell(loads=False)
+        return 1
     show("trainer", [TRAINER, "--version"], None)
     show("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,"
                         "clocks.max.memory,power.limit", "--format=csv,noheader"], 3)
@@ -147,32 +150,39 @@ def loads():
 # ---- kernels --------------------------------------------------------------------------------------
 
 
-def write_kernels(part):
+def write_twins(part):
+    return run([BUILD / "tests/cuda_gpu/gpu_twins", "write", RESULTS / f"twins_{part}.bin", part])
+
+
+def compare_kernels(part):
+    """(status of the kernels, what they said, status of the comparison, its lines)"""
     folder = BUILD / "tests/cuda_gpu"
     kernels, twins = RESULTS / f"kernels_{part}.bin", RESULTS / f"twins_{part}.bin"
     status, text = run([folder / ("gpu_twins" if REHEARSE else "gpu_kernels"), "write", kernels, part])
-    twin_status, twin_text = run([folder / "gpu_twins", "write", twins, part])
     compared, lines = run([folder / "gpu_twins", "compare", kernels, twins])
     for path in (kernels, twins):
         path.unlink(missing_ok=True)
-    return status, text, compared or twin_status, lines + twin_text
+    return status, text, compared, lines
 
 
 def kernels():
     """Each part in a process of its own: what breaks one tells nothing of the others."""
     step = Step("kernels")
     parts = {}
-    for part in KERNEL_PARTS:
-        status, text, compared, lines = write_kernels(part)
-        print(f"== {part}: status {status}\n{text}{lines}", flush=True)
-        results = [line for line in lines.splitlines() if line.startswith("  ")]
-        far = [line.strip() for line in results if "TOO FAR" in line]
-        parts[part] = {"results": len(results), "far": len(far)}
-        step.tell(parts=parts)
-        if status:
-            step.fail(f"{part}: {last_line(text)}")
-        elif compared:
-            step.fail(f"{part}: {far[0] if far else last_line(lines)}")
+    with ThreadPoolExecutor(4) as pool:
+        twins = {part: pool.submit(write_twins, part) for part in KERNEL_PARTS}
+        for part in KERNEL_PARTS:
+            twin_status, twin_text = twins[part].result()
+            status, text, compared, lines = compare_kernels(part)
+            print(f"== {part}: status {status}\n{twin_text}{text}{lines}", flush=True)
+            results = [line for line in lines.splitlines() if line.startswith("  ")]
+            far = [line.strip() for line in results if "TOO FAR" in line]
+            parts[part] = {"results": len(results), "far": len(far)}
+            step.tell(parts=parts)
+            if status or twin_status:
+                step.fail(f"{part}: {last_line(text if status else twin_text)}")
+            elif compared:
+                step.fail(f"{part}: {far[0] if far else last_line(lines)}")
     return step.status()
 
 
@@ -217,31 +227,42 @@ def torch():
 
 def train(network, devices, *words, shards=4, rows=2048, batch=256):
     """(status, the hash of the weights, records) of a short run."""
-    metrics = RESULTS / "run.jsonl"
-    metrics.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(".jsonl", "run_", RESULTS)
+    os.close(handle)
+    metrics = Path(name)
     if REHEARSE:
         rows, batch = 32, 8
     status, text = run([TRAINER, CONFIGS[network], "--devices", devices, "--metrics", metrics, "--quiet",
                         "--set", "data.name=fashion_mnist", "--set", f"data.path={DATA}",
                         "--set", f"data.limit={rows}", "--set", f"batch_size={batch}", "--set", "epochs=1",
                         "--set", "eval_every=0", "--set", "run_dir=null", "--set", f"shards={shards}", *words])
-    records = metrics.read_text() if metrics.exists() else ""
+    records = metrics.read_text()
+    metrics.unlink()
     found = re.search(r'"weights_sha256":"([0-9a-f]{64})"', records)
     print(f"{network} {devices} {' '.join(words)}: status {status}, {found[1] if found else text}", flush=True)
     return status, found[1] if found else first_error(text), records
 
 
+def bits_of(network, precision):
+    """Hashes of 1, 2 and 4 workers' weights. The first run chooses kernels, which the others take from the
+    cache."""
+    words = ("--set", f"precision={precision}")
+    runs = [train(network, "cuda:0", *words)]
+    with ThreadPoolExecutor(2) as pool:
+        runs += pool.map(lambda devices: train(network, devices, *words), ("cuda:0,0", "cuda:0,0,0,0"))
+    return [(status, sha) for status, sha, _ in runs]
+
+
 def same_bits(step):
-    bits = {}
-    for network in ("lenet",) if REHEARSE else CONFIGS:
-        for precision in PRECISIONS:
-            runs = [train(network, "cuda:" + ",".join("0" * workers), "--set", f"precision={precision}")
-                    for workers in (1, 2, 4)]
-            good = all(status == 0 for status, _, _ in runs) and len({sha for _, sha, _ in runs}) == 1
-            bits[f"{network} {precision}"] = good
+    """Several at once: nothing is timed."""
+    bits, of = {}, [(n, p) for p in PRECISIONS for n in (("lenet",) if REHEARSE else ("resnet", "lenet"))]
+    with ThreadPoolExecutor(3) as pool:
+        for (network, precision), runs in zip(of, pool.map(lambda pair: bits_of(*pair), of)):
+            same = not any(status for status, _ in runs) and len({sha for _, sha in runs}) == 1
+            bits[f"{network} {precision}"] = same
             step.tell(bits=bits)
-            if not good:
-                said = next((sha for status, sha, _ in runs if status), "1, 2 and 4 workers: other bits")
+            if not same:
+                said = next((sha for status, sha in runs if status), "1, 2 and 4 workers: other bits")
                 step.fail(f"{network} {precision}: {said}")
 
 

@@ -20,7 +20,7 @@ KERNELS = (
     (r"grad_partial|grad_finish", "ls_k_norm_grad"), (r"norm_dx", "ls_k_norm_dx"),
     (r"bias_partial|bias_finish", "ls_k_bias_grad"), (r"add_bias", "ls_k_bias"),
     (r"quads_forward", "ls_k_quads_forward"), (r"quads_back", "ls_k_quads_back"),
-    (r"pool_forward", "ls_k_pool_average"), (r"pool_back", "ls_k_pool_average_back"),
+    (r"pool_forward", "ls_k_pool_forward"), (r"pool_back", "ls_k_pool_back"),
     (r"rows_and_sum|short_rows|long_rows|sum_alone", "ls_k_softmax_xent"), (r"\bsgd", "ls_k_sgd"),
     (r"gather_", "ls_k_gather_rows"), (r"from_bf16", "ls_k_from_bf16"), (r"to_bf16", "ls_k_to_bf16"),
     (r"running", "ls_k_running"), (r"map2", "ls_k_add"), (r"set_args", "ls_k_set_args"),
