@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -44,6 +45,7 @@ class Call:
         self.slower = float(os.environ.get("SLOWER", "1")) if args.rehearse else 1.0
         self.call_s = plan.AGAIN_S if args.again else plan.CALL_S
         self.steps = plan.steps_of(args.again) if args.again else plan.STEPS
+        self.scratch = scratch_folder()
         self.ended = []  # of each step: name, limit, seconds, how it ended
         self.process, self.lock = None, threading.Lock()
         (self.out / f"{self.name}.log").write_text("")
@@ -51,6 +53,7 @@ class Call:
                         PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1",
                         DATA=str(self.kit / "datasets/fashion-mnist"),
                         LOCKSTEP_DATA=str(self.kit / "datasets"), OVERLAP_S="36",
+                        SCRATCH=self.scratch,
                         XDG_CACHE_HOME=str(self.results / "cache"),
                         TORCHINDUCTOR_CACHE_DIR=str(self.kit / "inductor"),
                         TRITON_CACHE_DIR=str(self.kit / "triton"))
@@ -119,10 +122,18 @@ class Call:
         def end():
             self.say(f"{self.call_s * self.slower:.0f} s are over: the end")
             self.kill()
+            shutil.rmtree(self.scratch, ignore_errors=True)
             os._exit(1)
         timer = threading.Timer(max(0, self.left() * self.slower - 1), end)
         timer.daemon = True
         timer.start()
+
+
+def scratch_folder():
+    """In memory, where there is enough."""
+    shared = "/dev/shm"
+    roomy = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2 << 30
+    return tempfile.mkdtemp(prefix="lockstep-", dir=shared if roomy else None)
 
 
 def archive(results, path):
@@ -237,6 +248,7 @@ def main():
     status = carry_out(call)
     call.say("the end")
     call.bring_home()
+    shutil.rmtree(call.scratch, ignore_errors=True)
     sys.exit(status)
 
 

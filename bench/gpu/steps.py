@@ -4,6 +4,7 @@
     KIT      the folder that was carried, with source/, build/, lib/ and datasets/
     BUILD    what was built: KIT/build, or where the machine itself has built it
     RESULTS  where results lie; each step writes what it knows as it comes
+    SCRATCH  a folder for hundreds of MB that are read once
     DATA     the folder of the Fashion-MNIST files
     REHEARSE set: over the doubles of the CUDA runtime, everything small
 
@@ -25,6 +26,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD", SOURCE / "build/gpu"))
 RESULTS = Path(os.environ.get("RESULTS", "."))
+SCRATCH = Path(os.environ.get("SCRATCH", RESULTS))
 DATA = Path(os.environ.get("DATA", "/usr/share/datasets/fashion-mnist"))
 REHEARSE = bool(os.environ.get("REHEARSE"))
 DOUBLED = BUILD / "tests/cuda_gpu/doubled"
@@ -150,14 +152,14 @@ def loads():
 # ---- kernels --------------------------------------------------------------------------------------
 
 
-def write_twins(part):
-    return run([BUILD / "tests/cuda_gpu/gpu_twins", "write", RESULTS / f"twins_{part}.bin", part])
+def write_twins(part, folder):
+    return run([BUILD / "tests/cuda_gpu/gpu_twins", "write", f"{folder}/twins_{part}.bin", part])
 
 
-def compare_kernels(part):
+def compare_kernels(part, where):
     """(status of the kernels, what they said, status of the comparison, its lines)"""
     folder = BUILD / "tests/cuda_gpu"
-    kernels, twins = RESULTS / f"kernels_{part}.bin", RESULTS / f"twins_{part}.bin"
+    kernels, twins = Path(where, f"kernels_{part}.bin"), Path(where, f"twins_{part}.bin")
     status, text = run([folder / ("gpu_twins" if REHEARSE else "gpu_kernels"), "write", kernels, part])
     compared, lines = run([folder / "gpu_twins", "compare", kernels, twins])
     for path in (kernels, twins):
@@ -168,12 +170,12 @@ def compare_kernels(part):
 def kernels():
     """Each part in a process of its own: what breaks one tells nothing of the others."""
     step = Step("kernels")
-    parts = {}
-    with ThreadPoolExecutor(4) as pool:
-        twins = {part: pool.submit(write_twins, part) for part in KERNEL_PARTS}
+    parts, folder = {}, SCRATCH
+    with ThreadPoolExecutor(2 if REHEARSE else 4) as pool:
+        twins = {part: pool.submit(write_twins, part, folder) for part in KERNEL_PARTS}
         for part in KERNEL_PARTS:
             twin_status, twin_text = twins[part].result()
-            status, text, compared, lines = compare_kernels(part)
+            status, text, compared, lines = compare_kernels(part, folder)
             print(f"== {part}: status {status}\n{twin_text}{text}{lines}", flush=True)
             results = [line for line in lines.splitlines() if line.startswith("  ")]
             far = [line.strip() for line in results if "TOO FAR" in line]
