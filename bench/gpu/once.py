@@ -3,8 +3,8 @@
 
     once.py KIT OUT [--rehearse] [again STEP...]
 
-Each step is a process group of its own with a limit of its own, which ends with it; whatever else hangs, the
-call ends after CALL_S. Status 1: a step failed.
+Each step is a session of its own with a limit of its own, which ends with it; whatever else hangs, the call
+ends after CALL_S. Status 1: a step failed.
 """
 
 import argparse
@@ -75,15 +75,18 @@ class Call:
             log.write(line + "\n")
 
     def kill(self):
+        """Ends the step and all that it has started: the processes of its session."""
         process = self.process
-        if process:
+        for path in Path("/proc").glob("[0-9]*/stat") if process else ():
             try:
-                os.killpg(process.pid, signal.SIGKILL)
+                session = int(path.read_text().rsplit(")", 1)[1].split()[3])
+                if session == process.pid:
+                    os.kill(int(path.parent.name), signal.SIGKILL)
             except OSError:
-                pass
+                pass  # it has ended by itself
 
     def run(self, name, limit, command):
-        """Status of a command; None where it was stopped. What it leaves running in its group ends too."""
+        """Status of a command; None where it was stopped. What it leaves running ends too."""
         begin = time.monotonic()
         with open(self.results / f"{name}.log", "ab") as log:
             self.process = subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=log,

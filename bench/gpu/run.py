@@ -33,6 +33,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BATCH = 256
+TRACED = 80  # steps of a timeline, so many that the evaluation of 1,000 rows at its end weighs little
 PRECISIONS = ("fp32", "tf32", "bf16")
 FORMS = ("eager", "graphed", "compiled", "compiled graphed")
 CONFIGS = {"lenet": ROOT / "examples/fashion_mnist.json", "resnet": ROOT / "examples/resnet18.json"}
@@ -449,10 +450,11 @@ def kernel_times(path):
 
 
 def trace_command(args, network, precision, trace):
-    small = ("--set", "batch_size=8") if args.rehearse else ()
+    small = (("--set", "batch_size=8", "--set", "data.name=fashion_mnist", "--set", f"data.path={args.data}")
+             if args.rehearse else ())
     return [str(word) for word in (
         args.trainer, CONFIGS[network], "--devices", "cuda:0", "--quiet", "--trace", trace,
-        "--set", "data.name=synthetic", "--set", f"data.limit={16 if args.rehearse else 20 * args.batch}",
+        "--set", "data.name=synthetic", "--set", f"data.limit={16 if args.rehearse else TRACED * args.batch}",
         "--set", "epochs=1", "--set", "eval_every=0", "--set", "run_dir=null",
         "--set", f"precision={precision}", "--set", "shards=devices", *small)]
 

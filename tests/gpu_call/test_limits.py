@@ -15,7 +15,7 @@ import json, os, pathlib, subprocess, sys, time
 results = pathlib.Path(os.environ["RESULTS"])
 (results / "loads.json").write_text(json.dumps({"failed": [], "loads": True, "gpu": True, "gpu_text": "a GPU"}))
 print("begun", flush=True)
-child = subprocess.Popen(["sleep", "600"])
+child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp)
 with open(os.environ["KIT"] + "/pids", "a") as pids:
     pids.write(f"{os.getpid()} {child.pid}\\n")
 time.sleep(600)
