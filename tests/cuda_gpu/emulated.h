@@ -239,11 +239,13 @@ inline void run_grid(dim3 grid, dim3 block, void (*body)(const void *args), cons
 
 /* Calls kernel(args...) in each thread, in the stream's turn. */
 template <class Kernel, class... Args>
-void launch(dim3 grid, dim3 block, cudaStream_t stream, const char *name, Kernel kernel, Args... args)
+void launch(dim3 grid, dim3 block, cudaStream_t stream, const char *name, Kernel kernel,
+            Args... args)
 {
-    if (grid.y > 65535 || grid.z > 65535 || block.x * block.y * block.z > MOST) { /* as a GPU refuses it */
-        fprintf(stderr, "%s: a grid of %u x %u x %u blocks, each of %u x %u x %u threads\n", name, grid.x,
-                grid.y, grid.z, block.x, block.y, block.z);
+    if (grid.y > 65535 || grid.z > 65535 ||
+        block.x * block.y * block.z > MOST) { /* as a GPU refuses it */
+        fprintf(stderr, "%s: a grid of %u x %u x %u blocks, each of %u x %u x %u threads\n", name,
+                grid.x, grid.y, grid.z, block.x, block.y, block.z);
         abort();
     }
     auto call = [kernel, args...] { kernel(args...); };
@@ -251,13 +253,15 @@ void launch(dim3 grid, dim3 block, cudaStream_t stream, const char *name, Kernel
         dim3 grid, block;
         decltype(call) of;
     } w = {grid, block, call};
-    static_assert(std::is_trivially_copyable<decltype(call)>::value, "arguments are copied byte by byte");
+    static_assert(std::is_trivially_copyable<decltype(call)>::value,
+                  "arguments are copied byte by byte");
     dbl_launch(
         stream, name,
         [](const void *copied) {
             const work *k = static_cast<const work *>(copied);
-            run_grid(k->grid, k->block, [](const void *of) { (*static_cast<decltype(&k->of)>(of))(); },
-                     &k->of);
+            run_grid(
+                k->grid, k->block, [](const void *of) { (*static_cast<decltype(&k->of)>(of))(); },
+                &k->of);
         },
         &w, sizeof w); /* the launcher asks cudaGetLastError */
 }

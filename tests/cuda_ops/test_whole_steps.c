@@ -300,7 +300,7 @@ static void a_device_that_records_no_whole_step_takes_parts(void **state)
     fixture_end(&f);
 }
 
-LS_TESTS(cuda_whole_steps, "integration")
+LS_TESTS(cuda_whole_steps, "integration doubles no-asan")
 {
     test_cuda_begin(DBL_THREADS);
     const struct CMUnitTest tests[] = {
