@@ -1,5 +1,6 @@
-/* kernels_… write FILE       runs every kernel (or its twin) and writes the results down
- * kernels_… compare A B      0: alike; fp32 and bf16 up to rounding, all else to the bit
+/* kernels_… write FILE [small]   runs every kernel (or its twin) and writes the results down; small: not on the
+ *                               largest shapes
+ * kernels_… compare A B          0: alike; fp32 and bf16 up to rounding, all else to the bit
  *
  * Where there is no GPU, `write` of the program with the kernels ends with 77. */
 #include "cuda_gpu/kernels_run.h"
@@ -94,9 +95,9 @@ void run_drop(run *r)
         run_ok(r, cudaFree(r->block[--r->blocks]));
 }
 
-static int write_all(const char *path)
+static int write_all(const char *path, int small)
 {
-    run r = {.shape = ""};
+    run r = {.shape = "", .small = small};
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1) {
         printf("skipped: no GPU\n");
@@ -214,10 +215,11 @@ static int compare(const char *path_a, const char *path_b)
 
 int main(int argc, char **argv)
 {
-    if (argc == 3 && strcmp(argv[1], "write") == 0)
-        return write_all(argv[2]);
+    const int small = argc == 4 && strcmp(argv[3], "small") == 0;
+    if ((argc == 3 || small) && strcmp(argv[1], "write") == 0)
+        return write_all(argv[2], small);
     if (argc == 4 && strcmp(argv[1], "compare") == 0)
         return compare(argv[2], argv[3]);
-    fprintf(stderr, "usage: kernels write FILE | compare A B\n");
+    fprintf(stderr, "usage: kernels write FILE [small] | compare A B\n");
     return 64;
 }
