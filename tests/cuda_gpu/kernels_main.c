@@ -1,6 +1,7 @@
-/* kernels_… write FILE [PART]   runs every kernel (or its twin), or those of `arena`, `point`, `data`, `pool`,
- *                            `norm` or `loss`, and writes the results down
- * kernels_… compare A B      0: alike; fp32 and bf16 up to rounding, all else to the bit
+/* kernels_… write FILE [small | PART]   runs every kernel (or its twin), or those of `arena`, `point`, `data`,
+ *                                      `pool`, `norm` or `loss`, and writes the results down; small: not on
+ *                                      the largest shapes
+ * kernels_… compare A B                0: alike; fp32 and bf16 up to rounding, all else to the bit
  *
  * Where there is no GPU, `write` of the program with the kernels ends with 77. */
 #include "cuda_gpu/kernels_run.h"
@@ -103,9 +104,9 @@ static const struct part {
              {"norm", run_norm_kernels},   {"loss", run_loss_kernels}};
 
 /* Of one part, or of all where `only` is NULL. */
-static int write_results(const char *path, const char *only)
+static int write_results(const char *path, const char *only, int small)
 {
-    run r = {.shape = ""};
+    run r = {.shape = "", .small = small};
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1) {
         printf("skipped: no GPU\n");
@@ -227,10 +228,11 @@ static int compare(const char *path_a, const char *path_b)
 
 int main(int argc, char **argv)
 {
+    const int small = argc == 4 && strcmp(argv[3], "small") == 0;
     if ((argc == 3 || argc == 4) && strcmp(argv[1], "write") == 0)
-        return write_results(argv[2], argc == 4 ? argv[3] : NULL);
+        return write_results(argv[2], argc == 4 && !small ? argv[3] : NULL, small);
     if (argc == 4 && strcmp(argv[1], "compare") == 0)
         return compare(argv[2], argv[3]);
-    fprintf(stderr, "usage: kernels write FILE [PART] | compare A B\n");
+    fprintf(stderr, "usage: kernels write FILE [small | PART] | compare A B\n");
     return 64;
 }
