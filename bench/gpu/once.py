@@ -201,8 +201,9 @@ def rehearse(call):
         size = len(raw[at:]) // int.from_bytes(raw[4:8], "big")
         (folder / file.name).write_bytes(gzip.compress(
             raw[:4] + rows.to_bytes(4, "big") + raw[8:at] + raw[at:at + rows * size], 1))
-    call.env.update(REHEARSE="1", DATA=str(folder), LOCKSTEP_DATA=str(folder.parent), LOCKSTEP_TEST_PLUGIN=str(
-        call.kit / "build/tests/cuda_gpu/doubled/liblockstep-cuda.so"))
+    plugin = call.kit / "build/tests/cuda_gpu/doubled/liblockstep-cuda.so"
+    call.env.update(REHEARSE="1", OVERLAP_S="15", DATA=str(folder), LOCKSTEP_DATA=str(folder.parent),
+                    LOCKSTEP_TEST_PLUGIN=str(plugin))
 
 
 def carry_out(call):

@@ -38,8 +38,8 @@ bare()
 {
     links=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-bare.XXXXXX") || exit 71
     ln -s /usr/bin/* "$links" 2>/dev/null
-    (cd "$links" && rm -f git git-* cmake ctest cpack ninja make gmake cc c89* c99* c++ gcc* g++* clang* ld ld.* as nvcc \
-        x86_64-linux-gnu-* python3-config ccache)
+    (cd "$links" && rm -f git git-* cmake ctest cpack ninja make gmake cc c89* c99* c++ gcc* g++* clang* ld ld.* as \
+        nvcc x86_64-linux-gnu-* python3-config ccache)
     exec env -i BARE="$links" PATH="$links" HOME="$links" TMPDIR="${TMPDIR:-/tmp}" OUT="${OUT-}" SLOWER="${SLOWER:-1}" \
         "$links/bash" "$0" --rehearse "$@"
 }

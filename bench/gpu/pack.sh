@@ -45,7 +45,9 @@ make_build()
     generator=()
     ! command -v ninja >/dev/null || generator=(-G Ninja)
     launcher=()
-    ! command -v ccache >/dev/null || launcher=(-D CMAKE_C_COMPILER_LAUNCHER=ccache -D CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+    if command -v ccache >/dev/null; then
+        launcher=(-D CMAKE_C_COMPILER_LAUNCHER=ccache -D CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+    fi
     say "building $build"
     # shellcheck disable=SC2016  # the loader's $ORIGIN
     cmake -S . -B "$build" "${generator[@]}" "${launcher[@]}" -D CMAKE_BUILD_TYPE=Release -D LOCKSTEP_CPU=OFF \
@@ -121,7 +123,8 @@ copy_headers()
     mkdir -p "$kit/include"
     printf '#include <%s>\n' setjmp.h stdarg.h stddef.h stdint.h cmocka.h cjson/cJSON.h nettle/sha2.h nettle/hmac.h \
         nettle/version.h zlib.h >"$kit/all.c"
-    cc -M "$kit/all.c" | tr -s ' ' '\n' | grep -E '/(cmocka|cjson|nettle|zlib|zconf)' | sort -u | while read -r header; do
+    cc -M "$kit/all.c" | tr -s ' ' '\n' | grep -E '/(cmocka|cjson|nettle|zlib|zconf)' | sort -u |
+        while read -r header; do
         case $header in
         */cjson/* | */nettle/*) folder=$(basename "$(dirname "$header")") ;;
         *) folder=. ;;

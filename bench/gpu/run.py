@@ -389,7 +389,8 @@ def measure_epochs(found, args):
         with tempfile.TemporaryDirectory() as folder:
             metrics = Path(folder) / "metrics.jsonl"
             epochs = args.epochs
-            command = [args.trainer, CONFIGS[network], "--devices", "cuda:0", "--metrics", metrics, "--set", f"data.path={args.data}", "--set", "run_dir=null",
+            command = [args.trainer, CONFIGS[network], "--devices", "cuda:0", "--metrics", metrics,
+                       "--set", f"data.path={args.data}", "--set", "run_dir=null",
                        "--set", f"precision={precision}", "--set", "shards=devices",
                        "--set", f"epochs={epochs}", "--set", f"eval_every={epochs}",
                        *(("--set", "data.limit=16", "--set", "batch_size=8") if args.rehearse else ())]
@@ -564,7 +565,8 @@ def parse_arguments():
                          ("lenet", "tf32", 4)]
     args.trace_runs = [("resnet", "bf16"), ("lenet", "tf32")]
     args.rounds_program = args.build / "bench/gpu/gpu_rounds"
-    args.overlap, args.overlap_limit = args.build / "bench/gpu/gpu_overlap", int(os.environ.get("OVERLAP_S", "55"))
+    args.overlap = args.build / "bench/gpu/gpu_overlap"
+    args.overlap_limit = int(os.environ.get("OVERLAP_S", "55"))
     args.probe = args.build / "tests/cuda_gpu/gpu_probe"
     if not args.trainer:
         args.trainer = args.build / "trainer"
@@ -608,7 +610,8 @@ def main():
             if part == "step":
                 measure_steps(found, args, networks)
             else:
-                {"seeds": measure_seeds, "epochs": measure_epochs, "sharing": measure_sharing, "timeline": measure_timeline,
+                {"seeds": measure_seeds, "epochs": measure_epochs, "sharing": measure_sharing,
+                 "timeline": measure_timeline,
                  "ncu": measure_ncu, "overlap": measure_overlap}[part](found, args)
         except (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as error:
             say(f"{part}: {error!r}")

@@ -45,7 +45,8 @@ def first_errors(results, name):
     except OSError:
         return ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    bad = [line for line in lines if re.search(r"FARTHER|error|fail|cannot|expired|exception|broken|lost|too far", line, re.I)]
+    wanted = re.compile(r"farther|error|fail|cannot|expired|exception|broken|lost|too far", re.I)
+    bad = [line for line in lines if wanted.search(line)]
     return (bad or lines[-1:] or [""])[0]
 
 
