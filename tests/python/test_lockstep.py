@@ -126,6 +126,47 @@ def test_floats_and_numbers_to_learn_are_taken_as_they_are(tmp_path):
         lockstep.Trainer(config, data=(x, y), test=(x, y[:, 0]))
 
 
+def test_only_bytes_are_divided_and_other_types_are_what_they_are():
+    draw = np.random.default_rng(6)
+    bits = draw.integers(0, 2, (64, 20))
+    config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 32, "epochs": 2, "devices": "cpu:1",
+              "optimizer": {"name": "sgd", "lr": 0.1}}
+    hashes = {}
+    for kind in ("|b1", "|i1", "|u1", "<u2", ">u2", "<i4", ">i8", "<u8", "<f2", ">f4", "<f8"):
+        x, y = bits.astype(kind), bits[:, 0]
+        with lockstep.Trainer(config, data=(x, y), test=(x, y)) as t:
+            hashes[kind] = t.fit().weights_sha256
+            assert t.predict(x[:3]).shape == (3, 2)
+    assert hashes.pop("|u1") not in hashes.values() and len(set(hashes.values())) == 1
+    with pytest.raises(ValueError, match="expected numbers, found complex"):
+        lockstep.Trainer(config, data=(bits.astype(complex), bits[:, 0]))
+
+
+def test_labels_of_any_type_are_classes_and_those_beyond_32_bits_are_refused():
+    x, y = stripes(64)
+    hashes = set()
+    for labels in (y, y.astype(np.uint64), y.astype(">i2"), y.astype(np.int8).reshape(-1, 1)):
+        with lockstep.Trainer(CONFIG, data=(x, labels), test=(x, labels), set={"epochs": 1}) as t:
+            hashes.add(t.fit().weights_sha256)
+    assert len(hashes) == 1
+    for wrong in (y + 2**32, y.astype(np.uint64) + np.uint64(2**63), y - 5, y + 2**31 - 2):
+        with pytest.raises(ValueError, match="row [0-9]+: expected a class"):
+            lockstep.Trainer(CONFIG, data=(x, wrong))
+
+
+def test_a_shape_may_have_one_side_two_or_three():
+    for shape, rows in (((20,), (32, 20)), (20, (32, 20)), ((4, 5), (32, 4, 5)), ((2, 5, 2), (32, 2, 5, 2))):
+        with lockstep.Trainer({"model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 3}]},
+                               "batch_size": 32, "optimizer": {"name": "sgd", "lr": 0.1}, "devices": "cpu:1"},
+                              shape=shape, classes=3, dtype="float64") as t:
+            assert t.step(np.ones(rows), np.zeros(32, int))[0] > 0
+            assert t.predict(np.ones(rows)).shape == (32, 3)
+    with pytest.raises(ValueError, match="shape: expected"):
+        lockstep.Trainer(CONFIG, shape=(), classes=3)
+    with pytest.raises(ValueError, match="expected"):
+        lockstep.Trainer(CONFIG, data=(np.float32(3), np.zeros(1, int)))
+
+
 def test_records_come_one_by_one_and_leaving_the_loop_stops_the_run():
     with trainer() as t:
         types = [r["type"] for r in t.records()]
