@@ -1,5 +1,5 @@
-/* A room's tests are one program, test_<room>. Each of its files test_*.c holds one test, which
- * LS_TESTS names and labels:
+/* A room's tests are one program, test_<room>. Each of its files test_*.c holds a test, or a
+ * few, which LS_TESTS names and labels:
  *
  *     LS_TESTS(sync_ring, "unit")
  *     {

@@ -311,7 +311,7 @@ static void communicators_are_found_by_name(void **state)
     assert_non_null(strstr(why, "use one of ordered, naive"));
 }
 
-LS_TESTS(comm_check, "integration")
+LS_TESTS(comm_check, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_are_found_by_name),
