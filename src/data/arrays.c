@@ -372,6 +372,14 @@ int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error
     return check_size(a, end - begin, 8, err);
 }
 
+const char *ls_array_type_name(ls_array_type type)
+{
+    static const char *const name[] = {
+        [LS_ARRAY_U8] = "u8",   [LS_ARRAY_BOOL] = "bool", [LS_ARRAY_I32] = "i32",
+        [LS_ARRAY_I64] = "i64", [LS_ARRAY_F32] = "f32",   [LS_ARRAY_F64] = "f64"};
+    return name[type];
+}
+
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
 double ls_array_number(const ls_array *a, size_t i)

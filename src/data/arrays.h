@@ -51,6 +51,9 @@ bool ls_tensors_has(const ls_tensors *tensors, const char *name);
 /* A text of the header's metadata, or NULL. */
 const char *ls_tensors_note(const ls_tensors *tensors, const char *key);
 
+/* What the numbers are called: "u8", "f32". Static. */
+const char *ls_array_type_name(ls_array_type type);
+
 /* Numbers of one row; the number `i` of all; whether they are bytes, whole numbers, or can be used where they
  * lie. */
 size_t ls_array_row(const ls_array *array);
