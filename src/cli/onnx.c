@@ -252,7 +252,8 @@ static void add_weights(graph *g)
     const ls_model *m = g->desc->model;
     for (int i = 0; i < m->params + m->stats; i++) {
         const ls_param *p = m->tensor[i];
-        ls_onnx_put_floats(&g->file, p->name, p->dim, p->rank, g->desc->weights + p->offset, p->count);
+        ls_onnx_put_floats(&g->file, p->name, p->dim, p->rank, g->desc->weights + p->offset,
+                           p->count);
     }
 }
 

@@ -12,9 +12,30 @@ enum { MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_PRODUCER_VERSION = 3, MODEL_GRAPH
 enum { MODEL_OPSET = 8, MODEL_METADATA = 14, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
 enum { OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
 enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
-enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTRIBUTE = 5, NODE_DOMAIN = 7 };
-enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_S = 4, ATTRIBUTE_INTS = 8, ATTRIBUTE_STRINGS = 9 };
-enum { ATTRIBUTE_TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_STRING = 3, TYPE_INTS = 7, TYPE_STRINGS = 8 };
+enum {
+    NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
+    NODE_NAME = 3,
+    NODE_OP = 4,
+    NODE_ATTRIBUTE = 5,
+    NODE_DOMAIN = 7
+};
+enum {
+    ATTRIBUTE_NAME = 1,
+    ATTRIBUTE_F = 2,
+    ATTRIBUTE_I = 3,
+    ATTRIBUTE_S = 4,
+    ATTRIBUTE_INTS = 8,
+    ATTRIBUTE_STRINGS = 9
+};
+enum {
+    ATTRIBUTE_TYPE = 20,
+    TYPE_FLOAT = 1,
+    TYPE_INT = 2,
+    TYPE_STRING = 3,
+    TYPE_INTS = 7,
+    TYPE_STRINGS = 8
+};
 enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
 enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_ELEMENT = 1, TENSOR_SHAPE = 2 };
 enum { SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
@@ -140,7 +161,7 @@ void ls_onnx_put_double(ls_onnx_file *f, double value)
 }
 
 void ls_onnx_put_floats(ls_onnx_file *f, const char *name, const int *dim, int rank,
-                       const float *values, size_t count)
+                        const float *values, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         ls_onnx_put_float(f, values[i]);
@@ -156,7 +177,8 @@ void ls_onnx_put_int64s(ls_onnx_file *f, const char *name, const int64_t *values
 
 /* ---- input, output, and what is around ------------------------------------------------------- */
 
-static void put_value(ls_onnx_file *f, unsigned field, const char *name, int type, const int *dim, int rank)
+static void put_value(ls_onnx_file *f, unsigned field, const char *name, int type, const int *dim,
+                      int rank)
 {
     ls_buffer *shape = &f->tensor, *inner = &f->attribute, *value = &f->node;
     ls_pb_text(inner, DIM_PARAM, "batch");

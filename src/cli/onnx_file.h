@@ -43,7 +43,8 @@ void ls_onnx_node_end(ls_onnx_file *f, const char *output);
 void ls_onnx_put_float(ls_onnx_file *f, float value);
 void ls_onnx_put_double(ls_onnx_file *f, double value);
 void ls_onnx_put_tensor(ls_onnx_file *f, const char *name, int type, const int *dim, int rank);
-void ls_onnx_put_floats(ls_onnx_file *f, const char *name, const int *dim, int rank, const float *values, size_t count);
+void ls_onnx_put_floats(ls_onnx_file *f, const char *name, const int *dim, int rank,
+                        const float *values, size_t count);
 void ls_onnx_put_int64s(ls_onnx_file *f, const char *name, const int64_t *values, int count);
 
 /* An input or an output of the graph: [batch][dim], rank of them besides the batch. */

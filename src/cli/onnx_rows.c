@@ -2,9 +2,9 @@
  * a colon in them, which the name of an input has not. */
 #include "cli/onnx_rows.h"
 
+#include "prep/prep.h"
 #include "json/json.h"
 #include "json/writer.h"
-#include "prep/prep.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -87,8 +87,8 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
     if (fills) {
         for (int i = 0; i < p->columns; i++)
             for (int k = 0; k < (p->column[i].levels ? p->column[i].levels : 1); k++)
-                ls_onnx_put_double(f, p->column[i].fills ? (double)p->column[i].missing
-                                                         : (double)NAN);
+                ls_onnx_put_double(f,
+                                   p->column[i].fills ? (double)p->column[i].missing : (double)NAN);
         ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, 2);
         fill(f, x, "missing:by");
     }
@@ -229,7 +229,8 @@ static void fill_array(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x
     const ls_prep *p = d->prep;
     if (!p || p->kind != LS_PREP_ARRAY || p->fills == 0)
         return;
-    ls_onnx_put_floats(f, "missing:by", dim, p->fills == 1 ? 0 : x->rank, p->fill, (size_t)p->fills);
+    ls_onnx_put_floats(f, "missing:by", dim, p->fills == 1 ? 0 : x->rank, p->fill,
+                       (size_t)p->fills);
     fill(f, x, "missing:by");
 }
 
@@ -354,12 +355,14 @@ static const char *say_input(const ls_onnx_desc *d)
         return "x: numbers as in the table, NaN where one is missing, batch x columns; mean and "
                "deviation are in the graph";
     if (!d->normalisation.floats)
-        return vectors ? "x: uint8, batch x values; the division by 255, mean and std are in the graph"
-                       : "x: pixels, uint8, batch x channels x height x width; the division by 255, "
-                         "mean and std are in the graph";
-    return vectors ? "x: values as in the data, float32, batch x values; mean and std are in the graph"
-                   : "x: values as in the data, float32, batch x channels x height x width; mean and "
-                     "std are in the graph";
+        return vectors
+                   ? "x: uint8, batch x values; the division by 255, mean and std are in the graph"
+                   : "x: pixels, uint8, batch x channels x height x width; the division by 255, "
+                     "mean and std are in the graph";
+    return vectors
+               ? "x: values as in the data, float32, batch x values; mean and std are in the graph"
+               : "x: values as in the data, float32, batch x channels x height x width; mean and "
+                 "std are in the graph";
 }
 
 static const char *say_output(const ls_loss *loss)

@@ -150,16 +150,17 @@ static int open_model(ls_trained *t, ls_error *err)
         return status;
     ls_shape input = {about->channels, about->height, about->width};
     int classes = about->classes;
+    const ls_dataset_info *train =
+        t->data[LS_TRAIN] ? ls_dataset_describe(t->data[LS_TRAIN]) : NULL;
     t->names = about->class_name ? about->classes : 0;
     t->class_name = about->class_name;
-    if (t->data[LS_TEST]) {
+    if (train) {
         const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TEST]);
         input = (ls_shape){info->channels, info->height, info->width};
         classes = info->targets ? info->targets : info->classes;
         status = ls_config_fit_data(&t->config, info, 0, err);
         if (status)
             return status;
-        const ls_dataset_info *train = ls_dataset_describe(t->data[LS_TRAIN]);
         if (train->class_name) {
             t->names = classes;
             t->class_name = train->class_name;
@@ -171,10 +172,8 @@ static int open_model(ls_trained *t, ls_error *err)
         status = ls_model_set_rates(t->model, t->config.doc, t->config.freeze, t->config.lr_factors,
                                     err);
     if (status == LS_OK)
-        status = ls_card_write(t->model, &t->config, t->class_name,
-                               t->data[LS_TRAIN] ? ls_dataset_describe(t->data[LS_TRAIN])->features
-                                                 : NULL,
-                               t->host, err);
+        status = ls_card_write(t->model, &t->config, t->class_name, train ? train->features : NULL,
+                               train ? train->prep : NULL, t->host, err);
     if (status)
         return status;
     t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);

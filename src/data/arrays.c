@@ -21,13 +21,13 @@ static const struct {
     const char *name;
     size_t bytes;
 } types[] = {
-    [LS_ARRAY_U8] = {"u1", "U8", "uint8", 1},      [LS_ARRAY_BOOL] = {"b1", "BOOL", "bool", 1},
-    [LS_ARRAY_I8] = {"i1", "I8", "int8", 1},       [LS_ARRAY_U16] = {"u2", "U16", "uint16", 2},
-    [LS_ARRAY_I16] = {"i2", "I16", "int16", 2},    [LS_ARRAY_U32] = {"u4", "U32", "uint32", 4},
-    [LS_ARRAY_I32] = {"i4", "I32", "int32", 4},    [LS_ARRAY_U64] = {"u8", "U64", "uint64", 8},
-    [LS_ARRAY_I64] = {"i8", "I64", "int64", 8},    [LS_ARRAY_F16] = {"f2", "F16", "float16", 2},
-    [LS_ARRAY_BF16] = {"", "BF16", "bfloat16", 2}, [LS_ARRAY_F32] = {"f4", "F32", "float32", 4},
-    [LS_ARRAY_F64] = {"f8", "F64", "float64", 8},
+    [LS_ARRAY_U8] = {"u1", "U8", "u8", 1},     [LS_ARRAY_BOOL] = {"b1", "BOOL", "bool", 1},
+    [LS_ARRAY_I8] = {"i1", "I8", "i8", 1},     [LS_ARRAY_U16] = {"u2", "U16", "u16", 2},
+    [LS_ARRAY_I16] = {"i2", "I16", "i16", 2},  [LS_ARRAY_U32] = {"u4", "U32", "u32", 4},
+    [LS_ARRAY_I32] = {"i4", "I32", "i32", 4},  [LS_ARRAY_U64] = {"u8", "U64", "u64", 8},
+    [LS_ARRAY_I64] = {"i8", "I64", "i64", 8},  [LS_ARRAY_F16] = {"f2", "F16", "f16", 2},
+    [LS_ARRAY_BF16] = {"", "BF16", "bf16", 2}, [LS_ARRAY_F32] = {"f4", "F32", "f32", 4},
+    [LS_ARRAY_F64] = {"f8", "F64", "f64", 8},
 };
 
 enum { TYPES = sizeof types / sizeof *types };
@@ -381,6 +381,11 @@ int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error
     return check_size(a, end - begin, 8, err);
 }
 
+const char *ls_array_type_name(ls_array_type type)
+{
+    return types[type].name;
+}
+
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
 /* A float of `bits` bits behind its sign and its exponent of `exponent` bits. */
@@ -429,11 +434,6 @@ double ls_array_number(const ls_array *a, size_t i)
     }
     memcpy(&f64, &bits, sizeof f64);
     return f64;
-}
-
-const char *ls_array_type_name(const ls_array *a)
-{
-    return types[a->type].name;
 }
 
 bool ls_array_of_bytes(const ls_array *a)

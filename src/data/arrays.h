@@ -59,11 +59,13 @@ bool ls_tensors_has(const ls_tensors *tensors, const char *name);
 /* A text of the header's metadata, or NULL. */
 const char *ls_tensors_note(const ls_tensors *tensors, const char *key);
 
-/* Numbers of one row; the number `i` of all; NumPy's name of their type; whether they are bytes, whole
- * numbers, or can be used where they lie. */
+/* What the numbers are called: "u8", "f32". Static. */
+const char *ls_array_type_name(ls_array_type type);
+
+/* Numbers of one row; the number `i` of all; whether they are bytes, whole numbers, or can be used where they
+ * lie. */
 size_t ls_array_row(const ls_array *array);
 double ls_array_number(const ls_array *array, size_t i);
-const char *ls_array_type_name(const ls_array *array);
 bool ls_array_of_bytes(const ls_array *array);
 bool ls_array_is_whole(const ls_array *array);
 bool ls_array_in_place(const ls_array *array);

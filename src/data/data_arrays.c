@@ -68,7 +68,7 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
     info->width = (int)side[2];
     info->dtype = ls_array_of_bytes(&p->x) ? LS_ROW_U8 : LS_ROW_F32;
     info->stored =
-        ls_array_of_bytes(&p->x) || ls_array_in_place(&p->x) ? NULL : ls_array_type_name(&p->x);
+        ls_array_of_bytes(&p->x) || ls_array_in_place(&p->x) ? NULL : ls_array_type_name(p->x.type);
     return LS_OK;
 }
 
@@ -306,6 +306,33 @@ static int name_classes(const arrays *a, ls_resident *r)
     return status;
 }
 
+/* How the training rows were prepared. Images that the program packed carry the names of their folders. */
+static int prepare(const arrays *a, ls_resident *r)
+{
+    const ls_array *x = &a->split[0].x;
+    const int channels = r->base.info.channels;
+    const bool packed = a->tensors && ls_tensors_note(&a->all, "class_names") &&
+                        x->type == LS_ARRAY_U8 && x->rank == LS_ARRAY_RANK &&
+                        (channels == 1 || channels == 3);
+    const bool fills =
+        r->base.info.dtype == LS_ROW_F32 && a->o->spec->keys.on_nan != LS_NAN_REFUSED;
+    int status =
+        ls_prep_create(&r->prep, packed ? LS_PREP_IMAGES : LS_PREP_ARRAY, a->o->host, a->o->err);
+    if (status)
+        return status;
+    ls_prep *p = r->prep;
+    r->base.info.prep = p;
+    p->divisor = r->base.info.dtype == LS_ROW_U8 ? 255 : 1;
+    snprintf(p->type, sizeof p->type, "%s", ls_array_type_name(x->type));
+    if (!fills)
+        return LS_OK;
+    p->fills = a->mean ? (int)ls_array_row(x) : 1;
+    p->fill = ls_alloc_array(a->o->host, (size_t)p->fills, sizeof *p->fill);
+    for (int i = 0; p->fill && a->mean && i < p->fills; i++)
+        p->fill[i] = (float)a->mean[i];
+    return p->fill ? LS_OK : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %d means", p->fills);
+}
+
 static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_dataset **out)
 {
     ls_resident *r = NULL;
@@ -317,6 +344,8 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
     status = fill_split(a, &a->split[test], r);
     if (status == LS_OK)
         status = name_classes(a, r);
+    if (status == LS_OK && !test)
+        status = prepare(a, r);
     if (hash && strlen(hash) == LS_SHA256_HEX - 1)
         memcpy(r->base.info.images_sha256, hash, LS_SHA256_HEX);
     return status;

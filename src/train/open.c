@@ -90,8 +90,8 @@ static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
     const char *const *names = ls_dataset_describe(t->data[LS_TRAIN])->class_name;
     if (!names && ls_config_find_data(&about, &t->config, NULL) == LS_OK)
         names = about->class_name;
-    return ls_card_write(model, &t->config, names, ls_dataset_describe(t->data[LS_TRAIN])->features,
-                         t->host, err);
+    const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
+    return ls_card_write(model, &t->config, names, info->features, info->prep, t->host, err);
 }
 
 static int build_model(ls_trainer *t, ls_error *err)

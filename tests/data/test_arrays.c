@@ -209,7 +209,7 @@ static void half_floats_and_wide_labels_are_read_exactly(void **state)
     put(s, "x.npy", npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
     put(s, "y.npy", npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
     opens(s, keys, split);
-    assert_string_equal(ls_dataset_describe(split[0])->stored, "float16");
+    assert_string_equal(ls_dataset_describe(split[0])->stored, "f16");
     assert_int_equal(ls_dataset_describe(split[0])->classes, 3);
     for (int i = 0; i < 7; i++) {
         assert_true(ls_dataset_resident(split[0]).values[i] == half[i].value);

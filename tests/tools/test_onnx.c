@@ -170,16 +170,19 @@ static void the_versions_are_those_that_the_header_states(void **state)
     drop(&w);
 }
 
-static void lenet_is_eleven_nodes_and_its_weights_as_they_are(void **state)
+static void lenet_is_fourteen_nodes_and_its_weights_as_they_are(void **state)
 {
     (void)state;
     char ops[400], text[64];
     written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, plain_pixels);
     ops_of(ops, sizeof ops, w.graph);
-    assert_string_equal(ops, "Conv Relu AveragePool Conv Relu AveragePool Flatten Gemm Relu Gemm "
-                             "Identity");
-    assert_int_equal(pb_count(w.graph, CONSTANT), 8);
-    const pb_field first = pb_find(w.graph, CONSTANT);
+    assert_string_equal(ops, "Cast Div Conv Relu AveragePool Conv Relu AveragePool Flatten Gemm "
+                             "Relu Gemm Identity Softmax");
+    assert_int_equal(pb_count(w.graph, CONSTANT), 9);
+    pb_reader constants = w.graph;
+    pb_field first; /* behind the divisor */
+    for (int seen = 0; seen < 2 && pb_next(&constants, &first);)
+        seen += first.number == CONSTANT;
     const pb_field name = pb_find(pb_inside(&first), TENSOR_NAME);
     const pb_field raw = pb_find(pb_inside(&first), RAW);
     assert_string_equal(pb_text(text, sizeof text, &name), "conv1.weight");
@@ -215,8 +218,8 @@ static void mean_and_std_come_first_and_only_where_they_change_something(void **
     char ops[400];
     written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, shifted);
     ops_of(ops, sizeof ops, w.graph);
-    assert_memory_equal(ops, "Sub Div Conv ", 13);
-    assert_int_equal(pb_count(w.graph, CONSTANT), 10);
+    assert_memory_equal(ops, "Cast Div Sub Div Conv ", 22);
+    assert_int_equal(pb_count(w.graph, CONSTANT), 11);
     drop(&w);
 }
 
@@ -228,7 +231,7 @@ static void dropout_is_left_out_and_its_reader_reads_what_it_read(void **state)
                             "{\"type\":\"dense\",\"out\":3},{\"type\":\"dropout\"}]",
                             (ls_shape){6, 1, 1}, 3, plain_pixels);
     ops_of(ops, sizeof ops, w.graph);
-    assert_string_equal(ops, "Flatten Gemm Gemm Identity");
+    assert_string_equal(ops, "Cast Div Gemm Gemm Identity Softmax");
     check_graph(&w);
     drop(&w);
 }
@@ -249,7 +252,8 @@ static const char *metadata(char *text, size_t size, const written *w, const cha
 
 static void the_metadata_say_what_goes_in(void **state)
 {
-    static const char *const wanted[] = {"pixels / 255, fp32", "values as in the data, fp32"};
+    static const char *const wanted[] = {"x: pixels, uint8, batch x",
+                                         "x: values as in the data, float32, batch"};
     (void)state;
     for (int floats = 0; floats < 2; floats++) {
         char text[200];
@@ -274,7 +278,7 @@ static void the_metadata_say_what_comes_out(void **state)
     assert_string_equal(metadata(text, sizeof text, &w, "class_names"), "[\"a\",\"b\",\"c\"]");
     assert_string_equal(metadata(text, sizeof text, &w, "features"), "[7]");
     assert_string_equal(metadata(text, sizeof text, &w, "output"),
-                        "a logit for each class, whose softmax are probabilities");
+                        "logits: one for each class; probabilities: their softmax");
     assert_string_equal(metadata(text, sizeof text, &w, "std"), "[0.5,2,1,1,1,1]");
     drop(&w);
 }
@@ -311,7 +315,7 @@ LS_TESTS(onnx, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_type_gives_a_graph_whose_names_fit_together),
         cmocka_unit_test(the_versions_are_those_that_the_header_states),
-        cmocka_unit_test(lenet_is_eleven_nodes_and_its_weights_as_they_are),
+        cmocka_unit_test(lenet_is_fourteen_nodes_and_its_weights_as_they_are),
         cmocka_unit_test(the_batch_dimension_has_a_name_and_no_size),
         cmocka_unit_test(mean_and_std_come_first_and_only_where_they_change_something),
         cmocka_unit_test(dropout_is_left_out_and_its_reader_reads_what_it_read),
