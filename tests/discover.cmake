@@ -1,4 +1,4 @@
-# cmake -D PROGRAM=<program> [-D LAUNCHER=<command>;...] [-D ONLY=<name>] -D ROOM=<room> -D FACTOR=<n>
+# cmake -D PROGRAM=<program> [-D LAUNCHER=<command>;...] [-D ONLY=<name>] -D ROOM=<label>;... -D FACTOR=<n>
 #       -D DROP=<regex> -D ENVIRONMENT=<variable=value>;... -D OUT=<file> -P discover.cmake
 #
 # Writes a file for ctest that registers every test that `<program> --list` names. ONLY: the program
@@ -39,6 +39,6 @@ foreach(line ${list})
   endforeach()
   string(APPEND text "add_test([==[${name}]==]${command})\n"
     "set_tests_properties([==[${name}]==] PROPERTIES TIMEOUT ${seconds} RUN_SERIAL ${serial}"
-    " SKIP_RETURN_CODE 77 LABELS [==[${labels};room:${ROOM}]==] ENVIRONMENT [==[${ENVIRONMENT}]==])\n")
+    " SKIP_RETURN_CODE 77 LABELS [==[${labels};${ROOM}]==] ENVIRONMENT [==[${ENVIRONMENT}]==])\n")
 endforeach()
 file(WRITE ${OUT} "${text}")

@@ -20,6 +20,7 @@
 #define TIME_LIMIT_S 600.0
 
 static ls_tests *first;
+static const ls_tests *running;
 
 /* Keeps the list sorted by name: the order of constructors is the linker's. */
 void ls_tests_add(ls_tests *tests)
@@ -29,6 +30,11 @@ void ls_tests_add(ls_tests *tests)
         at = &(*at)->next;
     tests->next = *at;
     *at = tests;
+}
+
+unsigned ls_tests_rounds(unsigned rounds, unsigned more)
+{
+    return running && running->long_form ? more : rounds;
 }
 
 static double now(void)
@@ -106,6 +112,7 @@ static int run_named(int argc, char **argv)
         skip = 4;
     }
     argv[skip] = argv[0];
+    running = t;
     return t->run(argc - skip, argv + skip);
 }
 

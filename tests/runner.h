@@ -1,5 +1,5 @@
-/* A room's tests are one program, test_<room>. Each of its files test_*.c holds one test, which
- * LS_TESTS names and labels:
+/* A room's tests are one program, test_<room>. Each of its files test_*.c holds a test, or a
+ * few, which LS_TESTS names and labels:
  *
  *     LS_TESTS(sync_ring, "unit")
  *     {
@@ -16,6 +16,13 @@
  *     test_sync --run sync_ring          one test, in this process
  *     test_sync --run sync_ring --only 'ring_of*'    some of its cases
  *
+ * A stress that has more to find the longer it runs asks ls_tests_rounds() how often to do a thing, and
+ * behind the body of its LS_TESTS stands
+ *
+ *     LS_TESTS_LONG(sync_ring, "nightly")
+ *
+ * which is a test of its own, sync_ring_long: the same cases, with more rounds.
+ *
  * The first label is the tier, which is also the budget (tests/README.md): `unit`, `integration` or
  * `nightly`. Further labels are `budget:<seconds>`, `serial`, `no-asan` and `no-tsan`. */
 #ifndef LS_TESTS_RUNNER_H
@@ -27,19 +34,30 @@ typedef struct ls_tests {
     /* Runs the test. argv[0] is the program, further arguments are those after --run NAME. Returns
      * the process's exit status: 0 passed, 77 skipped, anything else failed. */
     int (*run)(int argc, char **argv);
+    int long_form;
     struct ls_tests *next;
 } ls_tests;
 
 /* Adds to the program's tests. Called before main. */
 void ls_tests_add(ls_tests *tests);
 
+/* `rounds`, or `more` in the long form of the test that runs. For any thread. */
+unsigned ls_tests_rounds(unsigned rounds, unsigned more);
+
 #define LS_TESTS(name, labels)                                                                     \
     static int name##_tests(int argc, char **argv);                                                \
     __attribute__((constructor)) static void name##_add(void)                                      \
     {                                                                                              \
-        static ls_tests tests = {#name, labels, name##_tests, 0};                                  \
+        static ls_tests tests = {#name, labels, name##_tests, 0, 0};                               \
         ls_tests_add(&tests);                                                                      \
     }                                                                                              \
     static int name##_tests(__attribute__((unused)) int argc, __attribute__((unused)) char **argv)
+
+#define LS_TESTS_LONG(name, labels)                                                                \
+    __attribute__((constructor)) static void name##_add_long(void)                                 \
+    {                                                                                              \
+        static ls_tests tests = {#name "_long", labels, name##_tests, 1, 0};                       \
+        ls_tests_add(&tests);                                                                      \
+    }
 
 #endif

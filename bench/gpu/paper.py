@@ -57,8 +57,8 @@ def instructions_a_byte():
 
 def list_step(program, file, precision, rows):
     """Each kernel of a step: name, bytes, operations, operations in whole tiles."""
-    out = subprocess.run([program, ROOT / "examples" / file, str(precision), str(rows)], check=True,
-                         capture_output=True, text=True).stdout
+    out = subprocess.run([program, "--run", "cuda_nodes", ROOT / "examples" / file, str(precision),
+                          str(rows)], check=True, capture_output=True, text=True).stdout
     table = [line.split("\t") for line in out.splitlines() if line.count("\t") == 3]
     return [(name, *map(float, numbers)) for name, *numbers in table if name != "ls_k_set_args"]
 

@@ -173,7 +173,7 @@ static void a_pause_uses_up_no_patience(void **state)
     assert_true(ls_attended_ns(&seen, second / 2) == second / 2 + LS_ATTENTION_NS);
 }
 
-LS_TESTS(base, "integration")
+LS_TESTS(base, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_name),

@@ -225,7 +225,7 @@ static void streams_do_not_repeat_one_another(void **state)
     assert_int_equal(same, 0);
 }
 
-LS_TESTS(base_rng, "integration")
+LS_TESTS(base_rng, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_gives_the_published_answers),

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = ROOT / "tests" / "fuzz" / "corpus"
+FOUND = ROOT / "tests" / "fuzz" / "corpus"  # by fuzzers before; seeds are made by the build
 # Longer inputs find nothing that shorter ones do not, and slow the search down.
 LONGEST = {"cifar": 7000, "config": 6000}
 USUAL_LONGEST = 4096
@@ -83,6 +83,10 @@ class Campaign:
         self.state_file = self.keep / "state.json"
         self.state = json.loads(self.state_file.read_text()) if self.state_file.exists() else {}
 
+    def seeds(self, name):
+        made = self.binaries / "tests" / "fuzz" / "seeds" / name
+        return [folder for folder in (made, FOUND / name) if folder.is_dir()]
+
     def command(self, program, name, seed, seconds, folders, findings):
         words = ROOT / "tests" / "fuzz" / (name + ".dict")
         command = [str(program), f"-seed={seed}", f"-max_total_time={seconds}",
@@ -113,7 +117,7 @@ class Campaign:
             log.unlink(missing_ok=True)
             findings = self.keep / "findings" / (name + "-")
             status, seconds = self.run(
-                self.command(program, name, seed, left, [corpus, SEEDS / name], findings), log)
+                self.command(program, name, seed, left, [corpus, *self.seeds(name)], findings), log)
             text = log.read_text(errors="replace")
             executed, edges, features = numbers(text)
             state["seconds"] = round(state["seconds"] + seconds, 1)
@@ -128,7 +132,7 @@ class Campaign:
         return state
 
     def planted(self, program, name):
-        """The twin with a bug, from the committed seeds alone."""
+        """The twin with a bug, from the seeds and what was found before alone."""
         state = self.state.setdefault(name, {})
         log = self.keep / "logs" / f"{name}-planted.log"
         log.unlink(missing_ok=True)
@@ -137,7 +141,7 @@ class Campaign:
         scratch.mkdir(parents=True)
         status, seconds = self.run(
             self.command(program, name, self.args.seed, self.args.planted_seconds,
-                         [scratch, SEEDS / name], str(scratch) + "-"), log)
+                         [scratch, *self.seeds(name)], str(scratch) + "-"), log)
         text = log.read_text(errors="replace")
         state["planted_bug"] = {
             "found": status != 0 and "broken promise" in text,

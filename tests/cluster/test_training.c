@@ -13,8 +13,8 @@ static story one, other;
 static void any_number_of_hosts_and_workers_gives_the_same_bits(void **state)
 {
     (void)state;
-    static const int shards[] = {7, 8, 12, 24};
-    for (size_t i = 0; i < (SLOW_BUILD ? 1 : sizeof shards / sizeof *shards); i++) {
+    static const int shards[] = {7, 24, 8, 12};
+    for (size_t i = 0; i < (SLOW_BUILD ? 1 : ls_tests_rounds(2, 4)); i++) {
         alone(&one, shards[i]);
         for (int members = 2; members <= MOST; members++)
             for (int workers = 1; workers <= 3; workers++) {
@@ -141,7 +141,7 @@ static void survivors_of_a_lost_member_save_what_goes_on(void **state)
 {
     (void)state;
     alone(&one, 8);
-    for (int k = 0; k < (SLOW_BUILD ? 2 : 3); k++) {
+    for (unsigned k = ls_tests_rounds(2, 0); k < 3; k++) {
         scratch dir;
         char run[400], saved[MOST][500];
         scratch_begin(&dir);
@@ -150,14 +150,14 @@ static void survivors_of_a_lost_member_save_what_goes_on(void **state)
                         .workers = 1,
                         .shards = 8,
                         .run_dir = run,
-                        .victim = k % 3,
+                        .victim = (int)k,
                         .kill_at = 120 + 7 * (uint64_t)k};
         tell(&other);
         const int victim = other.victim;
         for (int m = 0; m < 3; m++) {
             const process *p = &other.process[m];
             if (p->status != LS_ESTALLED)
-                fail_msg("kill %d, member %d: %s", k, m, p->err.text);
+                fail_msg("kill %u, member %d: %s", k, m, p->err.text);
             assert_true(p->result.saved);
             memcpy(saved[m], p->own_dir, sizeof saved[m]);
         }
@@ -182,7 +182,7 @@ static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
 {
     (void)state;
     const uint64_t posts = count_posts();
-    for (uint64_t before = 2; before <= 10; before += SLOW_BUILD ? 4 : 2) {
+    for (uint64_t before = 2; before <= 10; before += ls_tests_rounds(8, 2)) {
         scratch dir;
         char run[400], saved[500];
         scratch_begin(&dir);
@@ -307,3 +307,5 @@ LS_TESTS(cluster_training, "integration")
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+LS_TESTS_LONG(cluster_training, "nightly")

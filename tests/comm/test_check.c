@@ -294,7 +294,6 @@ static void a_rank_that_is_missing_is_named(void **state)
     gang_end(&g);
 }
 
-/* The build with CONTRIBUTING.md's communicator says its name. */
 static void communicators_are_found_by_name(void **state)
 {
     char why[LS_COMM_WHY];
@@ -302,16 +301,13 @@ static void communicators_are_found_by_name(void **state)
     for (int t = 0; ls_comm_types()[t]; t++)
         assert_ptr_equal(ls_comm_find(ls_comm_types(), ls_comm_types()[t]->name, why),
                          ls_comm_types()[t]);
-#ifdef NEW_COMMUNICATOR
-    assert_non_null(ls_comm_find(ls_comm_types(), NEW_COMMUNICATOR, why));
-#endif
     assert_null(ls_comm_find(ls_comm_types(), "orderd", why));
     assert_string_equal(why, "did you mean 'ordered'?");
     assert_null(ls_comm_find(ls_comm_types(), "telepathy", why));
     assert_non_null(strstr(why, "use one of ordered, naive"));
 }
 
-LS_TESTS(comm_check, "integration")
+LS_TESTS(comm_check, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_are_found_by_name),

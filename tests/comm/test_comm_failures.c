@@ -122,7 +122,7 @@ static void a_group_must_have_ranks(void **state)
     }
 }
 
-LS_TESTS(comm_failures, "integration")
+LS_TESTS(comm_failures, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_abort_releases_everybody_for_good),

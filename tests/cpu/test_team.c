@@ -224,7 +224,7 @@ static void the_child_of_a_fork_works_alone(void **state)
     ls_team_destroy(team);
 }
 
-LS_TESTS(cpu_team, "integration")
+LS_TESTS(cpu_team, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_is_computed_once),

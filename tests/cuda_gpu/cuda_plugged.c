@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+void test_cuda_begin(dbl_mode mode)
+{
+    (void)mode;
+}
+
 const ls_backend *test_cuda_backend(void)
 {
     const ls_backend *backend = NULL;

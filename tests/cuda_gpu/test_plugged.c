@@ -326,7 +326,7 @@ static void lower_precisions_are_near(void **state)
     close_bench(&fp32);
 }
 
-LS_TESTS(gpu_plugged, "integration")
+LS_TESTS(gpu_plugged, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_device_is_described),

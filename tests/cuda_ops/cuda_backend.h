@@ -3,6 +3,8 @@
 #ifndef TESTS_CUDA_OPS_CUDA_BACKEND_H
 #define TESTS_CUDA_OPS_CUDA_BACKEND_H
 
+#include "doubles/control.h"
+
 #include <lockstep/plugin.h>
 
 #include <setjmp.h>
@@ -12,6 +14,11 @@
 
 #include <cmocka.h>
 
+/* Begins a world of two GPUs whose streams run as `mode` says; one that has begun must end without a
+ * complaint. With the plugin itself it does nothing. */
+void test_cuda_begin(dbl_mode mode);
+
+/* The back end; over the doubles in a world that has begun, else in a lazy one. */
 const ls_backend *test_cuda_backend(void);
 
 /* A device that computes in this precision, bound to the calling thread; else the test fails. */

@@ -1,35 +1,35 @@
-/* The back end over the doubles. The world begins with the program and ends with it: whatever the
- * doubles complain about by then, leaks included, makes it fail. DOUBLES_MODE says how streams run.
- */
+/* The back end over the doubles. The world ends with the program: whatever the doubles complain about by
+ * then, leaks included, makes it fail. */
 #include "cuda_ops/cuda_backend.h"
-
-#include "doubles/control.h"
 
 #include <stdio.h>
 
-#ifndef DOUBLES_MODE
-#define DOUBLES_MODE DBL_EAGER
-#endif
-
 ls_plugin_entry_fn ls_plugin_backend;
 
-static void begin(void) __attribute__((constructor));
-static void end(void) __attribute__((destructor));
+static int begun;
 
-static void begin(void)
-{
-    /* The loops of the twins are slow under sanitizers, and a wait for them is no hang. */
-    dbl_begin(&(dbl_options){
-        .mode = DOUBLES_MODE, .seed = 7, .devices = 2, .patience_ns = 300 * (uint64_t)1000000000});
-}
+static void end(void) __attribute__((destructor));
 
 static void end(void)
 {
-    dbl_end_of_program();
+    if (begun)
+        dbl_end_of_program();
+}
+
+void test_cuda_begin(dbl_mode mode)
+{
+    if (begun)
+        assert_string_equal(dbl_end(), "");
+    begun = 1;
+    /* The loops of the twins are slow under sanitizers, and a wait for them is no hang. */
+    dbl_begin(&(dbl_options){
+        .mode = mode, .seed = 7, .devices = 2, .patience_ns = 300 * (uint64_t)1000000000});
 }
 
 const ls_backend *test_cuda_backend(void)
 {
+    if (!begun)
+        test_cuda_begin(DBL_LAZY);
     return ls_plugin_backend();
 }
 

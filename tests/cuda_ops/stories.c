@@ -193,9 +193,7 @@ void story_both(story *whole, story *parts, void (*net)(fixture *f), const char 
 
 void story_another_world(void)
 {
-    assert_string_equal(dbl_end(), "");
-    dbl_begin(&(dbl_options){
-        .mode = DOUBLES_MODE, .seed = 7, .devices = 2, .patience_ns = 60 * (uint64_t)1000000000});
+    test_cuda_begin(DBL_THREADS);
 }
 
 void story_tell_of(story *s, void (*set_up)(fixture *f))

@@ -156,6 +156,7 @@ static void list_a_step(const char *file, ls_precision precision, uint32_t rows)
 /* With `EXAMPLE.json PRECISION ROWS`, at most 16 rows, a list. */
 LS_TESTS(cuda_nodes, "integration no-asan no-tsan")
 {
+    test_cuda_begin(DBL_EAGER);
     if (argc == 4) {
         list_a_step(argv[1], (ls_precision)atoi(argv[2]), (uint32_t)atoi(argv[3]));
         return 0;

@@ -298,6 +298,7 @@ static void a_senseless_device_is_refused(void **state)
 
 LS_TESTS(cuda_plans, "integration")
 {
+    test_cuda_begin(DBL_EAGER);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_convolution_of_the_examples_is_declined),
         cmocka_unit_test(every_plan_comes_back_from_its_text),

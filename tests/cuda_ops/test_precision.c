@@ -166,6 +166,7 @@ static void a_single_channel_is_pooled_by_itself_in_bf16(void **state)
 
 LS_TESTS(cuda_precision, "integration no-tsan")
 {
+    test_cuda_begin(DBL_EAGER);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_are_near_in_bf16),
         cmocka_unit_test(dense_layers_are_near_in_bf16),

@@ -183,6 +183,7 @@ static void a_recording_refuses_what_it_cannot_hold(void **state)
 
 LS_TESTS(cuda_recording, "integration")
 {
+    test_cuda_begin(DBL_LAZY);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_recording_gives_the_same_bits),
         cmocka_unit_test(a_recording_refuses_what_it_cannot_hold),

@@ -5,7 +5,7 @@
 #include "nn/nn_fixture.h"
 #include "nn/replica_impl.h"
 #include "runner.h"
-#ifdef DOUBLES_MODE
+#ifndef PLUGIN
 #include "doubles/control.h"
 
 #include <cuda_runtime_api.h>
@@ -673,7 +673,7 @@ static void a_whole_step_that_is_held_holds_up_the_next(void **state)
     close_recipe(&r);
 }
 
-#ifdef DOUBLES_MODE
+#ifndef PLUGIN
 /* The second plan is refused, so the first alone is recorded. */
 static void what_cannot_be_recorded_runs_op_by_op(void **state)
 {
@@ -759,6 +759,7 @@ static void a_call_that_fails_in_creation_leaves_nothing_behind(void **state)
 
 LS_TESTS(cuda_replica, "integration")
 {
+    test_cuda_begin(DBL_THREADS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_trains_as_on_the_reference),
         cmocka_unit_test(a_residual_network_trains_as_on_the_reference),
@@ -772,7 +773,7 @@ LS_TESTS(cuda_replica, "integration")
         cmocka_unit_test(evaluation_has_the_same_bits_in_every_plan),
         cmocka_unit_test(a_bias_before_batch_norm_stays_what_it_was),
         cmocka_unit_test(a_whole_step_that_is_held_holds_up_the_next),
-#ifdef DOUBLES_MODE
+#ifndef PLUGIN
         cmocka_unit_test(what_cannot_be_recorded_runs_op_by_op),
         cmocka_unit_test(a_program_is_recorded_whole_or_not_at_all),
         cmocka_unit_test(a_call_that_fails_in_creation_leaves_nothing_behind),

@@ -305,6 +305,7 @@ static void names_are_readable(void **state)
 
 LS_TESTS(cuda_spans, "integration")
 {
+    test_cuda_begin(DBL_LAZY);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_cupti_the_reason_is_told, reset),
         cmocka_unit_test_setup(kernels_and_copies_arrive_on_the_hosts_clock, reset),

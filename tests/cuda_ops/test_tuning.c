@@ -385,6 +385,7 @@ static int tear_down(void **state)
 
 LS_TESTS(cuda_tuning, "integration")
 {
+    test_cuda_begin(DBL_EAGER);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_engine_is_timed_in_a_few_variants_on_random_data),
         cmocka_unit_test(the_fastest_that_repeats_its_bits_is_chosen_and_logged),

@@ -1,4 +1,5 @@
 /* Several steps of a small model in one launch: beside the same steps taken in parts. */
+#include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
 #include "runner.h"
@@ -238,6 +239,7 @@ static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
 
 LS_TESTS(cuda_unrolled_steps, "integration")
 {
+    test_cuda_begin(DBL_THREADS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unrolled_steps_give_the_bits_of_steps_in_parts),
         cmocka_unit_test(steps_that_fill_no_launch_are_taken_one_by_one),

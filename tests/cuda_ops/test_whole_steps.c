@@ -1,6 +1,7 @@
 /* Training runs over the doubles in which a step is one recording, and the next one is enqueued before
  * its result is known: beside runs whose steps are taken in parts, because something is planned for
  * each of them (a stall of no seconds). */
+#include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
 #include "merge/tree.h"
@@ -301,6 +302,7 @@ static void a_device_that_records_no_whole_step_takes_parts(void **state)
 
 LS_TESTS(cuda_whole_steps, "integration")
 {
+    test_cuda_begin(DBL_THREADS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),
         cmocka_unit_test(a_loss_that_is_not_finite_stops_and_changes_nothing),

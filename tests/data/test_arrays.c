@@ -399,7 +399,7 @@ static void safetensors_files_that_lie_are_refused(void **state)
     refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA, "tensor \"x\"");
 }
 
-LS_TESTS(data_arrays, "integration")
+LS_TESTS(data_arrays, "unit")
 {
     const struct CMUnitTest tests[] = {
         IN_SCRATCH(dimensions_behind_the_first_make_a_row),

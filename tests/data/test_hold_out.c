@@ -141,7 +141,7 @@ static void shares_that_are_none_or_all_and_streams_are_refused(void **state)
     assert_non_null(strstr(err.text, "rows that are streamed cannot be held out"));
 }
 
-LS_TESTS(data_hold_out, "integration")
+LS_TESTS(data_hold_out, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_is_in_one_part_and_each_class_gives_its_share),

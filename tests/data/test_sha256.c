@@ -50,7 +50,7 @@ static void pieces_give_the_digest_of_the_whole(void **state)
     assert_memory_equal(whole, pieces, 32);
 }
 
-LS_TESTS(sha256, "integration")
+LS_TESTS(sha256, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_texts_have_their_known_digests),

@@ -173,7 +173,7 @@ static void a_source_has_classes_or_targets(void **state)
     refuses(s, LS_EINVAL, "mine: dtype 2; expected LS_ROW_U8 or LS_ROW_F32");
 }
 
-LS_TESTS(data_source, "integration")
+LS_TESTS(data_source, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_and_targets_come_as_the_callback_gave_them),

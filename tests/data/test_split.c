@@ -97,7 +97,7 @@ static void shares_follow_capacity_and_none_is_empty(void **state)
     assert_int_equal(at, 10);
 }
 
-LS_TESTS(split, "integration")
+LS_TESTS(split, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_pieces_get_what_is_left_over),

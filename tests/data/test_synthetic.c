@@ -253,7 +253,7 @@ static void several_threads_read_at_once(void **state)
     ls_dataset_close(test);
 }
 
-LS_TESTS(data_synthetic, "integration")
+LS_TESTS(data_synthetic, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_says_that_it_is_synthetic),

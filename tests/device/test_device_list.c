@@ -203,7 +203,7 @@ static void the_registry_is_bounded(void **state)
     assert_string_equal(err.text, "more than 8 back ends");
 }
 
-LS_TESTS(device_list, "integration")
+LS_TESTS(device_list, "unit")
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {

@@ -392,7 +392,7 @@ static void wrong_options_are_refused(void **state)
     assert_string_equal(err.text, "devices 'many:0' asks for none: at least 1 is needed");
 }
 
-LS_TESTS(device_pool, "integration")
+LS_TESTS(device_pool, "unit")
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {

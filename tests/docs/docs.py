@@ -12,8 +12,6 @@ import subprocess
 import sys
 
 MOST_LINES = 120  # of README.md
-SAME_WORDS = 12  # that no two pages have in a row
-MOST_WORDS = 150  # on a page before what answers a reader's question: half a minute
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # 3.1×, 1.03 s, 32,486; not 1 or 2, which stand everywhere.
 FIGURE = re.compile(r"\d{1,3}(?:,\d{3})+|\d+\.\d+|\d{3,}")
@@ -81,62 +79,13 @@ def unsaid(root, page):
 
 def untested(root, page):
     """Tests that the page names and nobody has."""
-    known = set(re.findall(r"ls_test(?:_command)?\((\w+)", "".join(
-        file.read_text(encoding="utf-8") for file in (root / "tests").rglob("CMakeLists.txt"))))
+    known = set()
+    for pattern, name in (("CMakeLists.txt", r"(?:ls_test_command\(|ONLY )(\w+)"), ("test_*.c", r"LS_TESTS\((\w+)")):
+        for file in (root / "tests").rglob(pattern):
+            known.update(re.findall(name, file.read_text(encoding="utf-8")))
     for breaks in re.findall(r"(?s)\*Broken by\*:(.*?)(?:\n\n|\Z)", page.read_text(encoding="utf-8")):
         for name in set(re.findall(r"`([a-z]\w+)`", breaks)) - known:
             yield f"{page.relative_to(root)}: there is no test {name}"
-
-
-def part(page, anchor):
-    """A page's text, from the heading of that name."""
-    text = page.read_text(encoding="utf-8")
-    for heading in re.finditer(r"(?m)^#+ .*$", text):
-        if anchor and anchors(heading.group()) == {anchor}:
-            return text[heading.end():]
-    return text
-
-
-def read_before(text, words):
-    """How many words stand before these, or None."""
-    text = re.sub(r"\s+", " ", text)
-    return len(text[:text.index(words)].split()) if words in text else None
-
-
-def unanswered(root, page):
-    """Questions whose links are not where they should be, or whose answer is far down."""
-    for question, links, answer in re.findall(r"(?m)^\| ([^|]*\?) \| ([^|]*) \| ([^|]*) \|$",
-                                              page.read_text(encoding="utf-8")):
-        here, anchor = root / "README.md", ""
-        for link in re.findall(r"`([^`]*)`", links):
-            before = read_before(part(here, anchor), f"]({link})")
-            if before is None:
-                yield f"{question} {here.relative_to(root)} has no link to {link}"
-                break
-            if here.name == "README.md" and here.parent == root:
-                before = 0  # its links are found by eye: it is a page of headings and tables
-            if before > MOST_WORDS:
-                yield f"{question} {before} words before the link to {link}"
-            file, _, anchor = link.partition("#")
-            here = (here.parent / file).resolve()
-        else:
-            before = read_before(part(here, anchor), answer)
-            if before is None or before > MOST_WORDS:
-                yield f"{question} {here.relative_to(root)}: {before} words before '{answer}'"
-
-
-def repeated(root, pages):
-    """Runs of words that two pages have: one of them should link to the other."""
-    where = {}
-    for page in pages:
-        text = re.sub(r"(?s)```.*?```|(?m:^    .*$)|`[^`]*`", " ", page.read_text(encoding="utf-8"))
-        for block in re.split(r"\n\s*\n|\n\| ", text):
-            words = re.findall(r"\w+", re.sub(r"\]\([^)]*\)", " ", block))
-            for i in range(len(words) - SAME_WORDS + 1):
-                first = where.setdefault(" ".join(words[i:i + SAME_WORDS]).lower(), page)
-                if first != page:
-                    yield f"{page.relative_to(root)} repeats {first.relative_to(root)}: {' '.join(words[i:i + SAME_WORDS])}"
-                    break
 
 
 def refused(root, trainer, page):
@@ -155,14 +104,12 @@ def main():
     readme = root / "README.md"
     pages = [readme, *sorted((root / "docs").glob("*.md")), *sorted((root / ".github").glob("*.md")),
              root / "CHANGELOG.md", *(root / place / "README.md" for place in (
-                 "src", "src/train", "include/lockstep", "bench", "examples/service", "examples/d2l"))]
+                 "src", "src/train", "tests", "include/lockstep", "bench", "examples/service", "examples/d2l"))]
     bench, campaigns = root / "bench" / "RESULTS.md", root / "tests" / "campaigns" / "RESULTS.md"
     text = readme.read_text(encoding="utf-8")
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
-    problems += repeated(root, [page for page in pages if page.name not in ("api.md", "CHANGELOG.md")])
-    problems += unanswered(root, root / "tests" / "docs" / "questions.md")
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += untested(root, root / "docs" / "design.md")
     problems += unmeasured("README.md, Figures", section(text, "Figures"), bench)

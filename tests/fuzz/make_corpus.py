@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of the fuzz targets: make_corpus.py [FOLDER]
+"""Writes the seeds of the fuzz targets.
 
-What is there under the same names is replaced; other files are kept. The same bytes come out of
-every run, so a change of this script shows in the files.
+    make_corpus.py FOLDER               writes FOLDER/<target>/<name>; a target's other files go
+    make_corpus.py --check FOLDER KEPT  fails where FOLDER differs from what is made now, and where one of
+                                        the inputs KEPT/<target>/<name>, which fuzzers found, is made as well
+
+The same bytes come out of every run, with one version of zlib.
 """
 import base64
 import gzip
 import json
+import shutil
 import struct
 import sys
 import zlib
 from pathlib import Path
 
-root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "corpus")
+made = {}  # the bytes of each (target, name)
 
 
 def put(target, name, data):
-    folder = root / target
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    assert (target, name) not in made, f"two seeds {target}/{name}"
+    made[target, name] = data if isinstance(data, bytes) else data.encode()
 
 
 def packed(data, **header):
@@ -712,3 +715,36 @@ tables = {
 }
 for name, data in tables.items():
     put("csv", name, data)
+
+# ---- the files ---------------------------------------------------------------------------------
+
+
+def files(folder):
+    return {(path.parent.name, path.name): path.read_bytes() for path in sorted(folder.glob("*/*"))}
+
+
+def write(folder):
+    for target in {target for target, name in made}:
+        shutil.rmtree(folder / target, ignore_errors=True)
+    for (target, name), data in made.items():
+        (folder / target).mkdir(parents=True, exist_ok=True)
+        (folder / target / name).write_bytes(data)
+
+
+def check(folder, kept):
+    there = files(folder)
+    problems = [f"{folder}/{target}/{name} is not what is made now"
+                for target, name in sorted(made.keys() | there.keys())
+                if made.get((target, name)) != there.get((target, name))]
+    for (target, name), data in files(kept).items():
+        problems += [f"{kept}/{target}/{name} is made as well, as {twin}: delete it"
+                     for (of, twin), seed in made.items() if of == target and seed == data]
+    print("\n".join(problems))
+    return bool(problems)
+
+
+if sys.argv[1:2] == ["--check"] and len(sys.argv) == 4:
+    sys.exit(check(Path(sys.argv[2]), Path(sys.argv[3])))
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
+write(Path(sys.argv[1]))

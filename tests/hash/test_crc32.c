@@ -58,7 +58,7 @@ static void every_flipped_bit_is_noticed(void **state)
     }
 }
 
-LS_TESTS(hash_crc32, "integration")
+LS_TESTS(hash_crc32, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_values_come_out),

@@ -61,7 +61,7 @@ static void the_nearest_wins_and_then_the_first(void **state)
     assert_string_equal(ls_closest("bow", near, 3), "row");
 }
 
-LS_TESTS(closest, "integration")
+LS_TESTS(closest, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(misspelt_words_find_the_one_that_was_meant),

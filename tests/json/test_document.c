@@ -255,7 +255,7 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
-LS_TESTS(json_document, "integration")
+LS_TESTS(json_document, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_knows_its_line_and_column),

@@ -191,7 +191,7 @@ static void a_refused_allocation_of_cjson_leaves_the_document_whole(void **state
     assert_true(refused > 20);
 }
 
-LS_TESTS(json_set, "integration")
+LS_TESTS(json_set, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(members_are_replaced_and_added, begin, end),

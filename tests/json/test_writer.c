@@ -215,7 +215,7 @@ static void lack_of_memory_is_reported_at_the_end(void **state)
     ls_json_writer_fini(&w);
 }
 
-LS_TESTS(json_writer, "integration")
+LS_TESTS(json_writer, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_is_written_on_one_line),

@@ -825,34 +825,46 @@ static void a_twin_of_another_layer_is_refused_and_leaves_nothing_behind(void **
 /* lanes [PATTERN]: the tests whose names fit, all by default. */
 LS_TESTS(lanes, "integration no-tsan")
 {
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolution_matches_double_sums),
-        cmocka_unit_test(convolution_by_winograd_matches_double_sums),
         cmocka_unit_test(wide_convolution_matches_double_sums),
-        cmocka_unit_test(weights_in_parts_and_panels_match_double_sums),
         cmocka_unit_test(a_kernel_of_one_element_needs_little_memory),
         cmocka_unit_test(planes_that_cannot_be_counted_are_refused),
         cmocka_unit_test(dilated_convolution_matches_double_sums),
         cmocka_unit_test(convolution_in_groups_matches_double_sums),
-        cmocka_unit_test(rows_do_not_see_their_neighbours),
         cmocka_unit_test(dense_matches_double_sums),
         cmocka_unit_test(pool_matches_double_sums),
         cmocka_unit_test(layer_norm_and_what_moves_match_double_sums),
         cmocka_unit_test(relu_matches_double_sums),
         cmocka_unit_test(loss_matches_double_sums),
-        cmocka_unit_test(blocks_of_a_shard_give_the_same_bits),
-        cmocka_unit_test(blocks_of_a_vector_loss_give_the_same_bits),
-        cmocka_unit_test(inference_gives_the_same_bits),
-        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(depthwise_edges_match_double_sums_on_every_set),
-        cmocka_unit_test(a_team_of_three_gives_the_same_bits),
         cmocka_unit_test(functions_are_within_few_units_of_the_truth_and_the_same_everywhere),
         cmocka_unit_test(pools_that_cannot_be_fused_are_declined),
         cmocka_unit_test(kernels_that_cannot_be_counted_are_refused),
         cmocka_unit_test(a_kernel_larger_than_its_image_is_an_error),
         cmocka_unit_test(a_twin_of_another_layer_is_refused_and_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+LS_TESTS(lanes_winograd, "integration no-tsan")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolution_by_winograd_matches_double_sums),
+        cmocka_unit_test(weights_in_parts_and_panels_match_double_sums),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+LS_TESTS(lanes_same_bits, "integration no-tsan")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_do_not_see_their_neighbours),
+        cmocka_unit_test(blocks_of_a_shard_give_the_same_bits),
+        cmocka_unit_test(blocks_of_a_vector_loss_give_the_same_bits),
+        cmocka_unit_test(inference_gives_the_same_bits),
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(a_team_of_three_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void there_are_never_more_buckets_than_room(void **state)
     }
 }
 
-LS_TESTS(merge_buckets, "integration")
+LS_TESTS(merge_buckets, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_arena_is_one_bucket),

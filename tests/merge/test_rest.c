@@ -164,7 +164,7 @@ static void sums_that_are_not_the_tree_s_are_told(void **state)
     expect_refusal((ls_span){0, 2}, (ls_span){2, 5}, 4, "no nodes of a tree over 4 shards");
 }
 
-LS_TESTS(merge_rest, "integration")
+LS_TESTS(merge_rest, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rest_of_any_split_gives_the_sum_of_the_tree),

@@ -139,7 +139,7 @@ static void the_largest_tree_fits_the_stack_of_partial_sums(void **state)
     check_cover(LS_SHARDS_MAX - 1, 1, LS_SHARDS_MAX - 2);
 }
 
-LS_TESTS(merge_tree, "integration")
+LS_TESTS(merge_tree, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trees_have_the_documented_shapes),

@@ -257,7 +257,7 @@ static void resnets_blocks_are_fused(void **state)
     free_model(m);
 }
 
-LS_TESTS(nn_graph, "integration")
+LS_TESTS(nn_graph, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_written_out),

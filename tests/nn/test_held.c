@@ -170,7 +170,7 @@ static void a_loss_that_is_not_finite_holds_up_all_steps(void **state)
             expect_held(back_ends[i], optimizers[k]);
 }
 
-LS_TESTS(nn_held, "integration")
+LS_TESTS(nn_held, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_that_is_not_finite_holds_up_all_steps),

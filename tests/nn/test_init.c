@@ -224,7 +224,7 @@ static void a_bad_rule_is_refused_with_its_message(void **state)
     }
 }
 
-LS_TESTS(nn_init, "integration")
+LS_TESTS(nn_init, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(normal_has_the_deviation_asked_for),

@@ -354,7 +354,7 @@ static int print_messages(void)
     return 0;
 }
 
-LS_TESTS(nn_model, "integration")
+LS_TESTS(nn_model, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_has_the_seeds_parameters),

@@ -216,7 +216,7 @@ static void who_cannot_be_told_ends_the_call_and_it_can_be_repeated(void **state
     close_bench(&b);
 }
 
-LS_TESTS(nn_pieces, "integration")
+LS_TESTS(nn_pieces, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_told_is_complete_and_the_gradient_the_same),

@@ -805,7 +805,7 @@ static void scores_on_their_way_are_awaited_when_what_follows_fails(void **state
     bench_end(&b);
 }
 
-LS_TESTS(nn_replica, "integration")
+LS_TESTS(nn_replica, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arenas_hold_parameters_in_reverse_at_multiples_of_16),

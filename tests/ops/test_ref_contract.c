@@ -412,7 +412,7 @@ static void memory_is_zeroed_and_add_adds(void **state)
     ref->ops->close(ref);
 }
 
-LS_TESTS(ref_contract, "integration")
+LS_TESTS(ref_contract, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bind_refuses_what_is_missing),

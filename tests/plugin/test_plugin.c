@@ -100,7 +100,7 @@ static void a_registry_says_why_cuda_is_absent(void **state)
     assert_non_null(strstr(err.text, "(absent)"));
 }
 
-LS_TESTS(plugin, "integration")
+LS_TESTS(plugin, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_explicit_path_is_loaded),

@@ -531,7 +531,7 @@ static void cancelling_a_lent_thread_waits_for_the_pools_end(void **state)
     assert_int_equal(atomic_load(&v.after), 1);
 }
 
-LS_TESTS(pool_guest, "integration")
+LS_TESTS(pool_guest, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fork_before_the_first_pool_is_free), /* first, as its name says */

@@ -549,7 +549,7 @@ static uint64_t cpu_ns(void)
 static void idle_workers_use_no_cpu(void **state)
 {
     (void)state;
-    for (int workers = 1; workers <= 8; workers *= 2)
+    for (int workers = 1; workers <= 8; workers *= 8)
         for (int caller = 0; caller <= 1; caller++) {
             ls_pool *pool = new_pool((ls_pool_options){.workers = workers, .caller_works = caller});
             int counts[8] = {0};

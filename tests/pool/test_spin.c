@@ -122,7 +122,7 @@ static void long_sleeps_say_nothing(void **state)
     }
 }
 
-LS_TESTS(pool_spin, "integration")
+LS_TESTS(pool_spin, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spinning_in_vain_is_given_up_and_tried_again_at_times),

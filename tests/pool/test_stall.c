@@ -378,12 +378,13 @@ static int linger(const ls_worker *w, void *arg, ls_error *err)
 static void giving_up_at_any_moment_is_safe(void **state)
 {
     (void)state;
-    enum { ROUNDS = 200 };
-    static struct scene scene[ROUNDS];
-    static struct visit visit[ROUNDS];
+    enum { MOST = 200 };
+    static struct scene scene[MOST];
+    static struct visit visit[MOST];
+    const unsigned rounds = ls_tests_rounds(50, MOST);
     int before = threads();
     unsigned seed = 1;
-    for (int r = 0; r < ROUNDS; r++) {
+    for (unsigned r = 0; r < rounds; r++) {
         struct scene *s = &scene[r];
         int victim = (int)draw(&seed, WORKERS), lived = 0;
         begin(s);
@@ -438,9 +439,9 @@ static int work_through_a_pause(int pipe_end, int destroy)
     for (int w = 0; w < 2 && status == LS_OK; w++)
         status = ls_pool_submit(pool, w, tell_and_work, &pipe_end, NULL);
     if (status == LS_OK && !destroy)
-        status = ls_pool_wait(pool, 800 * MS, NULL);
+        status = ls_pool_wait(pool, 400 * MS, NULL);
     if (status == LS_OK)
-        status = ls_pool_destroy_within(pool, 800 * MS, NULL);
+        status = ls_pool_destroy_within(pool, 400 * MS, NULL);
     return status != LS_OK;
 }
 
@@ -456,7 +457,7 @@ static void a_pause_of_the_process_uses_up_no_timeout(void **state)
             _exit(work_through_a_pause(ends[1], destroy));
         assert_int_equal(read(ends[0], &byte, 1), 1);
         kill(child, SIGSTOP);
-        nap(1500);
+        nap(700);
         kill(child, SIGCONT);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -481,3 +482,5 @@ LS_TESTS(pool_stall, "integration")
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+LS_TESTS_LONG(pool_stall, "nightly")

@@ -244,7 +244,7 @@ static void a_set_that_does_not_suffice_gives_nothing(void **state)
 
 #define WITH_ROOT(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
 
-LS_TESTS(pool_topology, "integration")
+LS_TESTS(pool_topology, "unit")
 {
     const struct CMUnitTest tests[] = {
         WITH_ROOT(no_cgroup_means_no_quota),

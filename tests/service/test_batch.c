@@ -234,7 +234,7 @@ static void targets_that_are_floats_come_with_their_rows(void **state)
     end(&f);
 }
 
-LS_TESTS(service_batch, "integration")
+LS_TESTS(service_batch, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_waiting_example_comes_once_and_in_order),

@@ -513,7 +513,7 @@ static void threads_append_at_the_same_time(void **state)
     end(&f);
 }
 
-LS_TESTS(service_journal, "integration")
+LS_TESTS(service_journal, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_appended_is_read_back_also_after_opening_again),

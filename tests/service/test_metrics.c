@@ -148,7 +148,7 @@ static void no_addition_is_lost_among_threads(void **state)
                                  "h_bucket{le=\"2.5\"} 60000\nh_bucket{le=\"+Inf\"} 80000\n"));
 }
 
-LS_TESTS(service_metrics, "integration")
+LS_TESTS(service_metrics, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_is_prometheus_text),

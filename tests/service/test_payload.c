@@ -223,7 +223,7 @@ static void base64_is_exact(void **state)
             fail_msg("\"%s\" was taken for one byte", wrong[i]);
 }
 
-LS_TESTS(service_payload, "integration")
+LS_TESTS(service_payload, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_taken_as_they_are),

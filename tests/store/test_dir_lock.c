@@ -104,7 +104,7 @@ static void what_cannot_be_opened_is_named(void **state)
     scratch_end(&s);
 }
 
-LS_TESTS(store_dir_lock, "integration")
+LS_TESTS(store_dir_lock, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_held_lock_is_refused_with_its_holder_s_number),

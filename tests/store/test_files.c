@@ -350,7 +350,7 @@ static void lack_of_memory_is_reported_and_leaks_nothing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-LS_TESTS(store_files, "integration")
+LS_TESTS(store_files, "unit")
 {
     const struct CMUnitTest tests[] = {
         TEST(what_is_written_is_there_and_counted),

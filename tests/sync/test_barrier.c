@@ -76,12 +76,18 @@ static void *count_together(void *arg)
 static void barrier_separates_rounds(void **state)
 {
     (void)state;
+    /* Rounds in the short form, and in the long one. */
     static const struct {
-        int ranks, rounds;
-        unsigned spins;
-    } cases[] = {{1, 1000, 0}, {2, 100000, 300}, {2, 20000, 0}, {3, 5000, 0}, {8, 2000, 0}};
+        int ranks;
+        unsigned rounds, more, spins;
+    } cases[] = {{1, 1000, 1000, 0},
+                 {2, 20000, 100000, 300},
+                 {2, 2000, 20000, 0},
+                 {3, 1000, 5000, 0},
+                 {8, 400, 2000, 0}};
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        struct group g = {.ranks = cases[c].ranks, .rounds = cases[c].rounds};
+        struct group g = {.ranks = cases[c].ranks,
+                          .rounds = (int)ls_tests_rounds(cases[c].rounds, cases[c].more)};
         pthread_t t[RANKS_MAX];
         struct member m[RANKS_MAX];
         assert_int_equal(ls_barrier_init(&g.barrier, NULL, g.ranks, cases[c].spins, NULL), LS_OK);
@@ -151,12 +157,13 @@ static void check_agreement(const struct group *g, int *timeouts)
     }
 }
 
-static void break_at_random(int ranks, unsigned spins, int epochs, int by_timeout)
+static void break_at_random(int ranks, unsigned spins, unsigned epochs, int by_timeout)
 {
     static struct group g;
     unsigned seed = 7;
     g.ranks = ranks;
-    for (int epoch = 0; epoch < epochs; epoch++) {
+    epochs = ls_tests_rounds(epochs, 4 * epochs);
+    for (unsigned epoch = 0; epoch < epochs; epoch++) {
         pthread_t t[RANKS_MAX];
         struct member m[RANKS_MAX];
         int timeouts;
@@ -184,20 +191,20 @@ static void break_at_random(int ranks, unsigned spins, int epochs, int by_timeou
 static void an_abort_at_any_moment_is_the_same_for_all(void **state)
 {
     (void)state;
-    break_at_random(2, 300, 400, 0);
-    break_at_random(4, 0, 400, 0);
-    break_at_random(8, 0, 200, 0);
+    break_at_random(2, 300, 100, 0);
+    break_at_random(4, 0, 100, 0);
+    break_at_random(8, 0, 50, 0);
 }
 
 static void a_timeout_at_any_moment_is_the_same_for_all(void **state)
 {
     (void)state;
-    break_at_random(2, 300, 400, 1);
-    break_at_random(4, 0, 400, 1);
-    break_at_random(8, 0, 200, 1);
+    break_at_random(2, 300, 100, 1);
+    break_at_random(4, 0, 100, 1);
+    break_at_random(8, 0, 50, 1);
 }
 
-/* Long runs: 10^5 rounds that protect plain data, broken now and then. */
+/* Long runs: many rounds that protect plain data, broken now and then. */
 static void *break_repeatedly(void *arg)
 {
     struct group *g = arg;
@@ -212,11 +219,12 @@ static void data_is_protected_over_many_rounds_with_random_aborts(void **state)
 {
     (void)state;
     static struct group g;
+    const long wanted = ls_tests_rounds(10000, 100000);
     long rounds = 0;
     uint64_t stop = ls_deadline_ns(15000 * MS); /* slow machines do fewer rounds */
     g.ranks = 2;
     g.deadline_ns = UINT64_MAX;
-    for (unsigned epoch = 0; rounds < 100000 && ls_now_ns() < stop; epoch++) {
+    for (unsigned epoch = 0; rounds < wanted && ls_now_ns() < stop; epoch++) {
         pthread_t t[RANKS_MAX], breaker;
         struct member m[RANKS_MAX];
         memset(g.counters, 0, sizeof g.counters);
@@ -343,3 +351,5 @@ LS_TESTS(sync_barrier, "integration")
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+LS_TESTS_LONG(sync_barrier, "nightly")

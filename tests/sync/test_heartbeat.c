@@ -117,14 +117,14 @@ static void end(silent *s)
     pthread_join(s->thread, NULL);
 }
 
-/* What was held against the thread in a second or, on a busy machine, more, as a share of that. */
+/* What was held against the thread in half a second or, on a busy machine, more, as a share of that. */
 static double share_held(const silent *s)
 {
     static ls_heartbeat never;
     const struct timespec nap = {.tv_nsec = LS_NAP_NS};
     ls_silence silence = {0};
     uint64_t seen = ls_now_ns(), begun = seen;
-    while (ls_now_ns() - begun < 1000 * MS) {
+    while (ls_now_ns() - begun < 500 * MS) {
         nanosleep(&nap, NULL);
         ls_silence_look(&silence, &never, atomic_load(&s->number), ls_now_ns() - seen, 0);
         seen = ls_now_ns();

@@ -1,6 +1,6 @@
 /* Parking: deadlines, wake-ups, and that no wake-up is lost.
  *
- * What the stress of two threads has shown, on two CPUs: where ls_park_until checks before it
+ * What the long form of the stress of two threads has shown, on two CPUs: where ls_park_until checks before it
  * prepares and not again, it fails in every run, within a second; where the waker looks with a
  * plain load (park.c compiled with -DLS_PARK_LOOK(word)=atomic_load_explicit(word,
  * memory_order_relaxed)), which overtakes the store of the change, it fails in about one run of
@@ -207,7 +207,8 @@ static void *change(void *arg)
 {
     struct chase *c = arg;
     unsigned seed = 2;
-    uint64_t stop = ls_deadline_ns(4000 * MS); /* slow machines do fewer rounds */
+    uint64_t stop =
+        ls_deadline_ns(ls_tests_rounds(800, 4000) * MS); /* slow machines do fewer rounds */
     stay_on(1);
     for (unsigned r = 1; r <= c->rounds && !atomic_load(&c->lost); r++) {
         if (ls_now_ns() > stop)
@@ -242,10 +243,10 @@ static void no_wake_up_is_lost_between_two_threads(void **state)
  * end although wakers fall silent at once after it. */
 #define WAKERS 3
 #define WAITERS 3
-#define STEPS 3000
 
 struct crowd {
     ls_park park;
+    unsigned steps;
     _Atomic unsigned count;
     _Atomic unsigned behind[WAITERS]; /* where each waiter is; wakers do not run ahead of them */
     ls_park wakers;
@@ -267,7 +268,7 @@ static bool counted(void *arg)
 static void *follow(void *arg)
 {
     struct follower *f = arg;
-    for (f->want = 1; f->want <= STEPS; f->want++) {
+    for (f->want = 1; f->want <= f->crowd->steps; f->want++) {
         if (!ls_park_until(&f->crowd->park, counted, f, ls_deadline_ns(5000 * MS)))
             atomic_fetch_add(&f->crowd->lost, 1);
         atomic_store_explicit(&f->crowd->behind[f->index], f->want, memory_order_release);
@@ -288,7 +289,7 @@ static bool all_caught_up(void *arg)
 static void *lead(void *arg)
 {
     struct follower *f = arg;
-    for (unsigned step = 1; step <= STEPS / WAKERS; step++) {
+    for (unsigned step = 1; step <= f->crowd->steps / WAKERS; step++) {
         atomic_fetch_add_explicit(&f->crowd->count, 1, memory_order_release);
         ls_park_wake(&f->crowd->park);
         f->want = step; /* the count is at least this: the followers come this far without help */
@@ -302,6 +303,7 @@ static void no_wake_up_is_lost_in_a_crowd(void **state)
 {
     (void)state;
     static struct crowd c;
+    c.steps = ls_tests_rounds(900, 3000);
     ls_park_init(&c.park, 0);
     ls_park_init(&c.wakers, 0);
     pthread_t t[WAKERS + WAITERS];
@@ -330,3 +332,5 @@ LS_TESTS(sync_park, "integration")
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+LS_TESTS_LONG(sync_park, "nightly")

@@ -172,7 +172,7 @@ static void a_word_without_a_count_would_lose_one(void **state)
     assert_true(explore(NO_COUNT) > 0);
 }
 
-LS_TESTS(sync_park_model, "integration")
+LS_TESTS(sync_park_model, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parking_loses_no_wake_up),

@@ -224,10 +224,11 @@ static void payloads_cross_threads_whole_and_in_order(void **state)
 {
     (void)state;
     const size_t capacities[] = {1, 2, 64};
+    const uint64_t items = ls_tests_rounds(3000, 30000);
     for (int i = 0; i < 3; i++) {
-        stream_through(capacities[i], 0, 0, 30000);
-        stream_through(capacities[i], 1, 0, 30000);
-        stream_through(capacities[i], 1, 50, 30000);
+        stream_through(capacities[i], 0, 0, items);
+        stream_through(capacities[i], 1, 0, items);
+        stream_through(capacities[i], 1, 50, items);
     }
 }
 
@@ -260,7 +261,8 @@ static void a_close_at_any_moment_loses_nothing(void **state)
 {
     (void)state;
     unsigned seed = 1;
-    for (int round = 0; round < 1000; round++) {
+    const unsigned rounds = ls_tests_rounds(200, 1000);
+    for (unsigned round = 0; round < rounds; round++) {
         seed = seed * 1664525u + 1013904223u;
         ls_ring r;
         open_ring(&r, sizeof(struct payload), 1u << (round % 4));
@@ -298,7 +300,8 @@ static void a_close_during_a_push_is_not_forgotten(void **state)
 {
     (void)state;
     static unsigned char item[LARGE];
-    for (unsigned round = 0; round < 300; round++) {
+    const unsigned rounds = ls_tests_rounds(60, 300);
+    for (unsigned round = 0; round < rounds; round++) {
         ls_ring r;
         open_ring(&r, LARGE, 16);
         struct stream in = {.ring = &r};
@@ -367,12 +370,13 @@ static void one_consumer_serves_several_rings(void **state)
     struct stream in[RINGS];
     pthread_t t[RINGS];
     ls_park park;
+    const unsigned items = ls_tests_rounds(1000, 5000);
     ls_park_init(&park, 0);
     for (int i = 0; i < RINGS; i++) {
         assert_int_equal(ls_ring_init(&rings[i], NULL, sizeof(struct payload), 2, NULL), LS_OK);
         ls_ring_share_consumer(&rings[i], &park);
         all[i] = &rings[i];
-        in[i] = (struct stream){.ring = all[i], .items = 5000u * (unsigned)(i + 1), .blocking = 1};
+        in[i] = (struct stream){.ring = all[i], .items = items * (unsigned)(i + 1), .blocking = 1};
     }
     for (int i = 0; i < RINGS; i++)
         assert_int_equal(pthread_create(&t[i], NULL, produce, &in[i]), 0);
@@ -420,7 +424,7 @@ static void no_ring_of_several_starves(void **state)
     ls_ring_fini(&b);
 }
 
-LS_TESTS(sync_ring, "integration")
+LS_TESTS(sync_ring, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring_delivers_items_in_order),
@@ -439,3 +443,5 @@ LS_TESTS(sync_ring, "integration")
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+LS_TESTS_LONG(sync_ring, "nightly")

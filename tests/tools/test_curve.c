@@ -196,7 +196,7 @@ static void utf8_is_told_by_locale_and_terminal(void **state)
     }
 }
 
-LS_TESTS(curve, "integration")
+LS_TESTS(curve, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sign_takes_the_place_of_a_digit),

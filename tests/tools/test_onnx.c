@@ -306,7 +306,7 @@ static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **sta
     free_model(model);
 }
 
-LS_TESTS(onnx, "integration")
+LS_TESTS(onnx, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_type_gives_a_graph_whose_names_fit_together),

@@ -332,7 +332,7 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     ls_registry_destroy(registry);
 }
 
-LS_TESTS(sweep, "integration")
+LS_TESTS(sweep, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_axis_changes_slowest),

@@ -265,7 +265,7 @@ static void lack_of_memory_is_reported_and_nothing_leaks(void **state)
     close_and_read(r);
 }
 
-LS_TESTS(tensorboard, "integration")
+LS_TESTS(tensorboard, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_first_record_names_the_version, enter, leave),

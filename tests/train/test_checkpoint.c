@@ -232,7 +232,7 @@ static void what_is_not_finite_takes_the_place_of_nothing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-LS_TESTS(train_checkpoint, "integration")
+LS_TESTS(train_checkpoint, "unit")
 {
     const struct CMUnitTest tests[] = {
         TEST(all_values_come_back_bit_for_bit),

@@ -256,7 +256,7 @@ static void the_schema_has_each_key_of_each_record_and_no_other(void **state)
     }
 }
 
-LS_TESTS(config_rows, "integration")
+LS_TESTS(config_rows, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_documentation_has_each_key_in_order_and_no_other),

@@ -796,7 +796,7 @@ static void two_trainers_share_a_pool(void **state)
     free(weights);
 }
 
-LS_TESTS(train_drive, "integration")
+LS_TESTS(train_drive, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streamed_data_trains_to_the_bits_of_resident_data),

@@ -18,6 +18,8 @@ static void use_real_data(fixture *f)
     fixture_set(
         f, "model={\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}");
     fixture_set(f, "shards=8");
+    if (has_backend("cpu"))
+        fixture_set(f, "devices=cpu:2"); /* the reference is many times as slow */
 }
 
 static int data_is_missing(void)

@@ -155,7 +155,7 @@ static void the_total_is_counted_wherever_it_lies(void **state)
     assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
 }
 
-LS_TESTS(train_rebinding, "integration")
+LS_TESTS(train_rebinding, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_are_bound_again_only_where_the_device_says_so),

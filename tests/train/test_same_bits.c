@@ -8,23 +8,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#if SLOW_BUILD
-#define LIMIT(backend) "data.limit=700"
-#define BATCH "batch_size=128"
-#else /* 11 minibatches of 256 and one of 184; the slow reference back end: two, and one of 88 */
-#define LIMIT(backend) (strcmp(backend, "ref") == 0 ? "data.limit=600" : "data.limit=3000")
-#define BATCH "batch_size=256"
-#endif
-
+/* LeNet on the CPU, in 11 minibatches of 256 and one of 184; a small net on the reference back end,
+ * which is slow, in five of 128 and one of 60. */
 static void recipe(fixture *f, const char *backend, int workers, char devices[32])
 {
+    const int small = SLOW_BUILD || strcmp(backend, "ref") == 0;
     snprintf(devices, 32, "devices=%s:%d", backend, workers);
     fixture_begin(f);
     f->options.record = NULL;
-    if (!SLOW_BUILD)
+    if (!small)
         fixture_use_lenet(f);
-    fixture_set(f, LIMIT(backend));
-    fixture_set(f, BATCH);
+    fixture_set(f, small ? "data.limit=700" : "data.limit=3000");
+    fixture_set(f, small ? "batch_size=128" : "batch_size=256");
     fixture_set(f, "shards=8");
     fixture_set(f, "epochs=2");
     fixture_set(f, "eval_every=0");

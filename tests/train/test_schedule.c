@@ -141,7 +141,7 @@ static void a_wrong_word_is_refused(void **state)
     assert_int_equal(read(&s, "{\"name\": \"exponential\", \"steps\": 1}", &err), LS_ECONFIG);
 }
 
-LS_TESTS(train_schedule, "integration")
+LS_TESTS(train_schedule, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_stays),

@@ -235,7 +235,7 @@ static void records_become_text_once_and_only_for_those_who_want_it(void **state
     assert_int_equal(ls_sinks_close(&sinks, &err), LS_OK);
 }
 
-LS_TESTS(train_sink, "integration")
+LS_TESTS(train_sink, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_become_text_once_and_only_for_those_who_want_it),

@@ -496,7 +496,7 @@ static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **st
     fixture_end(&s.f);
 }
 
-LS_TESTS(train_snapshot, "integration")
+LS_TESTS(train_snapshot, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_back_end_predicts_what_it_evaluates),

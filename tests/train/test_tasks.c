@@ -278,7 +278,7 @@ static void no_evaluation_is_the_best_where_the_monitor_has_no_value(void **stat
     fixture_end(&s.f);
 }
 
-LS_TESTS(train_tasks, "integration")
+LS_TESTS(train_tasks, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_task_has_the_same_bits_on_any_number_of_workers),

@@ -200,7 +200,7 @@ static void a_device_that_cannot_say_it_says_why(void **state)
     free(s.text);
 }
 
-LS_TESTS(train_trace, "integration")
+LS_TESTS(train_trace, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans_lie_on_a_track_of_their_stream),

@@ -31,7 +31,7 @@ static void a_build_without_cpu_says_so(void **state)
     ls_registry_destroy(registry);
 }
 
-LS_TESTS(train_without_cpu, "integration")
+LS_TESTS(train_without_cpu, "unit")
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_build_without_cpu_says_so)};
     return cmocka_run_group_tests(tests, NULL, NULL);
