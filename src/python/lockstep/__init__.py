@@ -22,7 +22,7 @@ import time as _time
 import numpy as _np
 
 from . import _library as _l
-from . import _tensors
+from . import _table, _tensors
 from ._library import Error
 
 __all__ = ["Error", "Model", "Result", "Trainer"]
@@ -192,19 +192,72 @@ class Model(_l.Handle):
                  for i in range(self._info().classes))
         return [str(i) if name is None else name.decode() for i, name in enumerate(names)]
 
+    @property
+    def card(self):
+        """What the file says of the model, a dict: input, classes, class_names, preparation, recipe."""
+        card = _l.lib().ls_model_card(self.handle)
+        return {} if card is None else _json.loads(card)
+
+    @property
+    def columns(self):
+        """The names of the columns that a model of a table reads; None where it reads arrays or images."""
+        table = self._table()
+        return None if table is None else [column["name"] for column in table]
+
+    def _table(self):
+        """The columns of a table, with the `levels` of those of texts."""
+        card = self.card
+        preparation = card.get("preparation")
+        if preparation is not None:
+            return preparation["columns"] if preparation["rows"] == "table" else None
+        if not card.get("features"):
+            return None
+        table = []  # a file of an earlier version names the column of each float
+        for feature in card["features"]:
+            if not table or table[-1]["name"] != feature["column"]:
+                table.append({"name": feature["column"]})
+            if "is" in feature:
+                table[-1].setdefault("levels", []).append(feature["is"])
+        return table
+
+    def _prepare(self, x):
+        """Rows as they are in the user's data, whatever they lie in → as ls_model_run takes them."""
+        table = self._table()
+        if isinstance(x, (str, bytes, _os.PathLike)):
+            x = self._read(_os.fsdecode(x), table)
+        if table is not None:
+            named = _table.of(x, [column["name"] for column in table])
+            if named is not None:
+                return _table.rows(self.handle, named, table)
+        return _rows(x)
+
+    @staticmethod
+    def _read(path, table):
+        if path.lower().endswith(".npy"):
+            return _np.load(path, allow_pickle=False)
+        if table is not None and not _os.path.isdir(path):
+            return _table.read(path)
+        raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}; "
+                         "pictures are read by `trainer predict`, and here as arrays of their pixels")
+
     def predict(self, x, logits=False):
-        """Rows (n, …) as in training → probabilities, or logits, (n, classes); of a model that learnt
-        numbers, these."""
+        """Rows as they are in the user's data → probabilities, or logits, (n, classes); of a model that learnt
+        numbers, these. What training did to a row is done here too.
+
+        x    an array (n, …) of values as in training: uint8 for pixels, else numbers of any type; of a table, numbers
+             in the order of `columns`, NaN where one is missing. Or, of a table, what has names: a data frame, a list of
+             dicts, a dict of lists, or of values, which is one row; columns in any order, others are ignored.
+             Or the path of a .csv or an .npy file"""
         info = self._info()
-        x = _rows(x)
+        x = self._prepare(x)
+        x = x.reshape(len(x), *_sides(x.shape[1:]))
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
         if (x.dtype != _np.uint8) != bool(info.floats):
-            raise ValueError(f"x: expected {'float32' if info.floats else 'uint8'}, as in training, "
-                             f"found {x.dtype}")
+            raise ValueError(f"x: expected {'numbers that are not uint8' if info.floats else 'uint8'}, as in "
+                             f"training, found {x.dtype}; only uint8 is divided by 255")
         out = _np.empty((len(x), info.classes), _np.float32)
-        _l.call("ls_snapshot_predict" if logits else "ls_model_predict", self.handle,
-                x.ctypes.data, len(x), out.ctypes.data)
+        _l.call("ls_model_run", self.handle, x.ctypes.data, len(x), int(logits), out.ctypes.data)
         return out
 
     def save(self, path):
