@@ -5,6 +5,7 @@
 #include "onnx_reader.h"
 #include "runner.h"
 
+#include "prep/prep.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -283,6 +284,92 @@ static void the_metadata_say_what_comes_out(void **state)
     drop(&w);
 }
 
+/* A table of one column of texts and three of numbers, one of which is called like a weight. */
+static ls_prep *make_table(const char *text_column)
+{
+    static const char *const level[] = {"north", "south"};
+    static const char *const number[] = {"size", "dense2.weight", ""};
+    ls_prep *p;
+    ls_error err;
+    must(ls_prep_create(&p, LS_PREP_TABLE, NULL, &err), &err);
+    for (int i = 0; i < 3; i++)
+        must(ls_prep_add(p, number[i], NULL, 0, &err), &err);
+    if (text_column)
+        must(ls_prep_add(p, text_column, level, 2, &err), &err);
+    p->column[0].scaled = true;
+    p->column[0].mean = 5000;
+    p->column[0].deviation = 20;
+    p->column[1].fills = true;
+    p->column[1].missing = 7;
+    must(ls_prep_finish(p, &err), &err);
+    return p;
+}
+
+static written write_table(ls_prep *table)
+{
+    written w = {.model = make_model("[{\"type\":\"dense\",\"name\":\"dense2\",\"out\":3}]",
+                                     (ls_shape){table->features, 1, 1}, 3)};
+    ls_gather floats = plain_pixels;
+    ls_error err;
+    floats.floats = 1;
+    w.weights = calloc(w.model->floats, sizeof *w.weights);
+    ls_buffer_init(&w.file, NULL);
+    const ls_onnx_desc d = {.model = w.model,
+                            .weights = w.weights,
+                            .normalisation = floats,
+                            .prep = table,
+                            .name = "table"};
+    must(ls_onnx_write(&w.file, &d, &err), &err);
+    w.whole =
+        (pb_reader){(const uint8_t *)w.file.text, (const uint8_t *)w.file.text + w.file.length};
+    const pb_field graph = pb_find(w.whole, MODEL_GRAPH);
+    w.graph = pb_inside(&graph);
+    return w;
+}
+
+static void tables_of_numbers_go_in_as_they_are_in_the_file(void **state)
+{
+    char text[600];
+    (void)state;
+    ls_prep *table = make_table(NULL);
+    written w = write_table(table);
+    ops_of(text, sizeof text, w.graph);
+    assert_string_equal(text, "Cast IsNaN Where Sub Div Cast Gemm Identity Softmax");
+    assert_string_equal(metadata(text, sizeof text, &w, "inputs"),
+                        "[{\"name\":\"x\",\"type\":\"float32\",\"shape\":[\"batch\",3],"
+                        "\"columns\":[\"size\",\"dense2.weight\",\"\"]}]");
+    drop(&w);
+    ls_prep_free(table);
+}
+
+static void texts_go_in_as_strings_by_the_names_of_their_columns(void **state)
+{
+    static const char *const wanted[] = {"size", "column:1", "column:2", "place"};
+    char text[900];
+    int i = 0;
+    (void)state;
+    ls_prep *table = make_table("place");
+    written w = write_table(table);
+    ops_of(text, sizeof text, w.graph);
+    assert_string_equal(text, "OneHotEncoder Flatten Slice Concat Cast IsNaN Where Sub Div Cast "
+                              "Gemm Identity Softmax");
+    pb_field f;
+    for (pb_reader r = w.graph; pb_next(&r, &f);) {
+        if (f.number != INPUT)
+            continue;
+        const pb_field name = pb_find(pb_inside(&f), 1);
+        assert_string_equal(pb_text(text, sizeof text, &name), wanted[i]);
+        i++;
+    }
+    assert_int_equal(i, 4);
+    assert_int_equal(pb_count(w.whole, MODEL_OPSET), 2);
+    assert_non_null(strstr(metadata(text, sizeof text, &w, "inputs"),
+                           "{\"name\":\"column:1\",\"type\":\"float32\",\"shape\":[\"batch\",1],"
+                           "\"column\":\"dense2.weight\"}"));
+    drop(&w);
+    ls_prep_free(table);
+}
+
 static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
 {
     (void)state;
@@ -321,6 +408,8 @@ LS_TESTS(onnx, "unit")
         cmocka_unit_test(dropout_is_left_out_and_its_reader_reads_what_it_read),
         cmocka_unit_test(the_metadata_say_what_goes_in),
         cmocka_unit_test(the_metadata_say_what_comes_out),
+        cmocka_unit_test(tables_of_numbers_go_in_as_they_are_in_the_file),
+        cmocka_unit_test(texts_go_in_as_strings_by_the_names_of_their_columns),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests_name("onnx", tests, NULL, NULL);
