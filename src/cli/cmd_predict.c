@@ -261,4 +261,4 @@ static int check(cli_trained_args *a)
     return 0;
 }
 
-const cli_trained_verb cli_predict = {"predict", "jtrd", help, check, run};
+const cli_trained_verb cli_predict = {"predict", "jtrdn", help, check, run};

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "data/arrays.h"
+#include "data/new_rows.h"
 
 #include <errno.h>
 #include <math.h>
@@ -139,8 +140,16 @@ static int find_means(arrays *a)
     const ls_array *x = &a->split[0].x;
     const size_t limit = a->o->spec->limit, rows = limit ? limit : (size_t)x->dim[0];
     const size_t row = ls_array_row(x), all = row * rows;
+    const ls_new_rows *as = a->o->spec->keys.as;
     if (a->o->spec->keys.on_nan != LS_NAN_MEAN || ls_array_is_whole(x))
         return LS_OK;
+    if (as &&
+        (size_t)as->prep->fills == row) { /* those of the rows that the model was trained on */
+        a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
+        for (size_t i = 0; a->mean && i < row; i++)
+            a->mean[i] = (double)as->prep->fill[i];
+        return a->mean ? LS_OK : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %zu means", row);
+    }
     size_t *count = ls_alloc_array(a->o->host, row, sizeof *count);
     a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
     int status = count && a->mean

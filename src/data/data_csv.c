@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "data/new_rows.h"
 #include "data/table.h"
 #include "json/writer.h"
 
@@ -585,12 +586,30 @@ static void hand_over(csv *c, ls_dataset *train)
     c->prep = NULL;
 }
 
+/* Both tables as a model reads them: nothing is learnt. */
+static int open_as(ls_dataset *split[2], const ls_opening *o)
+{
+    ls_new_rows as = *o->spec->keys.as;
+    as.labelled = true;
+    as.host = o->host;
+    as.split = "train";
+    as.limit = o->spec->limit;
+    int status = ls_new_rows_open_csv(&split[0], &as, o->spec->path, o->err);
+    as.split = "test";
+    as.limit = 0;
+    if (status == LS_OK && o->spec->keys.test_path)
+        return ls_new_rows_open_csv(&split[1], &as, o->spec->keys.test_path, o->err);
+    return status ? status : ls_dataset_none(&split[1], &split[0]->info, o);
+}
+
 static int open_csv(ls_dataset *split[2], const ls_opening *o)
 {
     const ls_dataset_spec *spec = o->spec;
     csv c = {.o = o, .learning = true};
     if (!spec->path)
         return ls_dataset_refuse(o, "data.path", "expected the table's file");
+    if (spec->keys.as)
+        return open_as(split, o);
     ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
     int status = read_file(&c, spec->path, &split[0]);
     c.learning = false;
