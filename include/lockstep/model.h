@@ -38,12 +38,41 @@ typedef struct ls_model_options {
 int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *options,
                   ls_error *err);
 
-/* `rows` [n][channels][height][width], as the model was trained on (ls_snapshot_describe) → `outputs`
- * [n][classes]: probabilities, the softmax of what ls_snapshot_predict gives; of a model that learnt bits (bce)
- * that of each bit; of one that learnt numbers (mse) these. Any thread, any number of them at a time.
- * Errors: those of ls_snapshot_predict. */
+/* What ls_model_run gives. */
+typedef enum ls_output {
+    LS_OUTPUT_PROBABILITIES = 0, /* of classes; of each bit (bce); the values themselves (mse) */
+    LS_OUTPUT_LOGITS =
+        1 /* what the last layer gives: the softmax of classes' are their probabilities */
+} ls_output;
+
+/* `rows` [n][channels][height][width], bytes or floats (ls_snapshot_describe) as they are in the user's data →
+ * `outputs` [n][classes], of the form that is asked for. What the training did to a row is done here, too: the numbers of a
+ * table are standardised, and NaN becomes what the training put in the place of missing numbers. Any thread, any
+ * number of them at a time. Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form. */
+int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
+                 ls_error *err);
+
+/* ls_model_run with LS_OUTPUT_PROBABILITIES. */
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      ls_error *err);
+
+/* A value of a table's row, by the name of its column. */
+typedef struct ls_field {
+    const char *column;
+    const char *text; /* as in a file; NULL: the number */
+    double number;    /* NaN: it is missing */
+} ls_field;
+
+/* Fields in any order → `row`, one row for ls_model_run: as many floats as the model reads (channels × height ×
+ * width). Fields of columns that the model does not read are ignored. Any thread. Errors, which name the column: LS_EDATA
+ * (a column without a field, a text that the model has not learnt, a missing value that nothing fills), LS_EINVAL
+ * (a column with two fields); LS_EUNSUPPORTED where the model was not trained on a table; LS_ENOMEM. */
+int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, void *row,
+                 ls_error *err);
+
+/* What the file says of the model, a JSON text (docs/data.md describes it), or NULL. Lives as long as the model. Any
+ * thread. */
+const char *ls_model_card(const ls_snapshot *model);
 
 /* What the class is called, or NULL: by its number alone. Lives as long as the model. Any thread. */
 const char *ls_model_class_name(const ls_snapshot *model, int label);

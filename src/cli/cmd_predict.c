@@ -1,25 +1,34 @@
 /* trainer predict RUN IMAGE… | --rows A:B */
 #include "base/error.h"
 #include "base/host.h"
+#include "cli/pack.h"
 #include "cli/trained.h"
 #include "data/image.h"
+#include "store/durable.h"
 #include "json/writer.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char help[] =
-    "usage: trainer predict RUN IMAGE… [options]\n"
+    "usage: trainer predict RUN|FILE INPUT… [options]\n"
     "       trainer predict RUN --rows A:B [options]\n"
     "\n"
-    "Says which class a trained model sees in images, and with which probability.\n"
+    "Says what a trained model makes of rows, which are prepared as those were that it was trained on:\n"
+    "which class, and with which probability, or which value.\n"
     "\n" CLI_TRAINED_HELP
-    "  IMAGE            a JPEG, PNG, PGM or PPM file of the size that the model reads\n"
-    "  --rows A:B       rows A to B − 1 of the test images of the run's data, counted from 0\n"
-    "  --train          of its training images\n"
-    "  --data DIR       the directory with the data's files\n"
+    "  INPUT            a picture (JPEG, PNG, PGM, PPM) of any size, or a folder of them; a .csv file, whose\n"
+    "                   columns may stand in any order, among others; an .npy file; - for a table or a\n"
+    "                   picture on standard input\n"
+    "  --to FILE        predictions go to FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
+    "                   probability of each class\n"
+    "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
+    "  --train          of its training rows\n"
+    "  --data WHERE     of other data, as of eval\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
     "  --json           one JSON object a line, with all logits\n"
     "  --help           this text\n";
@@ -27,11 +36,15 @@ static const char help[] =
 /* What is predicted. */
 typedef struct input {
     const ls_trained *t;
-    char **file;    /* NULL: rows of the data */
-    uint32_t first; /* row */
+    const cli_entry *file; /* NULL: rows of the data, or of a table */
+    cli_packing listed;    /* holds the files' names */
+    cli_pack pack;
+    ls_dataset *data; /* a table's, or an array's */
+    uint32_t first;   /* row */
     uint32_t rows;
-    uint8_t *images;
-    union { /* NULL: unknown */
+    const uint8_t *images;
+    uint8_t *own; /* memory of images, where they are not the data's */
+    union {       /* NULL: unknown */
         int32_t *labels;
         float *targets; /* of a model that learnt vectors */
     };
@@ -66,37 +79,168 @@ static int read_rows(input *in, const cli_trained_args *a, ls_error *err)
     if (status)
         return status;
     uint32_t *row = ls_alloc_array(host, in->rows, sizeof *row);
-    in->images = ls_alloc_array(host, in->rows, ls_dataset_image_bytes(data));
+    in->images = in->own = ls_alloc_array(host, in->rows, ls_dataset_image_bytes(data));
     in->labels = ls_alloc_array(host, in->rows, ls_dataset_target_bytes(data));
-    if (!row || !in->images || !in->labels)
+    if (!row || !in->own || !in->labels)
         status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
     for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)
         row[i] = in->first + i;
     if (status == LS_OK)
-        status = ls_dataset_read(data, row, in->rows, in->images, in->labels, err);
+        status = ls_dataset_read(data, row, in->rows, in->own, in->labels, err);
     ls_free(host, row);
     return status;
 }
 
-static int read_files(input *in, const cli_trained_args *a, ls_error *err)
+/* ---- pictures ----------------------------------------------------------------------------------- */
+
+static int no_memory(uint32_t rows, ls_error *err)
 {
-    const ls_shape *shape = &in->t->model->input;
-    const size_t bytes = (size_t)shape->c * (size_t)shape->h * (size_t)shape->w;
+    return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
+}
+
+/* Files and those in folders, in their order. */
+static int list_pictures(cli_packing *k, const cli_trained_args *a)
+{
+    cli_listing *l = &k->split[0];
     int status = LS_OK;
-    if (in->t->config.preprocessing.floats)
-        return ls_fail(
-            err, LS_EUNSUPPORTED,
-            "%.300s: the model reads rows of floats, and image files hold bytes; name rows "
-            "of its data: --rows 0:10",
-            in->t->weights_path);
-    in->file = a->rest;
-    in->rows = (uint32_t)a->rest_count;
-    in->images = ls_alloc_array(in->t->host, in->rows, bytes);
-    if (!in->images)
-        return ls_fail(err, LS_ENOMEM, "out of memory for %u images", (unsigned)in->rows);
+    for (int i = 0; status == LS_OK && i < a->rest_count; i++) {
+        if (cli_is_folder(a->rest[i])) {
+            status = cli_pack_list_all(k, a->rest[i]);
+            continue;
+        }
+        cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *all);
+        if (!all)
+            return cli_pack_no_memory(k);
+        l->entry = all;
+        all[l->count++] = (cli_entry){.path = a->rest[i]};
+    }
+    if (status == LS_OK && l->count == 0)
+        status =
+            ls_fail(k->err, LS_EDATA,
+                    "%.300s: expected images (jpg, png, pgm, ppm) in it, found none", a->rest[0]);
+    if (status == LS_OK && l->count > UINT32_MAX - 1)
+        status = cli_pack_no_memory(k);
+    return status;
+}
+
+static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
+{
+    if (!t->as.floats && (t->as.channels == 1 || t->as.channels == 3))
+        return LS_OK;
+    return ls_fail(
+        err, LS_EUNSUPPORTED,
+        "%.300s: the model reads %s, not pictures; name %s, or rows of its data: --rows 0:10", name,
+        t->as.prep->kind == LS_PREP_TABLE ? "rows of a table" : "arrays",
+        t->as.prep->kind == LS_PREP_TABLE ? "a .csv file" : "an .npy file");
+}
+
+/* Scaled and cut as those of a folder that is packed. */
+static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
+{
+    const ls_new_rows *as = &in->t->as;
+    const size_t bytes = (size_t)as->channels * (size_t)as->height * (size_t)as->width;
+    ls_image_memory kept = {0};
+    int status = check_pictures(in->t, a->rest[0], err);
+    in->listed = (cli_packing){.p = &in->pack, .host = in->t->host, .err = err};
+    in->pack = (cli_pack){.folder = a->rest[0], .quiet = true};
+    if (status == LS_OK)
+        status = list_pictures(&in->listed, a);
+    if (status)
+        return status;
+    in->file = in->listed.split[0].entry;
+    in->rows = (uint32_t)in->listed.split[0].count;
+    in->images = in->own = ls_alloc_array(in->t->host, in->rows, bytes);
+    if (!in->own)
+        return no_memory(in->rows, err);
     for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)
-        status = ls_image_read(in->images + i * bytes, shape->c, shape->h, shape->w, in->file[i],
-                               in->t->host, err);
+        status = ls_image_fit(in->own + i * bytes, as->channels, as->height, as->width, AT_FDCWD,
+                              in->file[i].path, &kept, in->t->host, err);
+    ls_image_memory_free(&kept, in->t->host);
+    return status;
+}
+
+/* ---- tables, arrays, standard input --------------------------------------------------------------- */
+
+enum { STDIN_MOST = 1 << 30 };
+
+static int read_stdin(char **out, size_t *count, const ls_host *host, ls_error *err)
+{
+    size_t room = 0;
+    for (*count = 0; *count < STDIN_MOST;) {
+        char *more = ls_grown(host, *out, *count, &room, 1);
+        if (!more)
+            return ls_fail(err, LS_ENOMEM, "standard input: out of memory for it");
+        *out = more;
+        const size_t got = fread(more + *count, 1, room - *count, stdin);
+        if (got == 0)
+            return LS_OK;
+        *count += got;
+    }
+    return ls_fail(err, LS_EDATA, "standard input: expected less than %d bytes", STDIN_MOST);
+}
+
+static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_error *err)
+{
+    static const cli_entry standard_input = {.path = "-"};
+    const ls_new_rows *as = &in->t->as;
+    ls_image_memory kept = {0};
+    int status = check_pictures(in->t, "standard input", err);
+    if (status)
+        return status;
+    in->file = &standard_input;
+    in->rows = 1;
+    in->images = in->own =
+        ls_alloc(in->t->host, (size_t)as->channels * (size_t)as->height * (size_t)as->width);
+    if (!in->own)
+        return no_memory(1, err);
+    status = ls_image_fit_bytes(in->own, as->channels, as->height, as->width, "standard input",
+                                bytes, count, &kept, in->t->host, err);
+    ls_image_memory_free(&kept, in->t->host);
+    return status;
+}
+
+/* A table, or a picture: what the model reads. */
+static int read_standard_input(input *in, ls_error *err)
+{
+    char *bytes = NULL;
+    size_t count;
+    int status = read_stdin(&bytes, &count, in->t->host, err);
+    if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
+        status = ls_new_rows_read_csv(&in->data, &in->t->as, "standard input", bytes, count, err);
+    else if (status == LS_OK)
+        status = read_picture_bytes(in, bytes, count, err);
+    ls_free(in->t->host, bytes);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n > m && strcasecmp(text + n - m, end) == 0;
+}
+
+static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
+{
+    const ls_new_rows *as = &in->t->as;
+    const char *first = a->rest[0];
+    const bool table = ends_with(first, ".csv") || ends_with(first, ".npy");
+    if (!table && strcmp(first, "-") != 0 && as->prep->kind != LS_PREP_TABLE)
+        return read_pictures(in, a, err);
+    if (a->rest_count > 1)
+        return ls_fail(err, LS_EINVAL,
+                       "%.300s: one table or array at a time; do not know what to do with %.100s",
+                       first, a->rest[1]);
+    int status;
+    if (strcmp(first, "-") == 0)
+        status = read_standard_input(in, err);
+    else if (ends_with(first, ".npy"))
+        status = ls_new_rows_open_npy(&in->data, as, first, NULL, err);
+    else
+        status = ls_new_rows_open_csv(&in->data, as, first, err);
+    if (status == LS_OK && in->data) {
+        in->rows = ls_dataset_describe(in->data)->rows;
+        in->images = ls_dataset_resident(in->data).images;
+    }
     return status;
 }
 
@@ -151,7 +295,7 @@ static void print_line(const input *in, uint32_t i, const float *logits)
     double probability;
     const int best = best_class(logits, in->t->model->classes, &probability);
     if (in->file)
-        printf("%s", in->file[i]);
+        printf("%s", in->file[i].path);
     else
         printf("row %u", (unsigned)(in->first + i));
     if (learnt_vectors(in->t)) {
@@ -202,7 +346,7 @@ static void print_json(const input *in, uint32_t i, const float *logits)
     ls_json_writer_init(w, 0, in->t->host);
     ls_json_open_object(w, NULL);
     if (in->file)
-        ls_json_put_string(w, "file", in->file[i]);
+        ls_json_put_string(w, "file", in->file[i].path);
     else
         ls_json_put_uint(w, "row", in->first + i);
     (learnt_vectors(in->t) ? put_vector : put_class)(w, in, i, logits);
@@ -215,6 +359,137 @@ static void print_all(const input *in, const float *logits, bool json)
 {
     for (uint32_t i = 0; i < in->rows; i++)
         (json ? print_json : print_line)(in, i, logits + (size_t)i * (size_t)in->t->model->classes);
+}
+
+/* ---- into a file ------------------------------------------------------------------------------ */
+
+/* What is written of a row: probabilities, or values. */
+static void outputs_of(const input *in, const float *logits, double *out)
+{
+    const ls_trained *t = in->t;
+    const int n = t->model->classes;
+    double sum = 0, most = (double)logits[0];
+    for (int i = 0; i < n; i++) {
+        out[i] = (double)output_of(t, logits, i);
+        most = (double)logits[i] > most ? (double)logits[i] : most;
+    }
+    for (int i = 0; i < n && !learnt_vectors(t); i++)
+        sum += out[i] = exp((double)logits[i] - most);
+    for (int i = 0; i < n && !learnt_vectors(t); i++)
+        out[i] /= sum;
+}
+
+/* RFC 4180: in quotes where it has to be. */
+static void put_field(ls_buffer *b, const char *before, const char *text)
+{
+    ls_buffer_put(b, before);
+    const bool quoted = strpbrk(text, ",\"\r\n") || text[0] == ' ';
+    ls_buffer_put(b, quoted ? "\"" : "");
+    for (const char *c = text; *c; c++) {
+        const char one[3] = {*c, quoted && *c == '"' ? '"' : '\0', '\0'};
+        ls_buffer_put(b, one);
+    }
+    ls_buffer_put(b, quoted ? "\"" : "");
+}
+
+static const char *name_output(char out[64], const input *in, int i)
+{
+    const char *name = learnt_vectors(in->t) ? NULL : ls_class_name(in->t, i);
+    snprintf(out, 64, "%d", i);
+    return name ? name : out;
+}
+
+static void put_table_header(ls_buffer *b, const input *in)
+{
+    char number[64], name[300];
+    const int n = in->t->model->classes;
+    ls_buffer_put(b, in->file ? "file,prediction" : "row,prediction");
+    for (int i = 0; i < n && !(learnt_vectors(in->t) && n == 1); i++) {
+        snprintf(name, sizeof name, "%s%s", learnt_vectors(in->t) ? "value_" : "p_",
+                 name_output(number, in, i));
+        put_field(b, ",", name);
+    }
+    ls_buffer_put(b, "\n");
+}
+
+static void put_table_row(ls_buffer *b, const input *in, uint32_t i, const float *logits,
+                          const double *out)
+{
+    char number[64];
+    double p;
+    const int n = in->t->model->classes;
+    if (in->file)
+        put_field(b, "", in->file[i].path);
+    else
+        ls_buffer_format(b, "%u", (unsigned)(in->first + i));
+    if (!learnt_vectors(in->t))
+        put_field(b, ",", name_output(number, in, best_class(logits, n, &p)));
+    for (int k = 0; k < n && learnt_vectors(in->t); k++)
+        ls_buffer_format(b, "%s%.9g", k ? " " : ",", out[k]);
+    for (int k = 0; k < n && !(learnt_vectors(in->t) && n == 1); k++)
+        ls_buffer_format(b, ",%.9g", out[k]);
+    ls_buffer_put(b, "\n");
+}
+
+static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const float *logits,
+                         const double *out)
+{
+    char number[64];
+    double p;
+    const int n = in->t->model->classes;
+    ls_json_open_object(w, NULL);
+    if (in->file)
+        ls_json_put_string(w, "file", in->file[i].path);
+    else
+        ls_json_put_uint(w, "row", in->first + i);
+    if (!learnt_vectors(in->t)) {
+        ls_json_put_string(w, "prediction", name_output(number, in, best_class(logits, n, &p)));
+        ls_json_open_object(w, "probabilities");
+        for (int k = 0; k < n; k++)
+            ls_json_put_float(w, name_output(number, in, k), (float)out[k]);
+        ls_json_close(w);
+    } else if (n == 1) {
+        ls_json_put_float(w, "prediction", (float)out[0]);
+    } else {
+        ls_json_open_array(w, "prediction");
+        for (int k = 0; k < n; k++)
+            ls_json_put_float(w, NULL, (float)out[k]);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+}
+
+static int write_to(const input *in, const float *logits, const char *to, ls_error *err)
+{
+    const size_t n = (size_t)in->t->model->classes;
+    const bool lines = ends_with(to, ".jsonl");
+    ls_buffer text;
+    ls_buffer_init(&text, in->t->host);
+    ls_json_writer w;
+    double *out = ls_alloc_array(in->t->host, n, sizeof *out);
+    ls_json_writer_init(&w, 0, in->t->host);
+    if (!lines)
+        put_table_header(&text, in);
+    for (uint32_t i = 0; out && i < in->rows; i++) {
+        const float *row = logits + i * n;
+        outputs_of(in, row, out);
+        if (!lines) {
+            put_table_row(&text, in, i, row, out);
+            continue;
+        }
+        ls_json_writer_reset(&w);
+        put_line_row(&w, in, i, row, out);
+        const char *line = ls_json_writer_text(&w, NULL, NULL);
+        text.failed |= !line;
+        ls_buffer_put(&text, line ? line : "");
+        ls_buffer_put(&text, "\n");
+    }
+    int status = out && !text.failed ? ls_write_file(to, text.text, text.length, in->t->host, err)
+                                     : no_memory(in->rows, err);
+    ls_free(in->t->host, out);
+    ls_json_writer_fini(&w);
+    ls_buffer_fini(&text);
+    return status;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -233,7 +508,9 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
     if (!logits)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
     int status = ls_predict(&sum, logits, &d, err);
-    if (status == LS_OK)
+    if (status == LS_OK && a->to)
+        status = write_to(in, logits, a->to, err);
+    else if (status == LS_OK)
         print_all(in, logits, a->json);
     ls_free(host, logits);
     return status;
@@ -243,11 +520,13 @@ static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry
 {
     ls_error err;
     input in = {.t = t};
-    int status = a->rows ? read_rows(&in, a, &err) : read_files(&in, a, &err);
+    int status = a->rows ? read_rows(&in, a, &err) : read_inputs(&in, a, &err);
     if (status == LS_OK)
         status = predict(&in, a, registry, &err);
-    ls_free(t->host, in.images);
+    ls_free(t->host, in.own);
     ls_free(t->host, in.labels);
+    ls_dataset_close(in.data);
+    cli_pack_forget(&in.listed);
     return status ? cli_fail(status, err.text) : cli_flush();
 }
 
@@ -255,10 +534,13 @@ static int check(cli_trained_args *a)
 {
     a->needs_data = a->rows != NULL;
     if (!a->rows && a->rest_count == 0)
-        return cli_usage(a->verb, "of what? Name image files, or rows: --rows 0:10", "");
+        return cli_usage(
+            a->verb, "of what? Name pictures, a .csv or an .npy file, or rows: --rows 0:10", "");
     if (a->rows && a->rest_count > 0)
         return cli_usage(a->verb, "either --rows or files, not both: ", a->rest[0]);
+    if (a->to && !ends_with(a->to, ".csv") && !ends_with(a->to, ".jsonl"))
+        return cli_usage(a->verb, "--to: expected FILE.csv or FILE.jsonl, found ", a->to);
     return 0;
 }
 
-const cli_trained_verb cli_predict = {"predict", "jtrd", help, check, run};
+const cli_trained_verb cli_predict = {"predict", "jtrdno", help, check, run};

@@ -21,9 +21,7 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
     } all[] = {
         {0, {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX}},
         {0, {CLI_TEXT, "config", .value = &a->config}},
-        {0,
-         {CLI_KEY, "data", .list = &a->set, .key = "data.path", .room = a->data,
-          .size = sizeof a->data}},
+        {'n', {CLI_TEXT, "data", .value = &a->new_data}},
         {'d', {CLI_TEXT, "devices", .value = &a->devices}},
         {'j', {CLI_FLAG, "json", .flag = &a->json}},
         {'t', {CLI_FLAG, "train", .flag = &a->train}},
@@ -65,6 +63,8 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         .path = a.run,
         .needs_data = a.needs_data,
         .best = a.best,
+        .new_data = a.new_data,
+        .train = a.train,
         .trainer = cli_options(&places, a.config, &a.set, NULL, &host),
     };
     const int status = ls_trained_open(&t, &o, &err);
@@ -91,7 +91,9 @@ static const char eval_help[] =
     "Evaluates a trained model on the test images of its data: loss, accuracy, each class's precision\n"
     "and recall (or what else metrics.names says), the same numbers as in the run's own records, on\n"
     "any number of devices. --json has the confusion matrix.\n"
-    "\n" CLI_TRAINED_HELP "  --data DIR       the directory with the data's files\n"
+    "\n" CLI_TRAINED_HELP
+    "  --data WHERE     on rows that it has not learnt, prepared as the model says: a table, a folder of images,\n"
+    "                   a directory of .npy files, tensors; of data that are built in, where their files are\n"
     "  --train          on the training images\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
     "  --json           one JSON object on stdout\n"
@@ -103,6 +105,7 @@ typedef struct outcome {
     double seconds;
     ls_prediction sum;
     const char *weights;
+    bool is_new; /* the data are not the run's */
 } outcome;
 
 static void print_outcome(const outcome *o, const ls_host *host)
@@ -113,6 +116,7 @@ static void print_outcome(const outcome *o, const ls_host *host)
     ls_json_put_string(&w, "weights", o->weights);
     ls_json_put_string(&w, "data", o->data->name);
     ls_json_put_string(&w, "split", o->data->split);
+    ls_json_put_string(&w, "source", o->data->source);
     ls_json_put_bool(&w, "synthetic", o->data->synthetic);
     ls_json_put_uint(&w, "rows", o->data->rows);
     for (int m = 0; m < LS_METRICS; m++)
@@ -162,7 +166,8 @@ static void print_for_people(const ls_trained *t, const outcome *o)
         if (!isnan(value[m]))
             printf(", %s %.4f", ls_metric_names[m], value[m]);
     printf("; %u %s of %s%s on %s, %.1f s\n", (unsigned)o->data->rows,
-           o->data->dtype == LS_ROW_U8 ? "images" : "rows", o->data->name,
+           o->data->dtype == LS_ROW_U8 ? "images" : "rows",
+           o->is_new ? o->data->source : o->data->name,
            o->data->synthetic ? " (synthetic data)" : "", o->sum.devices, o->seconds);
     print_classes(t, &o->measured);
 }
@@ -196,7 +201,9 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     const int classes = t->model->classes;
     ls_predict_desc d = {
         .trained = t, .registry = registry, .devices = a->devices, .as_in_training = true};
-    outcome o = {.data = ls_dataset_describe(data), .weights = t->weights_path};
+    outcome o = {.data = ls_dataset_describe(data),
+                 .weights = t->weights_path,
+                 .is_new = a->new_data != NULL};
     float *scores = NULL, *class_weight = NULL;
     const unsigned metrics = ls_config_metrics_of(&t->config, o.data->rows, classes);
     int status = ls_measured_init(&o.measured, metrics, classes, t->host, &err);
@@ -204,7 +211,13 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
         scores = ls_alloc_array(t->host, o.data->rows * sizeof *scores, (size_t)classes);
         status = scores ? LS_OK : ls_config_fail_scores(&err, &t->config, o.data->rows, classes);
     }
-    if (status == LS_OK)
+    const bool balanced = cJSON_IsString(t->config.class_weights);
+    if (balanced && !t->data[LS_TRAIN])
+        fputs(
+            "trainer: class_weights are balanced by training rows, which are not read: the loss is "
+            "without them\n",
+            stderr);
+    else if (status == LS_OK)
         status =
             ls_config_class_weights(&class_weight, &t->config, t->data[LS_TRAIN], classes, &err);
     d.class_weight = class_weight;
@@ -224,7 +237,7 @@ static int check_eval(cli_trained_args *a)
     return check_alone(a);
 }
 
-const cli_trained_verb cli_eval = {"eval", "jtd", eval_help, check_eval, evaluate};
+const cli_trained_verb cli_eval = {"eval", "jtdn", eval_help, check_eval, evaluate};
 
 /* ---- trainer export RUN --to FILE ------------------------------------------------------------ */
 
@@ -232,7 +245,7 @@ static const char export_help[] =
     "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
     "\n"
     "Writes a trained model for other programs: its weights, named as PyTorch names them, or the\n"
-    "whole network as ONNX (batch norm for inference, no dropout, any batch size; pixels / 255 in, rows of floats as they are).\n"
+    "whole network as ONNX (batch norm for inference, no dropout, any batch size; rows go in as they are in the data).\n"
     "\n" CLI_TRAINED_HELP "  --to FILE        where to; its ending says what\n"
     "  --help           this text\n";
 
@@ -246,14 +259,21 @@ static int save(const ls_trained *t, const char *to, ls_error *err)
 {
     if (ends_with(to, ".safetensors"))
         return ls_safetensors_save(to, t->model, t->weights, t->host, err);
+    ls_card card;
+    int status = ls_card_parse(&card, t->weights_path, t->model->card, t->host, err);
+    if (status)
+        return status;
     const ls_onnx_desc d = {
+        .prep = card.prep,
         .model = t->model,
         .weights = t->weights,
         .normalisation = t->config.preprocessing,
         .name = t->model->name[0] ? t->model->name : t->config.name,
         .loss = t->config.loss,
     };
-    return ls_onnx_save(to, &d, t->host, err);
+    status = ls_onnx_save(to, &d, t->host, err);
+    ls_card_fini(&card);
+    return status;
 }
 
 static int export(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)

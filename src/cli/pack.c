@@ -277,14 +277,19 @@ static void name_cached(char out[96], cli_packing *k)
     snprintf(out, 96, "data-%.32s.safetensors", hex);
 }
 
-static int pack_cached(char path[4096], const char *cache, const cli_pack *p, const ls_host *host,
-                       ls_error *err)
+static int fix_classes(cli_packing *k, const ls_new_rows *as);
+
+/* `as` NULL: classes are the training images' sub-folders. */
+static int pack_cached(char path[4096], const char *cache, const cli_pack *p, const ls_new_rows *as,
+                       const ls_host *host, ls_error *err)
 {
     char name[96];
     int made;
     cli_packing k = begin(p, host, err);
     k.known_by_state = true;
-    int status = cli_pack_list(&k);
+    int status = as && as->class_name ? fix_classes(&k, as) : LS_OK;
+    if (status == LS_OK)
+        status = cli_pack_list(&k);
     if (status == LS_OK) {
         name_cached(name, &k);
         snprintf(path, 4096, "%s/%s", cache, name);
@@ -297,6 +302,53 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p, co
     return status;
 }
 
+/* Is the file the cache's own? */
+static bool is_own(const char *packed, const char *cache)
+{
+    return packed && cache && strncmp(packed, cache, strlen(cache)) == 0;
+}
+
+/* There are no classes but the model's. */
+static int fix_classes(cli_packing *k, const ls_new_rows *as)
+{
+    const size_t n = (size_t)as->classes;
+    k->classes.name = ls_alloc_array(k->host, n + 1, sizeof *k->classes.name);
+    if (!k->classes.name)
+        return cli_pack_no_memory(k);
+    for (size_t i = 0; i < n; i++)
+        k->classes.name[i] = as->class_name[i];
+    k->classes.count = k->classes.room = n;
+    k->fixed = true;
+    return LS_OK;
+}
+
+int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, bool moved,
+                   const char *cache, const ls_host *host, ls_error *err)
+{
+    char path[4096];
+    const char *file = c->data_keys.packed;
+    *packed = NULL;
+    const cli_pack p = {.folder = c->data_path,
+                        .test_folder = c->data_keys.test_path,
+                        .size = c->data_keys.size,
+                        .channels = c->data_keys.channels,
+                        .quiet = true};
+    if (file && !is_own(file, cache))
+        return LS_OK;
+    if (c->data_path && cli_is_folder(c->data_path) && cache) {
+        int status = pack_cached(path, cache, &p, as, host, err);
+        return status ? status : ls_path_copy(packed, path, host, err);
+    }
+    if (file && !moved && access(file, R_OK) == 0)
+        return LS_OK;
+    return ls_fail(
+        err, LS_ENOENT,
+        "%.300s: the folder of the run's images is not there%s%.300s%s; name where it is "
+        "now: --set data.path=FOLDER",
+        c->data_path ? c->data_path : "", file && !moved ? ", nor are they in the cache (" : "",
+        file && !moved ? file : "", file && !moved ? ")" : "");
+}
+
 int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o, bool quiet,
                   ls_error *err)
 {
@@ -307,8 +359,7 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
     int status = LS_OK;
     /* A file of the cache's own, in the config of a run that was, may be of an older state of the folder. */
     const char *packed = c.data_keys.packed;
-    const bool own =
-        packed && o->cache_dir && strncmp(packed, o->cache_dir, strlen(o->cache_dir)) == 0;
+    const bool own = is_own(packed, o->cache_dir);
     if (strcmp(c.data_name, "folder") == 0 && c.data_path && (!packed || own)) {
         const cli_pack p = {.folder = c.data_path,
                             .test_folder = c.data_keys.test_path,
@@ -325,7 +376,7 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
                         "with `trainer pack`",
                         c.data_path);
         else
-            status = pack_cached(path, o->cache_dir, &p, o->host, err);
+            status = pack_cached(path, o->cache_dir, &p, NULL, o->host, err);
         if (status == LS_OK && cli_assignment(room, CLI_PACKED_ROOM, "data.packed", path)) {
             set->item[set->count++] = room;
             o->set = set->item;
@@ -333,6 +384,73 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
         }
     }
     ls_config_fini(&c);
+    return status;
+}
+
+/* ---- into memory --------------------------------------------------------------------------------- */
+
+typedef struct memory {
+    cli_packing *k;
+    uint8_t *values;
+    int32_t *labels;
+    size_t rows;
+} memory;
+
+static int keep_chunk(void *user, const cli_chunk *c)
+{
+    memory *m = user;
+    for (size_t i = 0; i < c->count && c->broken == 0; i++)
+        m->labels[m->rows + i] = c->entry[i].label;
+    memcpy(m->values + m->rows * m->k->row, c->pixels, c->count * m->k->row);
+    m->rows += c->count;
+    return tell_broken(m->k, c);
+}
+
+static int decode_listed(ls_dataset **out, cli_packing *k, const ls_new_rows *as, bool train)
+{
+    memory m = {.k = k};
+    cli_crew *w = NULL;
+    const cli_listing *l = &k->split[k->split[1].count && !train ? 1 : 0];
+    ls_new_rows rows = *as;
+    rows.split = train ? "train" : "test";
+    if (l->count > UINT32_MAX - 1)
+        return cli_pack_no_memory(k);
+    int status = ls_new_rows_reserve(out, &rows, k->p->folder, (uint32_t)l->count, &m.values,
+                                     &m.labels, k->err);
+    if (status == LS_OK)
+        status = cli_crew_make(&w, k);
+    if (status == LS_OK)
+        status = cli_crew_run(w, l, keep_chunk, &m);
+    if (status == LS_OK && k->broken)
+        status = ls_fail(k->err, LS_EDATA, "%.300s: %zu images are broken; mend or remove them",
+                         k->p->folder, k->broken);
+    cli_crew_free(w);
+    return status;
+}
+
+int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder, bool train,
+                    const ls_host *host, ls_error *err)
+{
+    const cli_pack p = {
+        .folder = folder, .size = as->height, .channels = as->channels, .quiet = true};
+    cli_packing k = begin(&p, host, err);
+    *out = NULL;
+    if (as->floats || as->height != as->width || (as->channels != 1 && as->channels != 3) ||
+        !as->class_name || as->classes < 2)
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "%.300s: a folder of images is for models of square images whose classes have names",
+            folder);
+    int status = fix_classes(&k, as);
+    if (status == LS_OK)
+        status = cli_pack_list(&k);
+    if (status == LS_OK)
+        status = decode_listed(out, &k, as, train);
+    cli_pack_forget(&k);
+    if (status) {
+        ls_dataset_close(*out);
+        *out = NULL;
+    }
     return status;
 }
 

@@ -3,7 +3,9 @@
 #define CLI_PACK_H
 
 #include "cli/cli.h"
+#include "data/new_rows.h"
 #include "hash/hash.h"
+#include "train/config.h"
 
 enum { CLI_PACK_THREADS = 256 /* at most */ };
 
@@ -21,6 +23,23 @@ typedef struct cli_pack {
 enum { CLI_PACKED_ROOM = 4200 };
 int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o, bool quiet,
                   ls_error *err);
+
+/* The same for a config that has been read, for rows of classes that are known by name: → the file, which the
+ * caller frees. A folder that cannot be found gives way to the file that the config names, unless `moved`: then the
+ * file is of another folder. Errors: as above, with where the images are looked for, and the cure. */
+int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, bool moved,
+                   const char *cache, const ls_host *host, ls_error *err);
+
+/* The images of a folder, a sub-folder for each class that `as` knows, decoded into memory. Where it has train and test
+ * (or val) in it, these of test, or of train. Errors: LS_ENOENT, LS_EIO, LS_EDATA (a sub-folder of another name; images that
+ * cannot be read, which are named on stderr), LS_ENOMEM. */
+int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder, bool train,
+                    const ls_host *host, ls_error *err);
+
+/* Appends the images in a folder, and in those in it, sorted, to `out`; with those at hand, for cli_pack_forget. */
+struct cli_packing;
+int cli_pack_list_all(struct cli_packing *k, const char *folder);
+bool cli_is_folder(const char *path);
 
 /* ---- inside: what is in the folders, classes and the images of each (pack_list.c) ------------ */
 
@@ -49,6 +68,7 @@ typedef struct cli_packing {
     ls_error *err;
     cli_texts *texts; /* paths and names */
     cli_names classes;
+    bool fixed; /* there are no classes but these */
     cli_listing split[2];
     bool known_by_state; /* `state` is wanted */
     ls_sha256 state;     /* of names, sizes and times */

@@ -95,7 +95,7 @@ static int list_folder(cli_listing *out, cli_packing *k, const char *path, int32
     return status;
 }
 
-static bool is_folder(const char *path)
+bool cli_is_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -147,11 +147,16 @@ static int find_class(cli_packing *k, int test, const char *folder, int32_t *lab
 {
     cli_names *all = &k->classes;
     const char *name = name_of(folder);
-    for (size_t i = 0; test && i < all->count; i++)
+    for (size_t i = 0; (test || k->fixed) && i < all->count; i++)
         if (strcmp(all->name[i], name) == 0) {
             *label = (int32_t)i;
             return LS_OK;
         }
+    if (k->fixed)
+        return ls_fail(k->err, LS_EDATA,
+                       "%.400s: expected sub-folders named as classes of the model, which are "
+                       "\"%.60s\", \"%.60s\"%s",
+                       folder, all->name[0], all->name[1], all->count > 2 ? ", …" : "");
     if (test)
         return ls_fail(k->err, LS_EDATA,
                        "%.400s: expected sub-folders of the same names as the training images'",
@@ -172,7 +177,7 @@ static int list_split(cli_packing *k, int test, const char *folder)
     for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
         const char *path = inside.entry[i].path;
         int32_t label = 0;
-        if (!is_folder(path))
+        if (!cli_is_folder(path))
             k->split[test].others++;
         else if ((status = find_class(k, test, path, &label)) == LS_OK)
             status = list_class(k, test, path, label);
@@ -190,6 +195,28 @@ static int list_split(cli_packing *k, int test, const char *folder)
     return status;
 }
 
+int cli_pack_list_all(cli_packing *k, const char *folder)
+{
+    cli_listing inside = {0}, *l = &k->split[0];
+    int status = list_folder(&inside, k, folder, 0, NULL);
+    for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
+        const cli_entry *e = &inside.entry[i];
+        if (cli_is_folder(e->path))
+            status = cli_pack_list_all(k, e->path);
+        else if (!is_image(e->path))
+            l->others++;
+        else {
+            cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *all);
+            l->entry = all ? all : l->entry;
+            status = all ? LS_OK : cli_pack_no_memory(k);
+            if (all)
+                all[l->count++] = *e;
+        }
+    }
+    ls_free(k->host, inside.entry);
+    return status;
+}
+
 int cli_pack_list(cli_packing *k)
 {
     const char *train = k->p->folder, *test = k->p->test_folder;
@@ -197,8 +224,10 @@ int cli_pack_list(cli_packing *k)
                             keep_path(k, train, "val")};
     if (!inner[0] || !inner[1] || !inner[2])
         return cli_pack_no_memory(k);
-    const char *beside = is_folder(inner[1]) ? inner[1] : is_folder(inner[2]) ? inner[2] : NULL;
-    if (!test && is_folder(inner[0]) && beside) {
+    const char *beside = cli_is_folder(inner[1])   ? inner[1]
+                         : cli_is_folder(inner[2]) ? inner[2]
+                                                   : NULL;
+    if (!test && cli_is_folder(inner[0]) && beside) {
         train = inner[0];
         test = beside;
     }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "cli/pack.h"
 #include "nn/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/infer.h"
@@ -112,20 +113,25 @@ static const char *show_rows(char out[96], const ls_dataset_info *i)
     return out;
 }
 
+/* What a data set says of itself, of the rows that the model reads. */
+static ls_dataset_info rows_of(const ls_card *c)
+{
+    const ls_gather *p = &c->config.preprocessing;
+    return (ls_dataset_info){.channels = c->input.c,
+                             .height = c->input.h,
+                             .width = c->input.w,
+                             .classes = p->targets ? 0 : c->classes,
+                             .targets = p->targets,
+                             .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
+}
+
 /* A card may say anything, and a device reads rows as it says. */
 static int check_rows(const ls_trained *t, ls_error *err)
 {
     char mine[96], theirs[96];
-    const ls_gather *p = &t->config.preprocessing;
-    const ls_shape *in = &t->card.input;
-    const ls_dataset_info model = {.channels = in->c,
-                                   .height = in->h,
-                                   .width = in->w,
-                                   .classes = t->card.classes,
-                                   .targets = p->targets,
-                                   .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
-    for (int s = 0; s < LS_SUBSETS && t->data[s]; s++) {
-        const ls_dataset_info *data = ls_dataset_describe(t->data[s]);
+    const ls_dataset_info model = rows_of(&t->card);
+    for (int s = 0; s < LS_SUBSETS; s++) {
+        const ls_dataset_info *data = t->data[s] ? ls_dataset_describe(t->data[s]) : &model;
         if (strcmp(show_rows(mine, &model), show_rows(theirs, data)) != 0)
             return ls_fail(err, LS_EDATA,
                            "%.200s: the model is of %s; those of %.40s (%s) are %s; name a config "
@@ -135,52 +141,92 @@ static int check_rows(const ls_trained *t, ls_error *err)
     return LS_OK;
 }
 
-/* Shape and classes are those of the data, or what is known of it by its name; a file that is on its own
- * says them itself. */
-static int open_model(ls_trained *t, ls_error *err)
+/* Of others' weights: shape and classes are those of the data, or what is known of it by its name. */
+static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
 {
     const ls_dataset_about *about;
-    int status = t->card.config.doc ? check_rows(t, err) : LS_OK;
-    if (status == LS_OK && t->card.config.doc)
-        status = ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
-    if (status || t->card.config.doc)
-        return status;
-    status = ls_config_find_data(&about, &t->config, err);
+    int status = ls_config_find_data(&about, &t->config, err);
     if (status)
         return status;
     ls_shape input = {about->channels, about->height, about->width};
     int classes = about->classes;
-    t->names = about->class_name ? about->classes : 0;
-    t->class_name = about->class_name;
-    if (t->data[LS_TEST]) {
-        const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TEST]);
-        input = (ls_shape){info->channels, info->height, info->width};
-        classes = info->targets ? info->targets : info->classes;
-        status = ls_config_fit_data(&t->config, info, 0, err);
-        if (status)
-            return status;
-        const ls_dataset_info *train = ls_dataset_describe(t->data[LS_TRAIN]);
-        if (train->class_name) {
-            t->names = classes;
-            t->class_name = train->class_name;
-        }
+    const char *const *names = about->class_name;
+    const ls_dataset_info *train =
+        t->data[LS_TRAIN] ? ls_dataset_describe(t->data[LS_TRAIN]) : NULL;
+    if (train) {
+        input = (ls_shape){train->channels, train->height, train->width};
+        classes = train->targets ? train->targets : train->classes;
+        names = train->class_name ? train->class_name : names;
     }
-    status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
-                            classes, t->host, err);
+    if (train)
+        status = ls_config_fit_data(&t->config, train, 0, err);
+    if (status == LS_OK)
+        status = ls_model_parse(model, ls_config_model_doc(&t->config), t->config.model, input,
+                                classes, t->host, err);
+    if (status == LS_OK)
+        status = ls_card_write(*model, &t->config, names, train ? train->features : NULL,
+                               train ? train->prep : NULL, t->host, err);
+    return status ? status : ls_card_parse(&t->card, "card", (*model)->card, t->host, err);
+}
+
+/* Of a config and a card: the model is the config's, for what the card says of rows. */
+static int parse_model(ls_trained *t, ls_error *err)
+{
+    const ls_dataset_info rows = rows_of(&t->card);
+    int status = ls_config_fit_data(&t->config, &rows, 0, err);
+    if (status == LS_OK)
+        status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model,
+                                t->card.input, t->card.classes, t->host, err);
+    return status ? status : ls_safetensors_card(&t->model->card, t->weights_path, t->host, err);
+}
+
+static int open_model(ls_trained *t, ls_error *err)
+{
+    if (t->alone)
+        return ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
+    int status = t->card.config.doc ? parse_model(t, err) : infer_card(t, &t->model, err);
     if (status == LS_OK) /* what is frozen decides what is one op, and so the bits of bf16 */
         status = ls_model_set_rates(t->model, t->config.doc, t->config.freeze, t->config.lr_factors,
                                     err);
-    if (status == LS_OK)
-        status = ls_card_write(t->model, &t->config, t->class_name,
-                               t->data[LS_TRAIN] ? ls_dataset_describe(t->data[LS_TRAIN])->features
-                                                 : NULL,
-                               t->host, err);
     if (status)
         return status;
     t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);
     if (!t->weights)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu parameters", t->model->floats);
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
+}
+
+/* How the model reads rows. */
+static int describe_rows(ls_trained *t, ls_error *err)
+{
+    const ls_dataset_info rows = rows_of(&t->card);
+    t->as = (ls_new_rows){.prep = t->card.prep,
+                          .channels = rows.channels,
+                          .height = rows.height,
+                          .width = rows.width,
+                          .floats = rows.dtype == LS_ROW_F32,
+                          .classes = rows.classes,
+                          .targets = rows.targets,
+                          .target = t->alone ? NULL : t->config.data_keys.target,
+                          .split = "test",
+                          .host = t->host};
+    if (!t->card.names || rows.targets)
+        return LS_OK;
+    t->class_name = ls_alloc_array(t->host, (size_t)rows.classes, sizeof *t->class_name);
+    if (!t->class_name)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d classes", rows.classes);
+    const cJSON *name = t->card.names->child;
+    for (int i = 0; i < rows.classes && name; i++, name = name->next)
+        t->class_name[i] = name->valuestring;
+    t->as.class_name = t->class_name;
+    return LS_OK;
+}
+
+/* ---- data ------------------------------------------------------------------------------------- */
+
+static bool is_named(const ls_config *c, const char *kind)
+{
+    return c->data_name && strcmp(c->data_name, kind) == 0;
 }
 
 /* Data of the user's own tells its shape when it is opened. */
@@ -190,11 +236,133 @@ static bool is_unknown(const ls_config *c)
     return ls_config_find_data(&about, c, NULL) == LS_OK && about->channels == 0;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+/* Labels mean what the model has learnt, however many of its classes occur. */
+static void fit_keys(ls_trained *t)
+{
+    ls_data_keys *k = &t->config.data_keys;
+    if (!t->card.config.doc ||
+        (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors")))
+        return;
+    k->classes = t->as.targets ? 0 : t->as.classes;
+    k->labels = t->as.targets ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
+}
+
+static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error *err)
+{
+    t->config.data_keys.judged = 1;
+    /* Tables of which the model can say how they were prepared, and what was learnt from them. */
+    const bool table = t->card.prep && t->card.prep->kind == LS_PREP_TABLE &&
+                       (t->as.target || t->card.prep->target);
+    const bool array = t->card.prep && t->card.prep->kind == LS_PREP_ARRAY;
+    if (table || array)
+        t->config.data_keys.as = &t->as;
+    fit_keys(t);
+    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, &o->trainer, err);
+}
+
+/* Arrays and tensors: all rows of them, or those of test. */
+static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error *err)
+{
+    ls_data_keys *k = &t->config.data_keys;
+    if (t->alone || (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors"))) {
+        const bool tensors = ends_with(o->new_data, ".safetensors");
+        *k = (ls_data_keys){.x = tensors ? NULL : "x.npy", .y = tensors ? NULL : "y.npy"};
+        t->config.data_name = tensors ? "safetensors" : "npy";
+    }
+    k->validation = 0;
+    t->config.data_limit = 0;
+    t->config.data_path = o->new_data;
+    int status = open_configured(t, o, err);
+    if (status || o->train || ls_dataset_describe(t->data[LS_TEST])->rows > 0)
+        return status;
+    ls_dataset *all = t->data[LS_TRAIN];
+    t->data[LS_TRAIN] = t->data[LS_TEST];
+    t->data[LS_TEST] = all;
+    return LS_OK;
+}
+
+static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
+{
+    const ls_dataset_about *about;
+    const bool own = t->alone || (ls_config_find_data(&about, &t->config, NULL) == LS_OK &&
+                                  about->channels == 0);
+    t->as.labelled = true;
+    if (!own) { /* built in: the directory of their files */
+        t->config.data_path = o->new_data;
+        return open_configured(t, o, err);
+    }
+    ls_dataset **out = &t->data[o->train ? LS_TRAIN : LS_TEST];
+    if (t->card.prep->kind == LS_PREP_TABLE)
+        return ls_new_rows_open_csv(out, &t->as, o->new_data, err);
+    if (is_named(&t->config, "folder") ||
+        (t->alone && t->as.class_name && !t->as.floats && cli_is_folder(o->new_data)))
+        return cli_read_folder(out, &t->as, o->new_data, o->train, t->host, err);
+    return open_new_arrays(t, o, err);
+}
+
+/* Was it set beside the run's own config? */
+static bool is_set(const ls_trainer_options *o, const char *key)
+{
+    const size_t n = strlen(key);
+    for (int i = 0; i < o->set_count; i++)
+        if (strncmp(o->set[i], key, n) == 0 && o->set[i][n] == '=')
+            return true;
+    return false;
+}
+
+static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
+{
+    if (is_named(&t->config, "folder")) {
+        int status = cli_pack_again(&t->packed, &t->config, &t->as,
+                                    is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"),
+                                    o->trainer.cache_dir, t->host, err);
+        if (status)
+            return status;
+        if (t->packed)
+            t->config.data_keys.packed = t->packed;
+    }
+    return open_configured(t, o, err);
+}
+
+/* A path of a run's data that is not here, but beside the run's directory, whose parents may be where it was begun. */
+static void find_again(char **found, const char **path, const char *config, const ls_host *host)
+{
+    static const char *const up[] = {"..", "../..", "../../.."};
+    struct stat st;
+    char beside[LS_PATH_BYTES], way[LS_PATH_BYTES];
+    const char *slash = config ? strrchr(config, '/') : NULL;
+    if (!*path || **path == '/' || !slash || stat(*path, &st) == 0)
+        return;
+    for (size_t i = 0; !*found && i < sizeof up / sizeof *up; i++) {
+        snprintf(way, sizeof way, "%.*s/%s", (int)(slash - config), config, up[i]);
+        if (stat(ls_path_join(beside, way, *path), &st) == 0)
+            *found = ls_strdup(host, beside);
+    }
+    if (*found)
+        *path = *found;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------- */
+
 /* The one that was named, or the run's; else what the file says of itself. */
 static int read_config(ls_trained *out, const char *config, const ls_trained_options *o,
                        ls_error *err)
 {
+    char *card;
     ls_trainer_options options = o->trainer;
+    int status = ls_safetensors_card(&card, out->weights_path, out->host, err);
+    const bool known = status == LS_OK && card;
+    if (status)
+        return status;
+    ls_free(out->host, card);
+    if (known && (status = ls_card_read(&out->card, out->weights_path, out->host, err)) != LS_OK)
+        return status;
     if (!options.config_path)
         options.config_path = config;
     if (options.config_path)
@@ -204,9 +372,11 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
                        "%.300s: a file of weights has no config in which something could be set; "
                        "name one: --config CONFIG",
                        out->weights_path);
-    int status = ls_card_read(&out->card, out->weights_path, o->trainer.host, err);
+    if (!known)
+        return ls_card_read(&out->card, out->weights_path, out->host, err); /* which says why */
+    out->alone = true;
     out->config = out->card.config;
-    return status;
+    return LS_OK;
 }
 
 int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
@@ -217,12 +387,27 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     int status = find_files(&out->weights_path, &config, o, err);
     if (status == LS_OK)
         status = read_config(out, config, o, err);
-    out->config.data_keys.judged = 1;
-    if (status == LS_OK && (o->needs_data || (!out->card.config.doc && is_unknown(&out->config))))
-        status = ls_config_open_data(&out->data[LS_TRAIN], &out->data[LS_TEST], &out->config,
-                                     &o->trainer, err);
+    if (status == LS_OK && !o->trainer.config_path) {
+        find_again(&out->found[0], &out->config.data_path, config, host);
+        find_again(&out->found[1], &out->config.data_keys.test_path, config, host);
+    }
+    const bool unknown = status == LS_OK && !out->card.config.doc && is_unknown(&out->config);
+    if (unknown)
+        status = open_own_data(out, o, err);
     if (status == LS_OK)
         status = open_model(out, err);
+    if (status == LS_OK)
+        status = describe_rows(out, err);
+    for (int s = 0; unknown && o->new_data && s < LS_SUBSETS; s++) {
+        ls_dataset_close(out->data[s]);
+        out->data[s] = NULL;
+    }
+    if (status == LS_OK && o->needs_data && o->new_data)
+        status = open_new_data(out, o, err);
+    else if (status == LS_OK && o->needs_data && !unknown)
+        status = open_own_data(out, o, err);
+    if (status == LS_OK)
+        status = check_rows(out, err);
     ls_free(host, config);
     if (status)
         ls_trained_close(out);
@@ -235,19 +420,20 @@ void ls_trained_close(ls_trained *t)
         ls_dataset_close(t->data[s]);
     ls_free(t->host, t->weights);
     ls_model_destroy(t->model, t->host);
-    if (t->card.config.doc)
-        ls_card_fini(&t->card);
-    else
+    if (!t->alone)
         ls_config_fini(&t->config);
+    ls_card_fini(&t->card);
+    ls_free(t->host, t->class_name);
+    ls_free(t->host, t->packed);
+    ls_free(t->host, t->found[0]);
+    ls_free(t->host, t->found[1]);
     ls_free(t->host, t->weights_path);
     *t = (ls_trained){.host = t->host};
 }
 
 const char *ls_class_name(const ls_trained *t, int label)
 {
-    if (label >= 0 && t->card.config.doc)
-        return ls_card_class_name(&t->card, label);
-    return label >= 0 && label < t->names ? t->class_name[label] : NULL;
+    return t->class_name && label >= 0 && label < t->card.classes ? t->class_name[label] : NULL;
 }
 
 /* ---- evaluation and prediction: each worker makes a replica for its part of the shards ------- */

@@ -10,7 +10,7 @@
 #define CLI_TRAINED_H
 
 #include "cli/cli.h"
-#include "data/dataset.h"
+#include "data/new_rows.h"
 #include "nn/replica.h"
 #include "train/card.h"
 
@@ -22,6 +22,11 @@ typedef struct ls_trained_options {
     const char *path;
     bool needs_data; /* the data is opened too */
     bool best;       /* of a run: the checkpoint with the best evaluation */
+    /* In place of the run's data: rows that it has not learnt, which become the test data. A table, a folder of
+     * folders, a directory of .npy files, a safetensors file; of data that are built in, the directory of their files.
+     * NULL: the run's own. */
+    const char *new_data;
+    bool train; /* new_data: the training rows of such a set, where it has test rows, too */
     /* config_path: instead of the run's own; set; data_dirs; host, which outlives what is opened. */
     ls_trainer_options trainer;
 } ls_trained_options;
@@ -29,13 +34,18 @@ typedef struct ls_trained_options {
 typedef struct ls_trained {
     const ls_host *host;
     ls_config config;
-    ls_card card; /* of a file on its own, which the config is then part of; else zeroed */
+    ls_card
+        card; /* what the weights say of their model; of others' weights, what config and data say */
+    bool alone; /* the config is part of the card */
     ls_model *model;
     float *weights;               /* canonical: model->floats */
     ls_dataset *data[LS_SUBSETS]; /* NULL unless asked for */
     char *weights_path;           /* where they came from */
-    int names;                    /* how many of its classes have one */
-    const char *const *class_name;
+    ls_new_rows as;               /* how the model reads rows */
+    const char **class_name;      /* what as.class_name points to */
+    char *packed,
+        *found
+            [2]; /* what the config's data.packed, path and test_path point to, if not to its text */
 } ls_trained;
 
 /* Errors: LS_ENOENT (no such run; data or a file missing), LS_EDATA (damaged, or of another model),
@@ -43,7 +53,7 @@ typedef struct ls_trained {
 int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error *err);
 void ls_trained_close(ls_trained *trained);
 
-/* What a class of its dataset is called, or NULL. Lives as long as what is open. */
+/* What a class is called, or NULL. Lives as long as what is open. */
 const char *ls_class_name(const ls_trained *trained, int label);
 
 /* ---- forward passes on every device, no gradients --------------------------------------------- */
@@ -91,13 +101,13 @@ typedef struct cli_trained_args {
     const char *run;    /* the first argument that is no option */
     const char *config; /* --config */
     const char *devices;
-    const char *to;   /* export: --to */
-    const char *rows; /* predict: --rows */
+    const char *to;       /* export: --to */
+    const char *rows;     /* predict: --rows */
+    const char *new_data; /* --data */
     bool json, train, best;
     bool needs_data; /* the run's data is opened as well */
     cli_list set;
-    char data[4200]; /* --data, as an assignment */
-    char **rest;     /* the other arguments */
+    char **rest; /* the other arguments */
     int rest_count;
 } cli_trained_args;
 

@@ -3,11 +3,12 @@
  *                  is one
  *     safetensors  data.path is the file; they name tensors: "x", "y", "test_x", "test_y" if they do not
  *     folder       as safetensors, from the file that the program packed the folder's images into
- * Bytes and fp32 are used where they are mapped; other numbers become fp32 in memory. The first dimension
- * counts the rows; the others make a row of [c][h][w], [h][w] or [features]. */
+ * u8 and fp32 are used where they are mapped; other numbers become fp32 in memory, bool 0 and 1. The first
+ * dimension counts the rows; the others make a row of [c][h][w], [h][w] or [features]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/arrays.h"
+#include "data/new_rows.h"
 
 #include <errno.h>
 #include <math.h>
@@ -67,6 +68,8 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
     info->height = (int)side[1];
     info->width = (int)side[2];
     info->dtype = ls_array_of_bytes(&p->x) ? LS_ROW_U8 : LS_ROW_F32;
+    info->stored =
+        ls_array_of_bytes(&p->x) || ls_array_in_place(&p->x) ? NULL : ls_array_type_name(p->x.type);
     return LS_OK;
 }
 
@@ -137,8 +140,16 @@ static int find_means(arrays *a)
     const ls_array *x = &a->split[0].x;
     const size_t limit = a->o->spec->limit, rows = limit ? limit : (size_t)x->dim[0];
     const size_t row = ls_array_row(x), all = row * rows;
+    const ls_new_rows *as = a->o->spec->keys.as;
     if (a->o->spec->keys.on_nan != LS_NAN_MEAN || ls_array_is_whole(x))
         return LS_OK;
+    if (as &&
+        (size_t)as->prep->fills == row) { /* those of the rows that the model was trained on */
+        a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
+        for (size_t i = 0; a->mean && i < row; i++)
+            a->mean[i] = (double)as->prep->fill[i];
+        return a->mean ? LS_OK : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %zu means", row);
+    }
     size_t *count = ls_alloc_array(a->o->host, row, sizeof *count);
     a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
     int status = count && a->mean
@@ -230,6 +241,19 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
     return status;
 }
 
+/* Bytes are taken for pixels, which is what they are where one is above 1. */
+static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, size_t all)
+{
+    size_t i = 0;
+    while (i < all && r->images[i] <= 1)
+        i++;
+    if (i == all)
+        ls_log(a->o->host, LS_LOG_WARNING,
+               "%.200s: %s: the values are 0 and 1 in bytes (uint8), which are divided by 255 as "
+               "pixels are; save x.astype(bool) for values of 0 and 1",
+               p->x.path, p->x_name);
+}
+
 static int fill_split(const arrays *a, const pair *p, ls_resident *r)
 {
     const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->x);
@@ -239,6 +263,8 @@ static int fill_split(const arrays *a, const pair *p, ls_resident *r)
         status = number_of(a, p, i, &r->values[i]);
     if (status == LS_OK && in_place && r->base.info.dtype == LS_ROW_F32)
         status = check_mapped(a, p, r, all);
+    if (status == LS_OK && r->base.info.dtype == LS_ROW_U8 && p == a->split)
+        warn_of_bits(a, p, r, all);
     return status;
 }
 
@@ -289,6 +315,33 @@ static int name_classes(const arrays *a, ls_resident *r)
     return status;
 }
 
+/* How the training rows were prepared. Images that the program packed carry the names of their folders. */
+static int prepare(const arrays *a, ls_resident *r)
+{
+    const ls_array *x = &a->split[0].x;
+    const int channels = r->base.info.channels;
+    const bool packed = a->tensors && ls_tensors_note(&a->all, "class_names") &&
+                        x->type == LS_ARRAY_U8 && x->rank == LS_ARRAY_RANK &&
+                        (channels == 1 || channels == 3);
+    const bool fills =
+        r->base.info.dtype == LS_ROW_F32 && a->o->spec->keys.on_nan != LS_NAN_REFUSED;
+    int status =
+        ls_prep_create(&r->prep, packed ? LS_PREP_IMAGES : LS_PREP_ARRAY, a->o->host, a->o->err);
+    if (status)
+        return status;
+    ls_prep *p = r->prep;
+    r->base.info.prep = p;
+    p->divisor = r->base.info.dtype == LS_ROW_U8 ? 255 : 1;
+    snprintf(p->type, sizeof p->type, "%s", ls_array_type_name(x->type));
+    if (!fills)
+        return LS_OK;
+    p->fills = a->mean ? (int)ls_array_row(x) : 1;
+    p->fill = ls_alloc_array(a->o->host, (size_t)p->fills, sizeof *p->fill);
+    for (int i = 0; p->fill && a->mean && i < p->fills; i++)
+        p->fill[i] = (float)a->mean[i];
+    return p->fill ? LS_OK : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %d means", p->fills);
+}
+
 static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_dataset **out)
 {
     ls_resident *r = NULL;
@@ -300,6 +353,8 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
     status = fill_split(a, &a->split[test], r);
     if (status == LS_OK)
         status = name_classes(a, r);
+    if (status == LS_OK && !test)
+        status = prepare(a, r);
     if (hash && strlen(hash) == LS_SHA256_HEX - 1)
         memcpy(r->base.info.images_sha256, hash, LS_SHA256_HEX);
     return status;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "data/new_rows.h"
 #include "data/table.h"
 #include "json/writer.h"
 
@@ -49,6 +50,7 @@ typedef struct column {
     int levels;
     size_t room;
     double mean, deviation; /* NUMBER */
+    int prepared;           /* which column of the preparation it is; −1: none */
 } column;
 
 /* Where a text is, or would be. */
@@ -74,6 +76,7 @@ typedef struct csv {
     column *column;
     int columns, target;
     int features;  /* of a row */
+    ls_prep *prep; /* what is learnt */
     bool learning; /* what columns are: the training table is read */
     float *
         cell; /* [rows][columns] of the table that is read: numbers, nths of texts, NaN where one is missing */
@@ -340,6 +343,45 @@ static int width_of(const csv *c, int i)
     return at->kind == TEXT ? at->levels : 1;
 }
 
+/* Holes are filled, and numbers brought to one scale, both by the training rows. */
+static int prepare_column(csv *c, column *at)
+{
+    const ls_data_keys *k = &c->o->spec->keys;
+    const char **text = ls_alloc_array(c->o->host, (size_t)at->levels + 1, sizeof *text);
+    if (!text)
+        return no_memory(c);
+    for (int i = 0; i < at->levels; i++)
+        text[i] = at->level[i].text;
+    int status = ls_prep_add(c->prep, at->name, text, at->kind == TEXT ? at->levels : 0, c->o->err);
+    ls_free(c->o->host, text);
+    if (status)
+        return status;
+    at->prepared = c->prep->columns - 1;
+    ls_prep_column *p = &c->prep->column[at->prepared];
+    p->fills = k->on_nan != LS_NAN_REFUSED;
+    if (at->kind == TEXT)
+        return LS_OK;
+    p->missing = k->on_nan == LS_NAN_MEAN ? (float)at->mean : 0.0f;
+    p->scaled = k->standardize != 0;
+    p->mean = p->scaled ? at->mean : 0;
+    p->deviation = p->scaled ? at->deviation : 1;
+    return LS_OK;
+}
+
+static int prepare(csv *c)
+{
+    int status = ls_prep_create(&c->prep, LS_PREP_TABLE, c->o->host, c->o->err);
+    if (status)
+        return status;
+    c->prep->target = ls_strdup(c->o->host, c->column[c->target].name);
+    if (!c->prep->target)
+        return no_memory(c);
+    for (int i = 0; status == LS_OK && i < c->columns; i++)
+        if (width_of(c, i) > 0)
+            status = prepare_column(c, &c->column[i]);
+    return status;
+}
+
 static int learn_columns(csv *c, const ls_table *t, uint32_t rows)
 {
     int64_t n = 0;
@@ -358,18 +400,17 @@ static int learn_columns(csv *c, const ls_table *t, uint32_t rows)
     c->features = (int)n;
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         status = learn_column(c, i, c->o->spec->limit ? c->o->spec->limit : rows);
-    return status;
+    return status ? status : prepare(c);
 }
 
 /* ---- cells that become rows ------------------------------------------------------------------------ */
 
-/* Holes are filled, and numbers brought to one scale, both by the training rows. */
+/* One that is missing was refused where it was read, unless something fills it. */
 static float finish_number(const csv *c, const column *at, float v)
 {
-    const ls_data_keys *k = &c->o->spec->keys;
-    if (isnan(v))
-        v = k->on_nan == LS_NAN_MEAN ? (float)at->mean : 0.0f;
-    return k->standardize ? (float)(((double)v - at->mean) / at->deviation) : v;
+    float ready = 0;
+    ls_prep_number(&c->prep->column[at->prepared], v, &ready);
+    return ready;
 }
 
 static void fill_row(const csv *c, ls_resident *r, size_t row)
@@ -525,6 +566,40 @@ static void free_columns(csv *c)
         ls_free(c->o->host, c->column[i].name);
     }
     ls_free(c->o->host, c->column);
+    ls_prep_free(c->prep);
+}
+
+/* The training split tells how its rows were prepared, unless that cannot be told: names that differ by bytes
+ * alone that are no UTF-8. */
+static void hand_over(csv *c, ls_dataset *train)
+{
+    ls_error why;
+    ls_resident *r = (ls_resident *)train;
+    int status = ls_prep_finish(c->prep, &why);
+    if (status) {
+        ls_log(c->o->host, LS_LOG_WARNING,
+               "%.200s: %.200s; without that, the model's file cannot prepare new rows",
+               train->info.source, why.text);
+        return;
+    }
+    r->base.info.prep = r->prep = c->prep;
+    c->prep = NULL;
+}
+
+/* Both tables as a model reads them: nothing is learnt. */
+static int open_as(ls_dataset *split[2], const ls_opening *o)
+{
+    ls_new_rows as = *o->spec->keys.as;
+    as.labelled = true;
+    as.host = o->host;
+    as.split = "train";
+    as.limit = o->spec->limit;
+    int status = ls_new_rows_open_csv(&split[0], &as, o->spec->path, o->err);
+    as.split = "test";
+    as.limit = 0;
+    if (status == LS_OK && o->spec->keys.test_path)
+        return ls_new_rows_open_csv(&split[1], &as, o->spec->keys.test_path, o->err);
+    return status ? status : ls_dataset_none(&split[1], &split[0]->info, o);
 }
 
 static int open_csv(ls_dataset *split[2], const ls_opening *o)
@@ -533,6 +608,8 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
     csv c = {.o = o, .learning = true};
     if (!spec->path)
         return ls_dataset_refuse(o, "data.path", "expected the table's file");
+    if (spec->keys.as)
+        return open_as(split, o);
     ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
     int status = read_file(&c, spec->path, &split[0]);
     c.learning = false;
@@ -541,6 +618,8 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
     else if (status == LS_OK)
         status = ls_dataset_none(&split[1], &split[0]->info, o);
     ls_c_locale_leave(locale);
+    if (status == LS_OK)
+        hand_over(&c, split[0]);
     free_columns(&c);
     return ls_json_tidied(status, o->err); /* names and fields may hold anything, and may be cut */
 }

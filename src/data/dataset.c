@@ -41,6 +41,7 @@ static void resident_close(ls_dataset *ds)
         ls_free(host, r->class_name[i]);
     ls_free(host, r->class_name);
     ls_free(host, r->features);
+    ls_prep_free(r->prep);
     if (r->map)
         munmap(r->map, r->map_bytes);
     else
@@ -98,6 +99,7 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_ope
     info.rows = 0;
     info.class_name = NULL;
     info.features = NULL;
+    info.prep = NULL;
     int status = ls_resident_create(&r, &info, o);
     *out = status ? NULL : &r->base;
     return status;

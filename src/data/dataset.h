@@ -15,6 +15,7 @@
 #define DATA_DATASET_H
 
 #include "hash/hash.h"
+#include "prep/prep.h"
 
 #include <lockstep/data_source.h>
 #include <lockstep/host.h>
@@ -47,10 +48,14 @@ typedef struct ls_dataset_info {
      * {"column": TEXT}, a number, with "mean" and "deviation" where it is (value − mean) / deviation. NULL: not
      * known, more than LS_FEATURES_TOLD, or longer than LS_FEATURES_BYTES. */
     const char *features;
+    /* Of training data: how the user's rows became these; NULL: they are as they were. */
+    const ls_prep *prep;
     int targets;       /* floats of a row's target; 0: it is a class */
     ls_row_type dtype; /* of a row's values */
-    uint32_t rows;     /* after `limit` */
-    bool synthetic;    /* not real data, and every output must say so */
+    const char *
+        stored; /* what the values were in the file before they became floats: "i64"; NULL: the same */
+    uint32_t rows;  /* after `limit` */
+    bool synthetic; /* not real data, and every output must say so */
     ls_payload payload;
     /* Of the whole decompressed files, header included and whatever the limit; "" if generated.
      * Where images and labels share files: images_sha256 of all the split's files one after
@@ -118,6 +123,8 @@ typedef struct ls_data_keys {
     int standardize;                     /* csv: columns become (value − mean) / deviation */
     int size, channels;                  /* folder: what its images become */
     double validation;                   /* share of the training rows that is held out */
+    const struct ls_new_rows
+        *as;    /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
     int judged; /* no key: rows that are held out are not the test split where there is another */
 } ls_data_keys;
 

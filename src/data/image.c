@@ -608,19 +608,36 @@ static void close_image(const image *i, int status)
             ls_room_free(room[r], i->host);
 }
 
+static int fit(image *i, int status, uint8_t *pixels, int channels, int height, int width)
+{
+    if (status == LS_OK && i->format->shrink)
+        i->format->shrink(i, height, width);
+    if (status == LS_OK)
+        status = i->height == height && i->width == width
+                     ? convert(i, pixels, channels)
+                     : scale(i, pixels, channels, height, width);
+    close_image(i, status);
+    return status;
+}
+
 int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err)
 {
     image i = {.folder = folder, .path = path, .kept = kept, .host = host, .err = err};
-    int status = open_image(&i, 0, 0);
-    if (status == LS_OK && i.format->shrink)
-        i.format->shrink(&i, height, width);
-    if (status == LS_OK)
-        status = i.height == height && i.width == width
-                     ? convert(&i, pixels, channels)
-                     : scale(&i, pixels, channels, height, width);
-    close_image(&i, status);
-    return status;
+    return fit(&i, open_image(&i, 0, 0), pixels, channels, height, width);
+}
+
+int ls_image_fit_bytes(uint8_t *pixels, int channels, int height, int width, const char *name,
+                       const void *bytes, size_t count, ls_image_memory *kept, const ls_host *host,
+                       ls_error *err)
+{
+    image i = {
+        .path = name, .bytes = bytes, .length = count, .kept = kept, .host = host, .err = err};
+    int status = count > MOST_BYTES
+                     ? ls_fail(err, LS_EDATA, "%.300s: expected an image of at most %zu bytes",
+                               name, MOST_BYTES)
+                     : read_header(&i);
+    return fit(&i, status ? status : check_area(&i), pixels, channels, height, width);
 }
 
 int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,

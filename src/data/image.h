@@ -6,6 +6,7 @@
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* ---- pixels that are decoded, as a model reads them (picture.c) ---------------------------------- */
@@ -62,5 +63,10 @@ void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
  * nothing. `folder`: the directory of `path`, open, where that is known to be a plain file, which saves some calls; or AT_FDCWD. */
 int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err);
+
+/* The same for a file's `count` bytes in memory, which messages call `name`. */
+int ls_image_fit_bytes(uint8_t *pixels, int channels, int height, int width, const char *name,
+                       const void *bytes, size_t count, ls_image_memory *kept, const ls_host *host,
+                       ls_error *err);
 
 #endif

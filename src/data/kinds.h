@@ -123,6 +123,7 @@ typedef struct ls_resident {
     };
     char **class_name; /* what base.info.class_name points to */
     char *features;    /* what base.info.features points to */
+    ls_prep *prep;     /* what base.info.prep points to */
     void *map;         /* of the file in which the images lie; NULL: they are the host's memory */
     size_t map_bytes;
 } ls_resident;

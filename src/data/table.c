@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 int ls_table_fail(const ls_table *t, const char *text)
@@ -81,21 +80,4 @@ bool ls_table_has_row(ls_table *t)
     while (t->at < t->size && strchr("\r\n", t->text[t->at]) && t->text[t->at])
         ls_table_step(t);
     return t->at < t->size;
-}
-
-bool ls_field_is_missing(const char *text)
-{
-    static const char *const word[] = {"", "NA", "NaN", "nan", "null", "?"};
-    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
-        if (strcmp(text, word[i]) == 0)
-            return true;
-    return false;
-}
-
-bool ls_field_is_number(const char *text, double *value)
-{
-    char *end;
-    const size_t n = strspn(text, "0123456789+-.eE");
-    *value = strtod(text, &end);
-    return n > 0 && text[n] == '\0' && *end == '\0';
 }

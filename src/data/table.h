@@ -3,6 +3,7 @@
 #define DATA_TABLE_H
 
 #include "data/arrays.h"
+#include "prep/prep.h"
 
 enum { LS_FIELD_BYTES = 4096 };
 
@@ -28,9 +29,5 @@ void ls_table_step(ls_table *t);
 
 /* Fails with LS_EDATA, file, line and the text. */
 int ls_table_fail(const ls_table *t, const char *text);
-
-/* Nothing, NA, NaN, nan, null or ?. A decimal number; one that is too large is infinite. */
-bool ls_field_is_missing(const char *text);
-bool ls_field_is_number(const char *text, double *value);
 
 #endif

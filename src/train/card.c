@@ -13,7 +13,7 @@ enum { SCHEMA = 1 };
 /* ---- writing -------------------------------------------------------------------------------- */
 
 static void write_text(ls_json_writer *w, const ls_model *model, const ls_config *config,
-                       const char *const *class_name, const cJSON *features)
+                       const char *const *class_name, const cJSON *features, const ls_prep *prep)
 {
     const int sides[] = {model->input.c, model->input.h, model->input.w};
     ls_json_open_object(w, NULL);
@@ -33,12 +33,14 @@ static void write_text(ls_json_writer *w, const ls_model *model, const ls_config
     }
     if (features)
         ls_json_put_node(w, "features", features);
+    if (prep && ls_prep_fits(prep))
+        ls_prep_write(w, "preparation", prep);
     ls_config_write_of_model(w, "recipe", config);
     ls_json_close(w);
 }
 
 int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
-                  const char *features, const ls_host *host, ls_error *err)
+                  const char *features, const ls_prep *prep, const ls_host *host, ls_error *err)
 {
     ls_json_writer w;
     ls_json *doc = NULL;
@@ -46,8 +48,13 @@ int ls_card_write(ls_model *model, const ls_config *config, const char *const *c
     if (status)
         return status;
     ls_json_writer_init(&w, 0, host);
-    write_text(&w, model, config, class_name, doc ? ls_json_root(doc) : NULL);
+    write_text(&w, model, config, class_name, doc ? ls_json_root(doc) : NULL, prep);
     ls_json_destroy(doc);
+    if (prep && !ls_prep_fits(prep))
+        ls_log(host, LS_LOG_WARNING,
+               "how rows are prepared is too long to be kept with the weights (%d floats): their "
+               "file cannot prepare new rows",
+               prep->kind == LS_PREP_TABLE ? prep->features : prep->fills);
     const char *text = ls_json_writer_text(&w, NULL, err);
     model->card = text ? ls_strdup(host, text) : NULL;
     ls_json_writer_fini(&w);
@@ -84,6 +91,30 @@ static void read_names(ls_card *c, ls_fields *f)
     }
 }
 
+/* What a file that does not say how rows are prepared lets one infer. */
+static int infer_preparation(ls_card *c, const ls_json *doc, size_t input, bool floats,
+                             ls_error *err)
+{
+    const bool images =
+        !floats && (c->input.c == 1 || c->input.c == 3) && c->input.h > 1 && c->input.w > 1;
+    if (c->features && floats)
+        return ls_prep_read_features(&c->prep, doc, c->features, input, c->config.host, err);
+    int status =
+        ls_prep_create(&c->prep, images ? LS_PREP_IMAGES : LS_PREP_ARRAY, c->config.host, err);
+    if (status == LS_OK)
+        c->prep->divisor = floats ? 1 : 255;
+    return status;
+}
+
+static int read_preparation(ls_card *c, const ls_json *doc, const cJSON *node, bool floats,
+                            ls_error *err)
+{
+    const size_t input = (size_t)c->input.c * (size_t)c->input.h * (size_t)c->input.w;
+    c->prepared = node;
+    return node ? ls_prep_read(&c->prep, doc, node, input, floats, c->config.host, err)
+                : infer_preparation(c, doc, input, floats, err);
+}
+
 static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
 {
     long schema, classes;
@@ -100,6 +131,7 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
     c->features = ls_field_any(&f, "features");
     if (c->features && !cJSON_IsArray(c->features))
         ls_fields_fail(&f, c->features, "expected \"features\", an array");
+    const cJSON *preparation = ls_field_any(&f, "preparation");
     const cJSON *recipe = ls_field_any(&f, "recipe");
     if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(recipe, "model")))
         ls_fields_fail(&f, recipe, "expected \"recipe\": an object with a \"model\"");
@@ -107,6 +139,8 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
     if (status == LS_OK)
         status = ls_config_read_of_model(&c->config, doc, recipe, c->config.host, err);
     c->config.doc = doc;
+    if (status == LS_OK)
+        status = read_preparation(c, doc, preparation, floats != 0, err);
     const ls_dataset_info data = {.dtype = floats ? LS_ROW_F32 : LS_ROW_U8,
                                   .classes = targets ? 0 : c->classes,
                                   .targets = targets ? c->classes : 0};
@@ -145,6 +179,7 @@ int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *
 
 void ls_card_fini(ls_card *c)
 {
+    ls_prep_free(c->prep);
     ls_config_fini(&c->config);
     memset(c, 0, sizeof *c);
 }

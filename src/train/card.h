@@ -2,9 +2,10 @@
  * in the metadata of every safetensors file that a run writes,
  *
  *     {"schema": 1, "input": [1, 28, 28], "floats": false, "classes": 10, "targets": false,
- *      "class_names": […], "features": […], "recipe": {…}}
+ *      "class_names": […], "features": […], "preparation": {…}, "recipe": {…}}
  *
- * in which `floats` says what rows are made of, `targets` that the outputs are numbers and no classes, and the recipe is what of a config a prediction depends on: model, preprocessing, loss.
+ * in which `floats` says what rows are made of, `targets` that the outputs are numbers and no classes, `preparation` how a user's
+ * rows become these (prep/prep.h), and the recipe is what of a config a prediction depends on: model, preprocessing, loss.
  */
 #ifndef TRAIN_CARD_H
 #define TRAIN_CARD_H
@@ -13,9 +14,9 @@
 #include "train/config.h"
 
 /* Puts what there is to say into `model`, whose files then say it. `class_name` as in ls_dataset_about,
- * `features` as in ls_dataset_info. Errors: LS_ENOMEM. */
+ * `features` and `prep` as in ls_dataset_info. Errors: LS_ENOMEM. */
 int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
-                  const char *features, const ls_host *host, ls_error *err);
+                  const char *features, const ls_prep *prep, const ls_host *host, ls_error *err);
 
 typedef struct ls_card {
     ls_config config; /* the recipe, fitted to the data; what else a config has is the default */
@@ -23,6 +24,10 @@ typedef struct ls_card {
     int classes;
     const cJSON *names;    /* an array of `classes` texts, or NULL */
     const cJSON *features; /* an array, or NULL */
+    /* How rows are prepared, also of a file that does not say it: of floats with features as a table, of bytes of
+     * images as these, else as an array. */
+    ls_prep *prep;
+    bool prepared; /* the file does say it */
 } ls_card;
 
 /* Reads that of a file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA when the file is damaged, or has

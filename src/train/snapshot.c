@@ -186,13 +186,30 @@ static int load(predictor *p, ls_error *err)
     return status;
 }
 
+/* Rows as the user has them → as the network reads them. */
+static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
+{
+    const ls_prep *prep = p->inference->card.prep;
+    const size_t floats = p->image_bytes / sizeof(float);
+    int status = LS_OK;
+    if (!prep || !ls_prep_acts(prep)) {
+        memcpy(p->images, images, n * p->image_bytes);
+        return LS_OK;
+    }
+    for (uint32_t i = 0; status == LS_OK && i < n; i++)
+        status = ls_prep_ready(prep, (const float *)(const void *)images + i * floats,
+                               (float *)(void *)p->images + i * floats, floats, err);
+    return status;
+}
+
 static int predict_some(predictor *p, const char *images, uint32_t n, float *scores, ls_error *err)
 {
     const size_t classes = (size_t)p->inference->model->classes, bytes = p->image_bytes;
     const uint32_t size = padded(n);
-    memcpy(p->images, images, n * bytes);
+    int status = prepare(p, images, n, err);
     memset(p->images + n * bytes, 0, (size - n) * bytes);
-    int status = ls_replica_refresh(p->replica, LS_TEST, 0, size, err);
+    if (status == LS_OK)
+        status = ls_replica_refresh(p->replica, LS_TEST, 0, size, err);
     if (status == LS_OK)
         status = ls_replica_predict(p->replica, p->row, size, p->logits, err);
     if (status == LS_OK)
@@ -446,20 +463,83 @@ static void to_probabilities(float *p, int classes)
         p[i] = (float)(ls_exp((double)p[i] - (double)most) / sum);
 }
 
-int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
-                     ls_error *err)
+int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
+                 ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    if (form != LS_OUTPUT_PROBABILITIES && form != LS_OUTPUT_LOGITS)
+        return ls_fail(err, LS_EINVAL, "ls_model_run: form %d; expected probabilities or logits",
+                       (int)form);
     int status = ls_snapshot_predict(model, rows, n, outputs, err);
-    if (status)
+    const ls_loss *loss = status ? NULL : model->inference->card.config.loss;
+    if (status || form == LS_OUTPUT_LOGITS || !loss)
         return status;
-    const ls_loss *loss = model->inference->card.config.loss;
     const size_t classes = (size_t)model->inference->model->classes;
     for (size_t i = 0; i < n * classes && loss->bits; i++)
         outputs[i] = (float)(1 / (1 + ls_exp(-(double)outputs[i])));
     for (size_t i = 0; i < n && !loss->vectors; i++)
         to_probabilities(outputs + i * classes, (int)classes);
     return LS_OK;
+}
+
+int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
+                     ls_error *err)
+{
+    return ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, outputs, err);
+}
+
+const char *ls_model_card(const ls_snapshot *model)
+{
+    return model->inference->model->card;
+}
+
+/* Columns of the model that no field names. */
+static int check_columns(const ls_prep *prep, const bool *seen, ls_error *err)
+{
+    for (int i = 0; i < prep->columns; i++)
+        if (!seen[i])
+            return ls_fail(err, LS_EDATA, "ls_model_row: column \"%.60s\" is missing",
+                           prep->column[i].name);
+    return LS_OK;
+}
+
+static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count, bool *seen,
+                      float *row, ls_error *err)
+{
+    int status = LS_OK;
+    for (size_t i = 0; status == LS_OK && i < count; i++) {
+        const int column = fields[i].column ? ls_prep_find(prep, fields[i].column) : -1;
+        if (column < 0)
+            continue;
+        if (seen[column])
+            return ls_fail(err, LS_EINVAL, "ls_model_row: column \"%.60s\" is there twice",
+                           fields[i].column);
+        seen[column] = true;
+        status = ls_prep_put(prep, column, fields[i].text, fields[i].number, row, "", err);
+    }
+    return status ? status : check_columns(prep, seen, err);
+}
+
+int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, void *row,
+                 ls_error *err)
+{
+    LS_OWN_ARITHMETIC;
+    if (!model || !row || (count > 0 && !fields))
+        return ls_fail(err, LS_EINVAL, "ls_model_row: no model, fields or row");
+    const ls_inference *i = model->inference;
+    const ls_prep *prep = i->card.prep;
+    if (!prep || prep->kind != LS_PREP_TABLE)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "ls_model_row: the model's rows have no columns of names; pass whole rows "
+                       "to ls_model_run");
+    bool *seen = ls_alloc_array(i->host, (size_t)prep->columns, sizeof *seen);
+    if (!seen)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a row");
+    ls_c_locale locale = ls_c_locale_enter();
+    int status = put_fields(prep, fields, count, seen, row, err);
+    ls_c_locale_leave(locale);
+    ls_free(i->host, seen);
+    return status;
 }
 
 const char *ls_model_class_name(const ls_snapshot *model, int label)

@@ -36,11 +36,12 @@ BEGIN {
     room("mpi", "base", "cluster") # a plugin
     room("comm", "base sync merge pool json hash device cluster")
     room("nn", "base sync merge pool json hash store device")
-    room("data", "base sync pool json hash device")
-    room("train", "base sync merge pool json hash store device cpu cluster comm nn data")
-    room("page", "base sync merge pool json hash store device cpu cluster comm nn data train")
+    room("prep", "base json")
+    room("data", "base sync pool json prep hash device")
+    room("train", "base sync merge pool json prep hash store device cpu cluster comm nn data")
+    room("page", "base sync merge pool json prep hash store device cpu cluster comm nn data train")
     room("http", "") # examples/service has it, too
-    room("cli", "base sync merge pool json hash store device cpu cluster comm nn data train page http")
+    room("cli", "base sync merge pool json prep hash store device cpu cluster comm nn data train page http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"

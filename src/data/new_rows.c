@@ -1,0 +1,461 @@
+#include "data/new_rows.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/thread_state.h"
+#include "data/table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- rows in memory ------------------------------------------------------------------------------- */
+
+/* Those that lie at `values`, which is then the dataset's; NULL: new memory. */
+static int create(ls_resident **out, const ls_new_rows *of, const char *name, const char *source,
+                  uint32_t rows, void *values, ls_error *err)
+{
+    const ls_opening o = {.host = of->host, .err = err};
+    const ls_dataset_info info = {.name = name,
+                                  .split = of->split,
+                                  .source = source,
+                                  .channels = of->channels,
+                                  .height = of->height,
+                                  .width = of->width,
+                                  .classes = of->classes,
+                                  .targets = of->targets,
+                                  .dtype = of->floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  .rows = rows};
+    int status = ls_resident_create_mapped(out, &info, values, NULL, 0, &o);
+    if (status == LS_OK && of->class_name)
+        status = ls_resident_name_classes(*out, of->class_name, err);
+    return status;
+}
+
+int ls_new_rows_reserve(ls_dataset **out, const ls_new_rows *of, const char *source, uint32_t rows,
+                        uint8_t **values, int32_t **labels, ls_error *err)
+{
+    ls_resident *r = NULL;
+    int status = create(&r, of, "folder", source, rows, NULL, err);
+    *out = r ? &r->base : NULL;
+    *values = r ? r->images : NULL;
+    *labels = r ? r->labels : NULL;
+    return status;
+}
+
+int ls_new_rows_class(const ls_new_rows *of, const char *text)
+{
+    double number;
+    if (!of->class_name)
+        return ls_field_is_number(text, &number) && number >= 0 && number < of->classes &&
+                       number == floor(number)
+                   ? (int)number
+                   : -1;
+    for (int i = 0; i < of->classes; i++)
+        if (strcmp(of->class_name[i], text) == 0)
+            return i;
+    return -1;
+}
+
+/* ---- tables --------------------------------------------------------------------------------------- */
+
+enum { IGNORED = -1, TARGET = -2 };
+
+typedef struct reading {
+    const ls_new_rows *of;
+    ls_table *t;
+    ls_prep *classes; /* its one column has the classes as levels; NULL: values */
+    int *column;      /* [columns] of the file: a column of the preparation, or one of the above */
+    int columns;
+    float *values; /* [rows][features] */
+    float *target; /* [rows]: a class, or a value */
+    size_t room, target_room;
+    uint32_t rows;
+    ls_error *err;
+} reading;
+
+static int no_memory(const reading *r)
+{
+    return ls_fail(r->err, LS_ENOMEM, "%.300s: out of memory for its rows", r->t->path);
+}
+
+static const char *target_of(const ls_new_rows *of)
+{
+    return of->target ? of->target : of->prep->target;
+}
+
+static int find_class_names(reading *r)
+{
+    const ls_new_rows *of = r->of;
+    if (!of->labelled || !of->class_name || of->targets)
+        return LS_OK;
+    int status = ls_prep_create(&r->classes, LS_PREP_TABLE, of->host, r->err);
+    if (status == LS_OK)
+        status = ls_prep_add(r->classes, target_of(of), of->class_name, of->classes, r->err);
+    return status ? status : ls_prep_finish(r->classes, r->err);
+}
+
+static int take_name(reading *r, bool *seen, bool *has_target)
+{
+    const ls_new_rows *of = r->of;
+    const char *name = r->t->field, *target = of->labelled ? target_of(of) : NULL;
+    const bool is_target = target && strcmp(name, target) == 0;
+    const int column = is_target ? TARGET : ls_prep_find(of->prep, name);
+    r->column[r->columns++] = column == -1 ? IGNORED : column;
+    bool *once = is_target ? has_target : column >= 0 ? &seen[column] : NULL;
+    if (once && *once)
+        return ls_fail(r->err, LS_EDATA, "%.300s:1: column \"%.60s\": expected once, found twice",
+                       r->t->path, name);
+    if (once)
+        *once = true;
+    return LS_OK;
+}
+
+/* Those that are not there are named, up to four. */
+static int check_names(const reading *r, const bool *seen, bool has_target)
+{
+    const ls_prep *p = r->of->prep;
+    char list[320] = "";
+    int missing = 0;
+    size_t used = 0;
+    for (int i = 0; i < p->columns; i++)
+        if (!seen[i] && ++missing <= 4)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.60s\"",
+                                     used ? ", " : "", p->column[i].name);
+    if (r->of->labelled && !has_target && ++missing <= 4)
+        snprintf(list + used, sizeof list - used, "%s\"%.60s\"", used ? ", " : "",
+                 target_of(r->of));
+    if (missing == 0)
+        return LS_OK;
+    return ls_fail(r->err, LS_EDATA,
+                   "%.300s:1: expected the columns of the model's training table, in any order; "
+                   "missing: %s%s",
+                   r->t->path, list, missing > 4 ? ", …" : "");
+}
+
+static int read_header(reading *r)
+{
+    ls_table *t = r->t;
+    const ls_host *host = r->of->host;
+    size_t most = 1;
+    bool has_target = false;
+    for (size_t i = t->at; i < t->size && t->text[i] != '\n'; i++)
+        most += t->text[i] == ',';
+    if (most > LS_PREP_COLUMNS)
+        return ls_table_fail(t, "expected at most 65536 columns");
+    bool *seen = ls_alloc_array(host, (size_t)r->of->prep->columns, sizeof *seen);
+    r->column = ls_alloc_array(host, most, sizeof *r->column);
+    int status = seen && r->column ? LS_OK : no_memory(r);
+    while (status == LS_OK) {
+        status = ls_table_field(t);
+        if (status == LS_OK && (size_t)r->columns == most)
+            status = ls_table_fail(t, "expected a header of one line");
+        if (status == LS_OK)
+            status = take_name(r, seen, &has_target);
+        ls_table_step(t);
+        if (t->ends_row)
+            break;
+    }
+    if (status == LS_OK)
+        status = check_names(r, seen, has_target);
+    ls_free(host, seen);
+    return status;
+}
+
+static int take_target(const reading *r, float *out)
+{
+    const ls_new_rows *of = r->of;
+    const char *text = r->t->field, *expected = NULL;
+    double number;
+    const bool is_number = ls_field_is_number(text, &number);
+    if (of->targets) {
+        *out = is_number ? (float)number : 0;
+        if (!is_number || !isfinite(*out))
+            expected = "a finite number";
+    } else {
+        const int label =
+            r->classes ? ls_prep_level(&r->classes->column[0], text) : ls_new_rows_class(of, text);
+        *out = (float)label;
+        if (label < 0)
+            expected = "a class that the model has learnt";
+    }
+    if (!expected)
+        return LS_OK;
+    return ls_fail(r->err, LS_EDATA, "%.300s:%zu: column \"%.60s\": expected %s, found \"%.70s\"",
+                   r->t->path, r->t->line, target_of(of), expected, text);
+}
+
+static int take_field(const reading *r, int i, float *row, float *target)
+{
+    char place[360];
+    const int column = r->column[i];
+    if (column == IGNORED)
+        return LS_OK;
+    if (column == TARGET)
+        return take_target(r, target);
+    snprintf(place, sizeof place, "%.300s:%zu: ", r->t->path, r->t->line);
+    return ls_prep_put(r->of->prep, column, r->t->field, 0, row, place, r->err);
+}
+
+static int read_row(reading *r, float *row, float *target)
+{
+    ls_table *t = r->t;
+    int status = LS_OK, i = 0;
+    do {
+        status = ls_table_field(t);
+        if (status == LS_OK && (i == r->columns || (t->ends_row && i + 1 < r->columns)))
+            status = ls_fail(r->err, LS_EDATA,
+                             "%.300s:%zu: expected %d fields, as the header has, found %s", t->path,
+                             t->line, r->columns, i == r->columns ? "more" : "fewer");
+        if (status == LS_OK)
+            status = take_field(r, i, row, target);
+        i++;
+        ls_table_step(t);
+    } while (status == LS_OK && !t->ends_row);
+    return status ? status
+                  : ls_prep_ready(r->of->prep, row, row, (size_t)r->of->prep->features, r->err);
+}
+
+static int read_rows(reading *r)
+{
+    const ls_host *host = r->of->host;
+    const size_t features = (size_t)r->of->prep->features;
+    const uint32_t most = r->of->limit ? r->of->limit : UINT32_MAX - 1;
+    int status = LS_OK;
+    while (status == LS_OK && ls_table_has_row(r->t) && r->rows < most) {
+        float *values = ls_grown(host, r->values, r->rows, &r->room, features * sizeof *values);
+        r->values = values ? values : r->values;
+        float *target = ls_grown(host, r->target, r->rows, &r->target_room, sizeof *target);
+        r->target = target ? target : r->target;
+        if (!values || !target)
+            return no_memory(r);
+        status = read_row(r, values + r->rows * features, &target[r->rows]);
+        r->rows += status == LS_OK;
+    }
+    if (status == LS_OK && r->rows == 0)
+        status = ls_table_fail(r->t, "expected rows below the header, found none");
+    return status;
+}
+
+static int hand_over(reading *r, ls_dataset **out)
+{
+    ls_resident *made = NULL;
+    int status = create(&made, r->of, "csv", r->t->path, r->rows, r->values, r->err);
+    if (!made)
+        return status;
+    r->values = NULL;
+    *out = &made->base;
+    for (uint32_t i = 0; r->of->labelled && i < r->rows; i++)
+        if (r->of->targets)
+            made->targets[i] = r->target[i];
+        else
+            made->labels[i] = (int32_t)r->target[i];
+    ls_sha256 hash;
+    ls_sha256_init(&hash);
+    ls_sha256_update(&hash, r->t->text, r->t->size);
+    ls_sha256_final_hex(&hash, made->base.info.images_sha256);
+    return status;
+}
+
+static int check_model(const reading *r)
+{
+    const ls_new_rows *of = r->of;
+    if (of->prep->kind != LS_PREP_TABLE)
+        return ls_fail(r->err, LS_EUNSUPPORTED,
+                       "%.300s: the model reads %s, and this is a table; name %s", r->t->path,
+                       of->prep->kind == LS_PREP_IMAGES ? "pictures" : "arrays",
+                       of->prep->kind == LS_PREP_IMAGES ? "pictures or folders of them"
+                                                        : ".npy files of them");
+    if (of->labelled && (!target_of(of) || of->targets > 1))
+        return ls_fail(r->err, LS_EUNSUPPORTED,
+                       "%.300s: the model does not say which column it has learnt; its file is of "
+                       "an older version: name the run in place of the file",
+                       r->t->path);
+    return LS_OK;
+}
+
+static int read_table(reading *r, ls_dataset **out)
+{
+    int status = check_model(r);
+    if (status == LS_OK && !ls_table_has_row(r->t))
+        status = ls_table_fail(r->t, "expected a header with the columns' names, found nothing");
+    if (status == LS_OK)
+        status = find_class_names(r);
+    if (status == LS_OK)
+        status = read_header(r);
+    if (status == LS_OK)
+        status = read_rows(r);
+    return status ? status : hand_over(r, out);
+}
+
+static int read_and_free(ls_dataset **out, const ls_new_rows *of, ls_table *t, ls_error *err)
+{
+    reading r = {.of = of, .t = t, .err = err};
+    ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
+    int status = read_table(&r, out);
+    ls_c_locale_leave(locale);
+    ls_prep_free(r.classes);
+    ls_free(of->host, r.column);
+    ls_free(of->host, r.values);
+    ls_free(of->host, r.target);
+    if (status) {
+        ls_dataset_close(*out);
+        *out = NULL;
+    }
+    return ls_json_tidied(status, err); /* names and fields may hold anything, and may be cut */
+}
+
+int ls_new_rows_read_csv(ls_dataset **out, const ls_new_rows *of, const char *name,
+                         const char *text, size_t bytes, ls_error *err)
+{
+    ls_table *t = ls_alloc(of->host, sizeof *t);
+    *out = NULL;
+    if (!t)
+        return ls_fail(err, LS_ENOMEM, "%.300s: out of memory", name);
+    *t = (ls_table){.path = name, .text = text, .size = bytes, .line = 1, .err = err};
+    int status = read_and_free(out, of, t, err);
+    ls_free(of->host, t);
+    return status;
+}
+
+int ls_new_rows_open_csv(ls_dataset **out, const ls_new_rows *of, const char *path, ls_error *err)
+{
+    ls_array map;
+    *out = NULL;
+    int status = ls_file_map(&map, path, "a table", err);
+    if (status == LS_OK)
+        status = ls_new_rows_read_csv(out, of, path, map.map, map.map_bytes, err);
+    ls_array_close(&map);
+    return status;
+}
+
+/* ---- arrays --------------------------------------------------------------------------------------- */
+
+static void show_shape(char out[96], const ls_array *a)
+{
+    size_t n = (size_t)snprintf(out, 96, "(N");
+    for (int i = 1; i < a->rank && n < 90; i++)
+        n += (size_t)snprintf(out + n, 96 - n, ", %llu", (unsigned long long)a->dim[i]);
+    snprintf(out + n, 96 - n, ")");
+}
+
+/* [rows][c][h][w], [rows][h][w] of one channel, or [rows][numbers] where a row is a vector. */
+static int check_shape(const ls_new_rows *of, const ls_array *x, ls_error *err)
+{
+    char shape[96];
+    const uint64_t want[3] = {(uint64_t)of->channels, (uint64_t)of->height, (uint64_t)of->width};
+    uint64_t side[3] = {1, 1, 1};
+    for (int i = 1; i < x->rank; i++)
+        side[x->rank == 3 ? i : i - 1] = x->dim[i];
+    if (memcmp(side, want, sizeof want) == 0 && x->dim[0] < UINT32_MAX)
+        return LS_OK;
+    show_shape(shape, x);
+    return ls_fail(err, LS_EDATA,
+                   "%.300s: expected rows of (N, %d, %d, %d)%s, as the model reads them, found %s",
+                   x->path, of->channels, of->height, of->width,
+                   of->height * of->width == 1 ? ", or (N, features)" : "", shape);
+}
+
+/* Bytes are pixels, and floats what they are: one in the place of the other is another unit. */
+static int check_type(const ls_new_rows *of, const ls_array *x, ls_error *err)
+{
+    const char *const known = of->prep->type, *const found = ls_array_type_name(x->type);
+    const bool bytes = strcmp(found, "u8") == 0;
+    if (!of->floats && !ls_array_is_whole(x))
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: the model reads bytes, 0 to 255, found %s; give the rows as they "
+                       "were trained on: x.astype('u1')",
+                       x->path, found);
+    if (of->floats && bytes && of->prep->kind == LS_PREP_ARRAY && known[0] && known[0] != 'u' &&
+        strcmp(known, "bool") != 0)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: the model was trained on numbers of type %s, found u8; give the "
+                       "rows as they were trained on, and as '<f4'",
+                       x->path, known);
+    return LS_OK;
+}
+
+static int fail_number(const ls_array *x, size_t i, double v, const char *expected, ls_error *err)
+{
+    const size_t row = ls_array_row(x);
+    return ls_fail(err, LS_EDATA, "%.300s: row %zu, column %zu: expected %s, found %g", x->path,
+                   i / row, i % row, expected, v);
+}
+
+static int fill_values(const ls_new_rows *of, const ls_array *x, ls_resident *r, ls_error *err)
+{
+    const size_t each = ls_array_row(x), all = each * r->base.info.rows;
+    int status = LS_OK;
+    for (size_t i = 0; i < all; i++) {
+        const double v = ls_array_number(x, i);
+        if (!of->floats && !(v >= 0 && v <= 255))
+            return fail_number(x, i, v, "0 to 255", err);
+        if (of->floats && !isfinite((float)v) && !(isnan(v) && ls_prep_acts(of->prep)))
+            return fail_number(x, i, v, "a finite number", err);
+        if (of->floats)
+            r->values[i] = (float)v;
+        else
+            r->images[i] = (uint8_t)v;
+    }
+    for (size_t row = 0; status == LS_OK && of->floats && row < r->base.info.rows; row++) {
+        float *at = r->values + row * each;
+        ls_error why;
+        status = ls_prep_ready(of->prep, at, at, each, &why);
+        if (status)
+            status = ls_fail(err, status, "%.300s: row %zu: %s", x->path, row, why.text);
+        for (size_t i = 0; status == LS_OK && i < each; i++)
+            if (!isfinite(at[i]))
+                status = fail_number(x, row * each + i, (double)at[i], "a finite number", err);
+    }
+    return status;
+}
+
+static int fill_targets(const ls_new_rows *of, const ls_array *y, ls_resident *r, ls_error *err)
+{
+    const size_t each = of->targets ? (size_t)of->targets : 1;
+    if (y->dim[0] != r->base.info.rows || ls_array_row(y) != each)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: expected %zu numbers for each of the %u rows of %.200s", y->path,
+                       each, (unsigned)r->base.info.rows, r->source);
+    for (size_t i = 0; i < each * r->base.info.rows; i++) {
+        const double v = ls_array_number(y, i);
+        if (of->targets && !isfinite((float)v))
+            return fail_number(y, i, v, "a finite number", err);
+        if (!of->targets && !(v >= 0 && v < of->classes && v == floor(v)))
+            return fail_number(y, i, v, "a class of the model's", err);
+        if (of->targets)
+            r->targets[i] = (float)v;
+        else
+            r->labels[i] = (int32_t)v;
+    }
+    return LS_OK;
+}
+
+int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x_path,
+                         const char *y_path, ls_error *err)
+{
+    ls_array x, y = {0};
+    ls_resident *r = NULL;
+    *out = NULL;
+    int status = ls_array_open_npy(&x, x_path, err);
+    if (status)
+        return status;
+    status = check_shape(of, &x, err);
+    if (status == LS_OK)
+        status = check_type(of, &x, err);
+    if (status == LS_OK && of->labelled)
+        status = ls_array_open_npy(&y, y_path, err);
+    if (status == LS_OK)
+        status = create(&r, of, "npy", x_path, (uint32_t)x.dim[0], NULL, err);
+    if (status == LS_OK)
+        status = fill_values(of, &x, r, err);
+    if (status == LS_OK && of->labelled)
+        status = fill_targets(of, &y, r, err);
+    if (r && status)
+        ls_dataset_close(&r->base);
+    else if (r)
+        *out = &r->base;
+    ls_array_close(&y);
+    ls_array_close(&x);
+    return status;
+}

@@ -1,0 +1,331 @@
+#include "prep/prep.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- fields of tables ------------------------------------------------------------------------------ */
+
+bool ls_field_is_missing(const char *text)
+{
+    static const char *const word[] = {"", "NA", "NaN", "nan", "null", "?"};
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        if (strcmp(text, word[i]) == 0)
+            return true;
+    return false;
+}
+
+bool ls_field_is_number(const char *text, double *value)
+{
+    char *end;
+    const size_t n = strspn(text, "0123456789+-.eE");
+    *value = strtod(text, &end);
+    return n > 0 && text[n] == '\0' && *end == '\0';
+}
+
+/* ---- making --------------------------------------------------------------------------------------- */
+
+static int no_memory(ls_error *err)
+{
+    return ls_fail(err, LS_ENOMEM, "out of memory for the preparation of rows");
+}
+
+int ls_prep_create(ls_prep **out, ls_prep_kind kind, const ls_host *host, ls_error *err)
+{
+    ls_prep *p = *out = ls_alloc(host, sizeof *p);
+    if (!p)
+        return no_memory(err);
+    p->host = host;
+    p->kind = kind;
+    p->divisor = 1;
+    return LS_OK;
+}
+
+void ls_prep_free(ls_prep *p)
+{
+    if (!p)
+        return;
+    const ls_host *host = p->host;
+    for (int i = 0; i < p->columns; i++) {
+        ls_prep_column *c = &p->column[i];
+        for (int k = 0; c->level && k < c->levels; k++)
+            ls_free(host, c->level[k]);
+        ls_free(host, c->level);
+        ls_free(host, c->sorted);
+        ls_free(host, c->name);
+    }
+    ls_free(host, p->column);
+    ls_free(host, p->sorted);
+    ls_free(host, p->target);
+    ls_free(host, p->fill);
+    ls_free(host, p);
+}
+
+/* `text` → `out`, with U+FFFD for bytes that are no UTF-8: at most three times as long. */
+static void clean(char *out, const char *text)
+{
+    size_t left = strlen(text);
+    while (left > 0) {
+        const size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        memcpy(out, n ? text : "\xEF\xBF\xBD", n ? n : 3);
+        out += n ? n : 3;
+        text += n ? n : 1;
+        left -= n ? n : 1;
+    }
+    *out = '\0';
+}
+
+static bool is_clean(const char *text)
+{
+    size_t left = strlen(text), n = 1;
+    for (; left > 0 && n > 0; text += n, left -= n)
+        n = ls_json_utf8_length((const unsigned char *)text, left);
+    return n > 0;
+}
+
+static char *copy_clean(const char *text, const ls_host *host)
+{
+    if (is_clean(text))
+        return ls_strdup(host, text);
+    char *out = ls_alloc_array(host, strlen(text) + 1, 3);
+    if (out)
+        clean(out, text);
+    return out;
+}
+
+static bool copy_levels(ls_prep_column *c, const char *const *level, int levels,
+                        const ls_host *host)
+{
+    c->level = ls_alloc_array(host, (size_t)levels, sizeof *c->level);
+    c->sorted = ls_alloc_array(host, (size_t)levels, sizeof *c->sorted);
+    if (!c->level || !c->sorted)
+        return false;
+    for (c->levels = 0; c->levels < levels; c->levels++) {
+        c->level[c->levels] = copy_clean(level[c->levels], host);
+        if (!c->level[c->levels])
+            return false;
+        c->sorted[c->levels] = (ls_prep_name){c->level[c->levels], c->levels};
+    }
+    return true;
+}
+
+int ls_prep_add(ls_prep *p, const char *name, const char *const *level, int levels, ls_error *err)
+{
+    /* Room doubles where the number of columns is a power of two. */
+    if ((p->columns & (p->columns - 1)) == 0) {
+        const size_t room = p->columns ? 2 * (size_t)p->columns : 1;
+        ls_prep_column *more = ls_alloc_array(p->host, room, sizeof *more);
+        if (!more)
+            return no_memory(err);
+        if (p->columns)
+            memcpy(more, p->column, (size_t)p->columns * sizeof *more);
+        ls_free(p->host, p->column);
+        p->column = more;
+    }
+    ls_prep_column *c = &p->column[p->columns++];
+    *c = (ls_prep_column){.name = copy_clean(name, p->host), .deviation = 1};
+    return c->name && (levels == 0 || copy_levels(c, level, levels, p->host)) ? LS_OK
+                                                                              : no_memory(err);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const ls_prep_name *)a)->text, ((const ls_prep_name *)b)->text);
+}
+
+/* Sorts names; → one that is there twice, or NULL. */
+static const char *sort_names(ls_prep_name *name, int count)
+{
+    qsort(name, (size_t)count, sizeof *name, by_text);
+    for (int i = 1; i < count; i++)
+        if (strcmp(name[i - 1].text, name[i].text) == 0)
+            return name[i].text;
+    return NULL;
+}
+
+int ls_prep_finish(ls_prep *p, ls_error *err)
+{
+    int64_t at = 0;
+    p->sorted = ls_alloc_array(p->host, (size_t)p->columns + 1, sizeof *p->sorted);
+    if (!p->sorted)
+        return no_memory(err);
+    for (int i = 0; i < p->columns; i++) {
+        ls_prep_column *c = &p->column[i];
+        const char *twice = c->levels ? sort_names(c->sorted, c->levels) : NULL;
+        if (twice)
+            return ls_fail(err, LS_EDATA,
+                           "column \"%.60s\": expected different levels, found "
+                           "\"%.60s\" twice",
+                           c->name, twice);
+        p->sorted[i] = (ls_prep_name){c->name, i};
+        c->first = (int)at;
+        at += c->levels ? c->levels : 1;
+        if (at > LS_PREP_FEATURES)
+            return ls_fail(err, LS_EDATA, "expected columns of at most %d numbers",
+                           LS_PREP_FEATURES);
+    }
+    p->features = (int)at;
+    const char *twice = sort_names(p->sorted, p->columns);
+    return twice ? ls_fail(err, LS_EDATA,
+                           "expected columns of different names, found \"%.60s\" twice", twice)
+                 : LS_OK;
+}
+
+/* ---- applying ------------------------------------------------------------------------------------- */
+
+static int find(const ls_prep_name *sorted, int count, const char *text)
+{
+    char same[3 * 4096 + 1];
+    if (!is_clean(text)) {
+        if (strlen(text) > 4096)
+            return -1;
+        clean(same, text);
+        text = same;
+    }
+    const ls_prep_name wanted = {text, 0};
+    const ls_prep_name *found =
+        count > 0 ? bsearch(&wanted, sorted, (size_t)count, sizeof *sorted, by_text) : NULL;
+    return found ? found->place : -1;
+}
+
+int ls_prep_find(const ls_prep *p, const char *name)
+{
+    return find(p->sorted, p->columns, name);
+}
+
+/* The only level that is this number, however it is written; or −1. */
+static int find_number(const ls_prep_column *c, double number)
+{
+    double value;
+    int found = -1;
+    for (int k = 0; k < c->levels; k++)
+        if (ls_field_is_number(c->level[k], &value) && value == number) {
+            if (found >= 0)
+                return -1;
+            found = k;
+        }
+    return found;
+}
+
+int ls_prep_level(const ls_prep_column *c, const char *text)
+{
+    double number;
+    const int place = find(c->sorted, c->levels, text);
+    return place < 0 && ls_field_is_number(text, &number) ? find_number(c, number) : place;
+}
+
+bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
+{
+    if (isnan(raw) && !c->fills)
+        return false;
+    const float v = isnan(raw) ? c->missing : raw;
+    *ready = c->scaled ? (float)(((double)v - c->mean) / c->deviation) : v;
+    return true;
+}
+
+/* "a, b, c", or the first of them. */
+static const char *list_levels(char out[160], const ls_prep_column *c)
+{
+    size_t n = 0;
+    for (int k = 0; k < c->levels && n < 150; k++) {
+        const size_t length = strlen(c->level[k]);
+        if (n + length + 2 > 110) {
+            snprintf(out + n, 160 - n, "%s… (%d in all)", k ? ", " : "", c->levels);
+            break;
+        }
+        n += (size_t)snprintf(out + n, 160 - n, "%s%s", k ? ", " : "", c->level[k]);
+    }
+    return out;
+}
+
+static int fail_value(const ls_prep_column *c, const char *place, const char *expected,
+                      const char *found, ls_error *err)
+{
+    ls_fail(err, LS_EDATA, "%scolumn \"%.60s\": expected %s, found \"%.70s\"", place, c->name,
+            expected, found);
+    return ls_json_tidied(LS_EDATA, err);
+}
+
+static int put_level(const ls_prep_column *c, const char *text, double number, float *row,
+                     const char *place, ls_error *err)
+{
+    char shown[64], levels[160] = "", expected[240];
+    const int at = text ? ls_prep_level(c, text) : find_number(c, number);
+    for (int k = 0; k < c->levels; k++)
+        row[c->first + k] = k == at;
+    if (at >= 0)
+        return LS_OK;
+    snprintf(shown, sizeof shown, "%g", number);
+    snprintf(expected, sizeof expected, "a text that the model has learnt: %s",
+             list_levels(levels, c));
+    return fail_value(c, place, expected, text ? text : shown, err);
+}
+
+int ls_prep_put(const ls_prep *p, int column, const char *text, double number, float *row,
+                const char *place, ls_error *err)
+{
+    const ls_prep_column *c = &p->column[column];
+    const bool missing =
+        text ? ls_field_is_missing(text) && ls_prep_level(c, text) < 0 : isnan(number);
+    if (missing && !c->fills)
+        return fail_value(c, place, "a value, as the model has learnt from rows that all had one",
+                          text ? text : "", err);
+    if (missing && c->levels) {
+        memset(row + c->first, 0, (size_t)c->levels * sizeof *row);
+        return LS_OK;
+    }
+    if (c->levels)
+        return put_level(c, text, number, row, place, err);
+    if (missing)
+        number = NAN;
+    else if (text && !ls_field_is_number(text, &number))
+        return fail_value(c, place, "a number", text, err);
+    row[c->first] = (float)number;
+    char shown[64];
+    snprintf(shown, sizeof shown, "%g", number);
+    return missing || isfinite(row[c->first])
+               ? LS_OK
+               : fail_value(c, place, "a finite number", text ? text : shown, err);
+}
+
+bool ls_prep_acts(const ls_prep *p)
+{
+    return p->kind == LS_PREP_TABLE || p->fills > 0;
+}
+
+int ls_prep_ready(const ls_prep *p, const float *raw, float *ready, size_t count, ls_error *err)
+{
+    for (int i = 0; p->kind == LS_PREP_TABLE && i < p->columns; i++) {
+        const ls_prep_column *c = &p->column[i];
+        if (c->levels)
+            memmove(ready + c->first, raw + c->first, (size_t)c->levels * sizeof *ready);
+        else if (!ls_prep_number(c, raw[c->first], &ready[c->first]))
+            return fail_value(c, "", "a value, as the model has learnt from rows that all had one",
+                              "nan", err);
+    }
+    for (size_t i = 0; p->kind != LS_PREP_TABLE && i < count; i++)
+        ready[i] = !isnan(raw[i]) || p->fills == 0 ? raw[i] : p->fill[p->fills > 1 ? i : 0];
+    return LS_OK;
+}
+
+void ls_prep_feature(const ls_prep *p, int i, double *mean, double *deviation)
+{
+    int lo = 0, hi = p->columns - 1;
+    *mean = 0;
+    *deviation = 1;
+    if (p->kind != LS_PREP_TABLE)
+        return;
+    while (lo < hi) {
+        const int middle = hi - (hi - lo) / 2;
+        if (p->column[middle].first <= i)
+            lo = middle;
+        else
+            hi = middle - 1;
+    }
+    *mean = p->column[lo].mean;
+    *deviation = p->column[lo].deviation;
+}

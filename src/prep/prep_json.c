@@ -1,0 +1,346 @@
+/* The description in a file. */
+#include "prep/prep.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "json/fields.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { VERSION = 1 };
+
+static const char *const kinds[] = {"array", "table", "images", NULL};
+static const char *const fits[] = {"cover", NULL};
+
+/* ---- writing -------------------------------------------------------------------------------------- */
+
+static void write_column(ls_json_writer *w, const ls_prep_column *c)
+{
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "name", c->name);
+    if (c->levels) {
+        ls_json_open_array(w, "levels");
+        for (int k = 0; k < c->levels; k++)
+            ls_json_put_string(w, NULL, c->level[k]);
+        ls_json_close(w);
+    }
+    if (c->scaled) {
+        ls_json_put_double(w, "mean", c->mean);
+        ls_json_put_double(w, "deviation", c->deviation);
+    }
+    if (c->fills)
+        ls_json_put_float(w, "missing", c->missing);
+    ls_json_close(w);
+}
+
+static void write_table(ls_json_writer *w, const ls_prep *p)
+{
+    if (p->target)
+        ls_json_put_string(w, "target", p->target);
+    ls_json_open_array(w, "columns");
+    for (int i = 0; i < p->columns; i++)
+        write_column(w, &p->column[i]);
+    ls_json_close(w);
+}
+
+static void write_array(ls_json_writer *w, const ls_prep *p)
+{
+    if (p->type[0])
+        ls_json_put_string(w, "type", p->type);
+    ls_json_put_int(w, "divisor", p->divisor);
+    if (p->fills == 1)
+        ls_json_put_float(w, "missing", p->fill[0]);
+    if (p->fills <= 1)
+        return;
+    ls_json_open_array(w, "missing");
+    for (int i = 0; i < p->fills; i++)
+        ls_json_put_float(w, NULL, p->fill[i]);
+    ls_json_close(w);
+}
+
+bool ls_prep_fits(const ls_prep *p)
+{
+    size_t values = (size_t)p->fills, bytes = (size_t)p->fills * 16;
+    for (int i = 0; i < p->columns; i++) {
+        const ls_prep_column *c = &p->column[i];
+        values += 6 + (size_t)c->levels;
+        bytes += 128 + strlen(c->name);
+        for (int k = 0; k < c->levels; k++)
+            bytes += 4 + strlen(c->level[k]);
+    }
+    return values <= LS_PREP_VALUES && bytes <= LS_PREP_BYTES;
+}
+
+void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
+{
+    ls_json_open_object(w, key);
+    ls_json_put_int(w, "version", VERSION);
+    ls_json_put_string(w, "rows", kinds[p->kind]);
+    if (p->kind == LS_PREP_TABLE)
+        write_table(w, p);
+    else if (p->kind == LS_PREP_ARRAY)
+        write_array(w, p);
+    else
+        ls_json_put_string(w, "fit", fits[0]);
+    ls_json_close(w);
+}
+
+/* ---- reading -------------------------------------------------------------------------------------- */
+
+/* What is being read. */
+typedef struct reader {
+    ls_prep *prep;
+    const ls_json *doc;
+    size_t input;
+    bool floats;
+    ls_error *err;
+} reader;
+
+/* A failure without a place gets that of `node`. */
+static int at_node(const reader *r, const cJSON *node, int status, const ls_error *why)
+{
+    if (status == LS_EDATA)
+        return ls_json_fail_value(r->err, r->doc, node, LS_ECONFIG, "preparation: %s", why->text);
+    return status ? ls_fail(r->err, status, "%s", why->text) : LS_OK;
+}
+
+/* A list of texts → `out`, which the caller frees. */
+static int read_texts(const reader *r, ls_fields *f, const cJSON *list, const char ***out,
+                      int *count)
+{
+    const cJSON *item;
+    const int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
+    *count = 0;
+    if (n < 1) {
+        ls_fields_fail(f, list, "expected \"levels\", an array of one text or more, found %s",
+                       ls_json_kind(list));
+        return f->status;
+    }
+    const char **text = *out = ls_alloc_array(r->prep->host, (size_t)n, sizeof *text);
+    if (!text)
+        return ls_fail(r->err, LS_ENOMEM, "out of memory for the preparation of rows");
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsString(item))
+            ls_fields_fail(f, item, "expected a level's text, found %s", ls_json_kind(item));
+        else
+            text[(*count)++] = item->valuestring;
+    }
+    return f->status;
+}
+
+/* What scales a number, and what fills one. */
+static void read_numbers(ls_fields *f, ls_prep_column *c)
+{
+    static const double none = 0, one = 1;
+    double missing = 0;
+    const bool mean = ls_field_double(f, "mean", -1e300, 1e300, &none, &c->mean);
+    c->scaled = ls_field_double(f, "deviation", 1e-300, 1e300, &one, &c->deviation);
+    c->fills = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
+    c->missing = (float)missing;
+    if (mean != c->scaled)
+        ls_fields_fail(f, NULL, "expected \"mean\" and \"deviation\", or neither");
+    if (c->levels && (mean || c->missing != 0))
+        ls_fields_fail(f, NULL, "expected no \"mean\" of levels, and 0 as \"missing\"");
+}
+
+static int read_column(const reader *r, const cJSON *node)
+{
+    ls_fields f;
+    const char *name, **level = NULL;
+    int levels = 0;
+    ls_fields_begin(&f, r->doc, node, "a column", r->err);
+    ls_field_text(&f, "name", NULL, &name);
+    const cJSON *list = ls_field_any(&f, "levels");
+    int status = f.status;
+    if (status == LS_OK && list)
+        status = read_texts(r, &f, list, &level, &levels);
+    if (status == LS_OK && name)
+        status = ls_prep_add(r->prep, name, level, levels, r->err);
+    ls_free(r->prep->host, level);
+    if (status == LS_OK && name)
+        read_numbers(&f, &r->prep->column[r->prep->columns - 1]);
+    return status == LS_ENOMEM ? status : ls_fields_end(&f);
+}
+
+static int finish_table(const reader *r, const cJSON *node)
+{
+    ls_error why;
+    int status = at_node(r, node, ls_prep_finish(r->prep, &why), &why);
+    if (status || (r->floats && (size_t)r->prep->features == r->input))
+        return status;
+    return ls_json_fail_value(r->err, r->doc, node, LS_ECONFIG,
+                              "preparation: expected columns that make the %zu %s of the model's "
+                              "input, found %d floats",
+                              r->input, r->floats ? "floats" : "bytes", r->prep->features);
+}
+
+static int read_table(const reader *r, ls_fields *f)
+{
+    static const char *const none = NULL;
+    const char *target;
+    const cJSON *node, *columns = ls_field_any(f, "columns");
+    ls_field_text(f, "target", &none, &target);
+    const int n = cJSON_IsArray(columns) ? cJSON_GetArraySize(columns) : 0;
+    if (n < 1 || n > LS_PREP_COLUMNS)
+        ls_fields_fail(f, columns, "expected \"columns\", an array of 1 to %d", LS_PREP_COLUMNS);
+    int status = ls_fields_end(f);
+    if (status)
+        return status;
+    if (target && !(r->prep->target = ls_strdup(r->prep->host, target)))
+        return ls_fail(r->err, LS_ENOMEM, "out of memory for the preparation of rows");
+    cJSON_ArrayForEach(node, columns)
+    {
+        if (status == LS_OK)
+            status = read_column(r, node);
+    }
+    return status ? status : finish_table(r, columns);
+}
+
+/* A number for all, or one for each place of a row. */
+static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
+{
+    ls_prep *p = r->prep;
+    const cJSON *item = cJSON_IsArray(node) ? node->child : node;
+    const int n = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 1;
+    if (!r->floats || (cJSON_IsArray(node) && (size_t)n != r->input)) {
+        ls_fields_fail(f, node,
+                       "expected \"missing\" of floats: a number, or one for each of the %zu "
+                       "numbers of a row",
+                       r->input);
+        return f->status;
+    }
+    p->fill = ls_alloc_array(p->host, (size_t)n, sizeof *p->fill);
+    if (!p->fill)
+        return ls_fail(r->err, LS_ENOMEM, "out of memory for the preparation of rows");
+    for (; item && p->fills < n; item = item->next) {
+        if (!cJSON_IsNumber(item) || !isfinite((float)item->valuedouble))
+            ls_fields_fail(f, item, "expected \"missing\": finite numbers, found %s",
+                           ls_json_kind(item));
+        p->fill[p->fills++] = (float)item->valuedouble;
+    }
+    return f->status;
+}
+
+static int read_array(const reader *r, ls_fields *f)
+{
+    static const char *const none = "";
+    const char *type;
+    long divisor;
+    int status = f->status;
+    ls_field_text(f, "type", &none, &type);
+    ls_field_int(f, "divisor", 1, 255, NULL, &divisor);
+    const cJSON *missing = ls_field_any(f, "missing");
+    if (f->status == LS_OK && strlen(type) >= sizeof r->prep->type)
+        ls_fields_fail(f, NULL, "expected \"type\" of less than 16 bytes");
+    if (f->status == LS_OK && ls_fields_know(f, "divisor") && divisor != (r->floats ? 1 : 255))
+        ls_fields_fail(f, NULL, "expected \"divisor\": %d, found %ld", r->floats ? 1 : 255,
+                       divisor);
+    if (f->status == LS_OK && missing)
+        status = read_fill(r, f, missing);
+    if (f->status == LS_OK && type)
+        snprintf(r->prep->type, sizeof r->prep->type, "%.15s", type);
+    r->prep->divisor = (int)divisor;
+    return status == LS_ENOMEM ? status : ls_fields_end(f);
+}
+
+int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input, bool floats,
+                 const ls_host *host, ls_error *err)
+{
+    static const int cover = 0;
+    ls_fields f;
+    long version;
+    int kind, fit;
+    ls_fields_begin(&f, doc, node, "preparation", err);
+    ls_field_int(&f, "version", VERSION, VERSION, NULL, &version);
+    ls_field_choice(&f, "rows", kinds, NULL, &kind);
+    reader r = {.doc = doc, .input = input, .floats = floats, .err = err};
+    *out = NULL;
+    if (f.status || f.missing)
+        return ls_fields_end(&f);
+    int status = ls_prep_create(&r.prep, (ls_prep_kind)kind, host, err);
+    if (status)
+        return status;
+    if (kind == LS_PREP_TABLE) {
+        status = read_table(&r, &f);
+    } else if (kind == LS_PREP_ARRAY) {
+        status = read_array(&r, &f);
+    } else {
+        ls_field_choice(&f, "fit", fits, &cover, &fit);
+        if (floats)
+            ls_fields_fail(&f, NULL, "expected an input of bytes for \"images\"");
+        status = ls_fields_end(&f);
+    }
+    if (status)
+        ls_prep_free(r.prep);
+    else
+        *out = r.prep;
+    return status;
+}
+
+/* ---- older versions ------------------------------------------------------------------------------- */
+
+static const char *text_of(const cJSON *feature, const char *key)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(feature, key));
+}
+
+/* The column whose first float is `first` → the feature behind its last. */
+static int read_feature(const reader *r, const cJSON *first, const cJSON **next)
+{
+    const char *name = text_of(first, "column"), **level = NULL;
+    const cJSON *end = first;
+    int levels = 0;
+    if (!name)
+        return ls_json_fail_value(r->err, r->doc, first, LS_ECONFIG,
+                                  "features: expected \"column\", a text");
+    for (; text_of(first, "is") && end && text_of(end, "is") && text_of(end, "column") &&
+           strcmp(text_of(end, "column"), name) == 0;
+         end = end->next)
+        levels++;
+    if (levels && !(level = ls_alloc_array(r->prep->host, (size_t)levels, sizeof *level)))
+        return ls_fail(r->err, LS_ENOMEM, "out of memory for the preparation of rows");
+    end = first;
+    for (int k = 0; k < levels; k++, end = end->next)
+        level[k] = text_of(end, "is");
+    *next = levels ? end : first->next;
+    int status = ls_prep_add(r->prep, name, level, levels, r->err);
+    ls_free(r->prep->host, level);
+    if (status || levels)
+        return status;
+    ls_prep_column *c = &r->prep->column[r->prep->columns - 1];
+    const cJSON *mean = cJSON_GetObjectItemCaseSensitive(first, "mean"),
+                *deviation = cJSON_GetObjectItemCaseSensitive(first, "deviation");
+    c->scaled = cJSON_IsNumber(mean) && cJSON_IsNumber(deviation);
+    c->mean = c->scaled ? mean->valuedouble : 0;
+    c->deviation = c->scaled ? deviation->valuedouble : 1;
+    return c->deviation > 0 ? LS_OK
+                            : ls_json_fail_value(r->err, r->doc, deviation, LS_ECONFIG,
+                                                 "features: expected a \"deviation\" above 0");
+}
+
+int ls_prep_read_features(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input,
+                          const ls_host *host, ls_error *err)
+{
+    reader r = {.doc = doc, .input = input, .floats = true, .err = err};
+    int status = ls_prep_create(&r.prep, LS_PREP_TABLE, host, err);
+    *out = NULL;
+    if (status)
+        return status;
+    for (const cJSON *next = node->child; status == LS_OK && next;) {
+        const cJSON *first = next;
+        status =
+            r.prep->columns < LS_PREP_COLUMNS
+                ? read_feature(&r, first, &next)
+                : ls_json_fail_value(err, doc, first, LS_ECONFIG, "features: too many columns");
+    }
+    if (status == LS_OK)
+        status = finish_table(&r, node);
+    if (status)
+        ls_prep_free(r.prep);
+    else
+        *out = r.prep;
+    return status;
+}

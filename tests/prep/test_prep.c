@@ -1,0 +1,198 @@
+/* The description of how rows are prepared: what is written is read, and applied as it says. */
+#include "prep/prep.h"
+#include "runner.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A description of a text, for `input` floats or bytes. */
+static int parse(ls_prep **out, const char *text, size_t input, bool floats, ls_error *err)
+{
+    ls_json *doc;
+    int status = ls_json_parse(&doc, "card", text, strlen(text), NULL, err);
+    *out = NULL;
+    if (status)
+        return status;
+    status = ls_prep_read(out, doc, ls_json_root(doc), input, floats, NULL, err);
+    ls_json_destroy(doc);
+    return status;
+}
+
+static ls_prep *reads(const char *text, size_t input, bool floats)
+{
+    ls_error err;
+    ls_prep *p;
+    if (parse(&p, text, input, floats, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    return p;
+}
+
+static void refuses(const char *text, size_t input, bool floats, const char *says)
+{
+    ls_error err = {0};
+    ls_prep *p;
+    assert_int_equal(parse(&p, text, input, floats, &err), LS_ECONFIG);
+    assert_null(p);
+    if (!strstr(err.text, says) || strncmp(err.text, "card:", 5) != 0)
+        fail_msg("expected \"%s\" in: %s", says, err.text);
+}
+
+static const char table[] =
+    "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"columns\":["
+    "{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,\"missing\":4},"
+    "{\"name\":\"b\",\"levels\":[\"9\",\"x\",\"a \\\"b\\\"\"],\"missing\":0},"
+    "{\"name\":\"c\"}]}";
+
+static void a_table_is_written_as_it_was_read(void **state)
+{
+    static const char *const text[] = {
+        table,
+        "{\"version\":1,\"rows\":\"images\",\"fit\":\"cover\"}",
+        "{\"version\":1,\"rows\":\"array\",\"type\":\"f64\",\"divisor\":1,\"missing\":[0.5,2,0.1,"
+        "0,1]}",
+        "{\"version\":1,\"rows\":\"array\",\"divisor\":1}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        ls_json_writer w;
+        ls_prep *p = reads(text[i], 5, i != 1);
+        ls_json_writer_init(&w, 0, NULL);
+        ls_prep_write(&w, NULL, p);
+        assert_string_equal(ls_json_writer_text(&w, NULL, NULL), text[i]);
+        ls_json_writer_fini(&w);
+        ls_prep_free(p);
+    }
+}
+
+static void values_become_what_the_network_reads(void **state)
+{
+    (void)state;
+    ls_error err;
+    ls_prep *p = reads(table, 5, true);
+    float row[5], ready[5];
+    double mean, deviation;
+    assert_int_equal(ls_prep_find(p, "c"), 2);
+    assert_int_equal(ls_prep_find(p, "y"), -1);
+    assert_int_equal(ls_prep_put(p, 0, "5.5", 0, row, "", &err), LS_OK);
+    assert_int_equal(ls_prep_put(p, 1, "9.0", 0, row, "", &err), LS_OK); /* the same number */
+    assert_int_equal(ls_prep_put(p, 2, NULL, -3, row, "", &err), LS_OK);
+    assert_int_equal(ls_prep_ready(p, row, ready, 5, &err), LS_OK);
+    const float want[] = {(float)((5.5 - 4.1) / 0.7), 1, 0, 0, -3};
+    assert_memory_equal(ready, want, sizeof want);
+    assert_int_equal(ls_prep_put(p, 0, "NA", 0, row, "", &err), LS_OK);
+    assert_int_equal(ls_prep_put(p, 1, "?", 0, row, "", &err), LS_OK);
+    assert_int_equal(ls_prep_ready(p, row, ready, 5, &err), LS_OK);
+    const float filled[] = {(float)((4.0 - 4.1) / 0.7), 0, 0, 0, -3};
+    assert_memory_equal(ready, filled, sizeof filled);
+    ls_prep_feature(p, 0, &mean, &deviation);
+    assert_true(mean == 4.1 && deviation == 0.7);
+    for (int i = 1; i < 5; i++) {
+        ls_prep_feature(p, i, &mean, &deviation);
+        assert_true(mean == 0 && deviation == 1);
+    }
+    ls_prep_free(p);
+}
+
+static void what_does_not_fit_is_refused_by_its_name(void **state)
+{
+    static const struct {
+        int column;
+        const char *text, *says;
+    } bad[] = {
+        {0, "five", "t.csv:7: column \"a\": expected a number, found \"five\""},
+        {0, "1e999", "expected a finite number"},
+        {1, "X",
+         "column \"b\": expected a text that the model has learnt: 9, x, a \"b\", found \"X\""},
+        {2, "", "column \"c\": expected a value"},
+    };
+    (void)state;
+    ls_prep *p = reads(table, 5, true);
+    float row[5] = {1, 1, 0, 0, NAN};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ls_error err = {0};
+        assert_int_equal(ls_prep_put(p, bad[i].column, bad[i].text, 0, row, "t.csv:7: ", &err),
+                         LS_EDATA);
+        if (!strstr(err.text, bad[i].says))
+            fail_msg("expected \"%s\" in: %s", bad[i].says, err.text);
+    }
+    ls_error err = {0};
+    row[4] = NAN;
+    assert_int_equal(ls_prep_ready(p, row, row, 5, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "column \"c\""));
+    ls_prep_free(p);
+}
+
+static void names_that_are_no_utf8_are_found_again(void **state)
+{
+    static const char *const level[] = {"Z\xfcrich", "Bern"};
+    (void)state;
+    ls_error err;
+    ls_prep *p;
+    float row[2];
+    assert_int_equal(ls_prep_create(&p, LS_PREP_TABLE, NULL, &err), LS_OK);
+    assert_int_equal(ls_prep_add(p, "\xd6rt", level, 2, &err), LS_OK);
+    assert_int_equal(ls_prep_finish(p, &err), LS_OK);
+    assert_int_equal(ls_prep_find(p, "\xd6rt"), 0);
+    assert_int_equal(ls_prep_put(p, 0, "Z\xfcrich", 0, row, "", &err), LS_OK);
+    assert_true(row[0] == 1 && row[1] == 0);
+    ls_prep_free(p);
+}
+
+static void holes_of_arrays_are_filled(void **state)
+{
+    (void)state;
+    ls_error err;
+    float row[] = {NAN, 3};
+    ls_prep *p =
+        reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[0.5,2.0]}", 2, true);
+    assert_true(ls_prep_acts(p));
+    assert_int_equal(ls_prep_ready(p, row, row, 2, &err), LS_OK);
+    assert_true(row[0] == 0.5f && row[1] == 3);
+    ls_prep_free(p);
+}
+
+static void files_that_say_something_else_are_refused(void **state)
+{
+    (void)state;
+#define COLUMNS(text) "{\"version\":1,\"rows\":\"table\",\"columns\":[" text "]}"
+    refuses("{\"version\":2,\"rows\":\"images\"}", 4, false, "card:1:12: ");
+    refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
+    refuses("{\"version\":1,\"rows\":\"rows\"}", 4, false, "rows");
+    refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
+    refuses("{\"version\":1,\"rows\":\"images\"}", 4, true, "input of bytes");
+    refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":2}", 4, true, "\"divisor\": 1");
+    refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[1]}", 4, true, "missing");
+    refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":\"a\"}", 4, true,
+            "missing");
+    refuses(COLUMNS(""), 4, true, "columns");
+    refuses(COLUMNS("{\"name\":\"a\"}"), 2, true, "found 1 floats");
+    refuses(COLUMNS("{\"name\":\"a\"}"), 1, false, "bytes");
+    refuses(COLUMNS("{\"name\":\"a\"},{\"name\":\"a\"}"), 2, true, "different names");
+    refuses(COLUMNS("{\"name\":\"a\",\"levels\":[\"x\",\"x\"]}"), 2, true, "\"x\" twice");
+    refuses(COLUMNS("{\"name\":\"a\",\"levels\":[]}"), 0, true, "levels");
+    refuses(COLUMNS("{\"name\":\"a\",\"levels\":[1]}"), 1, true, "level's text");
+    refuses(COLUMNS("{\"name\":\"a\",\"mean\":1}"), 1, true, "deviation");
+    refuses(COLUMNS("{\"name\":\"a\",\"mean\":1,\"deviation\":0}"), 1, true, "deviation");
+    refuses(COLUMNS("{\"name\":\"a\",\"levels\":[\"x\"],\"missing\":2}"), 1, true, "levels");
+    refuses(COLUMNS("{\"name\":\"a\",\"width\":2}"), 1, true, "width");
+    refuses(COLUMNS("7"), 1, true, "object");
+}
+
+LS_TESTS(prep_description, "unit")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_table_is_written_as_it_was_read),
+        cmocka_unit_test(values_become_what_the_network_reads),
+        cmocka_unit_test(what_does_not_fit_is_refused_by_its_name),
+        cmocka_unit_test(names_that_are_no_utf8_are_found_again),
+        cmocka_unit_test(holes_of_arrays_are_filled),
+        cmocka_unit_test(files_that_say_something_else_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+/* Rows that a model meets after its training: as they are in the user's file, they give what the run's own
+ * evaluation found. */
+#include "data/scratch.h"
+#include "runner.h"
+#include "train/train_fixture.h"
+
+#include <lockstep/model.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS 5
+
+static const char train_csv[] = "mass,island,year,y\n"
+                                "4100,Dream,2007,1\n3900,Biscoe,2008,2\n,Dream,2009,1.5\n"
+                                "5200,Biscoe,2007,3\n4700,,2008,2.5\n3300,Dream,2009,0.5\n";
+static const char test_csv[] = "mass,island,year,y\n"
+                               "4000,Biscoe,2008,1.25\n5000,Dream,2007,2\n,Biscoe,2009,0\n"
+                               "3500,,2008,1\n6000,Dream,2009,-1\n";
+static const float target[ROWS] = {1.25f, 2, 0, 1, -1};
+static const float raw[ROWS][4] = {{4000, 1, 0, 2008},
+                                   {5000, 0, 1, 2007},
+                                   {NAN, 1, 0, 2009},
+                                   {3500, 0, 0, 2008},
+                                   {6000, 0, 1, 2009}};
+static const ls_field fields[ROWS][4] = {
+    {{"year", NULL, 2008}, {"island", "Biscoe", 0}, {"other", "?", 0}, {"mass", "4e3", 0}},
+    {{"mass", "5000", 0}, {"island", "Dream", 0}, {"year", "2007", 0}, {"y", "2", 0}},
+    {{"mass", NULL, NAN}, {"island", "Biscoe", 0}, {"year", NULL, 2009}, {"y", "", 0}},
+    {{"mass", NULL, 3500}, {"island", "", 0}, {"year", NULL, 2008}, {"y", NULL, 1}},
+    {{"mass", NULL, 6000}, {"island", "Dream", 0}, {"year", NULL, 2009}, {"y", NULL, 1}},
+};
+
+typedef struct story {
+    fixture f;
+    scratch dir;
+    char data[2048];
+    const char *path;
+    double test_loss;
+    ls_snapshot *model;
+} story;
+
+/* A run on the table, and its file, opened. */
+static void begin(story *s, const char *more)
+{
+    char test[512];
+    fixture_begin(&s->f);
+    scratch_begin(&s->dir);
+    scratch_file(&s->dir, "train.csv", train_csv, strlen(train_csv));
+    scratch_file(&s->dir, "test.csv", test_csv, strlen(test_csv));
+    snprintf(test, sizeof test, "%s", scratch_path(&s->dir, "test.csv"));
+    snprintf(s->data, sizeof s->data,
+             "data={\"name\":\"csv\",\"path\":\"%s\",\"test_path\":\"%s\",\"target\":\"y\","
+             "\"labels\":\"values\"%s}",
+             scratch_path(&s->dir, "train.csv"), test, more);
+    fixture_set(&s->f, s->data);
+    fixture_set(&s->f, "batch_size=4");
+    fixture_set(&s->f, "shards=2");
+    fixture_set(&s->f, "model={\"layers\":[{\"type\":\"dense\",\"out\":6},{\"type\":\"tanh\"},"
+                       "{\"type\":\"dense\",\"out\":1}]}");
+    ls_trainer *t = fixture_run(&s->f);
+    s->test_loss = t->result.test_loss;
+    s->path = scratch_path(&s->dir, "model.safetensors");
+    if (ls_trainer_save(t, s->path, &s->f.err) != LS_OK)
+        fail_msg("%s", s->f.err.text);
+    ls_trainer_close(t);
+    remove(scratch_path(&s->dir, "train.csv")); /* a file alone is enough */
+    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = s->f.registry};
+    if (ls_model_open(&s->model, s->path, &o, &s->f.err) != LS_OK)
+        fail_msg("%s", s->f.err.text);
+}
+
+static void end(story *s)
+{
+    ls_snapshot_release(s->model);
+    scratch_end(&s->dir);
+    fixture_end(&s->f);
+}
+
+static double loss_of(const float *value)
+{
+    double sum = 0;
+    for (int i = 0; i < ROWS; i++)
+        sum += ((double)value[i] - (double)target[i]) * ((double)value[i] - (double)target[i]);
+    return sum / ROWS;
+}
+
+static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
+{
+    (void)state;
+    story s;
+    float value[ROWS], logits[ROWS];
+    begin(&s, ",\"standardize\":true,\"on_nan\":\"mean\"");
+    assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, &s.f.err), LS_OK);
+    assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
+    assert_int_equal(ls_model_run(s.model, raw, ROWS, LS_OUTPUT_LOGITS, logits, &s.f.err), LS_OK);
+    assert_memory_equal(logits, value, sizeof value); /* of values, they are the same */
+    assert_int_equal(ls_snapshot_predict(s.model, raw, ROWS, logits, &s.f.err), LS_OK);
+    assert_memory_equal(logits, value, sizeof value);
+    assert_int_equal(ls_model_run(s.model, raw, ROWS, (ls_output)2, logits, &s.f.err), LS_EINVAL);
+    end(&s);
+}
+
+static void rows_by_the_names_of_columns_are_the_same(void **state)
+{
+    (void)state;
+    story s;
+    float row[ROWS][4], value[ROWS], want[ROWS];
+    begin(&s, ",\"standardize\":true,\"on_nan\":\"mean\"");
+    for (int i = 0; i < ROWS; i++)
+        if (ls_model_row(s.model, fields[i], 4, row[i], &s.f.err) != LS_OK)
+            fail_msg("row %d: %s", i, s.f.err.text);
+    assert_int_equal(ls_model_predict(s.model, row, ROWS, value, &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(s.model, raw, ROWS, want, &s.f.err), LS_OK);
+    assert_memory_equal(value, want, sizeof want);
+    assert_non_null(strstr(ls_model_card(s.model), "\"preparation\""));
+    end(&s);
+}
+
+static void refuses(story *s, const ls_field *field, size_t count, int status, const char *says)
+{
+    float row[4];
+    ls_error err = {0};
+    assert_int_equal(ls_model_row(s->model, field, count, row, &err), status);
+    if (!strstr(err.text, says))
+        fail_msg("expected \"%s\" in: %s", says, err.text);
+}
+
+static void what_does_not_fit_is_refused_by_name(void **state)
+{
+    (void)state;
+    story s;
+    float value[ROWS];
+    static const ls_field unknown[] = {{"mass", "1", 0}, {"island", "Torgersen", 0}},
+                          twice[] = {{"mass", "1", 0}, {"mass", "1", 0}},
+                          text[] = {{"mass", "heavy", 0}};
+    begin(&s, ",\"drop\":\"island\",\"on_nan\":\"zero\"");
+    refuses(&s, text, 1, LS_EDATA, "column \"mass\": expected a number, found \"heavy\"");
+    refuses(&s, twice, 2, LS_EINVAL, "\"mass\" is there twice");
+    refuses(&s, unknown, 2, LS_EDATA, "column \"year\" is missing");
+    end(&s);
+    begin(&s, ",\"drop\":\"mass\",\"on_nan\":\"zero\"");
+    refuses(&s, unknown, 2, LS_EDATA, "expected a text that the model has learnt: Biscoe, Dream");
+    end(&s);
+    begin(&s, ",\"standardize\":true,\"on_nan\":\"zero\"");
+    assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, &s.f.err), LS_OK);
+    assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
+    end(&s);
+}
+
+LS_TESTS(train_new_rows, "unit")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_a_table_are_standardised_as_in_the_training),
+        cmocka_unit_test(rows_by_the_names_of_columns_are_the_same),
+        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
