@@ -75,15 +75,14 @@ class Call:
             log.write(line + "\n")
 
     def kill(self):
-        """Ends the step and all that it has started: the processes of its session."""
+        """Ends the step and all that it has started: the processes of its session. What was being started
+        while they were looked for is found the next time."""
         process = self.process
-        for path in Path("/proc").glob("[0-9]*/stat") if process else ():
-            try:
-                session = int(path.read_text().rsplit(")", 1)[1].split()[3])
-                if session == process.pid:
-                    os.kill(int(path.parent.name), signal.SIGKILL)
-            except OSError:
-                pass  # it has ended by itself
+        for _ in range(10):
+            found = end_session(process.pid) if process else 0
+            if not found:
+                break
+            time.sleep(0.02)
 
     def run(self, name, limit, command):
         """Status of a command; None where it was stopped. What it leaves running ends too."""
@@ -130,6 +129,20 @@ class Call:
         timer = threading.Timer(max(0, self.left() * self.slower - 1), end)
         timer.daemon = True
         timer.start()
+
+
+def end_session(session):
+    """Kills its processes; how many there were, without those that have ended already."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = path.read_text().rsplit(")", 1)[1].split()[:4]
+            if int(of) == session and state not in "ZX":
+                os.kill(int(path.parent.name), signal.SIGKILL)
+                found += 1
+        except OSError:
+            pass  # it has ended by itself
+    return found
 
 
 def scratch_folder():
