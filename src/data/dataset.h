@@ -123,7 +123,8 @@ typedef struct ls_data_keys {
     int standardize;                     /* csv: columns become (value − mean) / deviation */
     int size, channels;                  /* folder: what its images become */
     double validation;                   /* share of the training rows that is held out */
-    const struct ls_new_rows *as; /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
+    const struct ls_new_rows
+        *as;    /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
     int judged; /* no key: rows that are held out are not the test split where there is another */
 } ls_data_keys;
 

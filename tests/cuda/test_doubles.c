@@ -89,6 +89,19 @@ static void copies_are_checked(void **state)
     end_clean();
 }
 
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 1, .memory_bytes = 1000});
+    void *a, *b;
+    OK(cudaMalloc(&a, 600));
+    assert_int_equal(cudaMalloc(&b, 600), cudaErrorMemoryAllocation);
+    OK(cudaFree(a));
+    OK(cudaMalloc(&b, 600));
+    OK(cudaFree(b));
+    end_clean();
+}
+
 /* ---- devices and handles -------------------------------------------------------------------- */
 
 static void work_is_enqueued_with_the_streams_device_current(void **state)
@@ -160,6 +173,7 @@ LS_TESTS(cuda_doubles_contract, "unit doubles no-tsan")
         cmocka_unit_test(a_kernel_must_not_touch_another_device_s_memory),
         cmocka_unit_test(a_kernel_must_not_touch_pageable_memory_or_leave_its_allocation),
         cmocka_unit_test(copies_are_checked),
+        cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(work_is_enqueued_with_the_streams_device_current),
         cmocka_unit_test(destroyed_handles_are_noticed_and_leaks_are_listed),
         cmocka_unit_test(a_hang_is_ended_and_told),
