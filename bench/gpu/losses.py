@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Losses of 50 steps beside PyTorch's, in fp32, TF32 and bf16, on one GPU.
+"""Gradients and 20 losses beside PyTorch's, in fp32, TF32 and bf16, on one GPU.
 
-    losses.py --trainer PROGRAM --data FOLDER [--devices cuda:0] [--rehearse]
+    losses.py --trainer PROGRAM --data FOLDER [--json FILE] [--devices cuda:0] [--rehearse]
 
-From the same weights (of three seeds), on the same minibatch again and again, LeNet and ResNet-18 take 50
+From the same weights (of three seeds), on the same minibatch again and again, LeNet and ResNet-18 take 20
 steps of SGD: PyTorch in float64, which is the reference, and in each precision, and Lockstep in each. How far
-a run is off is its mean |loss − reference| over the mean of the reference. Lockstep passes where the
-median of its seeds is not farther off than the worst of PyTorch's own in that precision. Where it is, or where
-it does not run, the script ends with status 1; 77: PyTorch or the data is not there.
+a run is off is its mean |loss − reference| over the mean of the reference. How far a gradient is off is
+‖error‖/‖gradient‖ over all parameters; Lockstep's is read off one step with a rate so high that the weights
+before it do not matter. Lockstep passes where the median of its seeds is not farther off than the worst of
+PyTorch's own in that precision, its gradient at most FACTOR times as far. Where it is, or where it does not
+run, the script ends with status 1; 77: PyTorch or the data is not there. One seed of everything comes
+first; what is known is written after each.
 """
 
 import argparse
@@ -28,6 +31,8 @@ from torch.nn import functional as F  # noqa: E402
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 LEAST = 1e-6  # of the reference: what is nearer is as good
+FACTOR = 1.5  # between two gradients that are rounded alike but added up in other orders
+HIGH_RATE = 1e4
 
 
 def start_lenet(seed):
@@ -52,43 +57,53 @@ NETWORKS = {
 }
 
 
-def torch_losses(network, state, rows, precision, steps):
-    """`precision` may be float64."""
+def torch_run(network, state, rows, precision, steps):
+    """The losses and, before the first step, the gradient. `precision` may be float64."""
     _, _, logits, lr = NETWORKS[network]
     dtype = torch.float64 if precision == "float64" else torch.float32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
     images, labels = rows[0].to(dtype), rows[1]
     state = {name: value.to(images.device, dtype).clone() for name, value in state.items()}
-    learned = [value.requires_grad_() for name, value in state.items() if not parity.is_statistic(name)]
-    losses = []
+    names = [name for name in state if not parity.is_statistic(name)]
+    learned = [state[name].requires_grad_() for name in names]
+    losses, first = [], None
     for _ in range(steps):
         with torch.autocast(images.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
             loss = F.cross_entropy(logits(state, images, F.relu).to(dtype), labels)
         gradients = torch.autograd.grad(loss, learned)
+        first = first or {name: g.double().cpu() for name, g in zip(names, gradients)}
         with torch.no_grad():
             for value, gradient in zip(learned, gradients):
                 value -= lr * gradient
         losses.append(loss.item())
-    return losses
+    return losses, first
 
 
-def our_losses(args, network, state, precision):
-    config, _, _, lr = NETWORKS[network]
+def train_ours(args, network, state, precision, steps, lr):
+    """The losses of so many steps, and the weights after them."""
     with tempfile.TemporaryDirectory() as folder:
-        weights, metrics = Path(folder) / "start.safetensors", Path(folder) / "metrics.jsonl"
+        weights, run = Path(folder) / "start.safetensors", Path(folder) / "run"
         weights.write_bytes(parity.safetensors({k: v.float().numpy() for k, v in state.items()}))
         settings = {"data.path": args.data, "data.limit": args.batch, "batch_size": args.batch,
-                    "epochs": args.steps, "eval_every": 0, "shards": "devices", "run_dir": "null",
+                    "epochs": steps, "eval_every": 0, "shards": "devices", "run_dir": run,
                     "precision": precision, "optimizer": json.dumps({"name": "sgd", "lr": lr}),
                     "init": json.dumps({"weights": str(weights)}),
                     "data.name": "fashion_mnist"}
-        command = [args.trainer, ROOT / config, "--devices", args.devices, "--metrics", metrics,
+        command = [args.trainer, ROOT / NETWORKS[network][0], "--devices", args.devices,
                    *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError((done.stderr.strip() or "no message").splitlines()[-1])
-        records = [json.loads(line) for line in metrics.read_text().splitlines()]
-        return [r["loss"] for r in records if r["type"] == "step"]
+        records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        return ([r["loss"] for r in records if r["type"] == "step"],
+                parity.read_tensors((run / "weights.safetensors").read_bytes()))
+
+
+def our_run(args, network, state, precision):
+    losses, _ = train_ours(args, network, state, precision, args.steps, NETWORKS[network][3])
+    _, after = train_ours(args, network, state, precision, 1, HIGH_RATE)
+    return losses, {name: (state[name] - value) / HIGH_RATE for name, value in after.items()
+                    if not parity.is_statistic(name)}
 
 
 def off(losses, reference):
@@ -97,22 +112,32 @@ def off(losses, reference):
     return statistics.fmean(abs(a - b) for a, b in zip(losses, reference)) / statistics.fmean(reference)
 
 
-def compare(args, network, rows):
-    """Whether all precisions pass."""
-    starts = [NETWORKS[network][1](seed) for seed in range(args.seeds)]
-    starts = [{k: v.float().double() for k, v in state.items()} for state in starts]
-    references = [torch_losses(network, s, rows, "float64", args.steps) for s in starts]
-    passed = True
-    for precision in args.precisions:
-        theirs = [off(torch_losses(network, s, rows, precision, args.steps), r)
-                  for s, r in zip(starts, references)]
-        ours = [off(our_losses(args, network, s, precision), r) for s, r in zip(starts, references)]
-        good = statistics.median(ours) <= max(*theirs, LEAST)
-        passed = passed and good
-        print(f"{network} {precision}: {args.steps} losses off by {statistics.median(ours):.1e} "
-              f"({min(ours):.1e} … {max(ours):.1e}), PyTorch's by {min(theirs):.1e} … {max(theirs):.1e}: "
-              f"{'within' if good else 'FARTHER OFF'}", flush=True)
-    return passed
+def off_gradient(gradient, reference):
+    error = sum((gradient[name] - g).square().sum().item() for name, g in reference.items())
+    return (error / sum(g.square().sum().item() for g in reference.values())) ** 0.5
+
+
+def judge(of, known):
+    """Says how far the seeds so far are off, and notes it; whether that is near enough."""
+    ours, theirs = known["ours"], known["theirs"]
+    near = {}
+    for i, what in enumerate(("losses", "gradient")):
+        mine, others = ([pair[i] for pair in side] for side in (ours, theirs))
+        near[what] = statistics.median(mine) <= max(*others, LEAST) * (FACTOR if i else 1)
+        known[what] = {"ours": statistics.median(mine), "torch": max(others), "near": near[what]}
+        print(f"{of}: {what} off by {statistics.median(mine):.1e} ({min(mine):.1e} … {max(mine):.1e}), "
+              f"PyTorch's by {min(others):.1e} … {max(others):.1e}: "
+              f"{'within' if near[what] else 'FARTHER OFF'}", flush=True)
+    return all(near.values())
+
+
+def compare(args, network, precision, state, reference, rows, found):
+    known = found.setdefault(f"{network} {precision}", {"ours": [], "theirs": []})
+    runs = {"theirs": torch_run(network, state, rows, precision, args.steps),
+            "ours": our_run(args, network, state, precision)}
+    for side, (losses, gradient) in runs.items():
+        known[side].append((off(losses, reference[0]), off_gradient(gradient, reference[1])))
+    known["passed"] = judge(f"{network} {precision}", known)
 
 
 def parse_arguments():
@@ -120,9 +145,10 @@ def parse_arguments():
     parser.add_argument("--trainer", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--devices", default="cuda:0")
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--rehearse", action="store_true", help="LeNet alone, PyTorch on the CPU, two steps")
     args = parser.parse_args()
-    args.batch, args.steps, args.seeds, args.precisions = 256, 50, 3, PRECISIONS
+    args.batch, args.steps, args.seeds, args.precisions = 256, 20, 3, PRECISIONS
     args.networks = tuple(NETWORKS)
     if args.rehearse:
         args.batch, args.steps, args.seeds = 8, 2, 1
@@ -139,8 +165,20 @@ def main():
     images, labels = (torch.from_numpy(parity.read_idx(args.data / f"train-{name}-ubyte.gz")[0][:args.batch].copy())
                       for name in ("images-idx3", "labels-idx1"))
     rows = (images.double().div(255).unsqueeze(1).to(device), labels.long().to(device))
-    passed = [compare(args, network, rows) for network in args.networks]
-    sys.exit(0 if all(passed) else 1)
+    found = {}
+    for seed in range(args.seeds):
+        for network in args.networks:
+            state = {k: v.float().double() for k, v in NETWORKS[network][1](seed).items()}
+            reference = torch_run(network, state, rows, "float64", args.steps)
+            for precision in args.precisions:
+                try:
+                    compare(args, network, precision, state, reference, rows, found)
+                except RuntimeError as error:
+                    found.setdefault(f"{network} {precision}", {})["error"] = str(error)
+                    print(f"{network} {precision}: {error}", flush=True)
+                if args.json:
+                    args.json.write_text(json.dumps(found, indent=1) + "\n")
+    sys.exit(0 if all(known.get("passed") and "error" not in known for known in found.values()) else 1)
 
 
 if __name__ == "__main__":

@@ -1,56 +1,156 @@
-#!/bin/sh
-# pack.sh [FOLDER]: what a machine with a GPU may lack, taken from this one: headers and libraries of
-# cJSON, Nettle, zlib and cmocka, and Fashion-MNIST, 33 MB in all. Copied to that machine as
-# build/gpu-kit (the default), it is found there by once.sh.
+#!/bin/bash
+# pack.sh [--built BUILD] [--no-data] [FOLDER]: one folder with everything that bench/gpu/once.sh runs on a
+# machine with a GPU, compiled and linked here for sm_90. There it is run by
+#
+#     FOLDER/once.sh RESULTS
+#
+# FOLDER is build/gpu-kit unless given, and has at most 60 MiB: source/ (what scripts read, and what it is built
+# from there if it does not load), build/ (programs, the plugin, and the plugin over the doubles), lib/ and
+# include/ (libraries that the machine may lack), datasets/, tests.json (the GPU suite's commands), paper.json
+# (what a step should take). NVIDIA's libraries are those of the machine.
+#
+# --built BUILD takes what was built before; --no-data leaves Fashion-MNIST out. JOBS: how many compilers run.
 set -eu
+here=$PWD
 cd -- "$(dirname -- "$0")/../.."
-kit=${1:-build/gpu-kit}
+build=
 data=${LOCKSTEP_DATA:-/usr/share/datasets}/fashion-mnist
+MOST_MIB=60
+
+while :; do
+    case ${1-} in
+    --built) build=$(cd -- "$here" && cd -- "$2" && pwd) && shift 2 ;;
+    --no-data) data= && shift ;;
+    *) break ;;
+    esac
+done
+kit=${1:-$PWD/build/gpu-kit}
+case $kit in
+/*) ;;
+*) kit=$here/$kit ;;
+esac
 
 say() { printf 'pack: %s\n' "$*" >&2; }
 
+end()
+{
+    say "$*"
+    exit 1
+}
+
+# Programs look for what was carried with them in lib/, and for NVIDIA's libraries where the environment says.
+make_build()
+{
+    build=$PWD/build/gpu
+    generator=()
+    ! command -v ninja >/dev/null || generator=(-G Ninja)
+    launcher=()
+    ! command -v ccache >/dev/null || launcher=(-D CMAKE_C_COMPILER_LAUNCHER=ccache -D CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+    say "building $build"
+    # shellcheck disable=SC2016  # the loader's $ORIGIN
+    cmake -S . -B "$build" "${generator[@]}" "${launcher[@]}" -D CMAKE_BUILD_TYPE=Release -D LOCKSTEP_CPU=OFF \
+        -D LOCKSTEP_MPI=OFF -D LOCKSTEP_CUDA=ON -D LOCKSTEP_CARRIED=ON -D CMAKE_CUDA_ARCHITECTURES=90-real \
+        -D CMAKE_DISABLE_FIND_PACKAGE_Microhttpd=ON \
+        -D CMAKE_BUILD_RPATH='$ORIGIN/../lib;$ORIGIN/../../lib;$ORIGIN/../../../lib;$ORIGIN/../../../../lib' \
+        >"$build.log" 2>&1 || end "configuring failed: $(tail -n 3 "$build.log")"
+    cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target gpu_suite cuda_nodes >>"$build.log" 2>&1 ||
+        end "building failed, see $build.log: $(grep -m 1 -E 'error|FAILED' "$build.log")"
+}
+
+copy_sources()
+{
+    mkdir -p "$kit/source"
+    if git rev-parse --git-dir >/dev/null 2>&1; then
+        git ls-files -z --cached --others --exclude-standard
+    else
+        find . -path ./build -prune -o -type f -print0
+    fi | grep -z -v -E '^(\./)?(tests/fuzz/corpus|docs/.*\.(svg|png)|\.git/)' |
+        tar --null -T - --ignore-failed-read -cf - 2>/dev/null | tar -xf - -C "$kit/source"
+    cp bench/gpu/once.sh "$kit/once.sh"
+    chmod +x "$kit/once.sh"
+}
+
+# The suite's commands with the names of both folders left open, and the programs that they name.
+copy_programs()
+{
+    ctest --test-dir "$build" --show-only=json-v1 -L '^gpu$' >"$kit/ctest.json"
+    python3 -B bench/gpu/pack_tests.py "$kit/ctest.json" "$build" "$PWD" "$kit/tests.json" >"$kit/programs"
+    trainer=$build/trainer
+    [ -e "$trainer" ] || trainer=$PWD/trainer # a build that leaves it there leaves the plugin there
+    for file in "$trainer" "${trainer%/*}/liblockstep-cuda.so"; do
+        install -D -s "$file" "$kit/build/${file##*/}"
+    done
+    {
+        cat "$kit/programs"
+        for name in gpu_facts gpu_op_times gpu_overlap gpu_overlap_doubled gpu_rounds liblockstep-cuda.so; do
+            echo "bench/gpu/$name"
+        done
+        for name in gpu_probe gpu_kernels gpu_twins gpu_tests gpu_resnet_gradient doubled/trainer \
+            doubled/liblockstep-cuda.so; do
+            echo "tests/cuda_gpu/$name"
+        done
+    } | sort -u | while read -r name; do
+        [ -e "$build/$name" ] || end "$build/$name was not built"
+        install -D -s "$build/$name" "$kit/build/$name"
+    done
+    rm -f "$kit/ctest.json" "$kit/programs"
+    nodes=$build/tests/cuda_ops/cuda_nodes
+    [ ! -x "$nodes" ] || python3 -B bench/gpu/paper.py "$nodes" --json "$kit/paper.json" >/dev/null
+}
+
+# Libraries of the system that are not in every one that has PyTorch. Those of glibc and gcc are; the
+# driver's and NVIDIA's come from there.
+copy_libraries()
+{
+    mkdir -p "$kit/lib"
+    find "$kit/build" -type f | while read -r file; do
+        ldd "$file" 2>/dev/null
+    done | sed -n 's/^[[:space:]]*\(lib[^ ]*\) => \(\/[^ ]*\).*/\1 \2/p' | sort -u | while read -r name path; do
+        case $name in
+        libc.so.* | libm.so.* | libdl.so.* | librt.so.* | libpthread.so.* | libgcc_s.so.* | libstdc++.so.* | \
+            libcu*.so.* | libnv*.so.* | libnccl.so.*) ;;
+        *) install -s "$(readlink -f "$path")" "$kit/lib/$name" ;;
+        esac
+    done
+}
+
+# What a build there needs: headers, without those of every system's C library, and the names that the linker
+# looks for. No links: not every way of copying keeps them.
+copy_headers()
+{
+    mkdir -p "$kit/include"
+    printf '#include <%s>\n' setjmp.h stdarg.h stddef.h stdint.h cmocka.h cjson/cJSON.h nettle/sha2.h nettle/hmac.h \
+        nettle/version.h zlib.h >"$kit/all.c"
+    cc -M "$kit/all.c" | tr -s ' ' '\n' | grep -E '/(cmocka|cjson|nettle|zlib|zconf)' | sort -u | while read -r header; do
+        case $header in
+        */cjson/* | */nettle/*) folder=$(basename "$(dirname "$header")") ;;
+        *) folder=. ;;
+        esac
+        mkdir -p "$kit/include/$folder"
+        cp -- "$header" "$kit/include/$folder"
+    done
+    rm -f "$kit/all.c"
+    for name in cjson nettle z cmocka; do
+        library=$(readlink -f "$(cc -print-file-name=lib$name.so)")
+        [ -e "$library" ] || end "there is no lib$name.so; third_party/setup.sh installs it"
+        install -s "$library" "$kit/lib/lib$name.so"
+        install -s "$library" "$kit/lib/$(objdump -p "$library" | awk '$1 == "SONAME" { print $2 }')"
+    done
+}
+
+mkdir -p build
+[ -n "$build" ] || make_build
 rm -rf -- "$kit"
-mkdir -p "$kit/include" "$kit/lib" "$kit/datasets/fashion-mnist"
-
-# The headers that these four include, without those of every system's C library.
-cat >"$kit/all.c" <<'TEXT'
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <cjson/cJSON.h>
-#include <nettle/sha2.h>
-#include <nettle/version.h>
-#include <zlib.h>
-TEXT
-cc -M "$kit/all.c" | tr -s ' ' '\n' | grep -E '/(cmocka|cjson|nettle|zlib|zconf)' |
-    sort -u | while read -r header; do
-    case $header in
-    */cjson/* | */nettle/*) folder=$(basename "$(dirname "$header")") ;;
-    *) folder=. ;;
-    esac
-    mkdir -p "$kit/include/$folder"
-    cp -- "$header" "$kit/include/$folder"
-done
-rm -f "$kit/all.c"
-
-# Each under the name that the linker looks for and under the one that the loader does; no links,
-# which not every way of copying keeps.
-for name in cjson nettle z cmocka; do
-    library=$(readlink -f "$(cc -print-file-name=lib$name.so)")
-    [ -e "$library" ] || {
-        say "there is no lib$name.so; third_party/setup.sh installs it"
-        exit 1
-    }
-    soname=$(objdump -p "$library" | awk '$1 == "SONAME" { print $2 }')
-    cp -- "$library" "$kit/lib/lib$name.so"
-    cp -- "$library" "$kit/lib/$soname"
-done
-
-if [ -e "$data/train-images-idx3-ubyte.gz" ]; then
+mkdir -p "$kit"
+copy_sources
+copy_programs
+copy_libraries
+copy_headers
+if [ -n "$data" ]; then
+    [ -e "$data/train-images-idx3-ubyte.gz" ] || end "there is no Fashion-MNIST in $data"
+    mkdir -p "$kit/datasets/fashion-mnist"
     cp -- "$data"/*.gz "$kit/datasets/fashion-mnist"
-else
-    say "there is no Fashion-MNIST in $data: parity with PyTorch and the benchmarks will lack it"
 fi
-say "$kit: $(du -sk -- "$kit" | cut -f 1) kB, $(uname -m)"
+size=$(du -sk --apparent-size -- "$kit" | cut -f 1)
+say "$kit: $((size / 1024)) MiB, $(uname -m), in $SECONDS s"
+[ "$size" -le $((MOST_MIB * 1024)) ] || end "more than $MOST_MIB MiB"

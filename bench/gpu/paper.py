@@ -2,7 +2,7 @@
 """What a step should take on one H100, added up on paper: an estimate that is made before the first
 measurement, to be compared with it. Nothing here was timed.
 
-    paper.py CUDA_NODES [--most]        # the program of the test cuda_nodes
+    paper.py CUDA_NODES [--most] [--json FILE]      # the program of the test cuda_nodes
 
 What each kernel of a recorded step does comes from the step itself, run over the doubles with 1 and 2
 rows (4 and 8 of LeNet) and drawn out to 256: the bytes that its twin says it touches; the operations
@@ -13,6 +13,7 @@ where a sum is above the example's target.
 """
 
 import argparse
+import json
 import pathlib
 import re
 import subprocess
@@ -81,7 +82,8 @@ def kernel_us(name, moved, tiled, precision, budget):
     return nodes, ways[bound], bound, moved * budget.get(row, 0)
 
 
-def add_up(program, example):
+def add_up(program, example, found):
+    """Whether the sum is within its target; leaves in `found` what summary.py compares with."""
     file, name, precision, number, rows, target = example
     few, more = (list_step(program, file, number, r) for r in rows)
     if len(few) != len(more):
@@ -92,6 +94,9 @@ def add_up(program, example):
         line = lines.setdefault((kernel, bound), [0, 0, 0, 0, 0, 0])
         for i, value in enumerate((1, nodes, moved, operations, instructions, us)):
             line[i] += value
+    for (kernel, _), (_, nodes, *_, us) in lines.items():
+        found.setdefault(name, {}).setdefault("kernels", {}).setdefault(kernel, 0.0)
+        found[name]["kernels"][kernel] += us + nodes * NODE_US
     print(f"\n### {name}, batch {ROWS}, {precision}, one worker, the whole step\n")
     print("| kernel | bound by | calls | nodes | MB | GFLOP | million instructions | kernels, µs | nodes, µs |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
@@ -100,6 +105,7 @@ def add_up(program, example):
               f"{instructions / 1e6:.0f} | {us:.1f} | {nodes * NODE_US:.1f} |")
     total = [sum(line[i] for line in lines.values()) for i in range(6)]
     us = total[5] + total[1] * NODE_US + LAUNCH_US[name]
+    found[name].update(us=us, target=target, precision=precision)
     products = sum(line[5] for (_, bound), line in lines.items() if bound == "products")
     print(f"| between launches | | | | | | | {LAUNCH_US[name]:.1f} | |")
     print(f"| **together** | | {total[0]} | {total[1]} | {total[2] / 1e6:.1f} | {total[3] / 1e9:.2f} | "
@@ -114,12 +120,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("--most", action="store_true")
+    parser.add_argument("--json", type=pathlib.Path, help="the estimates, for a comparison")
     options = parser.parse_args()
     print(f"Assumed: {NODE_US:g} µs of the GPU's time a node; {MEMORY / 1e12:.2f} TB/s of memory, "
           f"{CACHE / 1e12:g} for kernels of at most {CACHED / 1e6:.0f} MB, which find them in the L2; "
           f"{ISSUE / 1e12:.1f} T instructions of threads a second; products at {PRODUCTS['bf16'] / 1e12:.0f} "
           f"(bf16) and {PRODUCTS['tf32'] / 1e12:.0f} (tf32) TFLOP/s; {LOSS_US:g} µs for the loss.")
-    kept = [add_up(options.program, example) for example in EXAMPLES]
+    found = {}
+    kept = [add_up(options.program, example, found) for example in EXAMPLES]
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.most and not all(kept):
         sys.exit("a step takes longer than its target, on paper already")
 

@@ -5,7 +5,8 @@
     bench/gpu/run.py --build BUILD --data DIR --json FILE --markdown FILE [PART...]
 
     lenet     LeNet, batch 256: a step in each precision, PyTorch in four forms
-    resnet    ResNet-18, batch 256, likewise
+    resnet    ResNet-18, batch 256, likewise; with `lenet` at once
+    seeds     ResNet-18 in bf16, ten epochs with one worker and with two, as in the book's table
     epochs    whole epochs and accuracy with the main program, LeNet and ResNet-18
     sharing   two and four workers on one GPU beside one, all in as many shards
     timeline  a timeline of each network alone on the GPU: who ran for how long, and the traces
@@ -19,6 +20,7 @@ every row, and the table is made of the whole file. Without a GPU it says so and
 import argparse
 import json
 import os
+import re
 import select
 import shutil
 import statistics
@@ -35,7 +37,7 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 FORMS = ("eager", "graphed", "compiled", "compiled graphed")
 CONFIGS = {"lenet": ROOT / "examples/fashion_mnist.json", "resnet": ROOT / "examples/resnet18.json"}
 NAMES = {"lenet": "LeNet", "resnet": "ResNet-18"}
-PARTS = ("resnet", "lenet", "epochs", "sharing", "timeline", "ncu", "overlap")
+PARTS = ("resnet", "lenet", "seeds", "epochs", "sharing", "timeline", "ncu", "overlap")
 # What the project wants: seconds of a step at most, and times the best (or a named) form at least.
 GOALS = [
     ("LeNet, a step in the fastest precision", lambda f: f.step_us("lenet"), "≤ 60 µs", lambda v: v <= 60),
@@ -117,12 +119,12 @@ def lockstep(args, network, precision, devices, shards, steps):
     return peer
 
 
-def torch_side(args, network, precision, steps):
+def torch_side(args, network, precision, steps, forms):
     """PyTorch's, not warm yet: several are started at a time, for the compiler's sake."""
     return Peer(f"torch {network} {precision}", [
         args.python, HERE / "torch_gpu.py", "--network", network, "--precision", precision,
         "--data", args.data, "--device", args.torch_device, "--batch", args.batch, "--steps", steps,
-        *(("--forms", "eager", "graphed") if args.rehearse else ())])
+        "--forms", *forms])
 
 
 # ---- what was found ------------------------------------------------------------------------------
@@ -233,6 +235,8 @@ def markdown(found, args):
         lines.append("")
         for row in (r for r in found.rows if r["part"] == "epochs" and r.get("closing")):
             lines += [f"    {line}" for line in row["closing"]] + [""]
+    lines += [f"Row {r['form'][4:]} of the book's table, {r['precision']}: `{r['closing']}`  "
+              for r in found.rows if r["part"] == "seeds" and "closing" in r]
     if any(r["part"] == "sharing" for r in found.rows):
         lines += ["| workers on one GPU, as many shards | precision | rate to one worker's |",
                   "|---|---|---|"]
@@ -278,56 +282,103 @@ def keep_rounds(found, args, part, network, precision, form, answers):
     found.add(part, **row, images_per_s=statistics.median(rates), rounds=rates)
 
 
-def measure_steps(found, args, network):
-    """Lockstep's processes first, one after the other, so that nothing disturbs their tuning; then
-    PyTorch's, all at once; then rounds in turns. With --ours, the first alone."""
-    steps, rounds = args.steps[network], args.rounds
-    ours, theirs, answers = {}, {}, {}
-    try:
+def open_ours(found, args, networks):
+    """Lockstep's processes load at once and are warmed up one after the other, so that nothing disturbs
+    their tuning."""
+    ours = {}
+    for network in networks:
         for precision in args.precisions:
-            try:
-                ours[precision] = lockstep(args, network, precision, "cuda:0", "devices", steps)
-                answers[precision, "lockstep"] = [ours[precision].ask()
-                                                  for _ in range(args.rounds if args.ours else 2)]
-                keep_rounds(found, args, "step", network, precision, "lockstep",
-                            answers[precision, "lockstep"])
-                say(f"{network} {precision}: "
-                    f"{answers[precision, 'lockstep'][-1]['images_per_s']:,.0f} images/s")
-            except (OSError, RuntimeError, ValueError) as error:
-                found.add("step", network=network, precision=precision, form="lockstep",
-                          error=str(error))
-                say(error)
-            answers[precision, "lockstep"] = []
-        if args.ours:
-            return
-        begin = time.monotonic()
-        starting = {p: torch_side(args, network, p, steps) for p in args.precisions}
-        for precision, peer in starting.items():
-            try:
-                ready = peer.read(seconds=150)
-                found.all["about"].setdefault("torch", {k: ready[k] for k in ("torch", "cuda", "cudnn")})
-                theirs[precision] = peer
-                for form in ready["forms"]:
-                    answers[precision, form] = []
-                    peer.ask(form)  # times convolutions, captures; does not count
-            except (OSError, RuntimeError, ValueError) as error:
-                say(error)
+            ours[network, precision] = lockstep(args, network, precision, "cuda:0", "devices",
+                                                args.steps[network])
+    for (network, precision), peer in list(ours.items()):
+        try:
+            peer.ask()  # does not count
+            answers = [peer.ask() for _ in range(args.rounds if args.ours else 2)]
+            keep_rounds(found, args, "step", network, precision, "lockstep", answers)
+            say(f"{network} {precision}: {answers[-1]['images_per_s']:,.0f} images/s")
+        except (OSError, RuntimeError, ValueError) as error:
+            found.add("step", network=network, precision=precision, form="lockstep", error=str(error))
+            say(error)
+            peer.stop()
+            del ours[network, precision]
+    return ours
+
+
+def open_theirs(found, args, networks, forms):
+    """PyTorch's, which load, and compile, all at once. Each form's first round times convolutions and
+    captures the step; it does not count."""
+    begin = time.monotonic()
+    theirs = {(n, p): torch_side(args, n, p, args.steps[n], forms)
+              for n in networks for p in args.precisions}
+    for key, peer in list(theirs.items()):
+        try:
+            ready = peer.read(seconds=150)
+            found.all["about"].setdefault("torch", {k: ready[k] for k in ("torch", "cuda", "cudnn")})
+            for form in forms:
+                peer.ask(form)
+        except (OSError, RuntimeError, ValueError) as error:
+            say(error)
+            for form in forms:
+                found.add("step", network=key[0], precision=key[1], form=form, error=str(error))
+            peer.stop()
+            del theirs[key]
+    say(f"PyTorch, {' and '.join(forms)}: ready after {time.monotonic() - begin:.0f} s")
+    return theirs
+
+
+def take_turns(found, args, ours, theirs, forms):
+    """Rounds in turns; what is known is kept after every one."""
+    turns = [(key, form) for key in ours.keys() | theirs.keys() for form in ("lockstep", *forms)
+             if key in (ours if form == "lockstep" else theirs)]
+    answers = {turn: [] for turn in sorted(turns)}
+    for _ in range(args.rounds):
+        for (key, form), got in answers.items():
+            got.append(ours[key].ask() if form == "lockstep" else theirs[key].ask(form))
+        for ((network, precision), form), got in answers.items():
+            keep_rounds(found, args, "step", network, precision, form, got)
+
+
+def measure_steps(found, args, networks):
+    """What takes longest to be ready, PyTorch's compiled forms, comes last. With --ours, ours alone."""
+    ours, theirs = {}, {}
+    try:
+        ours = open_ours(found, args, networks)
+        for forms in () if args.ours else args.forms:
+            theirs = open_theirs(found, args, networks, forms)
+            for (_, precision), peer in theirs.items() if args.torch_device == "cuda" else ():
+                peaks = found.all["about"].setdefault("peak", {})
+                if precision not in peaks:
+                    peaks[precision] = peer.ask("peak")["flops"]
+            take_turns(found, args, ours, theirs, forms)
+            for peer in theirs.values():
                 peer.stop()
-        say(f"{network}: PyTorch is ready after {time.monotonic() - begin:.0f} s")
-        if args.torch_device == "cuda":
-            for precision, peer in theirs.items():
-                found.all["about"].setdefault("peak", {})[precision] = peer.ask("peak")["flops"]
-        for _ in range(rounds):
-            for (precision, form), got in answers.items():
-                peer = ours.get(precision) if form == "lockstep" else theirs[precision]
-                if peer:
-                    got.append(peer.ask("" if form == "lockstep" else form))
-        for (precision, form), got in answers.items():
-            if got:
-                keep_rounds(found, args, "step", network, precision, form, got)
+            theirs = {}
     finally:
         for peer in (*ours.values(), *theirs.values()):
             peer.stop()
+
+
+def measure_seeds(found, args):
+    """Rows 17 and 18 of the book's table, in bf16: ten epochs, and the line that closes a run."""
+    small = ("--set", "data.limit=16", "--set", "epochs=1") if args.rehearse else ()
+    for row, devices, batch, lr in ((17, "cuda:0", 256, 0.1), (18, "cuda:0,0", 512, 0.2)):
+        batch = 8 if args.rehearse else batch
+        command = [args.trainer, CONFIGS["resnet"], "--devices", devices, "--set", f"data.path={args.data}",
+                   "--set", "data.name=fashion_mnist", "--set", "run_dir=null",
+                   "--set", f"precision={args.seed_precision}",
+                   "--set", "shards=devices", "--set", "epochs=10", "--set", "eval_every=10",
+                   "--set", f"batch_size={batch}", "--set", f"optimizer.lr={lr}", *small]
+        begin = time.monotonic()
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        what = {"network": "resnet", "precision": args.seed_precision, "form": f"row {row}"}
+        said = [line for line in done.stdout.splitlines() if line.startswith("test ")]
+        if done.returncode or not said:
+            last = (done.stderr.strip() or "no closing line").splitlines()[-1]
+            found.add("seeds", **what, error=last)
+            say(last)
+        else:
+            found.add("seeds", **what, closing=said[-1], seconds=time.monotonic() - begin)
+            say(f"row {row}: {said[-1]}")
 
 
 def measure_epochs(found, args):
@@ -421,28 +472,25 @@ def measure_timeline(found, args):
 
 
 def measure_ncu(found, args):
-    """Five kernels of ResNet-18's, one run of each; a graph's nodes are looked at one by one."""
+    """The five kernels of ResNet-18's that ran longest, looked at in one run; a graph's nodes one by one."""
     ncu = shutil.which("ncu") or shutil.which("/usr/local/cuda/bin/ncu")
     rows = found.get("timeline", "resnet")
     if not ncu or not rows or not rows[0]["kernels"]:
         found.all["ncu"] = {"left_out": "there is no ncu" if not ncu else "there is no timeline"}
         return
-    for at, kernel in enumerate(rows[0]["kernels"][:5]):
-        # From the middle on: the first runs of a kernel load it.
-        command = [ncu, "--graph-profiling", "node", "--target-processes", "all", "--launch-count", "1",
-                   "--launch-skip", str(min(8, kernel["runs"] // 2)),
-                   "--kernel-name", "regex:" + kernel["name"].split("(")[0].split("<")[0][:80],
-                   "--section", "SpeedOfLight", "--section", "LaunchStats", "--section", "Occupancy",
-                   "--section", "WarpStateStats", "--section", "MemoryWorkloadAnalysis",
-                   *trace_command(args, "resnet", rows[0]["precision"], "/dev/null")]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-            text = done.stdout + done.stderr
-        except subprocess.TimeoutExpired:
-            text = "not done within 20 s"
-        found.all.setdefault("ncu", {})[kernel["name"][:120]] = text[-12000:]
-        found.save()
-        say(f"ncu: kernel {at + 1}")
+    names = [re.escape(kernel["name"].split("(")[0].split("<")[0].split()[-1][:80])
+             for kernel in rows[0]["kernels"][:5]]
+    # From the second step on: a kernel's first run loads it.
+    skip = sum(kernel["runs"] for kernel in rows[0]["kernels"][:5]) // 10
+    command = [ncu, "--graph-profiling", "node", "--target-processes", "all", "--launch-count", "15",
+               "--launch-skip", str(skip), "--kernel-name", "regex:" + "|".join(names),
+               "--section", "SpeedOfLight", "--section", "LaunchStats", "--section", "Occupancy",
+               "--section", "WarpStateStats", "--section", "MemoryWorkloadAnalysis",
+               *trace_command(args, "resnet", rows[0]["precision"], "/dev/null")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found.all["ncu"] = {"kernels": names, "status": done.returncode,
+                        "text": (done.stdout + done.stderr)[-60000:]}
+    say(f"ncu: status {done.returncode}")
 
 
 def measure_overlap(found, args):
@@ -504,6 +552,7 @@ def parse_arguments():
     args = parser.parse_args()
     args.batch, args.torch_device = BATCH, "cuda"
     args.steps = {"lenet": 234, "resnet": 20}
+    args.forms, args.seed_precision = (FORMS[:2], FORMS[2:]), "bf16"
     args.epochs = 10
     args.epoch_runs = [("lenet", "tf32"), ("resnet", "bf16"), ("resnet", "tf32"), ("lenet", "bf16"),
                        ("lenet", "fp32")]
@@ -511,7 +560,7 @@ def parse_arguments():
                          ("lenet", "tf32", 4)]
     args.trace_runs = [("resnet", "bf16"), ("lenet", "tf32")]
     args.rounds_program = args.build / "bench/gpu/gpu_rounds"
-    args.overlap, args.overlap_limit = args.build / "bench/gpu/gpu_overlap", 55
+    args.overlap, args.overlap_limit = args.build / "bench/gpu/gpu_overlap", int(os.environ.get("OVERLAP_S", "55"))
     args.probe = args.build / "tests/cuda_gpu/gpu_probe"
     if not args.trainer:
         args.trainer = args.build / "trainer"
@@ -527,6 +576,7 @@ def rehearse(args):
     """Everything small. A copy of the program lies where it finds the plugin over the doubles."""
     args.batch, args.torch_device, args.rounds = 8, "cpu", 1
     args.precisions, args.steps, args.epochs = ("fp32",), {"lenet": 2, "resnet": 1}, 2
+    args.forms, args.seed_precision = (FORMS[:2],), "fp32"
     args.epoch_runs, args.sharing_runs = [("lenet", "fp32")], [("lenet", "fp32", 2)]
     args.trace_runs = [("lenet", "fp32")]
     doubled = args.build / "tests/cuda_gpu/doubled"
@@ -546,13 +596,15 @@ def main():
     found = Found(args.json)
     found.all["about"].update(versions=about, command=[Path(sys.argv[0]).name, *sys.argv[1:]])
     begin, failed = time.monotonic(), 0
-    for part in args.part or PARTS:
+    parts = list(dict.fromkeys("step" if part in CONFIGS else part for part in args.part or PARTS))
+    networks = [part for part in args.part or PARTS if part in CONFIGS]
+    for part in parts:
         say(part)
         try:
-            if part in CONFIGS:
-                measure_steps(found, args, part)
+            if part == "step":
+                measure_steps(found, args, networks)
             else:
-                {"epochs": measure_epochs, "sharing": measure_sharing, "timeline": measure_timeline,
+                {"seeds": measure_seeds, "epochs": measure_epochs, "sharing": measure_sharing, "timeline": measure_timeline,
                  "ncu": measure_ncu, "overlap": measure_overlap}[part](found, args)
         except (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as error:
             say(f"{part}: {error!r}")
@@ -562,7 +614,7 @@ def main():
         say(f"{part}: {time.monotonic() - begin:.0f} s")
     print(args.markdown.read_text())
     sys.exit(failed or any("error" in r and r["form"] in ("lockstep", "trainer", "timeline")
-                       or "error" in r and r["part"] == "sharing"
+                       or "error" in r and r["part"] in ("sharing", "seeds")
                            for r in found.rows))
 
 

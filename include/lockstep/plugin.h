@@ -168,7 +168,7 @@ typedef struct ls_adamw {
 
 /* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and variance (divided
  * by n); forward also writes its contribution to the running statistics: rows·mean [c], then rows·variance·n/(n − 1) [c]
- * (n the values per channel, the factor 1 when n is 1). Evaluation: the running statistics. With fuse_add and fuse_relu,
+ * (n the values per channel); where n is 1 the running statistics themselves, which so stay as they are. Evaluation: the running statistics. With fuse_add and fuse_relu,
  * y = max(… + x2, 0). Of values about 1e19 from their mean a variance may be infinite: y is then the bias, dx 0. */
 typedef struct ls_batchnorm {
     float epsilon;
@@ -331,7 +331,7 @@ typedef struct ls_op_buffers {
     const float *class_weight; /* softmax_xent, where it is weighted: [classes] */
     const void *x2;            /* the second input, and its gradient */
     void *dx2;
-    const float *running; /* batchnorm: mean [c], variance [c], read in evaluation */
+    const float *running; /* batchnorm: mean [c], variance [c], read in evaluation and where n is 1 */
     float *contribution;  /* batchnorm: 2·c floats, written in training */
     void *saved;          /* op->saved_bytes, kept from forward to backward */
     void *scratch;        /* op->scratch_bytes, used inside one call only */

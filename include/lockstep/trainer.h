@@ -65,7 +65,7 @@ typedef struct ls_progress {
 /* What a run starts with; texts belong to the trainer. */
 typedef struct ls_summary {
     const char *name;
-    const char *data;    /* "fashion_mnist: 60000 training and 10000 test images of 1×28×28" */
+    const char *data;    /* "mnist: 60000 training and 10000 test images of 1×28×28, bytes / 255" */
     int synthetic;       /* non-zero: the data was made up */
     const char *devices; /* "[cpu(0), cpu(1)]" */
     const char *device_model, *isa, *library;

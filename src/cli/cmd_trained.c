@@ -246,7 +246,7 @@ static const char export_help[] =
     "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
     "\n"
     "Writes a trained model for other programs: its weights, named as PyTorch names them, or the\n"
-    "whole network as ONNX (batch norm for inference, no dropout, any batch size; pixels / 255 in, rows of floats as they are).\n"
+    "whole network as ONNX (batch norm for inference, no dropout, any batch size; rows go in as they are in the data).\n"
     "\n" CLI_TRAINED_HELP "  --to FILE        where to; its ending says what\n"
     "  --help           this text\n";
 
@@ -260,14 +260,21 @@ static int save(const ls_trained *t, const char *to, ls_error *err)
 {
     if (ends_with(to, ".safetensors"))
         return ls_safetensors_save(to, t->model, t->weights, t->host, err);
+    ls_card card;
+    int status = ls_card_parse(&card, t->weights_path, t->model->card, t->host, err);
+    if (status)
+        return status;
     const ls_onnx_desc d = {
+        .prep = card.prep,
         .model = t->model,
         .weights = t->weights,
         .normalisation = t->config.preprocessing,
         .name = t->model->name[0] ? t->model->name : t->config.name,
         .loss = t->config.loss,
     };
-    return ls_onnx_save(to, &d, t->host, err);
+    status = ls_onnx_save(to, &d, t->host, err);
+    ls_card_fini(&card);
+    return status;
 }
 
 static int export(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)

@@ -1,30 +1,28 @@
-/* Fills in one instruction set's table. Included once by each of cpu_isa_avx512.c, cpu_isa_avx2.c and
+/* Fills in one instruction set's table but for depthwise convolutions and Winograd's algorithm, which
+ * have tables of their own (cpu_isa_depth.h, cpu_isa_wino.h) in files of their own: a compiler works
+ * on each for a while. Included once by each of cpu_isa_avx512.c, cpu_isa_avx2.c and
  * cpu_isa_generic.c, which CMakeLists.txt has compiled with different flags. */
 #include "cpu/lanes_conv_bwd_kernel.h"
 #include "cpu/lanes_conv_fwd_kernel.h"
 #include "cpu/lanes_dense_kernel.h"
-#include "cpu/lanes_depth_kernel.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_loss_kernel.h"
-#include "cpu/lanes_panel_kernel.h"
 #include "cpu/lanes_pass_kernel.h"
 #include "cpu/lanes_pool_kernel.h"
-#include "cpu/wino_transform_kernel.h"
 
-/* A kernel has its place's name. Those of Winograd's algorithm: one for each form. The fourth, 2_5 in halves, has only
- * weights, input and output. */
+/* A kernel has its place's name. */
 #define LANES_KERNEL(place) .place = lanes_##place,
-#define WINO_FORMS(place) wino_##place##_2_3, wino_##place##_4_3, wino_##place##_2_5
 
 /* clang-format off */
 #define CPU_ISA(set) \
+    extern const ls_lanes_depth_kernels ls_cpu_isa_##set##_depth; \
+    extern const ls_wino_kernels ls_cpu_isa_##set##_wino; \
     const ls_lanes_kernels ls_cpu_isa_##set = { \
         .name = #set, \
         .mask_bytes = LANES_MASK_BYTES, \
         LANES_KERNEL(conv_forward) LANES_KERNEL(conv_unpool) LANES_KERNEL(conv_correlate) \
         LANES_KERNEL(conv_bias) LANES_KERNEL(sum_lanes) LANES_KERNEL(conv_panels) \
-        LANES_KERNEL(conv_weights) LANES_KERNEL(conv_data) LANES_KERNEL(depth_forward) \
-        LANES_KERNEL(depth_data) LANES_KERNEL(depth_weights) LANES_KERNEL(dense_forward) \
+        LANES_KERNEL(conv_weights) LANES_KERNEL(conv_data) LANES_KERNEL(dense_forward) \
         LANES_KERNEL(dense_grad) LANES_KERNEL(dense_weights) LANES_KERNEL(dense_data) \
         LANES_KERNEL(pool_forward) LANES_KERNEL(pool_backward) LANES_KERNEL(add) \
         LANES_KERNEL(add_dx) LANES_KERNEL(norm_sum) LANES_KERNEL(norm_squares) \
@@ -35,14 +33,7 @@
                   lanes_exp, lanes_log}, \
         .slope = {lanes_relu_slope, lanes_leaky_slope, lanes_sigmoid_slope, lanes_tanh_slope, \
                   lanes_gelu_slope, lanes_silu_slope}, \
-        .wino = {.weights = {WINO_FORMS(weights), wino_weights_2_5_halves}, \
-                 .input = {WINO_FORMS(input), wino_input_2_5_halves}, \
-                 .output = {WINO_FORMS(output), wino_output_2_5_halves}, \
-                 .error = {WINO_FORMS(error)}, \
-                 .spread = {WINO_FORMS(spread)}, \
-                 .panels = {WINO_FORMS(panels)}, \
-                 .gradient = {WINO_FORMS(gradient)}, \
-                 .multiply = wino_multiply, \
-                 .correlate = wino_correlate}, \
+        .depth = &ls_cpu_isa_##set##_depth, \
+        .wino = &ls_cpu_isa_##set##_wino, \
     }
 /* clang-format on */

@@ -155,7 +155,7 @@ static void lie_as_pooled(const ls_conv_op *op, ls_wino_image *y)
 static void choose_winograd(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
-    const ls_wino_kernels *k = &op->base.kernels->wino;
+    const ls_wino_kernels *k = op->base.kernels->wino;
     const ls_wino_shape s = {c->ic, c->oc, c->ih, c->x_w, c->oh, c->ow, c->ph, c->pw};
     const int small = c->kh == 5 ? LS_WINO_2_5 : LS_WINO_2_3;
     const size_t two = products(LS_WINO_2_3, c->oh, c->ow),

@@ -37,10 +37,10 @@ static void some_forward(void *arg, uint32_t item)
     const size_t group = item / parts(op) * (size_t)op->channels;
     for (int c = first; c < end_of(op, first); c++) {
         const size_t plane = group + (size_t)c;
-        op->base.kernels->depth_forward(&op->depth, (const float *)b->x + plane * op->x_plane,
-                                        (const float *)b->param[0] + (size_t)c * taps_of(op),
-                                        op->depth.k.bias ? (const float *)b->param[1] + c : NULL,
-                                        (float *)b->y + plane * op->y_plane);
+        op->base.kernels->depth->forward(&op->depth, (const float *)b->x + plane * op->x_plane,
+                                         (const float *)b->param[0] + (size_t)c * taps_of(op),
+                                         op->depth.k.bias ? (const float *)b->param[1] + c : NULL,
+                                         (float *)b->y + plane * op->y_plane);
     }
 }
 
@@ -66,13 +66,13 @@ static void block_backward(const depth_op *op, int c, int group, int groups, int
     const size_t x = row * x_group + (size_t)c * op->x_plane;
     const float *dy = (const float *)b->dy + row * y_group + (size_t)c * op->y_plane;
     const size_t w = (size_t)c * taps_of(op);
-    k->depth_weights(&op->depth, (const float *)b->x + x, dy, (ptrdiff_t)x_group,
-                     (ptrdiff_t)y_group, groups, (float *)b->grad[0] + w, add);
+    k->depth->weights(&op->depth, (const float *)b->x + x, dy, (ptrdiff_t)x_group,
+                      (ptrdiff_t)y_group, groups, (float *)b->grad[0] + w, add);
     if (op->depth.k.bias)
         bias_of_block(op, dy, c, groups, add);
     for (int g = 0; g < groups && op->base.needs_dx; g++)
-        k->depth_data(&op->depth, dy + (size_t)g * y_group, (const float *)b->param[0] + w,
-                      (float *)b->dx + x + (size_t)g * x_group);
+        k->depth->data(&op->depth, dy + (size_t)g * y_group, (const float *)b->param[0] + w,
+                       (float *)b->dx + x + (size_t)g * x_group);
 }
 
 static void some_backward(void *arg, uint32_t item)

@@ -63,6 +63,17 @@ typedef struct ls_lanes_depth {
     ls_conv2d k; /* filled */
 } ls_lanes_depth;
 
+/* Each call computes one channel of one group. `b` is one number, or NULL. */
+typedef struct ls_lanes_depth_kernels {
+    void (*forward)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
+                    float *y);
+    void (*data)(const ls_lanes_depth *d, const float *dy, const float *w, float *dx);
+    /* gw[kh][kw] ← or, with `add`, += the gradient of its weights, of `groups` groups that lie so
+     * many floats apart. */
+    void (*weights)(const ls_lanes_depth *d, const float *x, const float *dy, ptrdiff_t x_group,
+                    ptrdiff_t dy_group, int groups, float *gw, int add);
+} ls_lanes_depth_kernels;
+
 typedef struct ls_lanes_dense {
     int in, out, groups;
     int from,
@@ -143,14 +154,6 @@ typedef struct ls_lanes_kernels {
     /* dx of one group; `w` as it lies or packed (ls_lanes_packs). */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
 
-    /* One channel of one group; `b` is one number, or NULL. gw[kh][kw] ← or, with `add`, += the gradient of its
-     * weights, of `groups` groups that lie so many floats apart. */
-    void (*depth_forward)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
-                          float *y);
-    void (*depth_data)(const ls_lanes_depth *d, const float *dy, const float *w, float *dx);
-    void (*depth_weights)(const ls_lanes_depth *d, const float *x, const float *dy,
-                          ptrdiff_t x_group, ptrdiff_t dy_group, int groups, float *gw, int add);
-
     /* y ← w · x + b with an optional relu. */
     void (*dense_forward)(const ls_lanes_dense *l, const float *x, const float *w, const float *b,
                           int relu, float *y);
@@ -207,7 +210,8 @@ typedef struct ls_lanes_kernels {
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
 
-    ls_wino_kernels wino;
+    const ls_lanes_depth_kernels *depth;
+    const ls_wino_kernels *wino;
 } ls_lanes_kernels;
 
 /* Whether the weights of an image's convolution are more than its pixels, or x stays in the caches anyhow: then

@@ -78,14 +78,17 @@ static moments moments_of(const norm_op *op, int c)
     return m;
 }
 
+/* One value has no variance: its row stands for what the running statistics are, which so stay. */
 static void contribute(const norm_op *op, int c, const moments *m, double variance, unsigned flags)
 {
+    const float *running = m->n > 1 ? NULL : op->base.b.running;
     float *mean = op->base.b.contribution + c, *spread = mean + op->channels;
     const double rows = op->base.op.y.rows;
     const double unbiased = m->n > 1 ? variance * m->n / (m->n - 1) : variance;
     const int add = (flags & LS_RUN_ACCUMULATE) != 0;
-    *mean = (add ? *mean : 0.0f) + (float)(rows * m->mean);
-    *spread = (add ? *spread : 0.0f) + (float)(rows * unbiased);
+    *mean = (add ? *mean : 0.0f) + (running ? running[c] : (float)(rows * m->mean));
+    *spread =
+        (add ? *spread : 0.0f) + (running ? running[op->channels + c] : (float)(rows * unbiased));
 }
 
 /* The formula of y. */

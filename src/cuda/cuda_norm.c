@@ -18,6 +18,16 @@ static float *statistics_of(const ls_cuda_op *op, int evaluate)
     return ls_cuda_at(op, !evaluate && op->desc.training ? &op->mean : &op->sums);
 }
 
+/* What a single value contributes: one row of the running statistics, which so stay. */
+static cudaError_t contribute_running(const ls_cuda_op *op, float *contribution, cudaStream_t on)
+{
+    const size_t n = 2 * (size_t)op->desc.x.c;
+    if (ls_cuda_accumulates(op))
+        return ls_k_sum(contribution, contribution, op->b.running, n, on);
+    return cudaMemcpyAsync(contribution, op->b.running, n * sizeof(float), cudaMemcpyDeviceToDevice,
+                           on);
+}
+
 static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, cudaStream_t on,
                       ls_error *err)
 {
@@ -28,12 +38,14 @@ static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, cud
         return ls_fail(err, LS_EINVAL, "batchnorm: evaluation without running statistics");
     if (!evaluate && op->desc.training && !contribution)
         return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
-    return ls_cuda_done(op,
-                        evaluate ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
-                                 : ls_k_norm_statistics(mean, inverse, contribution,
-                                                        ls_cuda_accumulates(op), x,
-                                                        ls_cuda_at(op, &op->partial), shape, on),
-                        err);
+    const int stays = !evaluate && contribution && shape->m == 1 && op->b.running != NULL;
+    cudaError_t e = evaluate ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
+                             : ls_k_norm_statistics(mean, inverse, stays ? NULL : contribution,
+                                                    ls_cuda_accumulates(op), x,
+                                                    ls_cuda_at(op, &op->partial), shape, on);
+    if (e == cudaSuccess && stays)
+        e = contribute_running(op, contribution, on);
+    return ls_cuda_done(op, e, err);
 }
 
 static int norm_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)

@@ -251,7 +251,7 @@ template <int Q> __device__ static inline void ls_add_lanes(const float value[Q]
     float sum = 0;
     for (int n = 0; n < Q; n++)
         sum += room.row[q][(group + n * groups) * x + threadIdx.x];
-    __syncthreads();
+    /* No barrier: of the values that are still to be added, this thread alone reads the one that it replaces. */
     room.row[q][group * x + threadIdx.x] = sum;
     __syncthreads();
 }

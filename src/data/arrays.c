@@ -17,12 +17,17 @@
 #define MOST_HEADER ((size_t)16 << 20)
 
 static const struct {
-    const char *numpy, *tensor; /* what the formats call it */
+    const char *numpy, *tensor; /* what the formats call it; NULL: they do not have it */
+    const char *name;
     size_t bytes;
 } types[] = {
-    [LS_ARRAY_U8] = {"u1", "U8", 1},   [LS_ARRAY_BOOL] = {"b1", "BOOL", 1},
-    [LS_ARRAY_I32] = {"i4", "I32", 4}, [LS_ARRAY_I64] = {"i8", "I64", 8},
-    [LS_ARRAY_F32] = {"f4", "F32", 4}, [LS_ARRAY_F64] = {"f8", "F64", 8},
+    [LS_ARRAY_U8] = {"u1", "U8", "u8", 1},     [LS_ARRAY_BOOL] = {"b1", "BOOL", "bool", 1},
+    [LS_ARRAY_I8] = {"i1", "I8", "i8", 1},     [LS_ARRAY_U16] = {"u2", "U16", "u16", 2},
+    [LS_ARRAY_I16] = {"i2", "I16", "i16", 2},  [LS_ARRAY_U32] = {"u4", "U32", "u32", 4},
+    [LS_ARRAY_I32] = {"i4", "I32", "i32", 4},  [LS_ARRAY_U64] = {"u8", "U64", "u64", 8},
+    [LS_ARRAY_I64] = {"i8", "I64", "i64", 8},  [LS_ARRAY_F16] = {"f2", "F16", "f16", 2},
+    [LS_ARRAY_BF16] = {"", "BF16", "bf16", 2}, [LS_ARRAY_F32] = {"f4", "F32", "f32", 4},
+    [LS_ARRAY_F64] = {"f8", "F64", "f64", 8},
 };
 
 enum { TYPES = sizeof types / sizeof *types };
@@ -152,20 +157,23 @@ static bool take_number(cursor *c, uint64_t *out)
 
 static int read_descr(cursor *c, ls_array *a)
 {
-    char text[8] = "";
+    char text[16] = "";
     const size_t at = c->at;
     const bool read = take_text(c, text, sizeof text);
-    const bool little = read && strchr("<|=", text[0]) && text[0];
-    for (int i = 0; little && i < TYPES; i++)
+    const bool ordered = read && strchr("<>|=", text[0]) && text[0] && text[1];
+    for (int i = 0; ordered && i < TYPES; i++)
         if (strcmp(text + 1, types[i].numpy) == 0) {
             a->type = (ls_array_type)i;
+            a->big_endian = text[0] == '>';
             return LS_OK;
         }
     ls_json_tidy(text);
-    return ls_fail(c->err, LS_EDATA,
-                   "%.300s: offset %zu: expected numbers of type u1, b1, i4, i8, f4 or f8, "
-                   "little-endian, found '%s'; save x.astype('<f4')",
-                   a->path, at, read ? text : "something else");
+    return ls_fail(
+        c->err, LS_EDATA,
+        "%.300s: offset %zu: expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, "
+        "f8) or bool (b1), found '%s'; save values as x.astype('<f4'), classes as "
+        "y.astype('<i8')",
+        a->path, at, read ? text : "something else");
 }
 
 static int read_shape(cursor *c, ls_array *a)
@@ -359,7 +367,8 @@ int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error
         return fail_tensor(t, name, err, "there is none of that name; name it in data.x or data.y");
     if (!read_type(a, cJSON_GetObjectItemCaseSensitive(entry, "dtype")))
         return fail_tensor(t, name, err,
-                           "expected dtype U8, BOOL, I32, I64, F32 or F64; convert it");
+                           "expected a dtype of BOOL, U8 to U64, I8 to I64, F16, BF16, F32 or F64; "
+                           "convert it");
     if (!read_dims(a, cJSON_GetObjectItemCaseSensitive(entry, "shape")))
         return fail_tensor(t, name, err, "expected a shape of 1 to 4 whole numbers");
     if (cJSON_GetArraySize(span) != 2 || !is_whole(cJSON_GetArrayItem(span, 0), &begin) ||
@@ -374,46 +383,75 @@ int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error
 
 const char *ls_array_type_name(ls_array_type type)
 {
-    static const char *const name[] = {
-        [LS_ARRAY_U8] = "u8",   [LS_ARRAY_BOOL] = "bool", [LS_ARRAY_I32] = "i32",
-        [LS_ARRAY_I64] = "i64", [LS_ARRAY_F32] = "f32",   [LS_ARRAY_F64] = "f64"};
-    return name[type];
+    return types[type].name;
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
+/* A float of `bits` bits behind its sign and its exponent of `exponent` bits. */
+static double float_of(uint64_t v, int bits, int exponent)
+{
+    const int bias = (1 << (exponent - 1)) - 1, top = (1 << exponent) - 1;
+    const int e = (int)(v >> bits & (uint64_t)top);
+    const double fraction = ldexp((double)(v & (((uint64_t)1 << bits) - 1)), -bits);
+    const double sign = v >> (bits + exponent) & 1 ? -1 : 1;
+    if (e == top)
+        return fraction > 0 ? (double)NAN : sign * (double)INFINITY;
+    return sign * ldexp(e ? 1 + fraction : fraction, (e ? e : 1) - bias);
+}
+
+/* The bits of number `i`, whatever the order of bytes of the file and of the machine. */
+static uint64_t bits_of(const ls_array *a, size_t i)
+{
+    const size_t n = types[a->type].bytes;
+    const uint8_t *b = a->data + i * n;
+    uint64_t bits = 0;
+    for (size_t k = 0; k < n; k++)
+        bits = bits << 8 | b[a->big_endian ? k : n - 1 - k];
+    return bits;
+}
+
 double ls_array_number(const ls_array *a, size_t i)
 {
-    union {
-        int32_t i32;
-        int64_t i64;
-        float f32;
-        double f64;
-    } v;
-    memcpy(&v, a->data + i * types[a->type].bytes, types[a->type].bytes);
+    const uint64_t bits = bits_of(a, i);
+    const uint32_t low = (uint32_t)bits;
+    float f32;
+    double f64;
     switch (a->type) {
     case LS_ARRAY_U8:
-    case LS_ARRAY_BOOL: return a->data[i];
-    case LS_ARRAY_I32: return v.i32;
-    case LS_ARRAY_I64: return (double)v.i64;
-    case LS_ARRAY_F32: return (double)v.f32;
+    case LS_ARRAY_U16:
+    case LS_ARRAY_U32:
+    case LS_ARRAY_U64: return (double)bits;
+    case LS_ARRAY_BOOL: return bits != 0;
+    case LS_ARRAY_I8: return (int8_t)bits;
+    case LS_ARRAY_I16: return (int16_t)bits;
+    case LS_ARRAY_I32: return (int32_t)bits;
+    case LS_ARRAY_I64: return (double)(int64_t)bits;
+    case LS_ARRAY_F16: return float_of(bits, 10, 5);
+    case LS_ARRAY_BF16: return float_of(bits, 7, 8);
+    case LS_ARRAY_F32: memcpy(&f32, &low, sizeof f32); return (double)f32;
     case LS_ARRAY_F64: break;
     }
-    return v.f64;
+    memcpy(&f64, &bits, sizeof f64);
+    return f64;
 }
 
 bool ls_array_of_bytes(const ls_array *a)
 {
-    return a->type == LS_ARRAY_U8 || a->type == LS_ARRAY_BOOL;
+    return a->type == LS_ARRAY_U8;
 }
 
 bool ls_array_is_whole(const ls_array *a)
 {
-    return a->type != LS_ARRAY_F32 && a->type != LS_ARRAY_F64;
+    return a->type < LS_ARRAY_F16;
 }
 
+/* Floats are the file's own where the machine has its order of bytes. */
 bool ls_array_in_place(const ls_array *a)
 {
-    return ls_array_of_bytes(a) ||
-           (a->type == LS_ARRAY_F32 && (uintptr_t)a->data % sizeof(float) == 0);
+    static const uint16_t one = 1;
+    uint8_t first;
+    memcpy(&first, &one, 1);
+    return ls_array_of_bytes(a) || (a->type == LS_ARRAY_F32 && a->big_endian == (first == 0) &&
+                                    (uintptr_t)a->data % sizeof(float) == 0);
 }

@@ -9,17 +9,25 @@ enum { LS_ARRAY_RANK = 4 };
 
 typedef enum ls_array_type {
     LS_ARRAY_U8,
-    LS_ARRAY_BOOL, /* bytes of 0 and 1 */
+    LS_ARRAY_BOOL, /* bytes; what is not 0 is 1 */
+    LS_ARRAY_I8,
+    LS_ARRAY_U16,
+    LS_ARRAY_I16,
+    LS_ARRAY_U32,
     LS_ARRAY_I32,
+    LS_ARRAY_U64,
     LS_ARRAY_I64,
+    LS_ARRAY_F16,
+    LS_ARRAY_BF16, /* the upper half of a float */
     LS_ARRAY_F32,
     LS_ARRAY_F64
 } ls_array_type;
 
-/* Little-endian numbers, row-major, mapped from a file. The file must not change meanwhile. */
+/* Numbers, row-major, mapped from a file. The file must not change meanwhile. */
 typedef struct ls_array {
     const char *path; /* the caller's */
     ls_array_type type;
+    bool big_endian;
     int rank;
     uint64_t dim[LS_ARRAY_RANK]; /* none is 0 */
     const uint8_t *data;

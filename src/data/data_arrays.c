@@ -3,8 +3,8 @@
  *                  is one
  *     safetensors  data.path is the file; they name tensors: "x", "y", "test_x", "test_y" if they do not
  *     folder       as safetensors, from the file that the program packed the folder's images into
- * Bytes and fp32 are used where they are mapped; other numbers become fp32 in memory. The first dimension
- * counts the rows; the others make a row of [c][h][w], [h][w] or [features]. */
+ * u8 and fp32 are used where they are mapped; other numbers become fp32 in memory, bool 0 and 1. The first
+ * dimension counts the rows; the others make a row of [c][h][w], [h][w] or [features]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/arrays.h"
@@ -68,6 +68,8 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
     info->height = (int)side[1];
     info->width = (int)side[2];
     info->dtype = ls_array_of_bytes(&p->x) ? LS_ROW_U8 : LS_ROW_F32;
+    info->stored =
+        ls_array_of_bytes(&p->x) || ls_array_in_place(&p->x) ? NULL : ls_array_type_name(p->x.type);
     return LS_OK;
 }
 
@@ -239,6 +241,19 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
     return status;
 }
 
+/* Bytes are taken for pixels, which is what they are where one is above 1. */
+static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, size_t all)
+{
+    size_t i = 0;
+    while (i < all && r->images[i] <= 1)
+        i++;
+    if (i == all)
+        ls_log(a->o->host, LS_LOG_WARNING,
+               "%.200s: %s: the values are 0 and 1 in bytes (uint8), which are divided by 255 as "
+               "pixels are; save x.astype(bool) for values of 0 and 1",
+               p->x.path, p->x_name);
+}
+
 static int fill_split(const arrays *a, const pair *p, ls_resident *r)
 {
     const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->x);
@@ -248,6 +263,8 @@ static int fill_split(const arrays *a, const pair *p, ls_resident *r)
         status = number_of(a, p, i, &r->values[i]);
     if (status == LS_OK && in_place && r->base.info.dtype == LS_ROW_F32)
         status = check_mapped(a, p, r, all);
+    if (status == LS_OK && r->base.info.dtype == LS_ROW_U8 && p == a->split)
+        warn_of_bits(a, p, r, all);
     return status;
 }
 

@@ -52,8 +52,10 @@ typedef struct ls_dataset_info {
     const ls_prep *prep;
     int targets;       /* floats of a row's target; 0: it is a class */
     ls_row_type dtype; /* of a row's values */
-    uint32_t rows;     /* after `limit` */
-    bool synthetic;    /* not real data, and every output must say so */
+    const char *
+        stored; /* what the values were in the file before they became floats: "i64"; NULL: the same */
+    uint32_t rows;  /* after `limit` */
+    bool synthetic; /* not real data, and every output must say so */
     ls_payload payload;
     /* Of the whole decompressed files, header included and whatever the limit; "" if generated.
      * Where images and labels share files: images_sha256 of all the split's files one after

@@ -78,12 +78,18 @@ static int find(char *out, const char *name, const char *path, ls_error *err)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* "other/lib.so: cannot open …" without the line breaks that would spoil a one-line message. */
+/* "other/lib.so: cannot open …" without the line breaks that would spoil a one-line message. The driver is
+ * what the CUDA plugin needs first (src/cuda/CMakeLists.txt): a machine without one has no GPU to use. */
 static int cannot_load(const char *path, ls_error *err)
 {
+    static const char driver[] = "libcuda.so.1:";
     char text[300];
     const char *why = dlerror();
     snprintf(text, sizeof text, "%s", why ? why : "the loader does not say why");
+    if (strncmp(text, driver, sizeof driver - 1) == 0)
+        return ls_fail(err, LS_ENOENT,
+                       "there is no NVIDIA driver (libcuda.so.1) on this machine: install one to "
+                       "use its GPUs");
     for (char *c = text; *c; c++)
         if (*c == '\n')
             *c = ' ';

@@ -53,8 +53,9 @@ int ls_device_list_parse(ls_device_list *out, const ls_registry *registry, const
  * there but unusable (broken) are told apart. Any thread. */
 
 /* Loads the back end `name`: from `path`, unless that is NULL. May be called again at no cost.
- * Errors: LS_ENOENT, absent: says where it was looked for. LS_EDEVICE, broken: a library that does not
- * load, has no entry, was built for another ABI or holds another back end. */
+ * Errors: LS_ENOENT, absent: says where it was looked for, or that the machine has no driver for it.
+ * LS_EDEVICE, broken: a library that does not load, has no entry, was built for another ABI or holds another
+ * back end. */
 int ls_plugin_load(const ls_backend **out, const char *name, const char *path, ls_error *err);
 
 /* The same for other plugins: the function `wanted` of liblockstep-NAME.so, and the file that it was found

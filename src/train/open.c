@@ -45,10 +45,14 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test %s of %d×%d×%d",
+    snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test %s of %d×%d×%d%s%s",
              info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
              (unsigned)ls_subset_rows(t, LS_TEST), info->dtype == LS_ROW_U8 ? "images" : "rows",
-             info->channels, info->height, info->width);
+             info->channels, info->height, info->width,
+             info->dtype == LS_ROW_U8 ? ", bytes / 255"
+             : info->stored           ? ", floats from "
+                                      : "",
+             info->stored ? info->stored : "");
     status = ls_config_fit_data(&t->config, info, ls_subset_rows(t, LS_TEST), err);
     if (status == LS_OK)
         status = check_monitor(t, err);
@@ -335,6 +339,66 @@ static void warn_of_idle(const ls_trainer *t)
                t->workers - t->shards, t->workers, t->shards);
 }
 
+/* The first batch norm that learns, or has something before it that does, and sees one value of each channel
+ * in a row; NULL: there is none. */
+static const ls_layer *find_norm_of_vectors(const ls_model *model)
+{
+    bool learns = false;
+    for (int i = 0; i < model->layers; i++) {
+        const ls_layer *layer = &model->layer[i];
+        learns = learns || ls_layer_learns(layer);
+        if (learns && layer->op.kind == LS_OP_BATCHNORM && layer->in.h * layer->in.w == 1)
+            return layer;
+    }
+    return NULL;
+}
+
+/* Whether one of the shards of a minibatch of `rows` rows has one row. */
+static bool has_single_row(uint32_t rows, int shards)
+{
+    return rows > 0 && rows < 2 * (uint32_t)shards;
+}
+
+/* What to do about the rows that are left over at an epoch's end: "" where nothing is known. */
+static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t batch, int shards)
+{
+    uint32_t other = batch;
+    while (other > 2 * (uint32_t)shards && has_single_row(rows % other, shards))
+        other--;
+    text[0] = '\0';
+    if (!has_single_row(rows % other, shards))
+        snprintf(text, size, "; a batch_size of %u leaves none", (unsigned)other);
+}
+
+/* Batch norm of one value per channel: plugin.h says what becomes of it. */
+static void warn_of_single_rows(const ls_trainer *t)
+{
+    const ls_layer *norm = find_norm_of_vectors(t->model);
+    const uint32_t all = ls_subset_rows(t, LS_TRAIN), batch = (uint32_t)t->config.batch_size;
+    const uint32_t whole = all > 0 && all < batch ? all : batch, left = all > 0 ? all % whole : 0;
+    char cure[160] = "";
+    if (!norm)
+        return;
+    if (has_single_row(whole, t->shards) && whole > 1)
+        snprintf(cure, sizeof cure,
+                 "shards: %d divide minibatches of %u rows; set shards to at most %u", t->shards,
+                 (unsigned)whole, (unsigned)whole / 2);
+    else if (has_single_row(whole, t->shards))
+        snprintf(cure, sizeof cure, "batch_size: a minibatch has one row; set batch_size to more");
+    else if (has_single_row(left, t->shards)) {
+        char other[64];
+        advise_batch_size(other, sizeof other, all, batch, t->shards);
+        snprintf(cure, sizeof cure, "batch_size: %u leaves %u rows for the last minibatch%s",
+                 (unsigned)batch, (unsigned)left, other);
+    }
+    if (cure[0])
+        ls_log(
+            t->host, LS_LOG_WARNING,
+            "layer \"%s\": batch norm over a shard of one row has no variance: nothing is learnt "
+            "from the row, and the running statistics stay as they are; %s",
+            norm->name, cure);
+}
+
 static int warn(ls_trainer *t, ls_error *err)
 {
     (void)err;
@@ -357,6 +421,7 @@ static int warn(ls_trainer *t, ls_error *err)
                team, cpus);
     warn_of_rows(t);
     warn_of_idle(t);
+    warn_of_single_rows(t);
     return LS_OK;
 }
 

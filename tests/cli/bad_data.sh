@@ -44,7 +44,7 @@ good_data
 on_data
 expect_code 0
 expect_last_stdout_line 'test acc: [01]\.[0-9][0-9], [0-9]*\.[0-9] sec/epoch on \[ref(0), ref(1)\]'
-expect_stderr_line '  data        mnist: 96 training and 32 test images of 1×28×28'
+expect_stderr_line '  data        mnist: 96 training and 32 test images of 1×28×28, bytes / 255'
 gzip data/*
 on_data
 expect_code 0

@@ -76,7 +76,7 @@ expect_code 0
 expect_last_stdout_line "$closing_line"
 [ "$(wc -l <stdout.txt)" -eq 1 ] || fail 'expected one line on stdout'
 expect_stderr_line 'small on \[ref(0), ref(1)\]'
-expect_stderr_line '  data        SYNTHETIC synthetic: 96 training and 1000 test images of 1×28×28'
+expect_stderr_line '  data        SYNTHETIC synthetic: 96 training and 1000 test images of 1×28×28, bytes / 255'
 expect_stderr_line '              made up by the program: results say nothing of real data'
 expect_stderr_line '  model       5874 parameters, 23496 bytes'
 expect_stderr_line '  minibatch   64 images, 32 per device, in 4 shards'

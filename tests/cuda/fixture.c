@@ -21,24 +21,6 @@ void expect_complaint(const char *text)
     dbl_clear_complaints();
 }
 
-void in_every_mode(int devices, void (*body)(void))
-{
-    dbl_options worlds[] = {
-        {.mode = DBL_THREADS, .devices = devices},
-        {.mode = DBL_EAGER, .devices = devices},
-        {.mode = DBL_LAZY, .devices = devices},
-        {.mode = DBL_LAZY, .devices = devices, .seed = 1},
-        {.mode = DBL_LAZY, .devices = devices, .seed = 77},
-        {.mode = DBL_LAZY, .devices = devices, .seed = 4711},
-    };
-    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
-        worlds[w].nccl_polls = 2;
-        dbl_begin(&worlds[w]);
-        body();
-        end_clean();
-    }
-}
-
 struct fill {
     float *y;
     float value;

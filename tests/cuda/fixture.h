@@ -7,10 +7,6 @@
 
 #include <cuda_runtime_api.h>
 
-/* Runs `body` in a world of its own for each mode, and in DBL_LAZY for several seeds; nothing may be
- * complained about and nothing may be left. */
-void in_every_mode(int devices, void (*body)(void));
-
 /* dbl_end, which must find nothing wrong. */
 void end_clean(void);
 

@@ -247,7 +247,7 @@ static void the_check_finds_memory_that_does_not_arrive(void **state)
     }
 }
 
-LS_TESTS(cuda_comm, "integration")
+LS_TESTS(cuda_comm, "integration doubles no-asan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ordered_gives_the_host_s_bits_on_gpus_of_their_own),

@@ -325,7 +325,7 @@ static void a_merge_that_goes_on_otherwise_is_refused(void **state)
     }
 }
 
-LS_TESTS(cuda_comm_ahead, "integration")
+LS_TESTS(cuda_comm_ahead, "integration doubles no-asan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merging_ahead_changes_no_bit),

@@ -257,7 +257,7 @@ static void an_abort_from_outside_releases_everybody(void **state)
     }
 }
 
-LS_TESTS(cuda_comm_failures, "integration")
+LS_TESTS(cuda_comm_failures, "integration doubles no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_that_fails_ends_in_an_error),

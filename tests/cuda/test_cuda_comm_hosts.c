@@ -328,7 +328,7 @@ static void a_host_lost_at_any_point_ends_the_run_of_all(void **state)
         }
 }
 
-LS_TESTS(cuda_comm_hosts, "integration")
+LS_TESTS(cuda_comm_hosts, "integration doubles no-asan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_processes_and_gpus_gives_the_bits_of_one),

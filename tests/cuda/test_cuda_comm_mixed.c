@@ -198,7 +198,7 @@ static void the_check_finds_a_total_that_was_not_handed_out(void **state)
     comm_gang_free(&g);
 }
 
-LS_TESTS(cuda_comm_mixed, "integration")
+LS_TESTS(cuda_comm_mixed, "integration doubles no-asan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ordered_gives_the_host_s_bits_however_gpus_are_shared),

@@ -1,4 +1,4 @@
-/* What the doubles promise of stream capture and of graphs. */
+/* What the doubles complain about while a stream is captured; see test_doubles.c. */
 #include "cuda/fixture.h"
 #include "runner.h"
 
@@ -16,93 +16,6 @@ enum { N = 500 };
 static void begin(cudaStream_t s)
 {
     OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-}
-
-/* y ← y + x on a second stream while x2 ← 10 on the first; then y ← y + x2. */
-static cudaGraph_t capture_fork(float *y, float *x, float *x2, cudaStream_t a, cudaStream_t b,
-                                cudaEvent_t fork, cudaEvent_t join)
-{
-    cudaGraph_t graph;
-    begin(a);
-    OK(k_fill(x, 1, N, a));
-    OK(cudaEventRecord(fork, a));
-    OK(cudaStreamWaitEvent(b, fork, 0));
-    OK(k_add(y, x, N, b));
-    OK(k_fill(x2, 10, N, a));
-    OK(cudaEventRecord(join, b));
-    OK(cudaStreamWaitEvent(a, join, 0));
-    OK(k_add(y, x2, N, a));
-    OK(cudaStreamEndCapture(a, &graph));
-    return graph;
-}
-
-static void replays(void)
-{
-    cudaStream_t a = new_stream(), b = new_stream();
-    cudaEvent_t fork = new_event(), join = new_event();
-    float *y = new_floats(N), *x = new_floats(N), *x2 = new_floats(N);
-    OK(k_fill(y, 0, N, a));
-    cudaGraph_t graph = capture_fork(y, x, x2, a, b, fork, join);
-    cudaGraphExec_t exec;
-    size_t nodes;
-    OK(cudaGraphGetNodes(graph, NULL, &nodes));
-    assert_int_equal(nodes, 4);
-    OK(cudaGraphInstantiate(&exec, graph, 0));
-    OK(cudaGraphDestroy(graph));
-    for (int i = 0; i < 3; i++)
-        OK(cudaGraphLaunch(exec, a));
-    OK(cudaGraphExecDestroy(exec)); /* what was launched still runs */
-    OK(cudaStreamSynchronize(a));
-    assert_true(all_of(y, N) == 33);
-    OK(cudaFree(y));
-    OK(cudaFree(x));
-    OK(cudaFree(x2));
-    OK(cudaEventDestroy(fork));
-    OK(cudaEventDestroy(join));
-    OK(cudaStreamDestroy(a));
-    OK(cudaStreamDestroy(b));
-}
-
-static void a_graph_replays_what_was_captured(void **state)
-{
-    (void)state;
-    in_every_mode(1, replays);
-}
-
-static void an_update_changes_arguments_but_not_the_shape(void **state)
-{
-    (void)state;
-    dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 1});
-    cudaStream_t s = new_stream();
-    float *x = new_floats(N);
-    cudaGraph_t one, two, other;
-    cudaGraphExec_t exec;
-    cudaGraphExecUpdateResultInfo info;
-    begin(s);
-    OK(k_fill(x, 1, N, s));
-    OK(cudaStreamEndCapture(s, &one));
-    begin(s);
-    OK(k_fill(x, 2, N, s));
-    OK(cudaStreamEndCapture(s, &two));
-    begin(s);
-    OK(k_fill(x, 3, N, s));
-    OK(k_fill(x, 3, N, s));
-    OK(cudaStreamEndCapture(s, &other));
-    OK(cudaGraphInstantiate(&exec, one, 0));
-    assert_int_equal(cudaGraphExecUpdate(exec, other, &info), cudaErrorGraphExecUpdateFailure);
-    assert_int_equal(info.result, cudaGraphExecUpdateErrorTopologyChanged);
-    OK(cudaGraphExecUpdate(exec, two, &info));
-    OK(cudaGraphUpload(exec, s));
-    OK(cudaGraphLaunch(exec, s));
-    OK(cudaStreamSynchronize(s));
-    assert_true(all_of(x, N) == 2);
-    OK(cudaGraphDestroy(one));
-    OK(cudaGraphDestroy(two));
-    OK(cudaGraphDestroy(other));
-    OK(cudaGraphExecDestroy(exec));
-    OK(cudaFree(x));
-    OK(cudaStreamDestroy(s));
-    end_clean();
 }
 
 /* ---- laws ----------------------------------------------------------------------------------- */
@@ -257,11 +170,9 @@ static void a_capture_ends_even_when_its_end_fails(void **state)
     end_clean();
 }
 
-LS_TESTS(cuda_doubles_contract_graph, "integration")
+LS_TESTS(cuda_doubles_contract_graph, "unit doubles no-tsan")
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_graph_replays_what_was_captured),
-        cmocka_unit_test(an_update_changes_arguments_but_not_the_shape),
         cmocka_unit_test(a_capturing_thread_must_not_wait_allocate_or_query),
         cmocka_unit_test(other_threads_are_free_but_for_the_device),
         cmocka_unit_test(forks_must_join_and_events_must_come_from_inside),

@@ -1,10 +1,9 @@
-/* What the double of NCCL promises. One thread stands for all ranks; where a call of a blocking
- * communicator needs the others, each rank has a thread. */
+/* What the double of NCCL complains about, and how it hangs until it is aborted; see test_doubles.c. One thread
+ * stands for all ranks. */
 #include "cuda/fixture.h"
 #include "runner.h"
 
 #include <nccl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,11 +28,6 @@ static ncclResult_t settle(ncclComm_t c)
     for (int i = 0; i < 1000 && state == ncclInProgress; i++)
         OK(ncclCommGetAsyncError(c, &state));
     return state;
-}
-
-static ncclResult_t settled(ncclResult_t result, ncclComm_t c)
-{
-    return result == ncclInProgress || result == ncclSuccess ? settle(c) : result;
 }
 
 static void open_ranks(int ranks)
@@ -75,120 +69,6 @@ static void close_ranks(int ranks)
         OK(ncclCommAbort(comm[r]));
     for (int r = 0; r < ranks; r++)
         free_rank(r);
-}
-
-/* ---- results -------------------------------------------------------------------------------- */
-
-static void all_reduces(void)
-{
-    open_ranks(R);
-    for (int r = 0; r < R; r++)
-        OK(settled(ncclAllReduce(in[r], out[r], N, ncclFloat32, ncclSum, comm[r], stream[r]),
-                   comm[r]));
-    for (int r = 0; r < R; r++) /* in place */
-        OK(settled(ncclAllReduce(out[r], out[r], N, ncclFloat32, ncclSum, comm[r], stream[r]),
-                   comm[r]));
-    sync_ranks(R);
-    for (int r = 0; r < R; r++)
-        assert_true(all_of(out[r], N) == 7 * R);
-    close_ranks(R);
-}
-
-static void all_reduce_sums(void **state)
-{
-    (void)state;
-    in_every_mode(R, all_reduces);
-}
-
-static void other_collectives(void)
-{
-    open_ranks(R);
-    for (int r = 0; r < R; r++) { /* fused into one group */
-        OK(ncclGroupStart());
-        OK(ncclReduceScatter(in[r], out[r], N, ncclFloat32, ncclSum, comm[r], stream[r]));
-        OK(ncclBroadcast(in[r], out[r] + N, N, ncclFloat32, 1, comm[r], stream[r]));
-        OK(settled(ncclGroupEnd(), comm[r]));
-    }
-    sync_ranks(R);
-    for (int r = 0; r < R; r++) {
-        assert_true(all_of(out[r], N) == 7);
-        assert_true(all_of(out[r] + N, N) == 2);
-    }
-    for (int r = 0; r < R; r++)
-        OK(settled(ncclAllGather(in[r], out[r], N, ncclFloat32, comm[r], stream[r]), comm[r]));
-    sync_ranks(R);
-    for (int r = 0; r < R; r++)
-        for (int from = 0; from < R; from++)
-            assert_true(all_of(out[r] + N * from, N) == (float)(1 << from));
-    close_ranks(R);
-}
-
-static void scatter_gather_and_broadcast(void **state)
-{
-    (void)state;
-    in_every_mode(R, other_collectives);
-}
-
-static void send_around(void)
-{
-    open_ranks(R);
-    for (int r = 0; r < R; r++) {
-        OK(ncclGroupStart());
-        OK(ncclSend(in[r], N, ncclFloat32, (r + 1) % R, comm[r], stream[r]));
-        OK(ncclRecv(out[r], N, ncclFloat32, (r + R - 1) % R, comm[r], stream[r]));
-        OK(settled(ncclGroupEnd(), comm[r]));
-    }
-    sync_ranks(R);
-    for (int r = 0; r < R; r++)
-        assert_true(all_of(out[r], N) == (float)(1 << (r + R - 1) % R));
-    close_ranks(R);
-}
-
-static void sends_and_receives_of_a_group_meet(void **state)
-{
-    (void)state;
-    in_every_mode(R, send_around);
-}
-
-static void *blocking_rank(void *arg)
-{
-    int r = *(int *)arg;
-    static ncclUniqueId id;
-    if (r < 0)
-        return (void *)(uintptr_t)ncclGetUniqueId(&id);
-    cudaSetDevice(r);
-    cudaStream_t s = new_stream();
-    float *x = new_floats(N);
-    ncclComm_t c;
-    int failed = ncclCommInitRank(&c, 2, id, r) != ncclSuccess;
-    failed |= k_fill(x, (float)(r + 1), N, s) != cudaSuccess;
-    failed |= ncclAllReduce(x, x, N, ncclFloat32, ncclSum, c, s) != ncclSuccess;
-    failed |= cudaStreamSynchronize(s) != cudaSuccess;
-    failed |= all_of(x, N) != 3;
-    failed |= ncclCommDestroy(c) != ncclSuccess; /* a collective too */
-    cudaFree(x);
-    cudaStreamDestroy(s);
-    return (void *)(uintptr_t)failed;
-}
-
-static void blocking(void)
-{
-    int rank[3] = {-1, 0, 1};
-    pthread_t thread[2];
-    void *failed;
-    assert_null(blocking_rank(&rank[0]));
-    for (int r = 0; r < 2; r++)
-        OK(pthread_create(&thread[r], NULL, blocking_rank, &rank[r + 1]));
-    for (int r = 0; r < 2; r++) {
-        OK(pthread_join(thread[r], &failed));
-        assert_null(failed);
-    }
-}
-
-static void blocking_ranks_wait_for_each_other(void **state)
-{
-    (void)state;
-    in_every_mode(2, blocking);
 }
 
 /* ---- laws ----------------------------------------------------------------------------------- */
@@ -320,13 +200,9 @@ static void a_missing_rank_leaves_the_others_in_progress(void **state)
     end_clean();
 }
 
-LS_TESTS(cuda_doubles_contract_nccl, "integration")
+LS_TESTS(cuda_doubles_contract_nccl, "integration doubles no-tsan")
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_reduce_sums),
-        cmocka_unit_test(scatter_gather_and_broadcast),
-        cmocka_unit_test(sends_and_receives_of_a_group_meet),
-        cmocka_unit_test(blocking_ranks_wait_for_each_other),
         cmocka_unit_test(two_ranks_on_one_device_are_refused),
         cmocka_unit_test(a_communicator_is_not_used_before_it_is_ready),
         cmocka_unit_test(ranks_that_disagree_are_told),

@@ -5,7 +5,8 @@
 
 Of the language only launches have to be rewritten: f<<<grid, block, 0, stream>>>(…); all else is a
 matter of definitions. So the kernels' logic is tested where there is no GPU: indices, ends of loops,
-barriers, who adds what. What it cannot show are races, and what a GPU's memory and arithmetic do.
+barriers, who adds what. A missing barrier shows in one of several orders of threads; what cannot be shown
+is what a GPU's memory and arithmetic do.
 """
 
 import re
@@ -36,11 +37,13 @@ def split(text):
 
 def translate(text):
     out, at = "", 0
-    for launch in re.finditer(r"(\w+(?:<[\w\s,]*>)?)<<<(.*?)>>>\(", text, re.DOTALL):
-        grid, block, *_ = split(launch[2])
+    for launch in re.finditer(r"((\w+)(?:<[\w\s,]*>)?)<<<(.*?)>>>\(", text, re.DOTALL):
+        kernel, name, how = launch.groups()
+        grid, block, _, stream = split(how)
         end = closing(text, launch.end() - 1)
         out += text[at:launch.start()]
-        out += f"emulated::launch({grid}, {block}, [&] {{ {launch[1]}{text[launch.end() - 1:end]}; }})"
+        out += (f'emulated::launch({grid}, {block}, {stream}, "{name}", '
+                f"[](auto... args) {{ {kernel}(args...); }}, {text[launch.end():end - 1]})")
         at = end
     return out + text[at:]
 

@@ -1,10 +1,19 @@
-/* CUDA's kernels on the CPU, for emulate.py: a block at a time, each of its threads a coroutine.
- * A thread runs until it waits for the others (__syncthreads, a shuffle), and then the next one
- * does. */
+/* CUDA's kernels on the CPU, for emulate.py: a block at a time, each of its threads a coroutine. A thread runs
+ * until it waits for others (__syncthreads, a shuffle), and then another one does. A launch is enqueued as a
+ * twin's is (doubles/launch.h). The environment says
+ *
+ *     LOCKSTEP_EMULATED_ORDER     the order of blocks, and of threads between two waits: `ascending`, which is
+ *                                 the default, `descending`, or a number, from which orders are drawn
+ *     LOCKSTEP_EMULATED_WITHOUT   FILE:LINE of a __syncthreads() that waits for nobody: a planted bug
+ */
 #ifndef TESTS_CUDA_GPU_EMULATED_H
 #define TESTS_CUDA_GPU_EMULATED_H
 
 #include <cuda_runtime_api.h>
+
+extern "C" {
+#include "doubles/launch.h"
+}
 
 #include <cmath>
 #include <csetjmp>
@@ -12,8 +21,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <mutex>
+#include <string>
 #include <ucontext.h>
+#include <utility>
+#include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 #undef __global__
 #undef __device__
@@ -37,32 +53,63 @@ namespace emulated
 
 enum { STACK = 64 * 1024, WARP = 32, MOST = 1024 };
 
-/* A coroutine that is kept from block to block: a switch by _longjmp asks nothing of the system. */
+/* ---- coroutines ----------------------------------------------------------------------------- */
+
+/* A stack to switch from. The address sanitizer has to be told of each switch. */
+struct place {
+    jmp_buf jump; /* a switch by _longjmp asks nothing of the system */
+    const void *stack;
+    size_t bytes;
+    void *fake; /* the sanitizer's own stack beside this one */
+};
+
+/* A thread of a block; its coroutine is kept from block to block. */
 struct thread {
-    ucontext_t context;
-    jmp_buf place;
+    place at;
     dim3 index;
     unsigned number, shuffles;
     bool made, ended;
 };
 
 struct block {
-    jmp_buf scheduler;
+    place scheduler;
     thread threads[MOST];
     thread *running;
-    unsigned alive, arrived, generation;
-    std::function<void()> body;
+    unsigned count, alive, arrived, generation;
+    void (*body)(const void *args);
+    const void *args;
     unsigned char slot[2][MOST][16];
 };
 
-inline block now;
+inline block now; /* under `one_at_a_time` */
+inline std::mutex one_at_a_time;
 inline dim3 grid_size, block_size, block_at;
-inline unsigned char stacks[MOST][STACK];
+alignas(16) inline unsigned char stacks[MOST][STACK];
+
+inline void leave([[maybe_unused]] place &from, [[maybe_unused]] const place &to)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(&from.fake, to.stack, to.bytes);
+#endif
+}
+
+/* `other` is where the switch came from, if that is not known. */
+inline void arrive([[maybe_unused]] place &here, [[maybe_unused]] place *other)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(here.fake, other ? &other->stack : nullptr,
+                                    other ? &other->bytes : nullptr);
+#endif
+}
 
 inline void yield()
 {
-    if (_setjmp(now.running->place) == 0)
-        _longjmp(now.scheduler, 1);
+    place &at = now.running->at;
+    if (_setjmp(at.jump) == 0) {
+        leave(at, now.scheduler);
+        _longjmp(now.scheduler.jump, 1);
+    }
+    arrive(now.running->at, &now.scheduler);
 }
 
 inline void let_go()
@@ -71,10 +118,11 @@ inline void let_go()
     now.generation++;
 }
 
-inline void start()
+inline void run_threads()
 {
+    arrive(now.running->at, &now.scheduler);
     for (;;) {
-        now.body();
+        now.body(now.args);
         now.running->ended = true;
         now.alive--;
         if (now.arrived > 0 && now.arrived == now.alive)
@@ -83,63 +131,155 @@ inline void start()
     }
 }
 
-inline void go_on(thread &t, unsigned char *stack)
+inline void make(thread &t)
+{
+    ucontext_t context;
+    t.made = true;
+    getcontext(&context);
+    context.uc_stack.ss_sp = const_cast<void *>(t.at.stack);
+    context.uc_stack.ss_size = t.at.bytes;
+    context.uc_link = nullptr;
+    makecontext(&context, run_threads, 0);
+    setcontext(&context);
+}
+
+inline void go_on(thread &t)
 {
     now.running = &t;
-    if (_setjmp(now.scheduler) != 0)
-        return;
-    if (t.made)
-        _longjmp(t.place, 1);
-    t.made = true;
-    getcontext(&t.context);
-    t.context.uc_stack.ss_sp = stack;
-    t.context.uc_stack.ss_size = STACK;
-    t.context.uc_link = nullptr;
-    makecontext(&t.context, start, 0);
-    setcontext(&t.context);
+    if (_setjmp(now.scheduler.jump) == 0) {
+        leave(now.scheduler, t.at);
+        if (t.made)
+            _longjmp(t.at.jump, 1);
+        make(t);
+    }
+    arrive(now.scheduler, nullptr);
 }
+
+/* ---- orders --------------------------------------------------------------------------------- */
+
+struct choice {
+    bool descending = false;
+    uint64_t seed = 0;
+    std::string file; /* of the barrier that waits for nobody */
+    int line = 0;
+
+    choice()
+    {
+        const char *order = getenv("LOCKSTEP_EMULATED_ORDER");
+        const char *without = getenv("LOCKSTEP_EMULATED_WITHOUT");
+        const char *colon = without ? strrchr(without, ':') : nullptr;
+        descending = order && strcmp(order, "descending") == 0;
+        seed = order ? strtoull(order, nullptr, 10) : 0;
+        if (colon) {
+            file = std::string(without, colon);
+            line = atoi(colon + 1);
+        }
+    }
+};
+
+inline const choice chosen;
+inline uint64_t drawn; /* the state that numbers are drawn from, new for each launch */
+
+inline unsigned draw(unsigned below)
+{
+    drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)((drawn >> 33) % below);
+}
+
+/* 0 … count - 1 in the chosen order. */
+inline void put_in_order(std::vector<unsigned> &at, unsigned count)
+{
+    at.resize(count);
+    for (unsigned i = 0; i < count; i++)
+        at[i] = chosen.descending ? count - 1 - i : i;
+    for (unsigned i = count; chosen.seed && i > 1; i--)
+        std::swap(at[i - 1], at[draw(i)]);
+}
+
+/* ---- launches ------------------------------------------------------------------------------- */
 
 inline void run_block()
 {
-    unsigned count = block_size.x * block_size.y * block_size.z;
-    if (count > MOST)
-        abort();
-    now.alive = count;
+    static std::vector<unsigned> turn;
+    now.count = now.alive = block_size.x * block_size.y * block_size.z;
     now.arrived = 0;
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < now.count; i++) {
         thread &t = now.threads[i];
+        t.at.stack = stacks[i];
+        t.at.bytes = STACK;
         t.index = dim3(i % block_size.x, i / block_size.x % block_size.y,
                        i / block_size.x / block_size.y);
         t.number = i;
         t.shuffles = 0;
         t.ended = false;
     }
-    while (now.alive > 0)
-        for (unsigned i = 0; i < count; i++)
+    while (now.alive > 0) {
+        put_in_order(turn, now.count);
+        for (unsigned i : turn)
             if (!now.threads[i].ended)
-                go_on(now.threads[i], stacks[i]);
+                go_on(now.threads[i]);
+    }
 }
 
-inline void launch(dim3 grid, dim3 block, std::function<void()> body)
+inline void run_grid(dim3 grid, dim3 block, void (*body)(const void *args), const void *args)
 {
-    if (grid.y > 65535 || grid.z > 65535) { /* as a GPU refuses it */
-        fprintf(stderr, "a grid of %u x %u x %u blocks\n", grid.x, grid.y, grid.z);
-        abort();
-    }
+    static std::vector<unsigned> turn;
+    std::lock_guard<std::mutex> alone(one_at_a_time);
+    drawn = chosen.seed;
     grid_size = grid;
     block_size = block;
     now.body = body;
-    for (unsigned z = 0; z < grid.z; z++)
-        for (unsigned y = 0; y < grid.y; y++)
-            for (unsigned x = 0; x < grid.x; x++) {
-                block_at = dim3(x, y, z);
-                run_block();
-            }
+    now.args = args;
+    put_in_order(turn, grid.x * grid.y * grid.z);
+    for (unsigned i : turn) {
+        block_at = dim3(i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y);
+        run_block();
+    }
 }
 
-inline void sync_threads()
+/* Calls kernel(args...) in each thread, in the stream's turn. */
+template <class Kernel, class... Args>
+void launch(dim3 grid, dim3 block, cudaStream_t stream, const char *name, Kernel kernel,
+            Args... args)
+{
+    if (grid.y > 65535 || grid.z > 65535 ||
+        block.x * block.y * block.z > MOST) { /* as a GPU refuses it */
+        fprintf(stderr, "%s: a grid of %u x %u x %u blocks, each of %u x %u x %u threads\n", name,
+                grid.x, grid.y, grid.z, block.x, block.y, block.z);
+        abort();
+    }
+    auto call = [kernel, args...] { kernel(args...); };
+    struct work {
+        dim3 grid, block;
+        decltype(call) of;
+    } w = {grid, block, call};
+    static_assert(std::is_trivially_copyable<decltype(call)>::value,
+                  "arguments are copied byte by byte");
+    dbl_launch(
+        stream, name,
+        [](const void *copied) {
+            const work *k = static_cast<const work *>(copied);
+            run_grid(
+                k->grid, k->block, [](const void *of) { (*static_cast<decltype(&k->of)>(of))(); },
+                &k->of);
+        },
+        &w, sizeof w); /* the launcher asks cudaGetLastError */
+}
+
+/* ---- what threads wait for ------------------------------------------------------------------ */
+
+inline bool is_planted(const char *file, int line)
+{
+    const size_t length = strlen(file);
+    return line == chosen.line && length >= chosen.file.size() &&
+           chosen.file == file + length - chosen.file.size();
+}
+
+inline void sync_threads(const char *file, int line)
 {
     unsigned generation = now.generation;
+    if (is_planted(file, line))
+        return;
     if (++now.arrived == now.alive) {
         let_go();
         return;
@@ -148,15 +288,26 @@ inline void sync_threads()
         yield();
 }
 
-/* All lanes of the warp take part, so they have made as many shuffles each. */
+inline bool warp_has_shuffled(unsigned number, unsigned times)
+{
+    const unsigned first = number / WARP * WARP;
+    for (unsigned i = first; i < first + WARP && i < now.count; i++)
+        if (!now.threads[i].ended && now.threads[i].shuffles < times)
+            return false;
+    return true;
+}
+
+/* All lanes of the warp take part. One that goes on may hand in its next value before others have read
+ * this one: values have two sides. */
 template <class T> T shuffle_xor(T value, int mask)
 {
     thread *me = now.running;
-    unsigned side = me->shuffles++ % 2;
+    const unsigned mine = ++me->shuffles;
     static_assert(sizeof value <= 16, "a slot is too small");
-    memcpy(now.slot[side][me->number], &value, sizeof value);
-    yield();
-    memcpy(&value, now.slot[side][me->number ^ (unsigned)mask], sizeof value);
+    memcpy(now.slot[mine % 2][me->number], &value, sizeof value);
+    while (!warp_has_shuffled(me->number, mine))
+        yield();
+    memcpy(&value, now.slot[mine % 2][me->number ^ (unsigned)mask], sizeof value);
     return value;
 }
 
@@ -166,7 +317,7 @@ template <class T> T shuffle_xor(T value, int mask)
 #define blockIdx emulated::block_at
 #define blockDim emulated::block_size
 #define gridDim emulated::grid_size
-#define __syncthreads() emulated::sync_threads()
+#define __syncthreads() emulated::sync_threads(__FILE__, __LINE__)
 #define __threadfence_system() ((void)0)
 #define __shfl_xor_sync(lanes, value, mask) emulated::shuffle_xor(value, mask)
 

@@ -1,5 +1,7 @@
-/* kernels_… write FILE       runs every kernel (or its twin) and writes the results down
- * kernels_… compare A B      0: alike; fp32 and bf16 up to rounding, all else to the bit
+/* kernels_… write FILE [small | PART]   runs every kernel (or its twin), or those of `arena`, `point`, `data`,
+ *                                      `pool`, `norm` or `loss`, and writes the results down; small: not on
+ *                                      the largest shapes
+ * kernels_… compare A B                0: alike; fp32 and bf16 up to rounding, all else to the bit
  *
  * Where there is no GPU, `write` of the program with the kernels ends with 77. */
 #include "cuda_gpu/kernels_run.h"
@@ -94,9 +96,17 @@ void run_drop(run *r)
         run_ok(r, cudaFree(r->block[--r->blocks]));
 }
 
-static int write_all(const char *path)
+static const struct part {
+    const char *name;
+    void (*run)(run *);
+} parts[] = {{"arena", run_arena_kernels}, {"point", run_point_kernels},
+             {"data", run_data_kernels},   {"pool", run_pool_kernels},
+             {"norm", run_norm_kernels},   {"loss", run_loss_kernels}};
+
+/* Of one part, or of all where `only` is NULL. */
+static int write_results(const char *path, const char *only, int small)
 {
-    run r = {.shape = ""};
+    run r = {.shape = "", .small = small};
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1) {
         printf("skipped: no GPU\n");
@@ -107,12 +117,16 @@ static int write_all(const char *path)
         die(&r, "cannot open the file to write");
     run_ok(&r, cudaSetDevice(0));
     run_ok(&r, cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
-    void (*const part[])(run *) = {run_arena_kernels, run_point_kernels, run_data_kernels,
-                                   run_pool_kernels,  run_norm_kernels,  run_loss_kernels};
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+    int found = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (only && strcmp(only, parts[i].name) != 0)
+            continue;
         r.draws = (uint64_t)i << 32; /* a case added to one part leaves the others' numbers alone */
-        part[i](&r);
+        parts[i].run(&r);
+        found = 1;
     }
+    if (!found)
+        die(&r, "there is no such part");
     run_ok(&r, cudaStreamDestroy(r.stream));
     return fclose(r.file) ? 1 : 0;
 }
@@ -214,10 +228,11 @@ static int compare(const char *path_a, const char *path_b)
 
 int main(int argc, char **argv)
 {
-    if (argc == 3 && strcmp(argv[1], "write") == 0)
-        return write_all(argv[2]);
+    const int small = argc == 4 && strcmp(argv[3], "small") == 0;
+    if ((argc == 3 || argc == 4) && strcmp(argv[1], "write") == 0)
+        return write_results(argv[2], argc == 4 && !small ? argv[3] : NULL, small);
     if (argc == 4 && strcmp(argv[1], "compare") == 0)
         return compare(argv[2], argv[3]);
-    fprintf(stderr, "usage: kernels write FILE | compare A B\n");
+    fprintf(stderr, "usage: kernels write FILE [small | PART] | compare A B\n");
     return 64;
 }

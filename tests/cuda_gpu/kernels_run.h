@@ -23,6 +23,7 @@ typedef struct run {
     const char *shape; /* of the case under way, for names and messages */
     void *block[RUN_BLOCKS];
     int blocks;
+    int small; /* the largest shapes are left out: kernels on a CPU take long for them */
     uint64_t draws;
 } run;
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* Begins a world of two GPUs whose streams run as `mode` says; one that has begun must end without a
+/* Begins a world of two GPUs whose streams run as `mode` says, under the thread sanitizer as threads; one that has begun must end without a
  * complaint. With the plugin itself it does nothing. */
 void test_cuda_begin(dbl_mode mode);
 

@@ -46,7 +46,7 @@ static void the_installed_one_answers(void **state)
     assert_int_not_equal(cupti.cuptiActivityRegisterCallbacks(NULL, NULL), CUPTI_SUCCESS);
 }
 
-LS_TESTS(cuda_cupti_lib, "integration")
+LS_TESTS(cuda_cupti_lib, "unit doubles")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_library_that_is_not_there_is_named),

@@ -317,7 +317,7 @@ static void a_concat_of_too_many_values_is_refused(void **state)
     end();
 }
 
-LS_TESTS(cuda_device, "integration")
+LS_TESTS(cuda_device, "unit doubles no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_are_described),

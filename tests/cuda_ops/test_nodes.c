@@ -154,7 +154,7 @@ static void list_a_step(const char *file, ls_precision precision, uint32_t rows)
 }
 
 /* With `EXAMPLE.json PRECISION ROWS`, at most 16 rows, a list. */
-LS_TESTS(cuda_nodes, "integration no-asan no-tsan")
+LS_TESTS(cuda_nodes, "integration doubles no-asan no-tsan")
 {
     test_cuda_begin(DBL_EAGER);
     if (argc == 4) {

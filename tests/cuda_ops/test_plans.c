@@ -296,7 +296,7 @@ static void a_senseless_device_is_refused(void **state)
     assert_null(math);
 }
 
-LS_TESTS(cuda_plans, "integration")
+LS_TESTS(cuda_plans, "integration doubles no-asan no-tsan")
 {
     test_cuda_begin(DBL_EAGER);
     const struct CMUnitTest tests[] = {

@@ -164,7 +164,7 @@ static void a_single_channel_is_pooled_by_itself_in_bf16(void **state)
     device->ops->close(device);
 }
 
-LS_TESTS(cuda_precision, "integration no-tsan")
+LS_TESTS(cuda_precision, "integration doubles no-tsan")
 {
     test_cuda_begin(DBL_EAGER);
     const struct CMUnitTest tests[] = {

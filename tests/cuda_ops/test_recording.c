@@ -181,7 +181,7 @@ static void a_recording_refuses_what_it_cannot_hold(void **state)
     close_line(&l);
 }
 
-LS_TESTS(cuda_recording, "integration")
+LS_TESTS(cuda_recording, "unit doubles no-asan")
 {
     test_cuda_begin(DBL_LAZY);
     const struct CMUnitTest tests[] = {

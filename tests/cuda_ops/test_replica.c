@@ -757,7 +757,7 @@ static void a_call_that_fails_in_creation_leaves_nothing_behind(void **state)
 }
 #endif
 
-LS_TESTS(cuda_replica, "integration")
+LS_TESTS(cuda_replica, "integration doubles no-tsan")
 {
     test_cuda_begin(DBL_THREADS);
     const struct CMUnitTest tests[] = {

@@ -303,7 +303,7 @@ static void names_are_readable(void **state)
     assert_string_equal(out, "abcdefghij::abc");
 }
 
-LS_TESTS(cuda_spans, "integration")
+LS_TESTS(cuda_spans, "integration doubles no-tsan")
 {
     test_cuda_begin(DBL_LAZY);
     const struct CMUnitTest tests[] = {

@@ -383,7 +383,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-LS_TESTS(cuda_tuning, "integration")
+LS_TESTS(cuda_tuning, "integration doubles no-asan no-tsan")
 {
     test_cuda_begin(DBL_EAGER);
     const struct CMUnitTest tests[] = {

@@ -237,7 +237,7 @@ static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
     fixture_end(&f);
 }
 
-LS_TESTS(cuda_unrolled_steps, "integration")
+LS_TESTS(cuda_unrolled_steps, "integration doubles no-asan")
 {
     test_cuda_begin(DBL_THREADS);
     const struct CMUnitTest tests[] = {

@@ -131,31 +131,124 @@ static void dimensions_behind_the_first_make_a_row(void **state)
     }
 }
 
-static void numbers_of_every_type_become_floats(void **state)
+/* Number `v` as `type` has it: the kind and the bytes of a number. */
+static void put_number(uint8_t *to, const char *type, double v, bool big)
+{
+    const int n = type[1] - '0';
+    const float f32 = (float)v;
+    uint64_t bits = (uint64_t)(int64_t)v;
+    if (type[0] == 'f' && n == 8)
+        memcpy(&bits, &v, 8);
+    else if (type[0] == 'f' && n == 4)
+        memcpy(&bits, &f32, 4);
+    else if (type[0] == 'f') /* 1, 0.5 and 127 */
+        bits = v == 1 ? 0x3c00 : v > 1 ? 0x57f0 : v > 0 ? 0x3800 : 0;
+    for (int i = 0; i < n; i++)
+        to[big ? n - 1 - i : i] = (uint8_t)(bits >> 8 * i);
+}
+
+static void check_values(scratch *s, const char *type, const double v[4], bool big)
+{
+    char text[100];
+    uint8_t data[32];
+    const float y[2] = {0.5f, 1.5f};
+    const int n = type[1] - '0';
+    ls_dataset *split[2];
+    put(s, "y.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", y, 8));
+    for (int i = 0; i < 4; i++)
+        put_number(data + i * n, type, v[i], big);
+    snprintf(text, sizeof text, "{'descr': '%c%s', 'fortran_order': False, 'shape': (2, 2), }",
+             big ? '>' : '<', type);
+    put(s, "x.npy", npy(text, data, 4 * (size_t)n));
+    opens(s, xy, split);
+    const ls_dataset_info *info = ls_dataset_describe(split[0]);
+    assert_int_equal(info->dtype, strcmp(type, "u1") == 0 ? LS_ROW_U8 : LS_ROW_F32);
+    assert_int_equal(info->targets, 1);
+    assert_int_equal(info->classes, 0);
+    for (int i = 0; i < 4; i++) {
+        const ls_dataset_view view = ls_dataset_resident(split[0]);
+        const double found = info->dtype == LS_ROW_U8 ? view.images[i] : (double)view.values[i];
+        if (found != v[i])
+            fail_msg("%c%s: number %d: expected %g, found %g", big ? '>' : '<', type, i, v[i],
+                     found);
+    }
+    close_both(split);
+}
+
+static void numbers_of_every_type_and_either_order_are_what_they_are(void **state)
+{
+    static const char *const type[] = {"u1", "i1", "b1", "u2", "i2", "u4",
+                                       "i4", "u8", "i8", "f2", "f4", "f8"};
+    for (size_t i = 0; i < sizeof type / sizeof *type; i++) {
+        const char *t = type[i];
+        const double half = t[0] == 'f' ? 0.5 : 0, bits = t[0] == 'b' ? 1 : 127;
+        const double least = t[0] != 'i' ? half : t[1] == '1' ? -128 : -300;
+        const double v[4] = {least, 0, 1, bits};
+        check_values(*state, t, v, false);
+        check_values(*state, t, v, true);
+    }
+}
+
+/* Every half float is the float that has its bits by another rule; whatever order, a label is a class. */
+static void half_floats_and_wide_labels_are_read_exactly(void **state)
 {
     scratch *s = *state;
-    const int32_t i32[4] = {-3, 0, 7, 1 << 20};
-    const int64_t i64[4] = {-3, 0, 7, 1 << 20};
-    const float f32[4] = {-3, 0, 7, 1 << 20};
-    const double f64[4] = {-3, 0, 7, 1 << 20};
-    static const char *const type[] = {"<i4", "<i8", "<f4", "<f8"};
-    const void *const data[] = {i32, i64, f32, f64};
-    const size_t width[] = {4, 8, 4, 8};
-    const float y[4] = {0.5f, 1.5f, 2.5f, 3.5f};
-    put(s, "y.npy",
-        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }", y, sizeof y));
-    for (size_t i = 0; i < 4; i++) {
-        char text[100];
-        ls_dataset *split[2];
-        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (2, 2), }",
-                 type[i]);
-        put(s, "x.npy", npy(text, data[i], 4 * width[i]));
-        opens(s, xy, split);
-        assert_int_equal(ls_dataset_describe(split[0])->dtype, LS_ROW_F32);
-        assert_int_equal(ls_dataset_describe(split[0])->targets, 2);
-        assert_int_equal(ls_dataset_describe(split[0])->classes, 0);
-        assert_memory_equal(ls_dataset_resident(split[0]).values, f32, sizeof f32);
-        assert_memory_equal(ls_dataset_resident(split[0]).targets, y, sizeof y);
+    static const struct {
+        uint16_t bits;
+        float value;
+    } half[] = {{0x0001, 0x1p-24f}, {0x03ff, 0x3ffp-24f}, {0x0400, 0x1p-14f},   {0x7bff, 65504},
+                {0xc000, -2},       {0x8000, -0.0f},      {0x3555, 0x1.554p-2f}};
+    ls_dataset *split[2];
+    uint8_t x[14], y[56] = {0};
+    ls_data_keys keys = xy;
+    for (int i = 0; i < 7; i++) {
+        x[2 * i] = (uint8_t)(half[i].bits >> 8);
+        x[2 * i + 1] = (uint8_t)half[i].bits;
+        y[8 * i + 7] = (uint8_t)(i % 3);
+    }
+    put(s, "x.npy", npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
+    put(s, "y.npy", npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    opens(s, keys, split);
+    assert_string_equal(ls_dataset_describe(split[0])->stored, "f16");
+    assert_int_equal(ls_dataset_describe(split[0])->classes, 3);
+    for (int i = 0; i < 7; i++) {
+        assert_true(ls_dataset_resident(split[0]).values[i] == half[i].value);
+        assert_int_equal(ls_dataset_resident(split[0]).labels[i], i % 3);
+    }
+    close_both(split);
+    y[3] = 1; /* 2³² more */
+    put(s, "y.npy", npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    refuses(s, "npy", "", xy, LS_EDATA, "row 0: expected a class, a whole number from 0 on");
+    x[0] = 0x7c; /* infinity */
+    x[1] = 0;
+    put(s, "x.npy", npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
+    y[3] = 0;
+    put(s, "y.npy", npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    refuses(s, "npy", "", xy, LS_EDATA, "row 0, column 0: expected a finite number, found inf");
+}
+
+static void keep_warning(void *user, ls_log_level level, const char *text)
+{
+    if (level == LS_LOG_WARNING)
+        snprintf(user, 512, "%s", text);
+}
+
+static void values_of_0_and_1_in_bytes_are_divided_with_a_warning(void **state)
+{
+    scratch *s = *state;
+    char said[512] = "";
+    const ls_host host = {.size = sizeof host, .log = keep_warning, .user = said};
+    const ls_dataset_spec spec = {.name = "npy", .path = s->directory, .keys = xy};
+    uint8_t x[4] = {0, 1, 1, 0};
+    ls_dataset *split[2];
+    ls_error err;
+    put(s, "y.npy", npy("{'descr': '|b1', 'fortran_order': False, 'shape': (4,), }", x, 4));
+    for (int largest = 1; largest <= 2; largest++) {
+        x[2] = (uint8_t)largest;
+        said[0] = '\0';
+        put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (4, 1), }", x, 4));
+        assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
+        assert_int_equal(strstr(said, "save x.astype(bool)") != NULL, largest == 1);
         close_both(split);
     }
 }
@@ -253,8 +346,10 @@ static void headers_of_npy_files_that_lie_are_refused(void **state)
     static const struct {
         const char *dictionary, *message;
     } bad[] = {
-        {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3)}", "little-endian, found '>f4'"},
-        {"{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3)}", "found '<f2'"},
+        {"{'descr': '<c8', 'fortran_order': False, 'shape': (2, 3)}", "found '<c8'"},
+        {"{'descr': '<f', 'fortran_order': False, 'shape': (2, 3)}", "found '<f'"},
+        {"{'descr': '<', 'fortran_order': False, 'shape': (2, 3)}", "found '<'"},
+        {"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (2, 3)}", "found '<M8[ns]'"},
         {"{'descr': '<U1', 'fortran_order': False, 'shape': (2, 3)}", "found '<U1'"},
         {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", "something else"},
         {"{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3)}", "numpy.ascontiguousarray"},
@@ -373,13 +468,13 @@ static void safetensors_files_that_lie_are_refused(void **state)
         {"{\"x\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,7]}}", "inside the file"},
         {"{\"x\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[4,2]}}", "inside the file"},
         {"{\"x\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,6]}}", "found 6 of data"},
-        {"{\"x\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[0,6]}}", "expected dtype U8"},
+        {"{\"x\":{\"dtype\":\"C64\",\"shape\":[3],\"data_offsets\":[0,6]}}", "expected a dtype of BOOL"},
         {"{\"x\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,6]}}", "1 to 4 whole numbers"},
         {"{\"x\":{\"dtype\":\"U8\",\"shape\":[6.5],\"data_offsets\":[0,6]}}",
          "1 to 4 whole numbers"},
         {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4503599627370496,4096,6],\"data_offsets\":[0,6]}}",
          "found 6 of data"},
-        {"{\"x\":7}", "expected dtype U8"},
+        {"{\"x\":7}", "expected a dtype of BOOL"},
         {"[]", "expected an object"},
         {"{\"x\":", "offset 8"},
     };
@@ -403,7 +498,9 @@ LS_TESTS(data_arrays, "unit")
 {
     const struct CMUnitTest tests[] = {
         IN_SCRATCH(dimensions_behind_the_first_make_a_row),
-        IN_SCRATCH(numbers_of_every_type_become_floats),
+        IN_SCRATCH(numbers_of_every_type_and_either_order_are_what_they_are),
+        IN_SCRATCH(half_floats_and_wide_labels_are_read_exactly),
+        IN_SCRATCH(values_of_0_and_1_in_bytes_are_divided_with_a_warning),
         IN_SCRATCH(holes_are_filled_by_the_stated_rule),
         IN_SCRATCH(bits_are_vectors_and_test_rows_have_files_of_their_own),
         IN_SCRATCH(tensors_are_found_by_name),

@@ -611,7 +611,7 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
-LS_TESTS(data_idx, "unit")
+LS_TESTS(data_idx, "integration")
 {
     const struct CMUnitTest tests[] = {
         IN_SCRATCH(plain_and_compressed_files_give_the_same_rows),

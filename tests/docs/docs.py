@@ -2,7 +2,7 @@
 """What the documentation says is so: its links lead somewhere, its figures are measured ones, its commands
 are taken.
 
-    docs.py ROOT TRAINER
+    docs.py ROOT TRAINER BUILD
 """
 import html
 import pathlib
@@ -77,13 +77,22 @@ def unsaid(root, page):
             yield f"{page.relative_to(root)}: nothing says {message}"
 
 
-def untested(root, page):
+def registered(build):
+    """Names of the tests that ctest knows."""
+    shown = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True, check=True)
+    return set(re.findall(r"(?m)^ *Test +#\d+: (\w+)", shown.stdout))
+
+
+def untested(root, build, page):
     """Tests that the page names and nobody has."""
-    known = set()
+    known = registered(build)
     for pattern, name in (("CMakeLists.txt", r"(?:ls_test_command\(|ONLY )(\w+)"), ("test_*.c", r"LS_TESTS\((\w+)")):
         for file in (root / "tests").rglob(pattern):
             known.update(re.findall(name, file.read_text(encoding="utf-8")))
-    for breaks in re.findall(r"(?s)\*Broken by\*:(.*?)(?:\n\n|\Z)", page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    places = re.findall(r"(?s)\*Broken by\*:(.*?)(?:\n\n|\Z)", text)
+    places += re.findall(r"(?m)^\|.*\|([^|]*)\|$", text) if page.name == "promises.md" else []
+    for breaks in places:
         for name in set(re.findall(r"`([a-z]\w+)`", breaks)) - known:
             yield f"{page.relative_to(root)}: there is no test {name}"
 
@@ -100,7 +109,7 @@ def refused(root, trainer, page):
 
 
 def main():
-    root, trainer = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    root, trainer, build = pathlib.Path(sys.argv[1]).resolve(), *sys.argv[2:]
     readme = root / "README.md"
     pages = [readme, *sorted((root / "docs").glob("*.md")), *sorted((root / ".github").glob("*.md")),
              root / "CHANGELOG.md", *(root / place / "README.md" for place in (
@@ -111,7 +120,8 @@ def main():
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
-    problems += untested(root, root / "docs" / "design.md")
+    problems += untested(root, build, root / "docs" / "design.md")
+    problems += untested(root, build, root / "docs" / "promises.md")
     problems += unmeasured("README.md, Figures", section(text, "Figures"), bench)
     problems += unmeasured("README.md, Promises", section(text, "Promises"), campaigns)
     problems += unmeasured("docs/measured.md", (root / "docs" / "measured.md").read_text(encoding="utf-8"), bench)

@@ -140,13 +140,14 @@ static void norm(double *y, const ls_op_desc *d, const definition_inputs *in)
     }
 }
 
-void define_contribution(double *out, const ls_op_desc *d, const double *x)
+void define_contribution(double *out, const ls_op_desc *d, const double *x, const float *running)
 {
     const ls_tensor *t = &d->x;
     int n = t->rows * t->h * t->w;
     for (int c = 0; c < t->c; c++) {
-        out[c] = t->rows * mean_of(t, x, c);
-        out[t->c + c] = t->rows * variance_of(t, x, c) * (n > 1 ? (double)n / (n - 1) : 1);
+        out[c] = n > 1 ? t->rows * mean_of(t, x, c) : (double)running[c];
+        out[t->c + c] = n > 1 ? t->rows * variance_of(t, x, c) * (double)n / (n - 1)
+                              : (double)running[t->c + c];
     }
 }
 

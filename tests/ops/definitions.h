@@ -18,6 +18,7 @@ typedef struct definition_inputs {
 size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in);
 
 /* What a batchnorm contributes to the running statistics, 2·c values. */
-void define_contribution(double *out, const ls_op_desc *desc, const double *x);
+void define_contribution(double *out, const ls_op_desc *desc, const double *x,
+                         const float *running);
 
 #endif

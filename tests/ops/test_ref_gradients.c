@@ -166,7 +166,7 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
     if (p->n_x2)
         expect_slopes(p, "dx2", op_result_item(r, "dx2"), p->x2, p->n_x2);
     if (d->kind == LS_OP_BATCHNORM) {
-        define_contribution(p->y[0], d, p->x);
+        define_contribution(p->y[0], d, p->x, in->running[0]);
         expect_values(p, "contribution", op_result_item(r, "contribution0"), 2 * (size_t)d->x.c,
                       p->y[0], 2e-6);
     }

@@ -115,7 +115,7 @@ def test_floats_and_numbers_to_learn_are_taken_as_they_are(tmp_path):
         assert t.fit(save=tmp_path / "table").test_loss < 1e-3
     with lockstep.Model.open(tmp_path / "table") as model:
         assert np.abs(model.predict(x[:9]) - y[:9]).max() < 0.2
-        with pytest.raises(ValueError, match="expected float32"):
+        with pytest.raises(ValueError, match="expected numbers that are not uint8"):
             model.predict(np.zeros((1, 6), np.uint8))
     with lockstep.Trainer(config, shape=(6, 1, 1), targets=2, dtype="float32") as t:
         first = t.step(x[:32], y[:32])[0]
@@ -124,6 +124,135 @@ def test_floats_and_numbers_to_learn_are_taken_as_they_are(tmp_path):
         assert loss < first / 4
     with pytest.raises(ValueError, match="expected targets"):
         lockstep.Trainer(config, data=(x, y), test=(x, y[:, 0]))
+
+
+def test_only_bytes_are_divided_and_other_types_are_what_they_are():
+    draw = np.random.default_rng(6)
+    bits = draw.integers(0, 2, (64, 20))
+    config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 32, "epochs": 2, "devices": "cpu:1",
+              "optimizer": {"name": "sgd", "lr": 0.1}}
+    hashes = {}
+    for kind in ("|b1", "|i1", "|u1", "<u2", ">u2", "<i4", ">i8", "<u8", "<f2", ">f4", "<f8"):
+        x, y = bits.astype(kind), bits[:, 0]
+        with lockstep.Trainer(config, data=(x, y), test=(x, y)) as t:
+            hashes[kind] = t.fit().weights_sha256
+            assert t.predict(x[:3]).shape == (3, 2)
+    assert hashes.pop("|u1") not in hashes.values() and len(set(hashes.values())) == 1
+    with pytest.raises(ValueError, match="expected numbers, found complex"):
+        lockstep.Trainer(config, data=(bits.astype(complex), bits[:, 0]))
+
+
+def test_labels_of_any_type_are_classes_and_those_beyond_32_bits_are_refused():
+    x, y = stripes(64)
+    hashes = set()
+    for labels in (y, y.astype(np.uint64), y.astype(">i2"), y.astype(np.int8).reshape(-1, 1)):
+        with lockstep.Trainer(CONFIG, data=(x, labels), test=(x, labels), set={"epochs": 1}) as t:
+            hashes.add(t.fit().weights_sha256)
+    assert len(hashes) == 1
+    for wrong in (y + 2**32, y.astype(np.uint64) + np.uint64(2**63), y - 5, y + 2**31 - 2):
+        with pytest.raises(ValueError, match="row [0-9]+: expected a class"):
+            lockstep.Trainer(CONFIG, data=(x, wrong))
+
+
+def test_a_shape_may_have_one_side_two_or_three():
+    for shape, rows in (((20,), (32, 20)), (20, (32, 20)), ((4, 5), (32, 4, 5)), ((2, 5, 2), (32, 2, 5, 2))):
+        with lockstep.Trainer({"model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 3}]},
+                               "batch_size": 32, "optimizer": {"name": "sgd", "lr": 0.1}, "devices": "cpu:1"},
+                              shape=shape, classes=3, dtype="float64") as t:
+            assert t.step(np.ones(rows), np.zeros(32, int))[0] > 0
+            assert t.predict(np.ones(rows)).shape == (32, 3)
+    with pytest.raises(ValueError, match="shape: expected"):
+        lockstep.Trainer(CONFIG, shape=(), classes=3)
+    with pytest.raises(ValueError, match="expected"):
+        lockstep.Trainer(CONFIG, data=(np.float32(3), np.zeros(1, int)))
+
+
+TABLE = """place,year,size,answer
+north,2001,5000,yes
+"south, far",1999,NA,no
+north,2010,4000.5,yes
+east,2015,,no
+,2003,5100,no
+"""
+
+
+def table_model(tmp_path, text=TABLE, **data):
+    (tmp_path / "t.csv").write_text(text)
+    config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 4, "epochs": 3, "devices": "cpu:1",
+              "optimizer": {"name": "sgd", "lr": 0.5}, "init": "kaiming",
+              "data": {"name": "csv", "path": str(tmp_path / "t.csv"), "target": "answer", "standardize": True, **data}}
+    with lockstep.Trainer(config) as t:
+        t.fit(save=tmp_path / "table")
+    (tmp_path / "t.csv").unlink()
+    return lockstep.Model.open(tmp_path / "table")
+
+
+class Frame:
+    """What a data frame of any library has."""
+
+    def __init__(self, columns):
+        self.columns, self._of = list(columns), columns
+
+    def __getitem__(self, name):
+        return np.asarray(self._of[name], object)
+
+
+def test_rows_of_a_table_are_taken_in_every_form_and_give_one_number(tmp_path):
+    nan = float("nan")
+    with table_model(tmp_path, on_nan="mean") as model:
+        assert model.columns == ["place", "year", "size"] and model.class_names == ["no", "yes"]
+        (tmp_path / "new.csv").write_text('\ufeffsize,id,place,year\r\n5000, 7 ,north,2001\r\nNA,8,"south, far",1999\r\n'
+                                          '\r\n,9,,2003\r\n')
+        want = model.predict(tmp_path / "new.csv")
+        assert want.shape == (3, 2) and np.allclose(want.sum(axis=1), 1) and want[0, 1] > 0.5 > want[1, 1]
+        columns = {"year": [2001, 1999, 2003], "place": ["north", "south, far", None], "size": [5000.0, nan, None],
+                   "other": [1, 2, 3]}
+        rows = [dict(zip(columns, values)) for values in zip(*columns.values())]
+        raw = [[0, 1, 0, 2001, 5000], [0, 0, 1, 1999, nan], [0, 0, 0, 2003, nan]]  # levels in their order: east first
+        table = [["north", 2001, "5000"], ["south, far", "1999", None], [nan, 2003, ""]]
+        for form in (columns, rows, Frame(columns), np.array(raw), raw, np.array(table, object), table,
+                     str(tmp_path / "new.csv")):
+            assert (model.predict(form) == want).all(), form
+        assert (model.predict(rows[0]) == want[:1]).all()
+        logits = model.predict(rows, logits=True)
+        e = np.exp(logits - logits.max(axis=1, keepdims=True))
+        assert np.abs(e / e.sum(axis=1, keepdims=True) - want).max() < 1e-6
+        with pytest.raises(lockstep.Error, match='row 1: column "place": expected a text that the model has learnt'):
+            model.predict([rows[0], {**rows[1], "place": "west"}])
+        with pytest.raises(lockstep.Error, match='row 0: column "year": expected a number, found "old"'):
+            model.predict({**rows[0], "year": "old"})
+        with pytest.raises(ValueError, match='column "size" is missing'):
+            model.predict({"place": ["north"], "year": [2000]})
+        with pytest.raises(ValueError, match='column "size" is missing'):
+            model.predict([{"place": "north", "year": 2000}])
+        with pytest.raises(ValueError, match="expected 3 values"):
+            model.predict({"place": ["north"] * 3, "year": [2000] * 3, "size": [1]})
+        with pytest.raises(ValueError, match="expected 3 values a row"):
+            model.predict([["north", 2001]])
+        (tmp_path / "new.csv").write_text("place,year,size\nnorth,2001\n")
+        with pytest.raises(ValueError, match="row 1: expected 3 fields"):
+            model.predict(tmp_path / "new.csv")
+
+
+def test_numbers_alone_need_no_text_and_what_no_row_missed_is_refused(tmp_path):
+    with table_model(tmp_path, "a,b,answer\n1,2,no\n3,5,yes\n4,1,no\n6,7,yes\n") as model:
+        want = model.predict(np.array([[3, 5], [4, 1]]))
+        assert (model.predict({"b": np.array([5, 1]), "a": np.array([3, 4], np.int8)}) == want).all()
+        assert (model.predict({"b": ["5", "1"], "a": [3, True + 3]}) == want).all()
+        for hole in ({"a": [3.0], "b": [float("nan")]}, {"a": ["3"], "b": [""]}):
+            with pytest.raises(lockstep.Error, match='column "b"'):
+                model.predict(hole)
+
+
+def test_arrays_lie_in_files_too(tmp_path):
+    x, _ = stripes(9)
+    with trainer(set={"epochs": 1}) as t:
+        t.fit(save=tmp_path / "m")
+    with lockstep.Model.open(tmp_path / "m") as model:
+        np.save(tmp_path / "x.npy", x)
+        assert (model.predict(tmp_path / "x.npy") == model.predict(x)).all() and model.columns is None
+        with pytest.raises(ValueError, match="expected an array"):
+            model.predict(tmp_path / "x.csv")
 
 
 def test_records_come_one_by_one_and_leaving_the_loop_stops_the_run():

@@ -271,12 +271,12 @@ def learns_a_table(place):
 def outlives_a_pause(place):
     """A frozen container, a machine that was suspended: the worker is as healthy as before."""
     service = place.start("--set", "deadline_s=0.5", "--set", "devices=cpu:2", "--passes", "40").ready()
-    for i in range(5):
+    for i in range(3):
         curl(service.url + "/examples", *BYTES, "@-", data=examples(i * 640, 640))
         service.process.send_signal(signal.SIGSTOP)
-        time.sleep(1.2)
+        time.sleep(0.8)
         service.process.send_signal(signal.SIGCONT)
-    service.wait(lambda m: has_rested(m, 40 * 3200 / BATCH), "all of it is learnt")
+    service.wait(lambda m: has_rested(m, 40 * 1920 / BATCH), "all of it is learnt")
     assert "no sign of life" not in service.said(), service.said()
     same(service.end(), 0)
 
@@ -389,7 +389,7 @@ def loses_nothing(place, number, expected_status, rounds=3):
         asker = Asker(service)
         for thread in [*senders, asker]:
             thread.start()
-        time.sleep(2.5 + 0.37 * turn)
+        time.sleep(1.5 + 0.37 * turn)
         trained = service.metrics()["lockstep_steps_total"]
         same(service.end(number), expected_status)
         for thread in [*senders, asker]:

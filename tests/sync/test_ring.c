@@ -424,7 +424,7 @@ static void no_ring_of_several_starves(void **state)
     ls_ring_fini(&b);
 }
 
-LS_TESTS(sync_ring, "unit")
+LS_TESTS(sync_ring, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring_delivers_items_in_order),

@@ -30,7 +30,8 @@ def check(path):
     options.intra_op_num_threads = 2
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     shape = session.get_inputs()[0].shape
-    x = np.fromfile(path.with_suffix(".x"), np.float32).reshape(-1, *shape[1:])
+    kind = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32}[session.get_inputs()[0].type]
+    x = np.fromfile(path.with_suffix(".x"), kind).reshape(-1, *shape[1:])
     theirs = np.concatenate([session.run(None, {"x": part})[0]
                              for part in (x[:1], x[1:8], *np.array_split(x[8:], 5))])
     ours = np.fromfile(path.with_suffix(".y"), np.float32).reshape(theirs.shape)

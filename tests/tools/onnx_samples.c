@@ -1,5 +1,5 @@
 /* Material for onnx_check.py: for every sample of every layer type, and for the example networks, an
- * ONNX file, images (pixels / 255), and the logits that ls_predict computes of them.
+ * ONNX file, images (bytes) or floats, and the logits that ls_predict computes of them.
  *
  *     onnx_samples DIR EXAMPLE.json…        DIR/NAME.onnx, DIR/NAME.x, DIR/NAME.y
  */
@@ -22,13 +22,13 @@ static void stop(const char *what, const ls_error *err)
     exit(1);
 }
 
-static void write_floats(const char *dir, const char *name, const char *end, const float *values,
-                         size_t count)
+static void write_values(const char *dir, const char *name, const char *end, const void *values,
+                         size_t size, size_t count)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s%s", dir, name, end);
     FILE *f = fopen(path, "wb");
-    if (!f || fwrite(values, sizeof *values, count, f) != count || fclose(f) != 0) {
+    if (!f || fwrite(values, size, count, f) != count || fclose(f) != 0) {
         perror(path);
         exit(1);
     }
@@ -46,8 +46,7 @@ static void write_sample(const char *dir, const char *name, ls_model *model, flo
     float *x = malloc(pixels * sizeof *x);
     float *y = malloc(rows * (size_t)model->classes * sizeof *y);
     for (size_t i = 0; i < pixels; i++)
-        x[i] =
-            normalisation.floats ? (float)data.images[i] / 16 - 7 : (float)data.images[i] / 255.0f;
+        x[i] = (float)data.images[i] / 16 - 7;
     const ls_onnx_desc onnx = {
         .model = model, .weights = weights, .normalisation = normalisation, .name = name};
     snprintf(path, sizeof path, "%s/%s.onnx", dir, name);
@@ -64,8 +63,11 @@ static void write_sample(const char *dir, const char *name, ls_model *model, flo
                                .rows = rows};
     if (ls_predict(&sum, y, &d, &err) != LS_OK)
         stop(name, &err);
-    write_floats(dir, name, ".x", x, pixels);
-    write_floats(dir, name, ".y", y, rows * (size_t)model->classes);
+    if (normalisation.floats)
+        write_values(dir, name, ".x", x, sizeof *x, pixels);
+    else
+        write_values(dir, name, ".x", data.images, 1, pixels);
+    write_values(dir, name, ".y", y, sizeof *y, rows * (size_t)model->classes);
     free(x);
     free(y);
     free_data(&data);

@@ -5,6 +5,7 @@
 #include "onnx_reader.h"
 #include "runner.h"
 
+#include "prep/prep.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -170,16 +171,19 @@ static void the_versions_are_those_that_the_header_states(void **state)
     drop(&w);
 }
 
-static void lenet_is_eleven_nodes_and_its_weights_as_they_are(void **state)
+static void lenet_is_fourteen_nodes_and_its_weights_as_they_are(void **state)
 {
     (void)state;
     char ops[400], text[64];
     written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, plain_pixels);
     ops_of(ops, sizeof ops, w.graph);
-    assert_string_equal(ops, "Conv Relu AveragePool Conv Relu AveragePool Flatten Gemm Relu Gemm "
-                             "Identity");
-    assert_int_equal(pb_count(w.graph, CONSTANT), 8);
-    const pb_field first = pb_find(w.graph, CONSTANT);
+    assert_string_equal(ops, "Cast Div Conv Relu AveragePool Conv Relu AveragePool Flatten Gemm "
+                             "Relu Gemm Identity Softmax");
+    assert_int_equal(pb_count(w.graph, CONSTANT), 9);
+    pb_reader constants = w.graph;
+    pb_field first; /* behind the divisor */
+    for (int seen = 0; seen < 2 && pb_next(&constants, &first);)
+        seen += first.number == CONSTANT;
     const pb_field name = pb_find(pb_inside(&first), TENSOR_NAME);
     const pb_field raw = pb_find(pb_inside(&first), RAW);
     assert_string_equal(pb_text(text, sizeof text, &name), "conv1.weight");
@@ -215,8 +219,8 @@ static void mean_and_std_come_first_and_only_where_they_change_something(void **
     char ops[400];
     written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, shifted);
     ops_of(ops, sizeof ops, w.graph);
-    assert_memory_equal(ops, "Sub Div Conv ", 13);
-    assert_int_equal(pb_count(w.graph, CONSTANT), 10);
+    assert_memory_equal(ops, "Cast Div Sub Div Conv ", 22);
+    assert_int_equal(pb_count(w.graph, CONSTANT), 11);
     drop(&w);
 }
 
@@ -228,7 +232,7 @@ static void dropout_is_left_out_and_its_reader_reads_what_it_read(void **state)
                             "{\"type\":\"dense\",\"out\":3},{\"type\":\"dropout\"}]",
                             (ls_shape){6, 1, 1}, 3, plain_pixels);
     ops_of(ops, sizeof ops, w.graph);
-    assert_string_equal(ops, "Flatten Gemm Gemm Identity");
+    assert_string_equal(ops, "Cast Div Gemm Gemm Identity Softmax");
     check_graph(&w);
     drop(&w);
 }
@@ -249,7 +253,8 @@ static const char *metadata(char *text, size_t size, const written *w, const cha
 
 static void the_metadata_say_what_goes_in(void **state)
 {
-    static const char *const wanted[] = {"pixels / 255, fp32", "values as in the data, fp32"};
+    static const char *const wanted[] = {"x: pixels, uint8, batch x",
+                                         "x: values as in the data, float32, batch"};
     (void)state;
     for (int floats = 0; floats < 2; floats++) {
         char text[200];
@@ -274,9 +279,95 @@ static void the_metadata_say_what_comes_out(void **state)
     assert_string_equal(metadata(text, sizeof text, &w, "class_names"), "[\"a\",\"b\",\"c\"]");
     assert_string_equal(metadata(text, sizeof text, &w, "features"), "[7]");
     assert_string_equal(metadata(text, sizeof text, &w, "output"),
-                        "a logit for each class, whose softmax are probabilities");
+                        "logits: one for each class; probabilities: their softmax");
     assert_string_equal(metadata(text, sizeof text, &w, "std"), "[0.5,2,1,1,1,1]");
     drop(&w);
+}
+
+/* A table of one column of texts and three of numbers, one of which is called like a weight. */
+static ls_prep *make_table(const char *text_column)
+{
+    static const char *const level[] = {"north", "south"};
+    static const char *const number[] = {"size", "dense2.weight", ""};
+    ls_prep *p;
+    ls_error err;
+    must(ls_prep_create(&p, LS_PREP_TABLE, NULL, &err), &err);
+    for (int i = 0; i < 3; i++)
+        must(ls_prep_add(p, number[i], NULL, 0, &err), &err);
+    if (text_column)
+        must(ls_prep_add(p, text_column, level, 2, &err), &err);
+    p->column[0].scaled = true;
+    p->column[0].mean = 5000;
+    p->column[0].deviation = 20;
+    p->column[1].fills = true;
+    p->column[1].missing = 7;
+    must(ls_prep_finish(p, &err), &err);
+    return p;
+}
+
+static written write_table(ls_prep *table)
+{
+    written w = {.model = make_model("[{\"type\":\"dense\",\"name\":\"dense2\",\"out\":3}]",
+                                     (ls_shape){table->features, 1, 1}, 3)};
+    ls_gather floats = plain_pixels;
+    ls_error err;
+    floats.floats = 1;
+    w.weights = calloc(w.model->floats, sizeof *w.weights);
+    ls_buffer_init(&w.file, NULL);
+    const ls_onnx_desc d = {.model = w.model,
+                            .weights = w.weights,
+                            .normalisation = floats,
+                            .prep = table,
+                            .name = "table"};
+    must(ls_onnx_write(&w.file, &d, &err), &err);
+    w.whole =
+        (pb_reader){(const uint8_t *)w.file.text, (const uint8_t *)w.file.text + w.file.length};
+    const pb_field graph = pb_find(w.whole, MODEL_GRAPH);
+    w.graph = pb_inside(&graph);
+    return w;
+}
+
+static void tables_of_numbers_go_in_as_they_are_in_the_file(void **state)
+{
+    char text[600];
+    (void)state;
+    ls_prep *table = make_table(NULL);
+    written w = write_table(table);
+    ops_of(text, sizeof text, w.graph);
+    assert_string_equal(text, "Cast IsNaN Where Sub Div Cast Gemm Identity Softmax");
+    assert_string_equal(metadata(text, sizeof text, &w, "inputs"),
+                        "[{\"name\":\"x\",\"type\":\"float32\",\"shape\":[\"batch\",3],"
+                        "\"columns\":[\"size\",\"dense2.weight\",\"\"]}]");
+    drop(&w);
+    ls_prep_free(table);
+}
+
+static void texts_go_in_as_strings_by_the_names_of_their_columns(void **state)
+{
+    static const char *const wanted[] = {"size", "column:1", "column:2", "place"};
+    char text[900];
+    int i = 0;
+    (void)state;
+    ls_prep *table = make_table("place");
+    written w = write_table(table);
+    ops_of(text, sizeof text, w.graph);
+    assert_string_equal(text, "OneHotEncoder Flatten Slice Concat Cast IsNaN Where Sub Div Cast "
+                              "Gemm Identity Softmax");
+    pb_field f;
+    for (pb_reader r = w.graph; pb_next(&r, &f);) {
+        if (f.number != INPUT)
+            continue;
+        const pb_field name = pb_find(pb_inside(&f), 1);
+        assert_string_equal(pb_text(text, sizeof text, &name), wanted[i]);
+        i++;
+    }
+    assert_int_equal(i, 4);
+    assert_int_equal(pb_count(w.whole, MODEL_OPSET), 2);
+    assert_non_null(strstr(metadata(text, sizeof text, &w, "inputs"),
+                           "{\"name\":\"column:1\",\"type\":\"float32\",\"shape\":[\"batch\",1],"
+                           "\"column\":\"dense2.weight\"}"));
+    drop(&w);
+    ls_prep_free(table);
 }
 
 static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
@@ -311,12 +402,14 @@ LS_TESTS(onnx, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_type_gives_a_graph_whose_names_fit_together),
         cmocka_unit_test(the_versions_are_those_that_the_header_states),
-        cmocka_unit_test(lenet_is_eleven_nodes_and_its_weights_as_they_are),
+        cmocka_unit_test(lenet_is_fourteen_nodes_and_its_weights_as_they_are),
         cmocka_unit_test(the_batch_dimension_has_a_name_and_no_size),
         cmocka_unit_test(mean_and_std_come_first_and_only_where_they_change_something),
         cmocka_unit_test(dropout_is_left_out_and_its_reader_reads_what_it_read),
         cmocka_unit_test(the_metadata_say_what_goes_in),
         cmocka_unit_test(the_metadata_say_what_comes_out),
+        cmocka_unit_test(tables_of_numbers_go_in_as_they_are_in_the_file),
+        cmocka_unit_test(texts_go_in_as_strings_by_the_names_of_their_columns),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests_name("onnx", tests, NULL, NULL);

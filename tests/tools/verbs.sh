@@ -140,7 +140,7 @@ has_metadata() # FILE TEXT…
         LC_ALL=C grep -aqF "$text" "$file" || fail "the metadata of $file do not have $text"
     done
 }
-has_metadata tiny.onnx 'a logit for each class' 'pixels / 255' '[1,28,28]'
+has_metadata tiny.onnx 'logits: one for each class' 'pixels, uint8' '[1,28,28]'
 # What a table's classes are called, and that its numbers are no logits, where these are what is learned.
 awk -v OFS=, 'BEGIN { print "a,b,kind,size"; for (i = 0; i < 40; i++) print i % 7, i % 5, i % 2 ? "red" : "blue", i / 8 }' >table.csv
 for target in kind size; do
@@ -153,8 +153,8 @@ for target in kind size; do
     expect 0 "$trainer" export $target/weights.safetensors --to again.onnx
     cmp -s again.onnx $target.onnx || fail "$target: a file alone is exported otherwise"
 done
-has_metadata kind.onnx 'values as in the data' 'a logit for each class' '["blue","red"]' '[3,1,1]'
-has_metadata size.onnx 'values as in the data' 'the values themselves' \
+has_metadata kind.onnx 'numbers as in the table' 'logits: one for each class' '["blue","red"]' '[3,1,1]'
+has_metadata size.onnx 'numbers as in the table' 'the values themselves' \
     '[{"column":"a"},{"column":"b"},{"column":"kind","is":"blue"},{"column":"kind","is":"red"}]'
 expect 0 "$trainer" config.json --quiet --set run_dir=scaled --set data.limit=0 --set epochs=1 --set data.name=csv \
     --set data.path=table.csv --set data.target=kind --set data.drop=b,size --set data.standardize=true \

@@ -22,7 +22,7 @@ import time as _time
 import numpy as _np
 
 from . import _library as _l
-from . import _tensors
+from . import _table, _tensors
 from ._library import Error
 
 __all__ = ["Error", "Model", "Result", "Trainer"]
@@ -34,26 +34,41 @@ def _bytes(path):
 
 
 def _rows(x, what="x"):
-    """As the library takes them: contiguous, uint8 or float32, (n, channels, height, width)."""
+    """As the library takes them: contiguous, uint8 or float32, (n, channels, height, width). Only uint8 is
+    bytes, which are divided by 255; bool is 0 and 1, and numbers of any other type are what they are."""
     x = _np.asarray(x)
+    if x.dtype.kind not in "biuf":
+        raise ValueError(f"{what}: expected numbers, found {x.dtype}")
     if x.dtype != _np.uint8:
         x = x.astype(_np.float32, copy=False)
-    shape = {2: (len(x), x.shape[-1], 1, 1), 3: (len(x), 1) + x.shape[1:], 4: x.shape}.get(x.ndim)
-    if shape is None or 0 in shape:
+    if not 2 <= x.ndim <= 4 or 0 in x.shape:
         raise ValueError(f"{what}: expected (n, features), (n, height, width) or "
                          f"(n, channels, height, width), found {x.shape}")
-    return _np.ascontiguousarray(x.reshape(shape))
+    return _np.ascontiguousarray(x.reshape(len(x), *_sides(x.shape[1:])))
+
+
+def _sides(shape):
+    """(channels, height, width) of a row of shape (features,), (height, width) or these."""
+    shape = tuple(shape) if _np.iterable(shape) else (shape,)
+    if not 1 <= len(shape) <= 3:
+        raise ValueError(f"shape: expected (features,), (height, width) or (channels, height, width), found {shape}")
+    return {1: shape + (1, 1), 2: (1,) + shape, 3: shape}[len(shape)]
 
 
 def _targets(y, n, what="y"):
-    """Classes, int32 (n,), or numbers, float32 (n, targets)."""
+    """Classes, int32 (n,), or numbers, float32 (n, targets). Whole numbers, one a row, are classes."""
     y = _np.asarray(y)
-    if y.shape == (n,) and y.dtype.kind in "iu":
-        return _np.ascontiguousarray(y, dtype=_np.int32)
-    if y.dtype.kind == "f" and y.ndim in (1, 2) and len(y) == n:
+    if y.dtype.kind not in "biuf" or y.ndim not in (1, 2) or len(y) != n or 0 in y.shape:
+        raise ValueError(f"{what}: expected {n} integers, one class for each row, or numbers (n, targets), "
+                         f"found {y.dtype} {y.shape}")
+    if y.dtype.kind == "f" or y.size != n:
         return _np.ascontiguousarray(y.reshape(n, -1), dtype=_np.float32)
-    raise ValueError(f"{what}: expected {n} integers, one class for each row, or floats (n, targets), "
-                     f"found {y.dtype} {y.shape}")
+    y = y.reshape(n)
+    if int(y.min()) < 0 or int(y.max()) > 2**31 - 2:
+        wrong = next(i for i, label in enumerate(y) if not 0 <= label <= 2**31 - 2)
+        raise ValueError(f"{what}: row {wrong}: expected a class, a whole number from 0 on, found {y[wrong]}; "
+                         "for numbers to learn pass floats")
+    return _np.ascontiguousarray(y, dtype=_np.int32)
 
 
 def _like(y):
@@ -73,8 +88,8 @@ class _Arrays:
         x, y = self.sets[0]
         if x is None:
             y = _np.empty((0, targets), _np.float32) if targets else _np.empty(0, _np.int32)
-        self.shape = tuple(shape) if x is None else x.shape[1:]
-        self.dtype = _np.dtype(dtype) if x is None else x.dtype
+        self.shape = _sides(shape) if x is None else x.shape[1:]
+        self.dtype = _rows(_np.zeros((1, 1), dtype)).dtype if x is None else x.dtype
         self.like = _like(y)
         for x, y in self.sets:
             if x is not None:
@@ -177,19 +192,72 @@ class Model(_l.Handle):
                  for i in range(self._info().classes))
         return [str(i) if name is None else name.decode() for i, name in enumerate(names)]
 
+    @property
+    def card(self):
+        """What the file says of the model, a dict: input, classes, class_names, preparation, recipe."""
+        card = _l.lib().ls_model_card(self.handle)
+        return {} if card is None else _json.loads(card)
+
+    @property
+    def columns(self):
+        """The names of the columns that a model of a table reads; None where it reads arrays or images."""
+        table = self._table()
+        return None if table is None else [column["name"] for column in table]
+
+    def _table(self):
+        """The columns of a table, with the `levels` of those of texts."""
+        card = self.card
+        preparation = card.get("preparation")
+        if preparation is not None:
+            return preparation["columns"] if preparation["rows"] == "table" else None
+        if not card.get("features"):
+            return None
+        table = []  # a file of an earlier version names the column of each float
+        for feature in card["features"]:
+            if not table or table[-1]["name"] != feature["column"]:
+                table.append({"name": feature["column"]})
+            if "is" in feature:
+                table[-1].setdefault("levels", []).append(feature["is"])
+        return table
+
+    def _prepare(self, x):
+        """Rows as they are in the user's data, whatever they lie in → as ls_model_run takes them."""
+        table = self._table()
+        if isinstance(x, (str, bytes, _os.PathLike)):
+            x = self._read(_os.fsdecode(x), table)
+        if table is not None:
+            named = _table.of(x, [column["name"] for column in table])
+            if named is not None:
+                return _table.rows(self.handle, named, table)
+        return _rows(x)
+
+    @staticmethod
+    def _read(path, table):
+        if path.lower().endswith(".npy"):
+            return _np.load(path, allow_pickle=False)
+        if table is not None and not _os.path.isdir(path):
+            return _table.read(path)
+        raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}; "
+                         "pictures are read by `trainer predict`, and here as arrays of their pixels")
+
     def predict(self, x, logits=False):
-        """Rows (n, …) as in training → probabilities, or logits, (n, classes); of a model that learnt
-        numbers, these."""
+        """Rows as they are in the user's data → probabilities, or logits, (n, classes); of a model that learnt
+        numbers, these. What training did to a row is done here too.
+
+        x    an array (n, …) of values as in training: uint8 for pixels, else numbers of any type; of a table, numbers
+             in the order of `columns`, NaN where one is missing. Or, of a table, what has names: a data frame, a list of
+             dicts, a dict of lists, or of values, which is one row; columns in any order, others are ignored.
+             Or the path of a .csv or an .npy file"""
         info = self._info()
-        x = _rows(x)
+        x = self._prepare(x)
+        x = x.reshape(len(x), *_sides(x.shape[1:]))
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
         if (x.dtype != _np.uint8) != bool(info.floats):
-            raise ValueError(f"x: expected {'float32' if info.floats else 'uint8'}, as in training, "
-                             f"found {x.dtype}")
+            raise ValueError(f"x: expected {'numbers that are not uint8' if info.floats else 'uint8'}, as in "
+                             f"training, found {x.dtype}; only uint8 is divided by 255")
         out = _np.empty((len(x), info.classes), _np.float32)
-        _l.call("ls_snapshot_predict" if logits else "ls_model_predict", self.handle,
-                x.ctypes.data, len(x), out.ctypes.data)
+        _l.call("ls_model_run", self.handle, x.ctypes.data, len(x), int(logits), out.ctypes.data)
         return out
 
     def save(self, path):
@@ -260,11 +328,12 @@ class Trainer(_l.Handle):
     """A training run.
 
     config     a path of a JSON file, or such a document as a dict
-    data       (x, y): rows of uint8 or float32, (n, features), (n, height, width) or (n, channels, height,
-               width), and n classes or floats (n, targets); None: what the config names
+    data       (x, y): rows of numbers, (n, features), (n, height, width) or (n, channels, height, width), and
+               n classes or floats (n, targets); None: what the config names. uint8 is divided by 255; numbers
+               of other types are what they are
     test       likewise, to evaluate on
-    shape      instead of data, (channels, height, width) of rows of `dtype`, that come with `step`, with
-               `classes` or `targets`
+    shape      instead of data, (features,), (height, width) or (channels, height, width) of rows of `dtype`,
+               that come with `step`, with `classes` or `targets`
     set        a dict of keys: {"optimizer.lr": 0.1, "epochs": 3}
     resume     a run's directory, or "latest"
     data_dirs  where the files of built-in data are looked for

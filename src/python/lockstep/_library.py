@@ -72,9 +72,13 @@ class model_options(c.Structure):
                 ("host", c.c_void_p)]
 
 
+class field(c.Structure):
+    _fields_ = [("column", c.c_char_p), ("text", c.c_char_p), ("number", c.c_double)]
+
+
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
               "ls_trainer_options": trainer_options, "ls_step_result": step_result,
-              "ls_snapshot_info": snapshot_info, "ls_model_options": model_options}
+              "ls_snapshot_info": snapshot_info, "ls_model_options": model_options, "ls_field": field}
 
 _P, _E = c.c_void_p, c.POINTER(c_error)
 _FUNCTIONS = {  # name: (result, arguments); those that give a status take a c_error last
@@ -95,7 +99,9 @@ _FUNCTIONS = {  # name: (result, arguments); those that give a status take a c_e
     "ls_snapshot_release": (None, [_P]),
     "ls_snapshot_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
-    "ls_model_predict": (c.c_int, [_P, _P, c.c_uint32, _P, _E]),
+    "ls_model_run": (c.c_int, [_P, _P, c.c_uint32, c.c_int, _P, _E]),
+    "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, _P, _E]),
+    "ls_model_card": (c.c_char_p, [_P]),
     "ls_model_class_name": (c.c_char_p, [_P, c.c_int]),
 }
 

@@ -6,7 +6,8 @@ import struct
 
 import numpy as np
 
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U64": "<u8", "I32": "<i4", "U32": "<u4",
+         "I16": "<i2", "U16": "<u2", "I8": "|i1", "U8": "|u1", "BOOL": "|b1"}
 
 
 @contextlib.contextmanager
@@ -26,8 +27,13 @@ def read(path):
             for name, t in header.items()}
 
 
+def _native(a):
+    """The numbers of an array in the file's order of bytes."""
+    return a.astype(a.dtype.newbyteorder("<"), copy=False) if a.dtype.kind in "iuf" else a
+
+
 def write(path, tensors):
-    arrays = {name: np.asarray(t, order="C") for name, t in tensors.items()}
+    arrays = {name: _native(np.asarray(t, order="C")) for name, t in tensors.items()}
     names = {np.dtype(code): name for name, code in TYPES.items()}
     header, at = {}, 0
     for name, a in arrays.items():

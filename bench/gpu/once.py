@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Runs the plan (plan.py) on a machine with a GPU; once.sh starts it, and says what it leaves behind.
+
+    once.py KIT OUT [--rehearse] [again STEP...]
+
+Each step is a process group of its own with a limit of its own, which ends with it; whatever else hangs, the
+call ends after CALL_S. Status 1: a step failed.
+"""
+
+import argparse
+import ctypes
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import plan  # noqa: E402
+import summary  # noqa: E402
+
+ARCHIVE_MOST = 15 << 20
+BEGIN = time.monotonic() - float(os.environ.get("SPENT_S", "0"))
+
+
+class Call:
+    """A call: its folders, its log, the step that runs."""
+
+    def __init__(self, args):
+        self.args, self.out, self.kit = args, args.out, args.kit
+        self.name = "again" if args.again else "once"
+        self.results = self.kit / "results" / self.name
+        shutil.rmtree(self.results, ignore_errors=True)
+        for folder in (self.out, self.results):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.slower = float(os.environ.get("SLOWER", "1")) if args.rehearse else 1.0
+        self.call_s = plan.AGAIN_S if args.again else plan.CALL_S
+        self.steps = plan.steps_of(args.again) if args.again else plan.STEPS
+        self.ended = []  # of each step: name, limit, seconds, how it ended
+        self.process, self.lock = None, threading.Lock()
+        (self.out / f"{self.name}.log").write_text("")
+        self.env = dict(os.environ, KIT=str(self.kit), BUILD=str(self.kit / "build"), RESULTS=str(self.results),
+                        PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1",
+                        DATA=str(self.kit / "datasets/fashion-mnist"),
+                        LOCKSTEP_DATA=str(self.kit / "datasets"), OVERLAP_S="36",
+                        XDG_CACHE_HOME=str(self.results / "cache"),
+                        TORCHINDUCTOR_CACHE_DIR=str(self.kit / "inductor"),
+                        TRITON_CACHE_DIR=str(self.kit / "triton"))
+        self.env["LD_LIBRARY_PATH"] = ":".join(filter(None, (*library_folders(),
+                                                             os.environ.get("LD_LIBRARY_PATH"))))
+        if (self.kit / "paper.json").exists():
+            shutil.copy(self.kit / "paper.json", self.results)
+        if (self.kit / "cache").exists():  # choices of kernels from an earlier call
+            shutil.copytree(self.kit / "cache", self.results / "cache")
+
+    def left(self):
+        """Seconds of the call, as the plan counts them."""
+        return self.call_s - (time.monotonic() - BEGIN) / self.slower
+
+    def say(self, text):
+        line = f"{time.monotonic() - BEGIN:4.0f} s  {text}"
+        print(line, flush=True)
+        with open(self.out / f"{self.name}.log", "a", encoding="utf-8") as log:
+            log.write(line + "\n")
+
+    def kill(self):
+        process = self.process
+        if process:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except OSError:
+                pass
+
+    def run(self, name, limit, command):
+        """Status of a command; None where it was stopped. What it leaves running in its group ends too."""
+        begin = time.monotonic()
+        with open(self.results / f"{name}.log", "ab") as log:
+            self.process = subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, env=self.env, cwd=HERE.parents[1],
+                                            start_new_session=True)
+            try:
+                status = self.process.wait(max(1, limit * self.slower - 1))
+            except subprocess.TimeoutExpired:
+                status = None
+            self.kill()
+            try:
+                self.process.wait(1)
+            except subprocess.TimeoutExpired:
+                self.say(f"{name}: cannot be ended: it hangs in the driver")
+            self.process = None
+        seconds = time.monotonic() - begin
+        how = {0: "done", 77: "skipped", None: "stopped at its limit"}.get(status, f"FAILED ({status})")
+        limit *= self.slower
+        self.ended.append({"name": name, "limit": limit, "seconds": seconds, "ended": how})
+        self.say(f"{name}: {how} after {seconds:.1f} s of {limit:.0f}")
+        self.bring_home()
+        return status
+
+    def bring_home(self):
+        """The summary and the archive, whole at any time."""
+        with self.lock:
+            (self.results / "ended.json").write_text(json.dumps({"steps": self.ended}), encoding="utf-8")
+            lines = summary.lines(self.results, self.ended, time.monotonic() - BEGIN, bool(self.args.rehearse))
+            draft = self.out / f".{self.name}.md"
+            draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            draft.replace(self.out / f"{self.name}.md")
+            archive(self.results, self.out / f"{self.name}.tar.gz")
+
+    def watch(self):
+        """The end of the call, whatever the main thread waits for."""
+        def end():
+            self.say(f"{self.call_s * self.slower:.0f} s are over: the end")
+            self.kill()
+            os._exit(1)
+        timer = threading.Timer(max(0, self.left() * self.slower - 1), end)
+        timer.daemon = True
+        timer.start()
+
+
+def archive(results, path):
+    """Without timelines where it is too large to be carried."""
+    for skip in ((), ("trace_",), ("trace_", "cache", "bench")):
+        draft = path.with_name(f".{path.name}")
+        with gzip.open(draft, "wb", 1) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
+            for file in sorted(results.rglob("*")):
+                name = str(file.relative_to(results))
+                if file.is_file() and not name.startswith(skip or "\0") and not name.endswith(".bin"):
+                    tar.add(file, name)
+        if draft.stat().st_size <= ARCHIVE_MOST:
+            break
+    draft.replace(path)
+
+
+def library_folders():
+    """Where the CUDA runtime, cuDNN, cuBLAS and NCCL lie that this Python's PyTorch uses; the driver's folder,
+    where the loader does not find it by itself."""
+    import importlib.util
+    found = importlib.util.find_spec("nvidia")
+    folders = []
+    for root in found.submodule_search_locations or () if found else ():
+        folders += sorted(str(path) for path in Path(root).glob("*/lib"))
+    folders += [path for path in ("/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64")
+                if os.path.isdir(path)]
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        for path in ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu",
+                     "/usr/lib64", "/usr/lib/wsl/lib", "/usr/local/cuda/compat"):
+            if os.path.exists(f"{path}/libcuda.so.1"):
+                folders.append(path)
+                break
+    return folders
+
+
+def build_there(call):
+    """From the sources that were carried, where what was built here does not load."""
+    build = call.kit / "build-there"
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    script = call.results / "build.sh"
+    words = ["cmake", "-S", str(HERE.parents[1]), "-B", str(build), *generator, "-D", "CMAKE_BUILD_TYPE=Release",
+             "-D", "LOCKSTEP_CPU=OFF", "-D", "LOCKSTEP_MPI=OFF", "-D", "LOCKSTEP_CUDA=ON",
+             "-D", "CMAKE_CUDA_ARCHITECTURES=90-real", "-D", f"CMAKE_PREFIX_PATH={call.kit}"]
+    script.write_text(" ".join(words) + f" &&\nexec cmake --build {build} --parallel {os.cpu_count()} "
+                      "--target gpu_suite\n", encoding="utf-8")
+    limit = min(plan.BUILD_S, call.left() - plan.END_S)
+    if call.run("build", limit, ["sh", script]) == 0:
+        call.env["BUILD"] = str(build)
+        return True
+    return False
+
+
+def rehearse(call):
+    """Over the doubles: rows of few images, the plugin that stands beside the doubled program."""
+    folder = call.kit / "results/data/fashion-mnist"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (call.kit / "datasets/fashion-mnist").glob("*.gz"):
+        raw = gzip.decompress(file.read_bytes())
+        at, rows = 4 + 4 * raw[3], 512 if "train" in file.name else 8
+        size = len(raw[at:]) // int.from_bytes(raw[4:8], "big")
+        (folder / file.name).write_bytes(gzip.compress(
+            raw[:4] + rows.to_bytes(4, "big") + raw[8:at] + raw[at:at + rows * size], 1))
+    call.env.update(REHEARSE="1", DATA=str(folder), LOCKSTEP_DATA=str(folder.parent), LOCKSTEP_TEST_PLUGIN=str(
+        call.kit / "build/tests/cuda_gpu/doubled/liblockstep-cuda.so"))
+
+
+def carry_out(call):
+    """Status of the call."""
+    failed = False
+    for step in call.steps:
+        limit = plan.limit_of(step, call.steps, call.left())
+        if not limit:
+            call.ended.append({"name": step.name, "limit": 0, "seconds": 0, "ended": "left out, no time"})
+            call.say(f"{step.name}: left out, no time")
+            continue
+        command = [sys.executable, HERE / "steps.py", step.name]
+        status = call.run(step.name, limit, command)
+        known = summary.read(call.results / f"{step.name}.json")
+        if step.name == "loads" and not known.get("loads") and not call.args.rehearse:
+            call.say("does not load: " + "; ".join(known.get("failed", ["see loads.log"])[:3]))
+            call.say("it is built here instead")
+            if not build_there(call):
+                return 1
+            status = call.run("loads", plan.limit_of(step, call.steps, call.left()), command)
+            known = summary.read(call.results / "loads.json")
+        if step.name == "loads" and not known.get("gpu"):
+            call.say(f"GPU: not run: {known.get('gpu_text', 'the probe did not end')}")
+            call.bring_home()
+            return 0 if status == 77 and known.get("loads") and not call.args.rehearse else 1
+        failed = failed or status not in (0, 77)
+    return int(failed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kit", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--again", nargs="+", metavar="STEP", default=[])
+    args = parser.parse_args()
+    args.kit, args.out = args.kit.resolve(), args.out.resolve()
+    try:
+        call = Call(args)
+    except ValueError as error:
+        sys.exit(f"once.sh: {error}")
+    call.watch()
+    call.say(f"at most {call.call_s * call.slower:.0f} s" + ("; a rehearsal" if args.rehearse else ""))
+    if args.rehearse:
+        rehearse(call)
+    status = carry_out(call)
+    call.say("the end")
+    call.bring_home()
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""What one call of once.sh does, in the order of its worth, and how long each step may take.
+
+    plan.py            the table
+    plan.py --check    fails unless the limits fit into a call, whatever hangs
+"""
+
+import sys
+from collections import namedtuple
+
+CALL_S = 420   # everything, from the first line of once.sh to the last
+AGAIN_S = 240  # a second call, which repeats steps
+END_S = 5      # of a call: ending what hangs, the summary, the archive
+BUILD_S = 150  # of a call, only where the carried programs do not load: later steps are left out for it
+LEAST_S = 8    # a step that has less is left out
+
+# `rest`: takes besides what earlier steps have not used.
+Step = namedtuple("Step", "name limit rest what")
+STEPS = (
+    Step("loads", 15, False, "what loads and what does not; facts of the GPU"),
+    Step("kernels", 20, False, "norm, pooling and loss, then all others, against their twins in float64"),
+    Step("parity", 60, False, "gradients and 20 losses of both networks, three precisions, beside PyTorch's"),
+    Step("rates", 60, False, "our rates, three precisions; the same bits from 1, 2 and 4 workers on the GPU"),
+    Step("torch", 120, False, "in turns with PyTorch: eager and graphed, compiled last"),
+    Step("overlap", 40, False, "threads or streams"),
+    Step("seeds", 25, False, "rows 17 and 18 of the book's table in bf16, ten epochs each"),
+    Step("faults", 15, False, "a worker that is lost, and one that stalls"),
+    Step("suite", 30, True, "the tests that need a GPU"),
+    Step("timeline", 15, False, "what ran on the GPU, kernel by kernel"),
+    Step("ncu", 15, True, "what holds up the five kernels that ran longest"),
+)
+NAMES = tuple(step.name for step in STEPS)
+
+
+def steps_of(names):
+    """Those of a second call. What loads is looked at in any."""
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise ValueError(f"there is no step {unknown[0]}; the steps are {', '.join(NAMES)}")
+    return tuple(step for step in STEPS if step.name in names or step.name == "loads")
+
+
+def limit_of(step, steps, left):
+    """Seconds for a step when `left` are left of the call, or 0: left out."""
+    later = steps[steps.index(step) + 1:]
+    if step.rest:
+        limit = left - END_S - sum(s.limit for s in later)
+        limit = max(limit, min(step.limit, left - END_S))
+    else:
+        limit = min(step.limit, left - END_S)
+    return limit if limit >= LEAST_S else 0
+
+
+def worst_case(steps, call):
+    """When a call ends if every step takes all it may."""
+    at = 0
+    for step in steps:
+        at += limit_of(step, steps, call - at)
+    return at + END_S
+
+
+def check():
+    problems = []
+    if sum(step.limit for step in STEPS) + END_S > CALL_S:
+        problems.append(f"the limits add up to more than {CALL_S} s")
+    if worst_case(STEPS, CALL_S) > CALL_S:
+        problems.append("a call in which every step hangs takes too long")
+    at = 0
+    for step in STEPS:
+        limit = limit_of(step, STEPS, CALL_S - at)
+        if limit < step.limit:
+            problems.append(f"{step.name} has {limit} s of {step.limit} when all before it hang")
+        at += limit
+    for step in STEPS[1:]:
+        steps = steps_of([step.name])
+        if sum(s.limit for s in steps) + END_S > AGAIN_S:
+            problems.append(f"{step.name} cannot be repeated within {AGAIN_S} s")
+        if worst_case(steps, AGAIN_S) > AGAIN_S:
+            problems.append(f"a second call of {step.name} takes too long")
+    return problems
+
+
+def main():
+    at = 0
+    for step in STEPS:
+        print(f"{at:4d} s  {step.name:9} {step.limit:4d} s{' +' if step.rest else '  '}  {step.what}")
+        at += step.limit
+    print(f"{at:4d} s  the end  {END_S:5d} s    of {CALL_S}; with + a step has what others leave besides")
+    if "--check" in sys.argv[1:]:
+        problems = check()
+        print(*problems, sep="\n")
+        sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+"""One step of once.py, in a process of its own: steps.py NAME, with the environment that once.py sets.
+
+    KIT      the folder that was carried, with source/, build/, lib/ and datasets/
+    BUILD    what was built: KIT/build, or where the machine itself has built it
+    RESULTS  where results lie; each step writes what it knows as it comes
+    DATA     the folder of the Fashion-MNIST files
+    REHEARSE set: over the doubles of the CUDA runtime, everything small
+
+A step prints what it does; it ends with 0, with 1 where something failed, or with 77 where nothing could be
+run. NAME.json holds what summary.py shows: "failed", the first errors, and figures.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("BUILD", SOURCE / "build/gpu"))
+RESULTS = Path(os.environ.get("RESULTS", "."))
+DATA = Path(os.environ.get("DATA", "/usr/share/datasets/fashion-mnist"))
+REHEARSE = bool(os.environ.get("REHEARSE"))
+DOUBLED = BUILD / "tests/cuda_gpu/doubled"
+TRAINER = (DOUBLED if REHEARSE else BUILD) / "trainer"
+CONFIGS = {"lenet": SOURCE / "examples/fashion_mnist.json", "resnet": SOURCE / "examples/resnet18.json"}
+PRECISIONS = ("fp32",) if REHEARSE else ("bf16", "tf32", "fp32")
+# Kernels whose code was changed by reading alone come first; what the rest of a part tests is as it was.
+KERNEL_PARTS = ("norm", "pool", "loss", "arena", "point", "data")
+
+
+class Step:
+    """What is known of a step, on disk at any time."""
+
+    def __init__(self, name):
+        self.path = RESULTS / f"{name}.json"
+        self.known = {"failed": []}
+        self.save()
+
+    def save(self):
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(json.dumps(self.known, indent=1) + "\n")
+        draft.replace(self.path)
+
+    def tell(self, **what):
+        self.known.update(what)
+        self.save()
+
+    def fail(self, text):
+        print("FAILED:", text, flush=True)
+        self.known["failed"].append(text[:300])
+        self.save()
+
+    def status(self):
+        return 1 if self.known["failed"] else 0
+
+
+def run(command, timeout=None, env=None):
+    """(status, output) of a command; 124 where it took too long, 127 where it is not there."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                              errors="replace", timeout=timeout, env=env)
+        return done.returncode, done.stdout
+    except subprocess.TimeoutExpired as late:
+        said = late.stdout or b""
+        return 124, said.decode(errors="replace") if isinstance(said, bytes) else said
+    except OSError as error:
+        return 127, f"{words[0]}: {error.strerror}"
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "no output"
+
+
+def first_error(text):
+    """The first line that says what went wrong, else the last."""
+    wanted = re.compile(r"error|fail|cannot|too far|farther|not found|broken|expected", re.I)
+    return next((line.strip() for line in text.splitlines() if wanted.search(line)), last_line(text))
+
+
+def show(title, command, timeout, env=None):
+    status, text = run(command, timeout, env)
+    print(f"== {title}: status {status}\n{text}", flush=True)
+    return status, text
+
+
+# ---- loads ----------------------------------------------------------------------------------------
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def programs():
+    """Everything that was carried and has libraries to find."""
+    return [path for path in sorted(BUILD.rglob("*")) if path.is_file() and not path.is_symlink()
+            and (os.access(path, os.X_OK) or path.suffix == ".so") and is_elf(path)]
+
+
+def unresolved(path):
+    """What the loader does not find for a file, or finds in a version that does not do. Whether the driver is
+    there the probe tells."""
+    loader = next(Path("/lib64").glob("ld-linux-x86-64.so.2"), "/lib/ld-linux-aarch64.so.1")
+    _, text = run([loader, "--list", path])
+    return [line.strip() for line in text.splitlines()
+            if ("not found" in line or "error while loading" in line) and "libcuda.so.1" not in line]
+
+
+def loads():
+    step = Step("loads")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(zip(programs(), pool.map(unresolved, programs())))
+    missing = {str(path.relative_to(BUILD)): lines for path, lines in found if lines}
+    for name, lines in missing.items():
+        step.fail(f"{name}: {lines[0]}")
+    if not found:
+        step.fail(f"{BUILD} holds no programs")
+    step.tell(programs=len(found), loads=not missing and bool(found))
+    print(f"{len(found)} programs and libraries, {len(missing)} do not load", flush=True)
+    if not step.known["loads"]:
+        return 1
+    probe = DOUBLED / "../gpu_probe"
+    status, text = show("GPU", [probe], None)
+    step.tell(gpu=status == 0, gpu_text=last_line(text))
+    if status not in (0, 77): # libraries that do not fit each other, or the driver
+        step.fail(f"gpu_probe: {first_error(text)}")
+        step.tell(loads=False)
+        return 1
+    show("trainer", [TRAINER, "--version"], None)
+    show("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,"
+                        "clocks.max.memory,power.limit", "--format=csv,noheader"], 3)
+    for tool in ("ncu", "compute-sanitizer", "nvcc", "cmake"):
+        print(f"{tool}: {shutil.which(tool) or 'none'}")
+    status, text = show("facts", [BUILD / "bench/gpu/gpu_facts"], None)
+    step.tell(facts=[line for line in text.splitlines() if re.match(r"a graph|memory:|matrices", line)])
+    if status not in (0, 77):
+        step.fail(f"gpu_facts: {first_error(text)}")
+    return 0 if step.known["gpu"] else 77
+
+
+# ---- kernels --------------------------------------------------------------------------------------
+
+
+def write_twins(part):
+    return run([BUILD / "tests/cuda_gpu/gpu_twins", "write", RESULTS / f"twins_{part}.bin", part])
+
+
+def compare_kernels(part):
+    """(status of the kernels, what they said, status of the comparison, its lines)"""
+    folder = BUILD / "tests/cuda_gpu"
+    kernels, twins = RESULTS / f"kernels_{part}.bin", RESULTS / f"twins_{part}.bin"
+    status, text = run([folder / ("gpu_twins" if REHEARSE else "gpu_kernels"), "write", kernels, part])
+    compared, lines = run([folder / "gpu_twins", "compare", kernels, twins])
+    for path in (kernels, twins):
+        path.unlink(missing_ok=True)
+    return status, text, compared, lines
+
+
+def kernels():
+    """Each part in a process of its own: what breaks one tells nothing of the others."""
+    step = Step("kernels")
+    parts = {}
+    with ThreadPoolExecutor(4) as pool:
+        twins = {part: pool.submit(write_twins, part) for part in KERNEL_PARTS}
+        for part in KERNEL_PARTS:
+            twin_status, twin_text = twins[part].result()
+            status, text, compared, lines = compare_kernels(part)
+            print(f"== {part}: status {status}\n{twin_text}{text}{lines}", flush=True)
+            results = [line for line in lines.splitlines() if line.startswith("  ")]
+            far = [line.strip() for line in results if "TOO FAR" in line]
+            parts[part] = {"results": len(results), "far": len(far)}
+            step.tell(parts=parts)
+            if status or twin_status:
+                step.fail(f"{part}: {last_line(text if status else twin_text)}")
+            elif compared:
+                step.fail(f"{part}: {far[0] if far else last_line(lines)}")
+    return step.status()
+
+
+# ---- beside PyTorch -------------------------------------------------------------------------------
+
+
+def has_torch(step):
+    status, text = run([sys.executable, "-c", "import torch; print(torch.__version__)"])
+    if status:
+        print(f"skipped: {sys.executable} has no PyTorch: {last_line(text)}")
+        step.tell(skipped="there is no PyTorch")
+    return status == 0
+
+
+def parity():
+    step = Step("parity")
+    if not has_torch(step):
+        return 77
+    status = subprocess.run([sys.executable, SOURCE / "bench/gpu/losses.py", "--trainer", TRAINER, "--data", DATA,
+                             "--json", RESULTS / "losses.json", *(["--rehearse"] if REHEARSE else [])],
+                            check=False).returncode
+    return status
+
+
+def measure(*words):
+    """run.py, whose rows and table are those of all steps."""
+    return subprocess.run([sys.executable, SOURCE / "bench/gpu/run.py", "--build", BUILD, "--data", DATA,
+                           "--python", sys.executable, "--json", RESULTS / "bench.json",
+                           "--markdown", RESULTS / "bench.md", *(["--rehearse"] if REHEARSE else []), *words],
+                          stdout=subprocess.DEVNULL, check=False).returncode
+
+
+def torch():
+    step = Step("torch")
+    if not has_torch(step):
+        return 77
+    return measure("--rounds", "5", *(("lenet",) if REHEARSE else ("resnet", "lenet")))
+
+
+# ---- the program ----------------------------------------------------------------------------------
+
+
+def train(network, devices, *words, shards=4, rows=2048, batch=256):
+    """(status, the hash of the weights, records) of a short run."""
+    handle, name = tempfile.mkstemp(".jsonl", "run_", RESULTS)
+    os.close(handle)
+    metrics = Path(name)
+    if REHEARSE:
+        rows, batch = 32, 8
+    status, text = run([TRAINER, CONFIGS[network], "--devices", devices, "--metrics", metrics, "--quiet",
+                        "--set", "data.name=fashion_mnist", "--set", f"data.path={DATA}",
+                        "--set", f"data.limit={rows}", "--set", f"batch_size={batch}", "--set", "epochs=1",
+                        "--set", "eval_every=0", "--set", "run_dir=null", "--set", f"shards={shards}", *words])
+    records = metrics.read_text()
+    metrics.unlink()
+    found = re.search(r'"weights_sha256":"([0-9a-f]{64})"', records)
+    print(f"{network} {devices} {' '.join(words)}: status {status}, {found[1] if found else text}", flush=True)
+    return status, found[1] if found else first_error(text), records
+
+
+def bits_of(network, precision):
+    """Hashes of 1, 2 and 4 workers' weights. The first run chooses kernels, which the others take from the
+    cache."""
+    words = ("--set", f"precision={precision}")
+    runs = [train(network, "cuda:0", *words)]
+    with ThreadPoolExecutor(2) as pool:
+        runs += pool.map(lambda devices: train(network, devices, *words), ("cuda:0,0", "cuda:0,0,0,0"))
+    return [(status, sha) for status, sha, _ in runs]
+
+
+def same_bits(step):
+    """Several at once: nothing is timed."""
+    bits, of = {}, [(n, p) for p in PRECISIONS for n in (("lenet",) if REHEARSE else ("resnet", "lenet"))]
+    with ThreadPoolExecutor(3) as pool:
+        for (network, precision), runs in zip(of, pool.map(lambda pair: bits_of(*pair), of)):
+            same = not any(status for status, _ in runs) and len({sha for _, sha in runs}) == 1
+            bits[f"{network} {precision}"] = same
+            step.tell(bits=bits)
+            if not same:
+                said = next((sha for status, sha in runs if status), "1, 2 and 4 workers: other bits")
+                step.fail(f"{network} {precision}: {said}")
+
+
+def rates():
+    step = Step("rates")
+    status = measure("--ours", "--rounds", "5", *(("lenet",) if REHEARSE else ("resnet", "lenet")))
+    if status:
+        step.fail("run.py --ours: see rates.log")
+    same_bits(step)
+    return step.status()
+
+
+def seeds():
+    return measure("seeds")
+
+
+def faults():
+    """One of two workers is lost, or stalls: the weights are those of a run without."""
+    step = Step("faults")
+    _, wanted, _ = train("lenet", "cuda:0,0", shards=2)
+    for kind, words in (("fail", ()), ("stall", ("--set", "deadline_s=1"))):
+        status, sha, records = train("lenet", "cuda:0,0", "--inject", f"worker=1,step=2,kind={kind}", *words,
+                                     shards=2)
+        noticed = '"type":"fault"' in records
+        step.tell(**{kind: status == 0 and sha == wanted and noticed})
+        if not step.known[kind]:
+            step.fail(f"{kind}: " + (sha if status else "no fault was recorded" if not noticed else
+                                     "the weights are others than without"))
+    return step.status()
+
+
+# ---- the suite ------------------------------------------------------------------------------------
+
+
+def run_test(test):
+    words = [word.replace("@BUILD@", str(BUILD)).replace("@SOURCE@", str(SOURCE)) for word in test["command"]]
+    if REHEARSE:
+        words = [word.replace("gpu_kernels", "gpu_twins") for word in words]
+    env = dict(os.environ, LOCKSTEP_TEST_DATA=str(DATA), LOCKSTEP_DATA=str(DATA.parent),
+               TORCH_PYTHON=sys.executable, LOCKSTEP_TEST_PLUGIN=str(
+                   (DOUBLED if REHEARSE else BUILD) / "liblockstep-cuda.so"))
+    if REHEARSE:
+        env.update(LOCKSTEP_TEST_TRAINER=str(TRAINER), PRECISIONS="fp32", LENET_ROWS="16", LENET_ALONE="true")
+    begin = time.monotonic()
+    status, text = run(words, test["timeout"], env)
+    return test["name"], status, time.monotonic() - begin, text
+
+
+def suite():
+    """Four at a time. What was seen in other steps comes last, and is left out of a rehearsal, as is what takes
+    minutes over the doubles."""
+    step = Step("suite")
+    path = SOURCE.parent / "tests.json"
+    if not path.exists():
+        print("skipped: there is no list of tests")
+        return 77
+    tests = sorted(json.loads(path.read_text()), key=lambda t: t["name"] in ("gpu_kernels", "gpu_same_bits"))
+    if REHEARSE:
+        quick = ("gpu_plugged", "gpu_kernels", "gpu_same_bits", "gpu_trace")
+        tests = [test for test in tests if test["name"] in quick]
+    done, total = {}, len(tests)
+    with ThreadPoolExecutor(2 if REHEARSE else 4) as pool:
+        for name, status, seconds, text in pool.map(run_test, tests):
+            ended = {0: "passed", 77: "skipped", 124: "timed out"}.get(status, "failed")
+            done[name] = ended
+            print(f"== {name}: {ended} after {seconds:.1f} s\n{text}", flush=True)
+            step.tell(tests=done, total=total)
+            if ended not in ("passed", "skipped"):
+                step.fail(f"{name}: {first_error(text)}")
+    return step.status()
+
+
+STEPS = {"loads": loads, "kernels": kernels, "parity": parity, "rates": rates, "torch": torch,
+         "overlap": lambda: measure("overlap"), "seeds": seeds, "faults": faults, "suite": suite,
+         "timeline": lambda: measure("timeline"), "ncu": lambda: measure("ncu")}
+
+if __name__ == "__main__":
+    sys.exit(STEPS[sys.argv[1]]())

@@ -1,0 +1,397 @@
+/* Rows as they are in the user's files → what the first layer reads. Names of constants and of nodes' outputs have
+ * a colon in them, which the name of an input has not. */
+#include "cli/onnx_rows.h"
+
+#include "prep/prep.h"
+#include "json/json.h"
+#include "json/writer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define INPUT "x"
+
+enum { MOST_COLUMNS_TOLD = 4096 };
+
+/* What a field of a table that stands for nothing is (ls_field_is_missing). */
+static const char *const missing_words[] = {"", "NA", "NaN", "nan", "null", "?"};
+
+enum { MISSING_WORDS = sizeof missing_words / sizeof *missing_words };
+
+static const ls_prep *table_of(const ls_onnx_desc *d)
+{
+    return d->prep && d->prep->kind == LS_PREP_TABLE ? d->prep : NULL;
+}
+
+bool ls_onnx_has_texts(const ls_onnx_desc *d)
+{
+    const ls_prep *table = table_of(d);
+    for (int i = 0; table && i < table->columns; i++)
+        if (table->column[i].levels > 0)
+            return true;
+    return false;
+}
+
+/* ---- nodes of one input and one output ------------------------------------------------------------ */
+
+/* x becomes op(x, constant), or op(x) where that is NULL. */
+static void apply(ls_onnx_file *f, ls_onnx_tensor *x, const char *op, const char *constant)
+{
+    char name[sizeof x->name];
+    snprintf(name, sizeof name, INPUT ":%s", op);
+    ls_onnx_node_begin(f, op, name, x->name);
+    if (constant)
+        ls_onnx_node_input(f, constant);
+    ls_onnx_node_end(f, name);
+    memcpy(x->name, name, sizeof name);
+}
+
+static void cast(ls_onnx_file *f, ls_onnx_tensor *x, int type)
+{
+    char name[sizeof x->name];
+    snprintf(name, sizeof name, INPUT ":as%d", type);
+    ls_onnx_node_begin(f, "Cast", name, x->name);
+    ls_onnx_node_int(f, "to", type);
+    ls_onnx_node_end(f, name);
+    memcpy(x->name, name, sizeof name);
+}
+
+/* What is NaN becomes the constant. */
+static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant)
+{
+    ls_onnx_node_begin(f, "IsNaN", INPUT ":missing", x->name);
+    ls_onnx_node_end(f, INPUT ":missing");
+    ls_onnx_node_begin(f, "Where", INPUT ":filled", INPUT ":missing");
+    ls_onnx_node_input(f, constant);
+    ls_onnx_node_input(f, x->name);
+    ls_onnx_node_end(f, INPUT ":filled");
+    snprintf(x->name, sizeof x->name, INPUT ":filled");
+}
+
+/* ---- tables ----------------------------------------------------------------------------------------- */
+
+/* In double, as in prep.c: the mean of a column may be large beside its deviation. */
+static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
+{
+    const int dim[2] = {1, p->features};
+    double mean, deviation;
+    bool fills = false, scales = false;
+    for (int i = 0; i < p->columns; i++) {
+        fills |= p->column[i].fills && p->column[i].levels == 0;
+        scales |= p->column[i].scaled;
+    }
+    if (!fills && !scales)
+        return;
+    cast(f, x, LS_ONNX_DOUBLE);
+    if (fills) {
+        for (int i = 0; i < p->columns; i++)
+            for (int k = 0; k < (p->column[i].levels ? p->column[i].levels : 1); k++)
+                ls_onnx_put_double(f,
+                                   p->column[i].fills ? (double)p->column[i].missing : (double)NAN);
+        ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, 2);
+        fill(f, x, "missing:by");
+    }
+    for (int i = 0; scales && i < p->features; i++) {
+        ls_prep_feature(p, i, &mean, &deviation);
+        ls_onnx_put_double(f, mean);
+    }
+    if (scales) {
+        ls_onnx_put_tensor(f, "column_mean:by", LS_ONNX_DOUBLE, dim, 2);
+        apply(f, x, "Sub", "column_mean:by");
+    }
+    for (int i = 0; scales && i < p->features; i++) {
+        ls_prep_feature(p, i, &mean, &deviation);
+        ls_onnx_put_double(f, deviation);
+    }
+    if (scales) {
+        ls_onnx_put_tensor(f, "column_deviation:by", LS_ONNX_DOUBLE, dim, 2);
+        apply(f, x, "Div", "column_deviation:by");
+    }
+    cast(f, x, LS_ONNX_FLOAT);
+}
+
+/* An input is called like its column, unless something else of the graph is. */
+static const char *input_name(char *room, size_t size, const ls_onnx_desc *d, int column)
+{
+    const ls_model *m = d->model;
+    const char *name = d->prep->column[column].name;
+    bool taken = !name[0] || strchr(name, ':') || strcmp(name, LS_ONNX_LOGITS) == 0 ||
+                 strcmp(name, LS_ONNX_PROBABILITIES) == 0;
+    for (int i = 0; !taken && i < m->params + m->stats; i++)
+        taken = strcmp(name, m->tensor[i]->name) == 0;
+    snprintf(room, size, "column:%d", column);
+    return taken ? room : name;
+}
+
+static bool is_level(const ls_prep_column *column, const char *text)
+{
+    for (int i = 0; i < column->levels; i++)
+        if (strcmp(column->level[i], text) == 0)
+            return true;
+    return false;
+}
+
+/* [batch, 1] strings → [batch, levels], 1 and 0. A text that is none of the levels fails, unless it is a missing one
+ * and may be: then there is a place for it behind the levels, which is cut off. */
+static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const char *input)
+{
+    char hot[48], flat[48], begin[48], end[48], axis[48], out[48];
+    const int64_t zero = 0, one = 1, levels = column->levels;
+    snprintf(hot, sizeof hot, "column:%d:hot", nth);
+    snprintf(flat, sizeof flat, "column:%d:flat", nth);
+    snprintf(out, sizeof out, "column:%d:raw", nth);
+    ls_onnx_node_begin(f, "OneHotEncoder", hot, input);
+    ls_onnx_node_domain(f, "ai.onnx.ml");
+    for (int i = 0; i < column->levels; i++)
+        ls_onnx_node_add_text(f, column->level[i]);
+    for (int i = 0; column->fills && i < MISSING_WORDS; i++)
+        if (!is_level(column, missing_words[i]))
+            ls_onnx_node_add_text(f, missing_words[i]);
+    ls_onnx_node_texts(f, "cats_strings");
+    ls_onnx_node_int(f, "zeros", 0);
+    ls_onnx_node_end(f, hot);
+    ls_onnx_node_begin(f, "Flatten", flat, hot);
+    ls_onnx_node_int(f, "axis", 1);
+    ls_onnx_node_end(f, flat);
+    snprintf(begin, sizeof begin, "column:%d:begin", nth);
+    snprintf(end, sizeof end, "column:%d:end", nth);
+    snprintf(axis, sizeof axis, "column:%d:axis", nth);
+    ls_onnx_put_int64s(f, begin, &zero, 1);
+    ls_onnx_put_int64s(f, end, &levels, 1);
+    ls_onnx_put_int64s(f, axis, &one, 1);
+    ls_onnx_node_begin(f, "Slice", out, flat);
+    ls_onnx_node_input(f, begin);
+    ls_onnx_node_input(f, end);
+    ls_onnx_node_input(f, axis);
+    ls_onnx_node_end(f, out);
+}
+
+/* An input for each column, side by side. */
+static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x)
+{
+    const ls_prep *p = d->prep;
+    const int one = 1;
+    char room[48];
+    for (int i = 0; i < p->columns; i++) {
+        const char *name = input_name(room, sizeof room, d, i);
+        ls_onnx_put_input(f, name, p->column[i].levels ? LS_ONNX_STRING : LS_ONNX_FLOAT, &one, 1);
+        if (p->column[i].levels)
+            encode(f, &p->column[i], i, name);
+    }
+    snprintf(x->name, sizeof x->name, INPUT ":raw");
+    for (int i = 0; i < p->columns; i++) {
+        const char *name = input_name(room, sizeof room, d, i);
+        char raw[48];
+        snprintf(raw, sizeof raw, "column:%d:raw", i);
+        if (p->column[i].levels)
+            name = raw;
+        if (i == 0)
+            ls_onnx_node_begin(f, "Concat", x->name, name);
+        else
+            ls_onnx_node_input(f, name);
+    }
+    ls_onnx_node_int(f, "axis", 1);
+    ls_onnx_node_end(f, x->name);
+}
+
+/* ---- arrays and images ------------------------------------------------------------------------------ */
+
+/* Of channel `i`: there are four values, and the last is also that of the channels behind. */
+static float value_of(const float value[4], int i)
+{
+    return value[i < 4 ? i : 3];
+}
+
+/* x → op(x, value), where that changes something. */
+static void per_channel(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x, const char *op,
+                        const char *constant, const float value[4], float nothing)
+{
+    const int channels = d->model->input.c, dim[4] = {1, channels, 1, 1};
+    bool changes = false;
+    for (int i = 0; i < channels; i++)
+        changes |= value_of(value, i) != nothing;
+    if (!changes)
+        return;
+    for (int i = 0; i < channels; i++)
+        ls_onnx_put_float(f, value_of(value, i));
+    ls_onnx_put_tensor(f, constant, LS_ONNX_FLOAT, dim, x->rank);
+    ls_onnx_node_begin(f, op, constant, x->name);
+    ls_onnx_node_input(f, constant);
+    snprintf(x->name, sizeof x->name, "%s:out", constant);
+    ls_onnx_node_end(f, x->name);
+}
+
+static void fill_array(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x)
+{
+    const ls_shape *in = &d->model->input;
+    const int dim[4] = {1, in->c, in->h, in->w};
+    const ls_prep *p = d->prep;
+    if (!p || p->kind != LS_PREP_ARRAY || p->fills == 0)
+        return;
+    ls_onnx_put_floats(f, "missing:by", dim, p->fills == 1 ? 0 : x->rank, p->fill,
+                       (size_t)p->fills);
+    fill(f, x, "missing:by");
+}
+
+static void divide_bytes(ls_onnx_file *f, ls_onnx_tensor *x)
+{
+    const float most = 255;
+    cast(f, x, LS_ONNX_FLOAT);
+    ls_onnx_put_floats(f, "divisor:by", NULL, 0, &most, 1);
+    apply(f, x, "Div", "divisor:by");
+}
+
+ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
+{
+    const ls_shape *in = &d->model->input;
+    const int shape[3] = {in->c, in->h, in->w}, rank = in->h * in->w == 1 ? 2 : 4;
+    ls_onnx_tensor x = {INPUT, rank};
+    if (ls_onnx_has_texts(d))
+        put_columns(f, d, &x);
+    else
+        ls_onnx_put_input(f, INPUT, d->normalisation.floats ? LS_ONNX_FLOAT : LS_ONNX_UINT8, shape,
+                          rank - 1);
+    if (!d->normalisation.floats)
+        divide_bytes(f, &x);
+    else if (table_of(d))
+        scale_table(f, d->prep, &x);
+    else
+        fill_array(f, d, &x);
+    per_channel(f, d, &x, "Sub", "mean:by", d->normalisation.mean, 0);
+    per_channel(f, d, &x, "Div", "std:by", d->normalisation.std, 1);
+    return x;
+}
+
+/* ---- metadata --------------------------------------------------------------------------------------- */
+
+/* What `w` has written, which begins anew. */
+static void put_json(ls_buffer *out, ls_onnx_file *f, const char *key, ls_json_writer *w)
+{
+    const char *text = ls_json_writer_text(w, NULL, NULL);
+    if (text)
+        ls_onnx_put_entry(out, f, key, text);
+    out->failed |= !text;
+    ls_json_writer_reset(w);
+}
+
+/* A number for each channel. */
+static void put_numbers(ls_buffer *out, ls_onnx_file *f, const char *key, ls_json_writer *w,
+                        const float value[4], int n)
+{
+    ls_json_open_array(w, NULL);
+    for (int i = 0; i < n; i++)
+        ls_json_put_float(w, NULL, value_of(value, i));
+    ls_json_close(w);
+    put_json(out, f, key, w);
+}
+
+static void tell_shape(ls_json_writer *w, const int *dim, int rank)
+{
+    ls_json_open_array(w, "shape");
+    ls_json_put_string(w, NULL, "batch");
+    for (int i = 0; i < rank; i++)
+        ls_json_put_int(w, NULL, dim[i]);
+    ls_json_close(w);
+}
+
+/* {"name", "type", "shape", "column"} of each column's input. */
+static void tell_columns(ls_json_writer *w, const ls_onnx_desc *d)
+{
+    const int one = 1;
+    char room[48];
+    for (int i = 0; i < d->prep->columns; i++) {
+        ls_json_open_object(w, NULL);
+        ls_json_put_string(w, "name", input_name(room, sizeof room, d, i));
+        ls_json_put_string(w, "type", d->prep->column[i].levels ? "string" : "float32");
+        tell_shape(w, &one, 1);
+        ls_json_put_string(w, "column", d->prep->column[i].name);
+        ls_json_close(w);
+    }
+}
+
+static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
+{
+    const ls_shape *in = &d->model->input;
+    const int shape[3] = {in->c, in->h, in->w};
+    const ls_prep *table = table_of(d);
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "name", INPUT);
+    ls_json_put_string(w, "type", d->normalisation.floats ? "float32" : "uint8");
+    tell_shape(w, shape, in->h * in->w == 1 ? 1 : 3);
+    if (table && table->columns <= MOST_COLUMNS_TOLD) {
+        ls_json_open_array(w, "columns");
+        for (int i = 0; i < table->columns; i++)
+            ls_json_put_string(w, NULL, table->column[i].name);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+}
+
+/* What the card knows besides. */
+static void put_card(ls_buffer *out, ls_onnx_file *f, ls_json_writer *w, const char *card)
+{
+    static const char *const keys[] = {"class_names", "features", "preparation"};
+    ls_json *doc = NULL;
+    out->failed |= ls_json_parse(&doc, "", card, strlen(card), out->host, NULL) != LS_OK;
+    for (int i = 0; i < 3 && doc; i++) {
+        const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), keys[i]);
+        if (node) {
+            ls_json_put_node(w, NULL, node);
+            put_json(out, f, keys[i], w);
+        }
+    }
+    ls_json_destroy(doc);
+}
+
+static const char *say_input(const ls_onnx_desc *d)
+{
+    const bool vectors = d->model->input.h * d->model->input.w == 1;
+    if (ls_onnx_has_texts(d))
+        return "an input for each column, batch x 1: numbers as in the table, NaN where one is "
+               "missing; texts as strings, empty where one is missing; all that prepares them is in "
+               "the graph";
+    if (table_of(d))
+        return "x: numbers as in the table, NaN where one is missing, batch x columns; mean and "
+               "deviation are in the graph";
+    if (!d->normalisation.floats)
+        return vectors
+                   ? "x: uint8, batch x values; the division by 255, mean and std are in the graph"
+                   : "x: pixels, uint8, batch x channels x height x width; the division by 255, "
+                     "mean and std are in the graph";
+    return vectors
+               ? "x: values as in the data, float32, batch x values; mean and std are in the graph"
+               : "x: values as in the data, float32, batch x channels x height x width; mean and "
+                 "std are in the graph";
+}
+
+static const char *say_output(const ls_loss *loss)
+{
+    if (!loss || !loss->vectors)
+        return "logits: one for each class; probabilities: their softmax";
+    return loss->bits ? "logits: one for each target; probabilities: their sigmoids"
+                      : "logits: the values themselves";
+}
+
+void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *d)
+{
+    const ls_shape *in = &d->model->input;
+    const float size[4] = {(float)in->c, (float)in->h, (float)in->w};
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, out->host);
+    ls_onnx_put_entry(out, f, "input", say_input(d));
+    ls_json_open_array(&w, NULL);
+    if (ls_onnx_has_texts(d))
+        tell_columns(&w, d);
+    else
+        tell_input(&w, d);
+    ls_json_close(&w);
+    put_json(out, f, "inputs", &w);
+    ls_onnx_put_entry(out, f, "output", say_output(d->loss));
+    put_numbers(out, f, "size", &w, size, 3);
+    put_numbers(out, f, "mean", &w, d->normalisation.mean, in->c);
+    put_numbers(out, f, "std", &w, d->normalisation.std, in->c);
+    if (d->model->card)
+        put_card(out, f, &w, d->model->card);
+    ls_json_writer_fini(&w);
+}

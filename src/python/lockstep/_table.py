@@ -1,0 +1,128 @@
+"""Rows of a table as a user has them: by the names of their columns, for the library to prepare."""
+import ctypes as _c
+import datetime as _datetime
+import numbers as _numbers
+import os as _os
+import re as _re
+
+import numpy as _np
+
+from . import _library as _l
+
+_FIELD = _re.compile(r'"((?:[^"]|"")*)"\r?(?=[,\n]|\Z)|([^,\n]*)')
+
+
+def read(path):
+    """The fields of a CSV file, as the library reads one: commas, quotes as in RFC 4180, names in the first line.
+    → name → list of texts, in the order of the file."""
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        text = file.read()
+    if "\0" in text:
+        raise ValueError(f"{_os.fspath(path)}: expected text, found a zero byte")
+    rows, row, at = [], [], 0
+    while at < len(text):
+        if not row and text[at] in "\r\n":
+            at += 1
+            continue
+        match = _FIELD.match(text, at)
+        quoted, plain = match.groups()
+        row.append(quoted.replace('""', '"') if quoted is not None else plain.strip(" \r"))
+        at = match.end()
+        comma = at < len(text) and text[at] == ","
+        if comma and at + 1 == len(text):
+            row.append("")
+        if not comma or at + 1 == len(text):
+            rows.append(row)
+            row = []
+        at += 1
+    if not rows:
+        raise ValueError(f"{_os.fspath(path)}: expected a header with the columns' names, found an empty file")
+    for i, found in enumerate(rows):
+        if len(found) != len(rows[0]):
+            raise ValueError(f"{_os.fspath(path)}: row {i}: expected {len(rows[0])} fields, as the header has, "
+                             f"found {len(found)}")
+    return {name: [found[i] for found in rows[1:]] for i, name in enumerate(rows[0])}
+
+
+def of(x, columns):
+    """Name → values, of whatever has names: a data frame, a dict of values or of columns, a list of dicts; or of
+    rows of mixed values, in the order of the model's columns. None: it is none of these."""
+    if hasattr(x, "columns") and not isinstance(x, type):  # pandas, polars and their like
+        return {name: x[name] for name in x.columns if name in columns}
+    if hasattr(x, "keys"):
+        named = {name: x[name] for name in x.keys() if name in columns}
+        several = {name: v for name, v in named.items() if _np.ndim(v) == 1}
+        if several and len(several) < len(named):
+            one = next(name for name in named if name not in several)
+            raise ValueError(f"column \"{one}\": expected as many values as \"{next(iter(several))}\" has, found one")
+        return named if several else {name: [v] for name, v in named.items()}
+    if isinstance(x, (list, tuple)) and x and all(hasattr(row, "keys") for row in x):
+        for i, row in enumerate(x):
+            missing = [name for name in columns if name not in row]
+            if missing:
+                raise ValueError(f"row {i}: column \"{missing[0]}\" is missing")
+        return {name: [row[name] for row in x] for name in columns}
+    if getattr(_np.asarray(x), "dtype", None) is not None and _np.asarray(x).dtype.kind in "OUS":
+        x = _np.asarray(x, dtype=object)
+        if x.ndim == 2 and x.shape[1] == len(columns):
+            return {name: x[:, i] for i, name in enumerate(columns)}
+        raise ValueError(f"x: expected {len(columns)} values a row, {', '.join(map(repr, columns[:20]))}, "
+                         f"found {x.shape}")
+    return None
+
+
+def _numbers_of(values):
+    """As floats where they are numbers and nothing else, NaN where one is missing; else None."""
+    values = _np.asarray(values)
+    return values.astype(_np.float32) if values.dtype.kind in "biuf" else None
+
+
+def _value(value):
+    """As a text, or a number; nothing, NaN of whatever kind, is a missing number."""
+    if isinstance(value, (bool, _np.bool_, str, bytes)):
+        return value.decode() if isinstance(value, bytes) else str(value)
+    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+        return float("nan")
+    if isinstance(value, (_numbers.Number, _np.number)):
+        return float(value)
+    return value.isoformat() if isinstance(value, _datetime.date) else str(value)
+
+
+def _bit(value):
+    """True and False are 1 and 0 where a model has learnt numbers."""
+    return float(value) if isinstance(value, (bool, _np.bool_)) else value
+
+
+def rows(handle, named, table):
+    """Columns by name → rows for ls_model_run, float32 (n, features). `table`: the card's columns."""
+    for column in table:
+        if column["name"] not in named:
+            raise ValueError(f"column \"{column['name']}\" is missing; the model reads "
+                             f"{', '.join(c['name'] for c in table[:50])}")
+    values = {c["name"]: named[c["name"]] for c in table}
+    lengths = {name: len(v) for name, v in values.items()}
+    n = next(iter(lengths.values()))
+    for name, length in lengths.items():
+        if length != n:
+            raise ValueError(f"column \"{name}\": expected {n} values, as the first column has, found {length}")
+    if n == 0:
+        raise ValueError("x: expected at least one row")
+    width = sum(len(c.get("levels", " ")) for c in table)
+    plain = [None if "levels" in c else _numbers_of(values[c["name"]]) for c in table]
+    if all(p is not None for p in plain):
+        return _np.ascontiguousarray(_np.stack(plain, axis=1))
+    out = _np.empty((n, width), _np.float32)
+    lists = [[_value(_bit(v) if "levels" not in c else v) for v in values[c["name"]]] for c in table]
+    fields = (_l.field * len(table))()
+    for field, column in zip(fields, table):
+        field.column = column["name"].encode()
+    for i in range(n):
+        for field, column in zip(fields, lists):
+            text = isinstance(column[i], str)
+            field.text = column[i].encode() if text else None
+            field.number = 0.0 if text else column[i]
+        try:
+            _l.call("ls_model_row", handle, fields, len(fields), out[i].ctypes.data)
+        except _l.Error as error:
+            raise _l.Error(error.status, f"row {i}: {error}") from None
+    return out

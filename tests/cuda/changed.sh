@@ -1,0 +1,34 @@
+#!/bin/sh
+# changed.sh SOURCE_DIR STAMP_FILE            0 if what the tests with the label `doubles` look at has changed since
+#                                             they passed, or there is no stamp; else 1
+# changed.sh --passed SOURCE_DIR STAMP_FILE   says that they have passed: writes the stamp
+#
+# What they look at: the back end, the communicators' tree, the network, the public headers, and these tests
+# themselves. The stamp is a hash of names and contents.
+set -u
+LC_ALL=C
+export LC_ALL
+passed=
+if [ "${1-}" = --passed ]; then
+    passed=true
+    shift
+fi
+if [ $# -ne 2 ] || [ ! -d "$1/src/cuda" ]; then
+    echo 'usage: changed.sh [--passed] SOURCE_DIR STAMP_FILE' >&2
+    exit 64
+fi
+stamp=$2
+
+# Runs in the source folder, so that the stamp does not depend on where that lies.
+hash_of_all() {
+    cd -- "$1" || exit
+    find src/cuda src/merge src/nn include/lockstep tests/cuda tests/cuda_* tests/doubles -type f \
+        ! -name '*.pyc' -exec sha256sum {} + | sort -k 2 | sha256sum | cut -d ' ' -f 1
+}
+
+found=$(hash_of_all "$1") || exit 74
+if [ -n "$passed" ]; then
+    printf '%s\n' "$found" >"$stamp.new" && mv -- "$stamp.new" "$stamp"
+    exit
+fi
+[ ! -e "$stamp" ] || [ "$(cat -- "$stamp")" != "$found" ]

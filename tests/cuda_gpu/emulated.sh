@@ -1,0 +1,28 @@
+#!/bin/sh
+# emulated.sh EMULATED TWINS [small]: each kernel on the CPU gives what its twin does, and the same bits in
+# whatever order its blocks and threads run. small: without the largest shapes.
+set -u
+emulated=$1
+twins=$2
+shift 2
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-emulated.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+"$twins" write "$scratch/twins.bin" "$@" || exit
+"$emulated" write "$scratch/ascending.bin" "$@" || exit
+"$twins" compare "$scratch/ascending.bin" "$scratch/twins.bin" >"$scratch/compared.txt" || {
+    grep -v 'same bits' "$scratch/compared.txt"
+    exit 1
+}
+tail -n 1 "$scratch/compared.txt"
+failed=0
+for order in descending 1 2; do
+    LOCKSTEP_EMULATED_ORDER=$order "$emulated" write "$scratch/other.bin" "$@" || exit
+    if cmp -s "$scratch/ascending.bin" "$scratch/other.bin"; then
+        echo "order $order: the same bits"
+    else
+        echo "order $order: other bits than in ascending order:"
+        "$twins" compare "$scratch/other.bin" "$scratch/ascending.bin" | grep -v 'same bits'
+        failed=1
+    fi
+done
+exit $failed

@@ -1,0 +1,36 @@
+#!/bin/sh
+# planted_barriers.sh EMULATED SOURCE_DIR: without any one of the kernels' barriers some order of threads gives other
+# bits. A barrier that is not missed is one too many, or no case of kernels_cases needs it.
+set -u
+emulated=$1
+sources=$2
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-barriers.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+count=0
+"$emulated" write "$scratch/whole.bin" small || exit
+
+# missed FILE:LINE: prints the order in which it is.
+missed() {
+    for order in ascending descending 1 2; do
+        LOCKSTEP_EMULATED_WITHOUT=$1 LOCKSTEP_EMULATED_ORDER=$order \
+            "$emulated" write "$scratch/without.bin" small || return 1
+        cmp -s "$scratch/whole.bin" "$scratch/without.bin" || {
+            echo "$order"
+            return 0
+        }
+    done
+    return 1
+}
+
+for barrier in $(cd "$sources" && grep -n '__syncthreads()' ./*.cu ./*.cuh | sed 's|^\./\([^:]*:[0-9]*\):.*|\1|'); do
+    count=$((count + 1))
+    if order=$(missed "$barrier"); then
+        echo "$barrier: missed in order $order"
+    else
+        echo "$barrier: NOT missed in any order"
+        failed=1
+    fi
+done
+echo "$count barriers"
+[ "$count" -gt 0 ] && [ "$failed" -eq 0 ]
