@@ -331,11 +331,10 @@ typedef struct ls_op_buffers {
     const float *class_weight; /* softmax_xent, where it is weighted: [classes] */
     const void *x2;            /* the second input, and its gradient */
     void *dx2;
-    const float
-        *running; /* batchnorm: mean [c], variance [c], read in evaluation and where n is 1 */
-    float *contribution; /* batchnorm: 2·c floats, written in training */
-    void *saved;         /* op->saved_bytes, kept from forward to backward */
-    void *scratch;       /* op->scratch_bytes, used inside one call only */
+    const float *running; /* batchnorm: mean [c], variance [c]; forward reads them */
+    float *contribution;  /* batchnorm: 2·c floats, written in training */
+    void *saved;          /* op->saved_bytes, kept from forward to backward */
+    void *scratch;        /* op->scratch_bytes, used inside one call only */
 } ls_op_buffers;
 
 /* Flags of forward and backward. */

@@ -283,7 +283,10 @@ static int run_action(const cli_arguments *a, ls_registry *registry, int argc, c
     choose_transport();
     char packed[CLI_PACKED_ROOM];
     cli_list set = a->set;
+    cli_again again;
     int status = cli_pack_data(packed, &set, &o, a->quiet, &err);
+    if (status == LS_OK)
+        status = cli_find_again(&again, &set, &o, a->quiet, &err);
     if (status)
         return cli_fail(status, err.text);
     meeting m;

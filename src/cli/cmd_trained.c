@@ -7,6 +7,7 @@
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
 #include "page/page.h"
+#include "train/run_dir.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -317,7 +318,7 @@ static const char report_help[] =
     "Writes the report of a run as one HTML file that needs nothing but itself: accuracy, loss and\n"
     "throughput as curves, where each worker's time goes, and the resolved config.\n"
     "\n"
-    "  RUN          the run's directory, runs/<time>-<name>\n"
+    "  RUN          the run's directory, runs/<time>-<name>, or latest\n"
     "  -o FILE      writes to FILE instead of RUN/report.html\n"
     "  --help       this text\n";
 
@@ -334,9 +335,16 @@ int cli_report(int argc, char **argv, const ls_registry *registry)
     const int problem = cli_read_options("report", options, argc, argv);
     if (problem)
         return problem;
-    int status = ls_report_write(run, out, NULL, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    printf("%s%s\n", out ? out : run, out ? "" : "/report.html");
-    return cli_flush();
+    char *latest = NULL;
+    struct stat st;
+    int status = LS_OK;
+    if (strcmp(run, "latest") == 0 && stat(run, &st) != 0)
+        status = ls_run_latest(&latest, NULL, &err);
+    run = latest ? latest : run;
+    if (status == LS_OK)
+        status = ls_report_write(run, out, NULL, &err);
+    if (status == LS_OK)
+        printf("%s%s\n", out ? out : run, out ? "" : "/report.html");
+    ls_free(NULL, latest);
+    return status ? cli_fail(status, err.text) : cli_flush();
 }

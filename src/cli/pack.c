@@ -6,6 +6,7 @@
 #include "nn/safetensors.h"
 #include "store/durable.h"
 #include "train/config.h"
+#include "train/run_dir.h"
 #include "json/json.h"
 
 #include <errno.h>
@@ -384,6 +385,94 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
         }
     }
     ls_config_fini(&c);
+    return status;
+}
+
+char *cli_beside_run(const char *path, const char *config, const ls_host *host)
+{
+    static const char *const up[] = {"../..", "..", "../../.."};
+    char beside[LS_PATH_BYTES], way[LS_PATH_BYTES];
+    const char *slash = config ? strrchr(config, '/') : NULL;
+    struct stat run, st;
+    if (!path || *path == '/' || !slash || access(path, F_OK) == 0)
+        return NULL;
+    snprintf(way, sizeof way, "%.*s", (int)(slash - config), config);
+    if (stat(way, &run) != 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof up / sizeof *up; i++) {
+        snprintf(way, sizeof way, "%.*s/%s", (int)(slash - config), config, up[i]);
+        if (stat(ls_path_join(beside, way, path), &st) == 0 &&
+            (st.st_dev != run.st_dev || st.st_ino != run.st_ino)) /* not the run itself */
+            return ls_strdup(host, beside);
+    }
+    return NULL;
+}
+
+/* Adds what was found to what is set. */
+static bool set_path(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o,
+                     const char *key, const char *path)
+{
+    if (!path || !cli_assignment(room, CLI_PACKED_ROOM, key, path))
+        return false;
+    set->item[set->count++] = room;
+    o->set = set->item;
+    o->set_count = set->count;
+    return true;
+}
+
+/* The cache's file of a folder, which is not there any more. */
+static int pack_for_resume(cli_again *room, cli_list *set, ls_trainer_options *o,
+                           const ls_config *c, bool quiet, ls_error *err)
+{
+    char path[4096];
+    const char *packed = c->data_keys.packed;
+    if (!packed || access(packed, R_OK) == 0)
+        return LS_OK;
+    const cli_pack p = {.folder = c->data_path,
+                        .test_folder = c->data_keys.test_path,
+                        .size = c->data_keys.size,
+                        .channels = c->data_keys.channels,
+                        .quiet = quiet};
+    if (!c->data_path || !cli_is_folder(c->data_path) || !o->cache_dir)
+        return ls_fail(
+            err, LS_ENOENT,
+            "%.300s: the packed images of the run are gone, and %.300s, from which they can be "
+            "packed again, is not there; name where the folder is now: --set data.path=FOLDER",
+            packed, c->data_path ? c->data_path : "their folder");
+    int status = pack_cached(path, o->cache_dir, &p, NULL, o->host, err);
+    if (status == LS_OK)
+        set_path(room->packed, set, o, "data.packed", path);
+    return status;
+}
+
+int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool quiet, ls_error *err)
+{
+    ls_config c = {0};
+    char config[LS_PATH_BYTES], *latest = NULL;
+    const char *run = o->resume;
+    if (!run || o->config_path || o->config_text)
+        return LS_OK;
+    if (strcmp(run, "latest") == 0 && ls_resume_latest(&latest, NULL, o->host, NULL) == LS_OK)
+        run = latest;
+    ls_trainer_options own = *o;
+    own.config_path = ls_path_join(config, run, "config.json");
+    int status = LS_OK;
+    if (ls_config_read(&c, &own, NULL) == LS_OK) {
+        const char *const was[2] = {c.data_path, c.data_keys.test_path};
+        char *found[2];
+        for (int i = 0; i < 2; i++) {
+            found[i] = cli_beside_run(was[i], config, o->host);
+            set_path(room->path[i], set, o, i ? "data.test_path" : "data.path", found[i]);
+        }
+        c.data_path = found[0] ? found[0] : was[0];
+        c.data_keys.test_path = found[1] ? found[1] : was[1];
+        if (strcmp(c.data_name, "folder") == 0)
+            status = pack_for_resume(room, set, o, &c, quiet, err);
+        for (int i = 0; i < 2; i++)
+            ls_free(o->host, found[i]);
+        ls_config_fini(&c);
+    }
+    ls_free(o->host, latest);
     return status;
 }
 

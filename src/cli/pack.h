@@ -24,6 +24,17 @@ enum { CLI_PACKED_ROOM = 4200 };
 int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o, bool quiet,
                   ls_error *err);
 
+/* Of a run that goes on with its own config, where the cache's file is gone: packs the folder again, or says what is
+ * missing. Where the folder or the table has moved with the run, sets the path of where it is now. Errors: as above. */
+typedef struct cli_again {
+    char packed[CLI_PACKED_ROOM], path[2][CLI_PACKED_ROOM];
+} cli_again;
+int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool quiet,
+                   ls_error *err);
+/* A path of a run's data that is not here, but beside the run's directory, whose parents may be where it was begun: → a copy
+ * of the other path, or NULL. `config` is the run's. */
+char *cli_beside_run(const char *path, const char *config, const ls_host *host);
+
 /* The same for a config that has been read, for rows of classes that are known by name: → the file, which the
  * caller frees. A folder that cannot be found gives way to the file that the config names, unless `moved`: then the
  * file is of another folder. Errors: as above, with where the images are looked for, and the cure. */

@@ -6,6 +6,7 @@
 #include "nn/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/infer.h"
+#include "train/run_dir.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>
@@ -82,6 +83,16 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
     struct stat st, unused;
     char config_path[LS_PATH_BYTES];
     const char *path = o->path;
+    if (strcmp(path, "latest") == 0 && stat(path, &st) != 0) {
+        char *run;
+        ls_trained_options latest = *o;
+        int status = ls_run_latest(&run, o->trainer.host, err);
+        latest.path = run;
+        if (status == LS_OK)
+            status = find_files(weights, config, &latest, err);
+        ls_free(o->trainer.host, run);
+        return status;
+    }
     if (stat(path, &st) != 0)
         return ls_fail(err, LS_ENOENT,
                        "%.300s: no such file or directory; expected a run's directory, such as "
@@ -327,23 +338,20 @@ static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *e
         if (t->packed)
             t->config.data_keys.packed = t->packed;
     }
-    return open_configured(t, o, err);
+    int status = open_configured(t, o, err);
+    const char *own = t->config.data_path;
+    if (status == LS_ENOENT && own && t->card.prep)
+        return ls_fail(
+            err, status,
+            "%.300s: the run's data are not there; name where they are now: --set data.path=%s, "
+            "or other rows: --data WHERE",
+            own, "WHERE");
+    return status;
 }
 
-/* A path of a run's data that is not here, but beside the run's directory, whose parents may be where it was begun. */
 static void find_again(char **found, const char **path, const char *config, const ls_host *host)
 {
-    static const char *const up[] = {"..", "../..", "../../.."};
-    struct stat st;
-    char beside[LS_PATH_BYTES], way[LS_PATH_BYTES];
-    const char *slash = config ? strrchr(config, '/') : NULL;
-    if (!*path || **path == '/' || !slash || stat(*path, &st) == 0)
-        return;
-    for (size_t i = 0; !*found && i < sizeof up / sizeof *up; i++) {
-        snprintf(way, sizeof way, "%.*s/%s", (int)(slash - config), config, up[i]);
-        if (stat(ls_path_join(beside, way, *path), &st) == 0)
-            *found = ls_strdup(host, beside);
-    }
+    *found = cli_beside_run(*path, config, host);
     if (*found)
         *path = *found;
 }

@@ -88,12 +88,12 @@ int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *desc, l
 /* ---- verbs on it: which run, and what to change of its config --------------------------------- */
 
 /* In their help texts. */
-#define CLI_TRAINED_HELP                                                                           \
-    "  RUN              a run's directory, runs/<time>-<name>: its final weights, or its newest\n" \
-    "                   checkpoint where that is newer; or a checkpoint's or\n"                    \
-    "                   weights' file; others' safetensors need --config\n"                        \
-    "  --best           the checkpoint with the best evaluation (checkpoint.best keeps it)\n"      \
-    "  --config CONFIG  this config instead of the run's own\n"                                    \
+#define CLI_TRAINED_HELP                                                                               \
+    "  RUN              a run's directory, runs/<time>-<name>, or latest: its final weights, or its\n" \
+    "                   newest checkpoint where that is newer; or a checkpoint's or\n"                 \
+    "                   weights' file; others' safetensors need --config\n"                            \
+    "  --best           the checkpoint with the best evaluation (checkpoint.best keeps it)\n"          \
+    "  --config CONFIG  this config instead of the run's own\n"                                        \
     "  --set KEY=VALUE  sets a key of the config: --set data.name=synthetic\n"
 
 typedef struct cli_trained_args {

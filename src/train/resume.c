@@ -93,7 +93,7 @@ static void consider(char **latest, beginning *begun, const char *run, const cha
     beginning b;
     int status = read_beginning(&b, run, host, &why);
     if (status)
-        ls_log(host, LS_LOG_WARNING, "--resume latest passes over %.200s: %.300s", run, why.text);
+        ls_log(host, LS_LOG_WARNING, "latest: passes over %.200s: %.300s", run, why.text);
     const bool later = status == LS_OK && (!name || strcmp(b.name, name) == 0) &&
                        is_later(&b, run, begun, *latest);
     char *copy = later ? ls_strdup(host, run) : NULL;
@@ -107,18 +107,32 @@ static void consider(char **latest, beginning *begun, const char *run, const cha
     *latest = copy;
 }
 
-int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err)
+static void find_latest(char **out, const char *name, bool resumable, const ls_host *host)
 {
     beginning begun = {NULL, NULL, NULL};
     char run[LS_PATH_BYTES];
     DIR *runs = opendir(RUNS);
     *out = NULL;
     for (struct dirent *e; runs && (e = readdir(runs)) != NULL;)
-        if (e->d_name[0] != '.' && has_checkpoints(ls_path_join(run, RUNS, e->d_name)))
+        if (e->d_name[0] != '.' && ls_path_join(run, RUNS, e->d_name) &&
+            (!resumable || has_checkpoints(run)))
             consider(out, &begun, run, name, host);
     if (runs)
         closedir(runs);
     ls_json_destroy(begun.doc);
+}
+
+int ls_run_latest(char **out, const ls_host *host, ls_error *err)
+{
+    find_latest(out, NULL, false, host);
+    return *out ? LS_OK
+                : ls_fail(err, LS_ENOENT,
+                          "latest: there is no run in " RUNS "/; name its directory");
+}
+
+int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err)
+{
+    find_latest(out, name, true, host);
     if (*out)
         return LS_OK;
     return ls_fail(err, LS_ENOENT,

@@ -47,6 +47,8 @@ int ls_resume_find(struct ls_trainer *trainer, char **config_path, ls_error *err
 /* The run in runs/ that began last, by its own records, and has a checkpoint: its directory, which the caller
  * frees. `name` NULL: of any config. Errors: LS_ENOENT, LS_ENOMEM. */
 int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err);
+/* The same of a run that has records, whether it has a checkpoint or not. */
+int ls_run_latest(char **out, const ls_host *host, ls_error *err);
 /* Checks that recipe and data are the same, and loads position, result, weights and optimizer state.
  * Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(struct ls_trainer *trainer, ls_error *err);

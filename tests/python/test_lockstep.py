@@ -253,6 +253,30 @@ def test_arrays_lie_in_files_too(tmp_path):
         assert (model.predict(tmp_path / "x.npy") == model.predict(x)).all() and model.columns is None
         with pytest.raises(ValueError, match="expected an array"):
             model.predict(tmp_path / "x.csv")
+        assert (model.predict(x.astype(np.int64)) == model.predict(x)).all()  # bytes in another type
+        for other in (x / 255, x.astype(np.int16) - 1, x > 100):
+            with pytest.raises(ValueError, match="expected uint8, as in training"):
+                model.predict(other)
+
+
+@pytest.mark.parametrize("kind, taken", [("bool", True), ("<u2", True), ("<i4", False), ("<f4", False)])
+def test_bytes_stand_for_numbers_where_these_were_unsigned(tmp_path, kind, taken):
+    bits = np.random.default_rng(7).integers(0, 2, (32, 5))
+    np.save(tmp_path / "x.npy", bits.astype(kind))
+    np.save(tmp_path / "y.npy", bits[:, 0])
+    config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 8, "epochs": 1, "devices": "cpu:1",
+              "optimizer": {"name": "sgd", "lr": 0.1}, "data": {"name": "npy", "path": str(tmp_path), "x": "x.npy",
+                                                                "y": "y.npy"}}
+    with lockstep.Trainer(config) as t:
+        t.fit(save=tmp_path / "m")
+    with lockstep.Model.open(tmp_path / "m") as model:
+        want = model.predict(bits.astype(bool))
+        assert (model.predict(bits.astype(">f8")) == want).all() and (model.predict(bits) == want).all()
+        if taken:
+            assert (model.predict(bits.astype(np.uint8)) == want).all()
+        else:
+            with pytest.raises(ValueError, match="found uint8"):
+                model.predict(bits.astype(np.uint8))
 
 
 def test_records_come_one_by_one_and_leaving_the_loop_stops_the_run():

@@ -229,7 +229,20 @@ class Model(_l.Handle):
             named = _table.of(x, [column["name"] for column in table])
             if named is not None:
                 return _table.rows(self.handle, named, table)
-        return _rows(x)
+        return _rows(self._as_trained(_np.asarray(x), table))
+
+    def _as_trained(self, x, table):
+        """Only uint8 is divided by 255: in its place other whole numbers that are bytes may stand, and it may stand
+        where the training's numbers were bool or unsigned, too, or those of a table."""
+        if not self._info().floats:
+            if x.dtype.kind in "iu" and x.size and 0 <= int(x.min()) and int(x.max()) <= 255:
+                return x.astype(_np.uint8, copy=False)
+            raise ValueError(f"x: expected uint8, as in training, found {x.dtype}; only uint8 is divided by 255")
+        kind = (self.card.get("preparation") or {}).get("type", "")
+        if x.dtype == _np.uint8 and table is None and not kind.startswith(("u", "bool")):
+            raise ValueError("x: expected numbers that are not uint8, as in training, found uint8; only uint8 is "
+                             "divided by 255")
+        return x.astype(_np.float32) if x.dtype.kind in "biuf" else x
 
     @staticmethod
     def _read(path, table):
@@ -253,9 +266,6 @@ class Model(_l.Handle):
         x = x.reshape(len(x), *_sides(x.shape[1:]))
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
-        if (x.dtype != _np.uint8) != bool(info.floats):
-            raise ValueError(f"x: expected {'numbers that are not uint8' if info.floats else 'uint8'}, as in "
-                             f"training, found {x.dtype}; only uint8 is divided by 255")
         out = _np.empty((len(x), info.classes), _np.float32)
         _l.call("ls_model_run", self.handle, x.ctypes.data, len(x), int(logits), out.ctypes.data)
         return out

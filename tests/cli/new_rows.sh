@@ -1,0 +1,133 @@
+#!/bin/sh
+# new_rows.sh TRAINER: rows that a model has not learnt are prepared as the model says, wherever they lie, and what
+# does not fit is refused by its name.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/expect.sh"
+XDG_CACHE_HOME=$scratch/cache
+export XDG_CACHE_HOME
+
+expect_stdout() {
+    grep -q -e "$1" stdout.txt || fail "expected on stdout: $1"
+}
+
+# ---- tables: the class is 1 where u is above 1000; columns are scaled by the training rows ------------------------
+
+awk 'BEGIN { print "u,v,kind"
+    for (i = 0; i < 60; i++) { u = 500 + i % 7 * 10 + i % 2 * 1000; printf "%d,%s,%s\n", u, i % 3 ? "x" : "y", i % 2 ? "big" : "small" } }' > train.csv
+cat > table.json <<'END'
+{"data": {"name": "csv", "path": "train.csv", "target": "kind", "standardize": true}, "batch_size": 10, "epochs": 20,
+ "devices": "ref:1", "init": {"name": "kaiming"}, "model": {"layers": [{"type": "dense", "out": 2}]},
+ "optimizer": {"name": "sgd", "lr": 0.5}}
+END
+# All of one class, and in a narrow band: a mean of their own would make half of them the other class.
+printf 'note,kind,v,u\n,big,y,1500\n,big,x,1510\n"a,b",big,x,1520\n,big,x,1530\n' > new.csv
+printf 'u,v,kind\n500,x,big\n510,y,small\n1500,y,big\n1510,x,big\n' > mixed.csv
+run table.json --quiet --set run_dir=run
+expect_code 0
+run eval run --data new.csv
+expect_stdout '^test acc: 1.0000, .* 4 rows of new.csv'
+run eval run --data mixed.csv
+expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
+run eval run/weights.safetensors --data mixed.csv
+expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
+# A file is enough: neither the run nor the table nor the place is needed.
+mkdir -p elsewhere && cp run/weights.safetensors elsewhere/w.safetensors
+mv train.csv gone.csv
+cd elsewhere || exit 1
+run predict w.safetensors ../new.csv --to out.csv
+expect_code 0
+[ "$(cut -d, -f1,2 out.csv | tr '\n' ' ')" = 'row,prediction 0,big 1,big 2,big 3,big ' ] || fail "predictions: $(cat out.csv)"
+head -n 1 out.csv | grep -qx 'row,prediction,p_big,p_small' || fail 'columns of predictions'
+run predict w.safetensors ../mixed.csv --to out.jsonl
+[ "$(sed 's/.*"prediction":"\([a-z]*\)".*/\1/' out.jsonl | tr '\n' ' ')" = 'small small big big ' ] || fail 'predictions as lines'
+label='a table on standard input'
+"$program" predict w.safetensors - < ../mixed.csv > stdout.txt 2> stderr.txt
+[ "$(cut -d' ' -f4 stdout.txt | tr '\n' ' ')" = 'small small big big ' ] || fail 'predictions'
+run export ../run --to copy.safetensors
+expect_code 0
+cd .. || exit 1
+run eval run --data new.csv
+expect_stdout '^test acc: 1.0000'
+run eval run
+expect_code 66
+expect_error "train.csv: the run's data are not there; name where they are now: --set data.path=WHERE, or other rows: --data WHERE"
+run eval run --set data.path=gone.csv --train
+expect_stdout '^train acc: 1.0000'
+printf 'u,kind\n1500,big\n' > bad.csv
+expect_failure 65 "bad.csv:1: expected the columns of the model's training table, in any order; missing: \"v\"" predict run bad.csv
+printf 'u,v\n1500,z\n' > bad.csv
+expect_failure 65 'bad.csv:2: column "v": expected a text that the model has learnt: x, y, found "z"' predict run bad.csv
+printf 'u,v\n,x\n' > bad.csv
+expect_failure 65 'bad.csv:2: column "u": expected a value, as the model has learnt from rows that all had one, found ""' predict run bad.csv
+printf 'u,v,kind\n1500,x,medium\n' > bad.csv
+expect_failure 65 'bad.csv:2: column "kind": expected a class that the model has learnt, found "medium"' eval run --data bad.csv
+
+# ---- pictures: of any size, in folders; the cache and the working directory do not matter --------------------------
+
+# picture PATH WIDTH HEIGHT GREY: the middle of the shorter side's square is GREY, what is beside it is not.
+picture() {
+    { printf 'P5\n%d %d\n255\n' "$2" "$3"; head -c $(($2 * $3)) /dev/zero | tr '\0' "$4"; } > "$1"
+}
+mkdir -p photos/dark photos/light
+for i in 1 2 3 4 5 6; do picture photos/dark/$i.pgm $((8 + i)) 8 ' '; picture photos/light/$i.pgm 8 $((8 + i)) '~'; done
+cat > photos.json <<'END'
+{"data": {"name": "folder", "path": "photos", "size": 8, "channels": 1, "mean": 0.3, "std": 0.2, "validation": 0.34}, "batch_size": 4,
+ "epochs": 8, "devices": "ref:1", "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]},
+ "optimizer": {"name": "sgd", "lr": 0.1}, "init": {"name": "kaiming"}, "checkpoint": {"every_epochs": 1}}
+END
+run photos.json --quiet --set run_dir=runs/photos
+expect_code 0
+mkdir -p rotated/dark rotated/light other/dark other/grey big
+for i in 1 2 3; do picture rotated/dark/$i.pgm 30 20 '~'; picture rotated/light/$i.pgm 20 41 ' '; done
+picture big/a.pgm 100 61 ' '
+picture big/b.pgm 31 200 '~'
+cp rotated/dark/1.pgm other/dark && cp rotated/dark/1.pgm other/grey
+run eval runs/photos
+expect_stdout '^validation acc: 1.0000'
+run eval runs/photos --data rotated
+expect_stdout '^test acc: 0.0000, .* 6 images of rotated'
+run eval runs/photos --set data.path=rotated
+expect_stdout '^validation acc: 0.0000'
+run eval runs/photos/weights.safetensors --data rotated
+expect_stdout '^test acc: 0.0000, .* 6 images of rotated'
+expect_failure 66 'nowhere: cannot be read: No such file or directory' eval runs/photos --data nowhere
+expect_failure 65 'other/grey: expected sub-folders named as classes of the model, which are "dark", "light"' eval runs/photos --data other
+run predict latest big rotated/dark/2.pgm --to out.csv
+expect_code 0
+[ "$(cut -d, -f1,2 out.csv | tr '\n' ' ')" = 'file,prediction big/a.pgm,dark big/b.pgm,light rotated/dark/2.pgm,light ' ] || fail "pictures: $(cat out.csv)"
+run predict runs/photos/weights.safetensors big/a.pgm --config photos.json
+expect_stdout '^big/a.pgm: 0 dark'
+label='a picture on standard input'
+"$program" predict latest - < big/b.pgm > stdout.txt 2> stderr.txt
+expect_stdout '^-: 1 light'
+# Without the cache the folder is packed again; without both, the cure is named.
+rm -r cache
+mkdir away && cd away || exit 1
+run predict ../runs/photos ../big/b.pgm
+expect_stdout ': 1 light'
+run eval ../runs/photos
+expect_stdout '^validation acc: 1.0000'
+rm -r ../cache
+run --resume ../runs/photos --set epochs=9 --quiet
+expect_code 0
+cd .. || exit 1
+rm -r cache
+mv photos moved
+run predict runs/photos big/b.pgm
+expect_stdout ': 1 light'
+run --resume runs/photos --set epochs=10
+expect_code 66
+expect_stderr_line 'trainer: .*: the packed images of the run are gone, and photos, .*: --set data.path=FOLDER'
+run --resume runs/photos --set epochs=10 --set data.path=moved --quiet
+expect_code 0
+run eval runs/photos --set data.path=moved
+expect_stdout '^validation acc: 1.0000'
+for verb in eval report; do
+    run $verb latest --set data.path=moved
+    [ $verb = report ] || expect_code 0
+done
+run report latest
+expect_last_stdout_line 'runs/photos/report.html'
+run export latest --to latest.onnx
+expect_code 0
+finish
