@@ -179,7 +179,7 @@ __global__ static void transpose(float *to, const float *from, int rows, int a, 
         for (int l = threadIdx.y; l < SIDE; l += LINES)
             if (j0 + l < b && i0 + t < a)
                 to[r * image + (size_t)(j0 + l) * a + i0 + t] = square[t][l];
-        __syncthreads();
+        __syncthreads(); /* before the next image: only beyond 65,535 has a block another */
     }
 }
 

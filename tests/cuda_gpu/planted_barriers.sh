@@ -1,6 +1,7 @@
 #!/bin/sh
 # planted_barriers.sh EMULATED SOURCE_DIR: without any one of the kernels' barriers some order of threads gives other
-# bits. A barrier that is not missed is one too many, or no case of kernels_cases needs it.
+# bits, or crashes. A barrier that is not missed is one too many, or no case of kernels_cases needs it. Not tried: one
+# that says it is for more than 65,535 images, which are too many for threads that take turns.
 set -u
 emulated=$1
 sources=$2
@@ -14,7 +15,10 @@ count=0
 missed() {
     for order in ascending descending 1 2; do
         LOCKSTEP_EMULATED_WITHOUT=$1 LOCKSTEP_EMULATED_ORDER=$order \
-            "$emulated" write "$scratch/without.bin" small || return 1
+            "$emulated" write "$scratch/without.bin" small 2>"$scratch/said" || {
+            echo "$order: it crashed"
+            return 0
+        }
         cmp -s "$scratch/whole.bin" "$scratch/without.bin" || {
             echo "$order"
             return 0
@@ -23,7 +27,8 @@ missed() {
     return 1
 }
 
-for barrier in $(cd "$sources" && grep -n '__syncthreads()' ./*.cu ./*.cuh | sed 's|^\./\([^:]*:[0-9]*\):.*|\1|'); do
+for barrier in $(cd "$sources" && grep -n '__syncthreads()' ./*.cu ./*.cuh | grep -v '65,535' |
+    sed 's|^\./\([^:]*:[0-9]*\):.*|\1|'); do
     count=$((count + 1))
     if order=$(missed "$barrier"); then
         echo "$barrier: missed in order $order"
