@@ -58,7 +58,7 @@ static void read_as(int channels, const fuzz_file *file, const uint8_t *data, si
 }
 
 /* Any size, cut and shrunk to 2×2: small files that promise much have an end. Alone, and after all files before. */
-static void fit(const fuzz_file *file)
+static void fit(const fuzz_file *file, const uint8_t *data, size_t size)
 {
     static ls_image_memory kept;
     ls_image_memory none = {0}, *const memory[2] = {&kept, &none};
@@ -73,6 +73,12 @@ static void fit(const fuzz_file *file)
     fuzz_check(status[0] || memcmp(out[0], out[1], sizeof out[0]) == 0,
                "every pixel comes from the file");
     fuzz_check(!status[0] || strlen(err.text) > 0, "a refusal says why");
+    uint8_t same[12];
+    memset(same, 0x33, sizeof same);
+    int again = size ? ls_image_fit_bytes(same, 3, 2, 2, file->path, data, size, &none, NULL, &err)
+                     : status[0];
+    fuzz_check(again == status[0], "in memory it is read the same way");
+    fuzz_check(again || memcmp(out[0], same, sizeof same) == 0, "and is the same");
     ls_image_memory_free(&none, NULL);
 }
 
@@ -86,7 +92,7 @@ static void read_file(const uint8_t *data, size_t size)
     fuzz_file_fill(&file, data, size);
     read_as(1, &file, data, size);
     read_as(3, &file, data, size);
-    fit(&file);
+    fit(&file, data, size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -608,6 +608,31 @@ states = {
 for name, data in states.items():
     put("state", name, data)
 
+# ---- how rows are prepared ---------------------------------------------------------------------
+
+prepared = {
+    "table": {"version": 1, "rows": "table", "target": "y", "columns": [
+        {"name": "a", "mean": 4.1, "deviation": 0.7, "missing": 4}, {"name": "b", "levels": ["9", "x"], "missing": 0},
+        {"name": "c"}]},
+    "images": {"version": 1, "rows": "images", "fit": "cover"},
+    "floats": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3, 4]},
+    "fewer": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3]},
+    "one": {"version": 1, "rows": "array", "divisor": 1, "missing": 0},
+    "bytes": {"version": 1, "rows": "array", "type": "u8", "divisor": 255},
+}
+for name, data in prepared.items():
+    put("prep", name, json.dumps(data))
+for name, text in {
+    "ok": "c,y,b,a,more\n1,no,x,4,?\n-2.5,yes,9.0,,\"a,b\"\n",
+    "no_target": "a,b,c\n1,9,2\n",
+    "cut": "a,b,c,y\n1,9,2,no\n1,9,2\n",
+    "column": "a,b,y\n1,9,no\n",
+    "level": "a,b,c,y\n1,z,2,no\n",
+    "class": "a,b,c,y\n1,x,2,perhaps\n",
+    "number": "a,b,c,y\n1,x,2e999,no\n",
+}.items():
+    put("new_rows", name, text)
+
 # ---- the card of a model -----------------------------------------------------------------------
 
 card = {
@@ -622,6 +647,7 @@ plain = {key: card[key] for key in card if key not in ("class_names", "features"
 vector = {"model": {"layers": [{"type": "dense", "out": 3}]}}
 cards = {
     "ok": json.dumps(card),
+    "bad_preparation": json.dumps({**card, "preparation": {"version": 1, "rows": "images"}}),
     "ok_plain": json.dumps(plain),
     "ok_numbers": json.dumps({**plain, "input": [7, 1, 1], "floats": True, "targets": True,
                               "recipe": {**vector, "loss": "mse"}}),
