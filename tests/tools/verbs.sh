@@ -162,8 +162,8 @@ expect 0 "$trainer" config.json --quiet --set run_dir=scaled --set data.limit=0 
 expect 0 "$trainer" export scaled/weights.safetensors --to scaled.onnx
 has_metadata scaled.onnx '[{"column":"a","mean":2.875,"deviation":1.9'
 
-# Without its data, too, a dataset that is misspelt gets a suggestion.
-expect 78 "$trainer" export run --to copy.onnx --set data.name=syntetic
+# A dataset that is misspelt gets a suggestion.
+expect 78 "$trainer" eval run --set data.name=syntetic
 has err 'data.name=syntetic: data.name: unknown dataset "syntetic"; did you mean "synthetic"?$'
 
 # Weights to begin with, and what is wrong with them.
@@ -240,8 +240,6 @@ expect 65 timeout 20 "$trainer" predict run pipe
 has err '^trainer: pipe: expected an image, found a device or a pipe; copy it to a file first'
 expect 65 timeout 20 "$trainer" predict run /dev/zero
 has err '^trainer: /dev/zero: expected an image, found a device or a pipe'
-expect 65 timeout 20 "$trainer" predict run .
-has err '^trainer: .: expected an image, found a directory'
 expect 65 timeout 20 "$trainer" report piped
 has err 'piped/metrics.jsonl: expected a metrics file, found a device or a pipe'
 expect 65 timeout 20 "$trainer" eval piped
