@@ -452,7 +452,7 @@ int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool q
     const char *run = o->resume;
     if (!run || o->config_path || o->config_text)
         return LS_OK;
-    if (strcmp(run, "latest") == 0 && ls_resume_latest(&latest, NULL, o->host, NULL) == LS_OK)
+    if (strcmp(run, "latest") == 0 && ls_resume_latest(&latest, NULL, NULL, NULL) == LS_OK)
         run = latest;
     ls_trainer_options own = *o;
     own.config_path = ls_path_join(config, run, "config.json");
@@ -472,7 +472,7 @@ int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool q
             ls_free(o->host, found[i]);
         ls_config_fini(&c);
     }
-    ls_free(o->host, latest);
+    ls_free(NULL, latest);
     return status;
 }
 

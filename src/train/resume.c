@@ -87,13 +87,14 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
 
 /* Takes the run in the place of the latest one so far if it is later. */
 static void consider(char **latest, beginning *begun, const char *run, const char *name,
-                     const ls_host *host)
+                     bool resumable, const ls_host *host)
 {
     ls_error why;
     beginning b;
     int status = read_beginning(&b, run, host, &why);
     if (status)
-        ls_log(host, LS_LOG_WARNING, "latest: passes over %.200s: %.300s", run, why.text);
+        ls_log(host, LS_LOG_WARNING, "%slatest passes over %.200s: %.300s",
+               resumable ? "--resume " : "", run, why.text);
     const bool later = status == LS_OK && (!name || strcmp(b.name, name) == 0) &&
                        is_later(&b, run, begun, *latest);
     char *copy = later ? ls_strdup(host, run) : NULL;
@@ -116,7 +117,7 @@ static void find_latest(char **out, const char *name, bool resumable, const ls_h
     for (struct dirent *e; runs && (e = readdir(runs)) != NULL;)
         if (e->d_name[0] != '.' && ls_path_join(run, RUNS, e->d_name) &&
             (!resumable || has_checkpoints(run)))
-            consider(out, &begun, run, name, host);
+            consider(out, &begun, run, name, resumable, host);
     if (runs)
         closedir(runs);
     ls_json_destroy(begun.doc);
