@@ -184,6 +184,31 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses(COLUMNS("7"), 1, true, "object");
 }
 
+/* What files of earlier versions say of a table. */
+static void features_of_older_files_are_read(void **state)
+{
+    static const char text[] =
+        "[{\"column\":\"a\",\"mean\":4.1,\"deviation\":0.7},{\"column\":\"b\",\"is\":\"9\"},"
+        "{\"column\":\"b\",\"is\":\"x\"},{\"column\":\"c\"}]";
+    (void)state;
+    ls_json *doc;
+    ls_prep *p;
+    ls_error err;
+    float row[4], ready[4];
+    assert_int_equal(ls_json_parse(&doc, "card", text, strlen(text), NULL, &err), LS_OK);
+    assert_int_equal(ls_prep_read_features(&p, doc, ls_json_root(doc), 4, NULL, &err), LS_OK);
+    assert_int_equal(p->columns, 3);
+    assert_int_equal(ls_prep_put(p, 0, "5.5", 0, row, "", &err), LS_OK);
+    assert_int_equal(ls_prep_put(p, 1, "x", 0, row, "", &err), LS_OK);
+    assert_int_equal(ls_prep_put(p, 2, "7", 0, row, "", &err), LS_OK);
+    assert_int_equal(ls_prep_ready(p, row, ready, 4, &err), LS_OK);
+    const float want[] = {(float)((5.5 - 4.1) / 0.7), 0, 1, 7};
+    assert_memory_equal(ready, want, sizeof want);
+    ls_prep_free(p);
+    assert_int_equal(ls_prep_read_features(&p, doc, ls_json_root(doc), 5, NULL, &err), LS_ECONFIG);
+    ls_json_destroy(doc);
+}
+
 LS_TESTS(prep_description, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +217,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(what_does_not_fit_is_refused_by_its_name),
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),
         cmocka_unit_test(holes_of_arrays_are_filled),
+        cmocka_unit_test(features_of_older_files_are_read),
         cmocka_unit_test(files_that_say_something_else_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

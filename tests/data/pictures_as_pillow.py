@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Pictures of many sizes, modes and depths become what Pillow makes of them with the same rule: the shorter side fits, the
+middle is cut out, averaged over triangles.
+
+    pictures_as_pillow.py TRAINER
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    from PIL import Image
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+SIDE, PICTURES = 32, 200
+# Of 255: the mean difference of a picture. A JPEG is decoded at a half, a quarter or an eighth where that is enough.
+MOST, MOST_OF_JPEG = 1, 2.5
+
+
+def save(path, mode, rng):
+    width, height = random.randint(1, 300), random.randint(1, 300)
+    low = rng.integers(0, 256, (max(1, height // 8), max(1, width // 8), 3), dtype=np.uint8)
+    picture = Image.fromarray(low).resize((width, height), Image.BICUBIC)
+    if mode == "I;16":
+        picture = Image.fromarray(np.asarray(picture.convert("L")).astype(np.uint16) * 257)
+    elif mode == "P":
+        picture = picture.quantize(64)
+    else:
+        picture = picture.convert(mode)
+    picture.save(path, **({"quality": 95} if path.endswith("jpg") else {}))
+
+
+def expected(path):
+    picture = Image.open(path)
+    if picture.mode.startswith("I"):
+        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    picture = picture.convert("RGBA").convert("RGB") if picture.mode in ("P", "LA", "RGBA") else picture.convert("RGB")
+    width, height = picture.size
+    side = min(width, height)
+    box = ((width - side) / 2, (height - side) / 2, (width + side) / 2, (height + side) / 2)
+    return np.asarray(picture.resize((SIDE, SIDE), Image.BILINEAR, box=box)).transpose(2, 0, 1).astype(int)
+
+
+def main(trainer):
+    random.seed(3)
+    rng = np.random.default_rng(3)
+    names = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        os.mkdir("a")
+        os.mkdir("b")
+        for i in range(PICTURES):
+            ending = random.choice(["png", "png", "jpg", "ppm"])
+            mode = random.choice(["RGB", "L", "RGBA", "P", "1", "I;16", "LA"])
+            if ending == "ppm" or (ending == "jpg" and mode != "L"):
+                mode = "RGB"
+            names.append(f"{'ab'[i % 2]}/{i:03d}.{ending}")
+            save(names[-1], mode, rng)
+        subprocess.run([trainer, "pack", ".", "--to", "packed", "--size", str(SIDE), "--quiet"], check=True)
+        with open("packed", "rb") as file:
+            packed = file.read()
+        length = int.from_bytes(packed[:8], "little")
+        entry = json.loads(packed[8:8 + length])["x"]
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        rows = np.frombuffer(packed[begin:end], np.uint8).reshape(entry["shape"])
+        far = sorted((float(np.abs(expected(name) - row.astype(int)).mean()), name)
+                     for name, row in zip(sorted(names), rows))
+        os.chdir("/")
+    print(f"mean difference {sum(d for d, _ in far) / len(far):.3f}, greatest {far[-1]}, of 255")
+    return any(d > (MOST_OF_JPEG if name.endswith("jpg") else MOST) for d, name in far)
+
+
+sys.exit(main(os.path.abspath(sys.argv[1])))
