@@ -69,7 +69,8 @@ static void group_of(char out[32], const ls_fields *f, int named)
  * keys and choices. */
 static int of_no_config(const ls_fields *f)
 {
-    static const char *const theirs[] = {"the model's card", "the state", "best", "position"};
+    static const char *const theirs[] = {"the model's card", "preparation", "a column",
+                                         "the state",        "best",        "position"};
     for (size_t i = 0; i < sizeof theirs / sizeof theirs[0]; i++)
         if (strcmp(f->what, theirs[i]) == 0)
             return 1;

@@ -119,6 +119,9 @@ static void batchnorm_accumulates(void **state)
         for (int p = 0; p < 2; p++) /* the same parameters in both */
             memcpy(next->param[0][p], in->param[0][p],
                    (size_t)chain.op[0].x.c * sizeof *in->param[0][p]);
+        /* A block of one value contributes the running statistics, of which the run has one set. */
+        memcpy(next->running[0], in->running[0],
+               2 * (size_t)chain.op[0].x.c * sizeof *in->running[0]);
         op_run_params(run, in);
         op_run_step(run, in, 0, 0);
         op_run_step(run, next, 0, LS_RUN_ACCUMULATE);
