@@ -3,7 +3,7 @@
 # tests/summary.py compares with it. The time limit ends a test that hangs.
 set(ls_budget_unit 1)
 set(ls_budget_integration 10)
-set(ls_budget_nightly 60)
+set(ls_budget_nightly 30)
 set(ls_budget_gpu 60)
 set(ls_budget_network 60)
 
