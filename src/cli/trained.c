@@ -304,6 +304,12 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     const bool own = t->alone || (ls_config_find_data(&about, &t->config, NULL) == LS_OK &&
                                   about->channels == 0);
     t->as.labelled = true;
+    if (is_named(&t->config, "synthetic"))
+        return ls_fail(err, LS_EINVAL,
+                       "%.300s: the run's data are generated, so that no files of theirs can be "
+                       "read in their place; name a data set that has files: --set data.name=mnist "
+                       "--set data.path=DIRECTORY",
+                       o->new_data);
     if (!own) { /* built in: the directory of their files */
         t->config.data_path = o->new_data;
         return open_configured(t, o, err);

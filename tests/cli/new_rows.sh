@@ -1,7 +1,7 @@
 #!/bin/sh
 # new_rows.sh TRAINER: rows that a model has not learnt are prepared as the model says, wherever they lie, and what
 # does not fit is refused by its name.
-# shellcheck disable=SC1091,SC2154
+# shellcheck disable=SC1091,SC2034,SC2154
 . "$(dirname "$0")/expect.sh"
 XDG_CACHE_HOME=$scratch/cache
 export XDG_CACHE_HOME
@@ -130,4 +130,40 @@ run report latest
 expect_last_stdout_line 'runs/photos/report.html'
 run export latest --to latest.onnx
 expect_code 0
+
+# ---- arrays: the class is 1 where the first byte is a "z" -----------------------------------------------------------
+
+# npy SHAPE TEXT: an array of u8, a character a value
+npy() {
+    printf '\223NUMPY\001\000v\000%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
+    printf '%s' "$2"
+}
+twenty() { printf '%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s' "$1" "$2" "$1" "$2" "$1" "$2" "$1" "$2" "$1" "$2" \
+    "$1" "$2" "$1" "$2" "$1" "$2" "$1" "$2" "$1" "$2"; }
+npy '(20, 2)' "$(twenty !m zm)" >x.npy
+{ npy '(20,)' ''; printf '\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001'; } >y.npy
+cat >array.json <<'END'
+{"data": {"name": "npy", "x": "x.npy", "y": "y.npy"}, "batch_size": 10, "epochs": 40, "devices": "ref:1",
+ "init": {"name": "kaiming"}, "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]},
+ "optimizer": {"name": "sgd", "lr": 0.5}}
+END
+run array.json --quiet --set run_dir=array
+expect_code 0
+mkdir alone
+mv array/weights.safetensors alone
+npy '(3, 2)' 'zm!mzm' >new.npy
+run predict alone/weights.safetensors new.npy --to out.csv
+expect_code 0
+[ "$(cut -d, -f1,2 out.csv | tr '\n' ' ')" = 'row,prediction 0,1 1,0 2,1 ' ] || fail "predictions of an array: $(cat out.csv)"
+npy '(3, 3)' 'zm!mzmzmz' >wide.npy
+run predict alone/weights.safetensors wide.npy
+[ "$code" -ne 0 ] || fail 'rows of another width are predicted'
+
+# ---- generated images have no files ---------------------------------------------------------------------------------
+
+sed 's/{"name": "npy".*y.npy"}/{"name": "synthetic", "limit": 32}/; s/"out": 2/"out": 10/; s/: 40/: 1/' array.json >drawn.json
+run drawn.json --quiet --set run_dir=drawn
+expect_code 0
+run eval drawn --data new.csv
+expect_stderr_line "trainer: new.csv: the run's data are generated.*"
 finish

@@ -64,6 +64,9 @@ def furnish(folder, root):
     npy(folder / "y.npy", "<i4", (rows,), y)
     safetensors(folder / "my.safetensors", [("x", "U8", [rows, SIDE, SIDE], x), ("y", "I32", [rows], y)])
     (folder / "wine.csv").write_text("acid,sugar,quality\n" + "".join(f"{i % 7},{i % 5}.5,{i % 3}\n" for i in range(rows)))
+    (folder / "table.json").write_text(json.dumps({**TINY, "data": {
+        "name": "csv", "path": "wine.csv", "target": "quality"}, "model": {"layers": [{"type": "dense", "out": 3}]}}))
+    (folder / "NEW.csv").write_text("sugar,acid,quality\n1.5,3,2\n2.5,1,0\n")
     for label in "abc":
         (folder / "photos" / label).mkdir(parents=True)
         for i in range(12):
@@ -73,6 +76,8 @@ def furnish(folder, root):
 
 def words_of(command, run):
     """As it is called here, with little data."""
+    if "NEW.csv" in command:
+        run = "runs/table"
     for name, stands_for in (("runs/RUN", run), ("RUN", run), ("CONFIG", "config.json"), ("DIRECTORY", "photos"),
                               ("FOLDER", "photos")):
         command = re.sub(rf"(?<![\w/]){name}\b", stands_for, command)
@@ -101,8 +106,10 @@ def main():
     folder.mkdir(parents=True)
     furnish(folder, root)
     run = "runs/run"
-    subprocess.run([trainer, *words_of(f"trainer examples/fashion_mnist.json --quiet --set run_dir={run}", run)], cwd=folder,
-                   check=True, stdout=subprocess.DEVNULL, timeout=60)
+    for config in ("table.json --quiet --set run_dir=runs/table",
+                   f"examples/fashion_mnist.json --quiet --set run_dir={run}"):
+        subprocess.run([trainer, *words_of(f"trainer {config}", run)], cwd=folder, check=True,
+                       stdout=subprocess.DEVNULL, timeout=60)
     commands = {tuple(words_of(command, run)): command for page in (
         root / "README.md", *sorted((root / "docs").glob("*.md"))) for command in shown(page)
         if not needs_files(root, words_of(command, run))}
