@@ -21,6 +21,10 @@ while :; do
     case ${1-} in
     --built) build=$(cd -- "$here" && cd -- "$2" && pwd) && shift 2 ;;
     --no-data) data= && shift ;;
+    -*)
+        echo "usage: pack.sh [--built BUILD] [--no-data] [FOLDER]" >&2
+        exit 64
+        ;;
     *) break ;;
     esac
 done
@@ -142,6 +146,7 @@ copy_headers()
 }
 
 mkdir -p build
+given=$build
 [ -n "$build" ] || make_build
 rm -rf -- "$kit"
 mkdir -p "$kit"
@@ -156,4 +161,8 @@ if [ -n "$data" ]; then
 fi
 size=$(du -sk --apparent-size -- "$kit" | cut -f 1)
 say "$kit: $((size / 1024)) MiB, $(uname -m), in $SECONDS s"
-[ "$size" -le $((MOST_MIB * 1024)) ] || end "more than $MOST_MIB MiB"
+# A build that was given may be for every GPU, and with what other tests link: such a folder is not carried.
+if [ "$size" -gt $((MOST_MIB * 1024)) ]; then
+    [ -n "$given" ] || end "more than $MOST_MIB MiB"
+    say "more than $MOST_MIB MiB: only for a rehearsal here"
+fi
