@@ -6,6 +6,7 @@
 #include "cli/pack.h"
 #include "page/page.h"
 #include "train/sink.h"
+#include "train/trainer.h"
 #include "json/writer.h"
 
 #include <lockstep/version.h>

@@ -10,6 +10,7 @@
 #include "http/metrics.h"
 #include "page/page.h"
 #include "train/sink.h"
+#include "train/trainer.h"
 
 #include <arpa/inet.h>
 #include <math.h>

@@ -165,8 +165,8 @@ void ls_state_write(ls_json_writer *w, const struct ls_trainer *t, const ls_sink
     ls_json_put_int(w, "shards", t->shards);
     ls_json_put_string(w, "instruction_set", summary->isa);
     ls_json_put_string(w, "library", summary->library);
-    ls_json_put_uint(w, "train_rows", ls_subset_rows(t, LS_TRAIN));
-    ls_json_put_uint(w, "test_rows", ls_subset_rows(t, LS_TEST));
+    ls_json_put_uint(w, "train_rows", ls_dataset_rows(t->data[LS_TRAIN]));
+    ls_json_put_uint(w, "test_rows", ls_dataset_rows(t->data[LS_TEST]));
     ls_json_put_uint(w, "data_crc32", data_crc32);
     ls_config_write_recipe(w, "recipe", &t->config, t->shards);
     ls_json_close(w);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
+#include "train/run_records.h"
 #include "train/saver.h"
 #include "train/worker.h"
 
@@ -15,42 +16,6 @@
 static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
 {
     return (double)(ls_run_ns(t) - run_ns) * 1e-9;
-}
-
-uint64_t ls_steps_when(const ls_coordination *c, uint32_t done)
-{
-    const ls_position *at = &c->t->position;
-    return at->steps - at->step + done;
-}
-
-/* ---- progress ------------------------------------------------------------------------------- */
-
-void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
-{
-    const struct ls_trainer *t = c->t;
-    const ls_position *at = &t->position;
-    if (!t->options.progress)
-        return;
-    const double epoch_s = epoch_done ? at->totals.seconds : seconds_since(t, c->start_ns);
-    const double done = (double)at->epoch + (double)at->step / c->steps;
-    const double left = (double)t->config.epochs - done;
-    ls_progress p = {
-        .epoch = (int)at->epoch + 1,
-        .epochs = (int)t->config.epochs,
-        .step = at->step,
-        .steps = c->steps,
-        .loss = at->totals.loss / at->totals.rows,
-        .accuracy = ls_accuracy(t, at->totals.correct, at->totals.rows),
-        .images_per_s = at->totals.rows / epoch_s,
-        .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
-        .epoch_done = epoch_done,
-        .evaluated = evaluated,
-        .test_loss = t->result.test_loss,
-        .test_accuracy = t->result.test_accuracy,
-        .metric = t->result.metric,
-        .test_metric = t->result.test_metric,
-    };
-    t->options.progress(t->options.user, &p);
 }
 
 /* ---- work items ----------------------------------------------------------------------------- */
@@ -278,7 +243,7 @@ static int measure(struct ls_trainer *t, ls_error *err)
                               .rows = r->rows,
                               .outputs = r->classes};
     t->result.test_loss = sum.loss / r->rows;
-    t->result.test_accuracy = ls_accuracy(t, sum.correct, r->rows);
+    t->result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->measured);
     t->measured.value[LS_METRIC_LOSS] = t->result.test_loss;
     t->measured.value[LS_METRIC_ACCURACY] = t->result.test_accuracy;
@@ -377,7 +342,7 @@ int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
 static bool evaluation_is_due(const struct ls_trainer *t)
 {
     const uint32_t next = t->position.epoch + 1;
-    return ls_subset_rows(t, LS_TEST) > 0 &&
+    return ls_dataset_rows(t->data[LS_TEST]) > 0 &&
            (next == (uint32_t)t->config.epochs || is_multiple(next, t->config.eval_every));
 }
 
@@ -470,8 +435,8 @@ int ls_coordination_create(struct ls_trainer *t, ls_error *err)
     if (!c)
         return ls_fail(err, LS_ENOMEM, "out of memory for the coordinator");
     c->t = t;
-    c->rows = ls_subset_rows(t, LS_TRAIN);
-    c->steps = ls_steps_per_epoch(t);
+    c->rows = ls_dataset_rows(t->data[LS_TRAIN]);
+    c->steps = ls_steps_per_epoch(c->rows, (uint32_t)t->config.batch_size);
     c->settled = t->position.steps;
     ls_set_deadline(t, 0);
     t->coordination = c;

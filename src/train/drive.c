@@ -6,6 +6,7 @@
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/run_dir.h"
+#include "train/run_records.h"
 #include "train/saver.h"
 #include "train/worker.h"
 
@@ -123,11 +124,12 @@ static int train_one(ls_coordination *c, ls_error *err)
 
 static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r)
 {
-    *out = (ls_step_result){.number = r->number,
-                            .loss = (double)r->loss / (double)r->rows,
-                            .accuracy = ls_accuracy(t, (double)r->correct, (double)r->rows),
-                            .lr = (double)r->lr,
-                            .skipped = r->skipped};
+    *out = (ls_step_result){
+        .number = r->number,
+        .loss = (double)r->loss / (double)r->rows,
+        .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
+        .lr = (double)r->lr,
+        .skipped = r->skipped};
 }
 
 int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
@@ -161,7 +163,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     int status = check_usable(t, "ls_trainer_evaluate", err);
     if (status)
         return status;
-    if (ls_subset_rows(t, LS_TEST) == 0)
+    if (ls_dataset_rows(t->data[LS_TEST]) == 0)
         return ls_fail(err, LS_EINVAL, "ls_trainer_evaluate: the data has no test rows");
     if (t->life == LS_OPENED)
         status = ls_begin(t, &why);

@@ -92,6 +92,12 @@ int ls_members_close(struct ls_trainer *t, bool used)
     return ls_cluster_close(m->cluster);
 }
 
+bool ls_stopping(const struct ls_trainer *t)
+{
+    return t->members.cluster ? t->position.steps >= t->members.stop_behind
+                              : atomic_load_explicit(&t->stop, memory_order_relaxed) != 0;
+}
+
 bool ls_members_first(const struct ls_trainer *t)
 {
     return t->members.member == 0;

@@ -5,6 +5,7 @@
 #include "train/card.h"
 #include "train/coordinator.h"
 #include "train/run_dir.h"
+#include "train/run_records.h"
 #include "train/saver.h"
 #include "train/worker.h"
 
@@ -30,7 +31,7 @@ static int check_monitor(const ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     if ((c->patience == 0 && !c->checkpoint.best) ||
-        (ls_subset_rows(t, LS_TEST) > 0 && c->eval_every > 0))
+        (ls_dataset_rows(t->data[LS_TEST]) > 0 && c->eval_every > 0))
         return LS_OK;
     return ls_config_fail(
         err, c, c->patience ? "patience" : "checkpoint.best", LS_ECONFIG,
@@ -47,13 +48,14 @@ static int open_data(ls_trainer *t, ls_error *err)
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
     snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test %s of %d×%d×%d%s%s",
              info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
-             (unsigned)ls_subset_rows(t, LS_TEST), info->dtype == LS_ROW_U8 ? "images" : "rows",
-             info->channels, info->height, info->width,
+             (unsigned)ls_dataset_rows(t->data[LS_TEST]),
+             info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels, info->height,
+             info->width,
              info->dtype == LS_ROW_U8 ? ", bytes / 255"
              : info->stored           ? ", floats from "
                                       : "",
              info->stored ? info->stored : "");
-    status = ls_config_fit_data(&t->config, info, ls_subset_rows(t, LS_TEST), err);
+    status = ls_config_fit_data(&t->config, info, ls_dataset_rows(t->data[LS_TEST]), err);
     if (status == LS_OK)
         status = check_monitor(t, err);
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
@@ -65,7 +67,8 @@ static int open_data(ls_trainer *t, ls_error *err)
 static int check_schedule(const ls_trainer *t, ls_error *err)
 {
     const ls_schedule *s = &t->config.schedule;
-    if (ls_subset_rows(t, LS_TRAIN) > 0 || (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0))
+    if (ls_dataset_rows(t->data[LS_TRAIN]) > 0 ||
+        (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0))
         return LS_OK;
     return ls_config_fail(err, &t->config, "schedule", LS_ECONFIG,
                           "the data has no epochs (train_rows is 0), so that only a constant rate "
@@ -374,7 +377,7 @@ static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t b
 static void warn_of_single_rows(const ls_trainer *t)
 {
     const ls_layer *norm = find_norm_of_vectors(t->model);
-    const uint32_t all = ls_subset_rows(t, LS_TRAIN), batch = (uint32_t)t->config.batch_size;
+    const uint32_t all = ls_dataset_rows(t->data[LS_TRAIN]), batch = (uint32_t)t->config.batch_size;
     const uint32_t whole = all > 0 && all < batch ? all : batch, left = all > 0 ? all % whole : 0;
     char cure[160] = "";
     if (!norm)

@@ -17,6 +17,7 @@
 #include "base/host.h"
 #include "train/coordinator.h"
 #include "train/run_dir.h"
+#include "train/run_records.h"
 #include "train/saver.h"
 #include "train/worker.h"
 

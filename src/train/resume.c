@@ -210,8 +210,8 @@ static int check_recipe(const struct ls_trainer *t, ls_error *err)
 static int check_data(const struct ls_trainer *t, ls_error *err)
 {
     const ls_state *s = &t->dir.resumed->state;
-    if (s->train_rows == ls_subset_rows(t, LS_TRAIN) &&
-        s->test_rows == ls_subset_rows(t, LS_TEST) && s->data_crc32 == ls_data_crc32(t))
+    if (s->train_rows == ls_dataset_rows(t->data[LS_TRAIN]) &&
+        s->test_rows == ls_dataset_rows(t->data[LS_TEST]) && s->data_crc32 == ls_data_crc32(t))
         return LS_OK;
     return ls_fail(err, LS_EDATA,
                    "%.200s: the data is not what the run was trained on (%llu training and %llu "
@@ -234,7 +234,8 @@ static int take_position(struct ls_trainer *t, ls_error *err)
 {
     const ls_state *s = &t->dir.resumed->state;
     const ls_position *at = &s->position;
-    const uint64_t steps = ls_steps_per_epoch(t);
+    const uint64_t steps =
+        ls_steps_per_epoch(ls_dataset_rows(t->data[LS_TRAIN]), (uint32_t)t->config.batch_size);
     if (at->step > steps || at->steps != at->epoch * steps + at->step ||
         (at->recorded && at->step != steps))
         return ls_fail(err, LS_EDATA, "%.300s: position %llu of epoch %u does not exist",

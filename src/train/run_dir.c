@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "store/durable.h"
+#include "train/run_records.h"
 #include "train/saver.h"
 #include "train/trainer.h"
 
@@ -154,8 +155,11 @@ static int open_metrics(struct ls_trainer *t, ls_error *err)
 static int open_callback(struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
-    return o->record && ls_members_first(t) ? ls_trainer_add_sink(t, o->record, o->user, err)
-                                            : LS_OK;
+    ls_sink *sink;
+    if (!o->record || !ls_members_first(t))
+        return LS_OK;
+    int status = ls_sink_callback(&sink, o->record, o->user, t->host, err);
+    return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
 }
 
 int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)

@@ -81,8 +81,4 @@ int ls_sink_callback(ls_sink **out,
                      int (*record)(void *user, const char *json, size_t length, ls_error *err),
                      void *user, const ls_host *host, ls_error *err);
 
-/* Another sink of a trainer's, from now on, which it closes at the end of the run or, on failure, now. Errors:
- * LS_EINVAL (too many). */
-int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
-
 #endif

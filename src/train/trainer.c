@@ -5,10 +5,10 @@
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/run_dir.h"
+#include "train/run_records.h"
 #include "train/saver.h"
 #include "train/worker.h"
 
-#include <math.h>
 #include <string.h>
 
 /* What version 0.1.0 had. */
@@ -92,7 +92,7 @@ static int close_records(ls_trainer *t)
     if (t->life == LS_BEGUN)
         ls_record_run_end(t, t->broken.status, t->broken.text, NULL);
     ls_sinks_close(&t->records.sinks, NULL);
-    ls_trace_drain(t->trace, t);
+    ls_drain_trace(t);
     if (t->life == LS_BEGUN && ls_trace_finish(t->trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
     ls_trace_leave_devices(t->trace);
@@ -153,46 +153,6 @@ const ls_result *ls_trainer_result(const ls_trainer *t)
 void ls_trainer_interrupt(ls_trainer *t)
 {
     atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
-}
-
-/* ---- what other files ask of a trainer ------------------------------------------------------ */
-
-uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset)
-{
-    return ls_dataset_describe(trainer->data[subset])->rows;
-}
-
-double ls_accuracy(const struct ls_trainer *trainer, double correct, double rows)
-{
-    return trainer->config.loss->hits ? correct / rows : NAN;
-}
-
-void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
-{
-    const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
-    t->result.metric = ls_metric_names[told];
-    t->result.test_metric = told == LS_METRIC_ACCURACY ? t->result.test_accuracy
-                            : told == LS_METRIC_LOSS   ? t->result.test_loss
-                            : measured                 ? measured->value[told]
-                                                       : NAN;
-}
-
-uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
-{
-    uint64_t first = (uint64_t)index * batch_size;
-    return total - first < batch_size ? (uint32_t)(total - first) : batch_size;
-}
-
-uint32_t ls_steps_per_epoch(const struct ls_trainer *t)
-{
-    uint32_t batch = (uint32_t)t->config.batch_size, rows = ls_subset_rows(t, LS_TRAIN);
-    return rows > 0 ? (uint32_t)(((uint64_t)rows + batch - 1) / batch) : UINT32_MAX;
-}
-
-bool ls_stopping(const struct ls_trainer *t)
-{
-    return t->members.cluster ? t->position.steps >= t->members.stop_behind
-                              : atomic_load_explicit(&t->stop, memory_order_relaxed) != 0;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -297,7 +257,7 @@ static int check_run(const ls_trainer *t, ls_error *err)
 {
     if (t->ran)
         return ls_fail(err, LS_EINVAL, "ls_trainer_run: a trainer runs once; open another one");
-    if (ls_subset_rows(t, LS_TRAIN) == 0)
+    if (ls_dataset_rows(t->data[LS_TRAIN]) == 0)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_run: the data has no training rows; drive the trainer with "
                        "ls_trainer_step");

@@ -74,7 +74,7 @@ enum { SIZES = LS_SHARD_SIZES * (LS_SUBSETS + 1 + LS_STEP_ROWS) };
 static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const struct ls_trainer *t)
 {
     const uint32_t batch = (uint32_t)t->config.batch_size, shards = (uint32_t)t->shards;
-    int count = ls_add_shard_sizes(sizes, 0, ls_subset_rows(t, LS_TRAIN), batch, shards);
+    int count = ls_add_shard_sizes(sizes, 0, ls_dataset_rows(t->data[LS_TRAIN]), batch, shards);
     if (t->feed)
         count = ls_add_shard_sizes(sizes, count, batch, batch, shards);
     for (int i = 0; i < t->options.step_row_count; i++) {
@@ -82,7 +82,7 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const struct ls
         count = ls_add_shard_sizes(sizes, count, rows, rows, shards);
     }
     *trained = count;
-    return ls_add_shard_sizes(sizes, count, ls_subset_rows(t, LS_TEST), batch, shards);
+    return ls_add_shard_sizes(sizes, count, ls_dataset_rows(t->data[LS_TEST]), batch, shards);
 }
 
 /* Where state `i` of the optimizer lies. */
@@ -138,7 +138,7 @@ static int open_replica(ls_train_worker *w, const ls_exchange *e)
     };
     for (int s = 0; s < LS_SUBSETS; s++) {
         ls_dataset_view view = ls_dataset_resident(t->data[s]);
-        const uint32_t rows = ls_subset_rows(t, (ls_subset)s);
+        const uint32_t rows = ls_dataset_rows(t->data[s]);
         if (rows > 0)
             desc.data[s] =
                 (ls_replica_data){.images = view.images, .labels = view.labels, .rows = view.rows};
@@ -296,7 +296,7 @@ static int add_checksum(ls_train_worker *w, const float *arena, size_t floats)
 int ls_worker_probe(ls_train_worker *w, const ls_exchange *e)
 {
     const struct ls_trainer *t = e->trainer;
-    const uint32_t all = ls_subset_rows(t, LS_TRAIN);
+    const uint32_t all = ls_dataset_rows(t->data[LS_TRAIN]);
     const uint32_t batch = (uint32_t)t->config.batch_size;
     uint32_t first, count;
     if (w->index > 0)
