@@ -3,8 +3,8 @@
  * be gone on with. */
 #include "base/host.h"
 #include "cli/cli.h"
+#include "config/config.h"
 #include "train/checkpoint.h"
-#include "train/config.h"
 #include "train/run_dir.h"
 
 #include <errno.h>

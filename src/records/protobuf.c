@@ -1,4 +1,4 @@
-#include "train/protobuf.h"
+#include "records/protobuf.h"
 
 #include <string.h>
 

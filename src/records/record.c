@@ -1,5 +1,5 @@
 /* Records as text: one JSON object each, whose schema is train/README.md. */
-#include "train/record.h"
+#include "records/record.h"
 
 #include "base/host.h"
 

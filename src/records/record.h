@@ -1,10 +1,10 @@
 /* What happens in a run, as records. Sinks that want text find it rendered (train/README.md is its schema);
  * those that want numbers take them from here. */
-#ifndef TRAIN_RECORD_H
-#define TRAIN_RECORD_H
+#ifndef RECORDS_RECORD_H
+#define RECORDS_RECORD_H
 
+#include "config/config.h"
 #include "data/dataset.h"
-#include "train/config.h"
 #include "json/writer.h"
 
 #include <lockstep/trainer.h>

@@ -1,4 +1,4 @@
-#include "train/sink.h"
+#include "records/sink.h"
 
 #include "base/error.h"
 #include "base/host.h"

@@ -1,10 +1,10 @@
 /* Where metrics records go: any number of sinks. */
-#ifndef TRAIN_SINK_H
-#define TRAIN_SINK_H
+#ifndef RECORDS_SINK_H
+#define RECORDS_SINK_H
 
 #include "hash/hash.h"
+#include "records/record.h"
 #include "store/log_file.h"
-#include "train/record.h"
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
@@ -73,7 +73,7 @@ int ls_sink_jsonl_flush(ls_sink *base, ls_sink_mark *mark, ls_error *err);
 typedef int ls_sink_opener(ls_sink **out, const char *dir, const ls_host *host, ls_error *err);
 
 #define LS_SINK(name, wanted) ls_sink_opener ls_sink_##name;
-#include "train/sinks.def"
+#include "records/sinks.def"
 #undef LS_SINK
 
 /* Calls `record` (ls_trainer_options.record). */

@@ -3,8 +3,8 @@
  * What is put together in memory is used again: a step allocates nothing. */
 #include "base/error.h"
 #include "base/host.h"
-#include "train/protobuf.h"
-#include "train/sink.h"
+#include "records/protobuf.h"
+#include "records/sink.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "train/trace.h"
+#include "records/trace.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -11,8 +11,8 @@
  * branches of a recording may, the second goes to a further track. A device that cannot say it is no
  * failure: one line of the log, and the file's otherData, say why.
  */
-#ifndef TRAIN_TRACE_H
-#define TRAIN_TRACE_H
+#ifndef RECORDS_TRACE_H
+#define RECORDS_TRACE_H
 
 #include "nn/replica.h"
 #include "sync/heartbeat.h"

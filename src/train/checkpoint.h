@@ -10,10 +10,10 @@
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
+#include "config/metrics.h"
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
-#include "train/metrics.h"
-#include "train/sink.h"
+#include "records/sink.h"
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 /* Opening a run: everything is made here, in the order in which things need each other. */
 #include "base/error.h"
 #include "base/host.h"
+#include "config/card.h"
 #include "nn/safetensors.h"
-#include "train/card.h"
 #include "train/coordinator.h"
 #include "train/run_dir.h"
 #include "train/run_records.h"

@@ -122,7 +122,7 @@ static int open_by_rows(struct ls_trainer *t, ls_error *err)
         ls_sink_opener *open;
         bool wanted;
     } rows[] = {
-#include "train/sinks.def"
+#include "records/sinks.def"
     };
 #undef LS_SINK
     int status = LS_OK;

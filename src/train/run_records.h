@@ -3,7 +3,7 @@
 #ifndef TRAIN_RUN_RECORDS_H
 #define TRAIN_RUN_RECORDS_H
 
-#include "train/record.h"
+#include "records/record.h"
 #include "train/trainer.h"
 
 struct ls_coordination;

@@ -5,6 +5,8 @@
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"
+#include "records/sink.h"
+#include "records/trace.h"
 #include "store/durable.h"
 #include "sync/heartbeat.h"
 #include "sync/park.h"
@@ -14,8 +16,6 @@
 #include "train/infer.h"
 #include "train/inject.h"
 #include "train/members.h"
-#include "train/sink.h"
-#include "train/trace.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -38,10 +38,13 @@ BEGIN {
     room("nn", "base sync merge pool json hash store device")
     room("prep", "base json")
     room("data", "base sync pool json prep hash device")
-    room("train", "base sync merge pool json prep hash store device cpu cluster comm nn data")
-    room("page", "base sync merge pool json prep hash store device cpu cluster comm nn data train")
+    low = "base sync merge pool json prep hash store device cluster comm nn data"
+    room("config", low, "train") # it reads the options
+    room("records", low " config", "train") # they tell the summary and the result
+    room("train", low " cpu config records")
+    room("page", low " cpu config records train")
     room("http", "") # examples/service has it, too
-    room("cli", "base sync merge pool json prep hash store device cpu cluster comm nn data train page http")
+    room("cli", low " cpu config records train page http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"

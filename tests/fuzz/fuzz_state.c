@@ -2,7 +2,7 @@
  * with the same recipe is recognised. */
 #include "fuzz/fuzz.h"
 #include "train/checkpoint.h"
-#include "train/config.h"
+#include "config/config.h"
 
 #include <string.h>
 

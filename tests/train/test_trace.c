@@ -1,7 +1,7 @@
 /* What devices say in a timeline: their tracks, what overlaps, what is lost, and why there is nothing. */
 #include "base/clock.h"
+#include "records/trace.h"
 #include "runner.h"
-#include "train/trace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
