@@ -4,8 +4,8 @@
 #include "base/host.h"
 #include "cli/cli.h"
 #include "config/config.h"
-#include "train/checkpoint.h"
-#include "train/run_dir.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/run_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>

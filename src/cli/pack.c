@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "nn/safetensors.h"
 #include "store/durable.h"
-#include "train/run_dir.h"
+#include "checkpoint/run_dir.h"
 #include "json/json.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "train/members.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/coordinator.h"
 
 #include <lockstep/split.h>

@@ -78,7 +78,7 @@ static int compare_all(struct ls_trainer *t, ls_error *err)
     likeness own = {.version = LS_VERSION,
                     .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
                     .test_rows = ls_dataset_rows(t->data[LS_TEST]),
-                    .data_crc32 = ls_data_crc32(t)};
+                    .data_crc32 = ls_data_crc32(t->data)};
     int status = hash_recipe(&own.recipe_crc32, t, err);
     if (status)
         return status;

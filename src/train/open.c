@@ -4,9 +4,9 @@
 #include "config/card.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
-#include "train/run_dir.h"
+#include "train/run_files.h"
 #include "train/run_records.h"
-#include "train/saver.h"
+#include "train/saving.h"
 #include "train/worker.h"
 
 #include <lockstep/split.h>
@@ -199,7 +199,7 @@ static int open_exchange(ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = ls_exchange_create(&t->exchange, t, err);
     if (status == LS_OK && t->dir.resumed)
-        status = ls_resume_load(t, err);
+        status = ls_go_on_from(t, t->dir.resumed, err);
     if (status || t->dir.resumed || !ls_members_first(t))
         return status ? status : ls_members_share_start(t, err);
     ls_init_weights(t->exchange->canonical, t->model, &t->config.init, t->config.seed);
@@ -312,7 +312,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         ls_tell_metric(t, NULL);
     t->result.devices = t->text.devices;
     if (t->dir.resumed)
-        ls_resume_compare_libraries(t);
+        ls_resume_compare_libraries(t->dir.resumed, t->summary.isa, t->summary.library, t->host);
     return LS_OK;
 }
 
@@ -495,7 +495,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = ls_members_open(t, err);
     if (status == LS_OK && t->options.resume && ls_members_first(t))
-        status = ls_resume_find(t, &own, err);
+        status = ls_resume_find(&t->dir, &own, t->options.resume, given ? &t->config : NULL,
+                                t->host, err);
     if (status == LS_OK && !given)
         status = read_own_config(t, own, err);
     ls_free(t->host, own);
@@ -531,16 +532,15 @@ typedef int stage(ls_trainer *t, ls_error *err);
 
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static stage *const stages[] = {/* what is asked for, */
-                                    check_options, read_inject, read_config,
-                                    /* what is trained, */
-                                    open_data, open_feed, build_model, choose_shards,
-                                    /* by whom, */
-                                    open_pool, ls_members_compare, open_exchange, open_trace,
-                                    open_workers, open_group,
-                                    /* and what is kept and told of it */
-                                    ls_run_dir_open, ls_run_dir_open_sinks, ls_saver_create,
-                                    ls_coordination_create, summarise, warn};
+    static stage *const stages[] = {
+        /* what is asked for, */
+        check_options, read_inject, read_config,
+        /* what is trained, */
+        open_data, open_feed, build_model, choose_shards,
+        /* by whom, */
+        open_pool, ls_members_compare, open_exchange, open_trace, open_workers, open_group,
+        /* and what is kept and told of it */
+        ls_open_run_dir, ls_open_sinks, ls_open_saver, ls_coordination_create, summarise, warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

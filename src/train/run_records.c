@@ -4,7 +4,7 @@
 
 #include "base/host.h"
 #include "train/coordinator.h"
-#include "train/saver.h"
+#include "train/saving.h"
 
 #include <math.h>
 
@@ -133,7 +133,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
         .error = failed ? error : NULL,
         .result = t->result,
         .checkpoint = t->result.saved ? t->result.checkpoint : NULL,
-        .best_checkpoint = ls_saver_best(t),
+        .best_checkpoint = ls_best_checkpoint(t),
         .stopped_early = t->text.early[0] ? t->text.early : NULL,
         .weights_sha256 = t->result.weights_sha256[0] ? t->result.weights_sha256 : NULL,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,

@@ -4,9 +4,9 @@
 #include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
-#include "train/run_dir.h"
+#include "train/run_files.h"
 #include "train/run_records.h"
-#include "train/saver.h"
+#include "train/saving.h"
 #include "train/worker.h"
 
 #include <string.h>
@@ -86,7 +86,7 @@ static int close_pool(ls_trainer *t)
 static int close_records(ls_trainer *t)
 {
     ls_error err;
-    int status = ls_saver_destroy(t->dir.saver);
+    int status = ls_saver_stop(t->dir.saver);
     if (status)
         return status;
     if (t->life == LS_BEGUN)
@@ -96,6 +96,8 @@ static int close_records(ls_trainer *t)
     if (t->life == LS_BEGUN && ls_trace_finish(t->trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
     ls_trace_leave_devices(t->trace);
+    ls_saver_destroy(t->dir.saver); /* whose path the last record has */
+    t->dir.saver = NULL;
     return LS_OK;
 }
 
@@ -127,7 +129,9 @@ int ls_trainer_close(ls_trainer *t)
     ls_free(host, t->worker);
     ls_free(host, t->records.times);
     ls_free(host, t->records.device);
-    ls_resume_destroy(t);
+    if (t->dir.resumed)
+        ls_resumed_fini(t->dir.resumed, host);
+    ls_free(host, t->dir.resumed);
     ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
     ls_feed_destroy(t->feed);
@@ -179,15 +183,15 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
         return LS_OK;
-    int save_status = status == LS_ESTALLED ? ls_run_dir_open_apart(t, err) : LS_OK;
+    int save_status = status == LS_ESTALLED ? ls_open_apart(t, err) : LS_OK;
     if (save_status == LS_OK)
         save_status = ls_snapshot_replicas(t, true, err);
     if (save_status)
         return save_status;
-    const bool saves = t->dir.saver && status != LS_ENONFINITE;
-    if (saves)
-        save_status = ls_checkpoint(t, true, err);
-    t->result.saved = saves && save_status == LS_OK;
+    const ls_moment end = {.occasion = LS_RUN_ENDED, .status = status};
+    const ls_due due = ls_checkpoint_due(t, &end);
+    save_status = ls_save(t, due, err);
+    t->result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
     int weights_status = write_weights(t, save_status ? NULL : err);
     return save_status ? save_status : weights_status;
 }
@@ -246,8 +250,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     t->life = LS_ENDED;
     later_status = ls_trace_finish(t->trace, &later);
     note(status, first, later_status, &later);
-    if (ls_saver_rest(t) == LS_OK) { /* a save under way syncs the metrics file */
-        t->dir.metrics = NULL;
+    if (ls_saver_rest(t->dir.saver, NULL) == LS_OK) { /* a save under way syncs the metrics file */
         later_status = ls_sinks_close(&t->records.sinks, &later);
         note(status, first, later_status, &later);
     }

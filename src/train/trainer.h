@@ -2,6 +2,7 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
+#include "checkpoint/run_dir.h"
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"
@@ -11,7 +12,6 @@
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"
-#include "train/checkpoint.h"
 #include "train/exchange.h"
 #include "train/infer.h"
 #include "train/inject.h"
@@ -144,7 +144,6 @@ typedef struct ls_old_group {
     struct ls_old_group *next;
 } ls_old_group;
 
-struct ls_saver;
 struct ls_coordination;
 
 /* How far a trainer's life is. */
@@ -153,15 +152,6 @@ typedef enum ls_stage_of_life {
     LS_BEGUN,  /* the first record is written */
     LS_ENDED   /* so is the last */
 } ls_stage_of_life;
-
-/* What a run keeps on the disk. */
-typedef struct ls_run_files {
-    char *path; /* of its directory; NULL when there is none */
-    ls_dir_lock lock;
-    ls_sink *metrics;           /* the sink that writes metrics.jsonl, or NULL */
-    struct ls_saver *saver;     /* NULL: nothing is saved */
-    struct ls_resumed *resumed; /* NULL: a new run */
-} ls_run_files;
 
 /* Where records go, and room for one. */
 typedef struct ls_record_room {
@@ -184,7 +174,6 @@ typedef struct ls_fault_book {
 /* What the summary and the result point to. */
 typedef struct ls_run_text {
     char data[160], devices[512], resumed[512];
-    char checkpoint[4200];
     char early[160]; /* why the run stopped early; "": it did not */
     char best[4200];
 } ls_run_text;

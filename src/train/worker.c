@@ -8,6 +8,7 @@
 #include "train/coordinator.h"
 
 #include <lockstep/split.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- jobs, as the coordinator has them done --------------------------------------------------- */
@@ -58,6 +59,38 @@ int ls_gang(struct ls_trainer *t, ls_worker_job *job, ls_error *err)
                              stalled ? w->verdict.text : w->error.text);
     }
     return status;
+}
+
+/* With three or more, the odd one out; with two it cannot be told. */
+static int compare_checksums(const struct ls_trainer *t, ls_error *err)
+{
+    const int first = ls_first_worker(t, LS_LIVE);
+    char list[300] = "";
+    size_t used = 0;
+    bool differ = false;
+    for (int w = first; w < t->workers && used < sizeof list; w++) {
+        const ls_train_worker *worker = &t->worker[w];
+        if (worker->presence != LS_LIVE)
+            continue;
+        differ |= worker->checksum != t->worker[first].checksum;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%sworker %d %08x",
+                                 used ? ", " : "", w, (unsigned)worker->checksum);
+    }
+    if (!differ)
+        return LS_OK;
+    return ls_fail(
+        err, LS_EDIVERGED,
+        "after step %llu the replicas are no longer equal (checksums: %s); a device or its "
+        "memory is faulty; resume from a checkpoint before that",
+        (unsigned long long)t->position.steps, list);
+}
+
+int ls_read_replicas(struct ls_trainer *t, bool exports, ls_error *err)
+{
+    t->exchange->exporter = exports ? ls_first_worker(t, LS_LIVE) : -1;
+    t->exchange->steps = t->position.steps;
+    int status = ls_gang(t, ls_worker_snapshot, err);
+    return status ? status : compare_checksums(t, err);
 }
 
 int ls_worker_inject(ls_train_worker *w, uint64_t step, ls_stage stage)

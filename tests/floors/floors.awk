@@ -41,10 +41,12 @@ BEGIN {
     low = "base sync merge pool json prep hash store device cluster comm nn data"
     room("config", low, "train") # it reads the options
     room("records", low " config", "train") # they tell the summary and the result
-    room("train", low " cpu config records")
-    room("page", low " cpu config records train")
+    room("checkpoint", low " config records", "train")
+    run = "config records checkpoint"
+    room("train", low " cpu " run)
+    room("page", low " cpu " run " train")
     room("http", "") # examples/service has it, too
-    room("cli", low " cpu config records train page http")
+    room("cli", low " cpu " run " train page http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"

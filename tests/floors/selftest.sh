@@ -68,6 +68,7 @@ caught src/comm/planted.c '#include "nn/model.h"' 'comm must not include nn/'
 caught src/nn/planted.def '#include "cpu/cpu_device.h"' 'nn must not include cpu/'
 caught src/config/planted.c '#include "records/record.h"' 'config must not include records/'
 caught src/records/planted.c '#include "train/trainer.h"' 'records must not include train/'
+caught src/checkpoint/planted.c '#include "train/trainer.h"' 'checkpoint must not include train/'
 caught src/train/planted.c '#include "cli/main.h"' 'train must not include cli/'
 caught src/train/planted.c '#include "cuda/cuda_device.h"' 'train must not include cuda/'
 

@@ -4,7 +4,7 @@
 #include "config/metrics.h"
 #include "data/scratch.h"
 #include "runner.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 
