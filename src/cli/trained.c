@@ -5,7 +5,7 @@
 #include "cli/pack.h"
 #include "nn/safetensors.h"
 #include "checkpoint/checkpoint.h"
-#include "train/infer.h"
+#include "engine/infer.h"
 #include "checkpoint/run_dir.h"
 
 #include <lockstep/split.h>

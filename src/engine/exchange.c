@@ -1,58 +1,53 @@
-#include "train/exchange.h"
+#include "engine/exchange.h"
 
 #include "base/error.h"
 #include "base/host.h"
-#include "train/trainer.h"
+#include "engine/state.h"
 
 #include <string.h>
 
-static bool lacks_scores(const ls_exchange *e, const struct ls_trainer *t)
+static bool allocate(ls_exchange *x, ls_engine *e)
 {
-    return ls_metrics_need_scores(t->config.metrics) && e->test.rows > 0 && !e->test.scores;
-}
-
-static bool allocate(ls_exchange *e, const struct ls_trainer *t)
-{
-    const uint32_t train = ls_dataset_rows(t->data[LS_TRAIN]);
-    e->test = (ls_sharded_rows){.rows = ls_dataset_rows(t->data[LS_TEST]),
-                                .batch = (uint32_t)t->config.batch_size,
-                                .shards = (uint32_t)t->shards,
-                                .classes = t->model->classes,
-                                .stop = t->members.cluster ? NULL : &t->stop};
+    const ls_engine_desc *d = &e->desc;
+    const uint32_t train = ls_dataset_rows(d->data[LS_TRAIN]);
+    ls_engine_state *state = &x->state;
+    x->test = (ls_sharded_rows){.rows = ls_dataset_rows(d->data[LS_TEST]),
+                                .batch = d->batch_size,
+                                .shards = (uint32_t)e->shards,
+                                .classes = d->model->classes,
+                                .stop = d->stop};
     for (int i = 0; i < 2; i++)
-        e->permutation[i] = ls_alloc_array(t->host, train, sizeof *e->permutation[i]);
-    e->canonical = ls_alloc_array(t->host, t->model->floats, sizeof *e->canonical);
-    bool complete = ls_sharded_rows_init(&e->test, t->host, NULL) == LS_OK && e->permutation[0] &&
-                    e->permutation[1] && e->canonical;
-    if (lacks_scores(e, t)) {
-        e->test.scores =
-            ls_alloc_array(t->host, e->test.rows * sizeof *e->test.scores, (size_t)e->test.classes);
-        complete = complete && e->test.scores;
+        x->permutation[i] = ls_alloc_array(d->host, train, sizeof *x->permutation[i]);
+    state->canonical = ls_alloc_array(d->host, d->model->floats, sizeof *state->canonical);
+    bool complete = ls_sharded_rows_init(&x->test, d->host, NULL) == LS_OK && x->permutation[0] &&
+                    x->permutation[1] && state->canonical;
+    if (d->scores && x->test.rows > 0) {
+        x->test.scores =
+            ls_alloc_array(d->host, x->test.rows * sizeof *x->test.scores, (size_t)x->test.classes);
+        e->lacks_scores = !x->test.scores;
+        complete = complete && x->test.scores;
     }
     if (complete)
-        ls_dataset_places(t->data[LS_TEST], e->test.row, e->test.rows);
-    for (int i = 0; i < ls_optimizer_states(&t->config.optimizer); i++) {
-        e->slot[i] = ls_alloc_array(t->host, t->model->floats, sizeof *e->slot[i]);
-        complete = complete && e->slot[i];
+        ls_dataset_places(d->data[LS_TEST], x->test.row, x->test.rows);
+    for (int i = 0; i < ls_optimizer_states(d->optimizer); i++) {
+        state->state.slot[i] = ls_alloc_array(d->host, d->model->floats, sizeof *state->state.slot[i]);
+        complete = complete && state->state.slot[i];
     }
     return complete;
 }
 
-int ls_exchange_create(ls_exchange **out, struct ls_trainer *t, ls_error *err)
+int ls_exchange_create(ls_exchange **out, ls_engine *e, ls_error *err)
 {
-    ls_exchange *e = ls_alloc(t->host, sizeof *e);
-    if (!e || !allocate(e, t)) {
-        const bool scores = e && lacks_scores(e, t);
-        ls_exchange_destroy(e, t->host);
-        if (scores)
-            return ls_config_fail_scores(err, &t->config, ls_dataset_rows(t->data[LS_TEST]),
-                                         t->model->classes);
+    ls_exchange *x = ls_alloc(e->desc.host, sizeof *x);
+    e->lacks_scores = false;
+    if (!x || !allocate(x, e)) {
+        ls_exchange_destroy(x, e->desc.host);
         return ls_fail(err, LS_ENOMEM, "out of memory for the lists of rows and %zu weights",
-                       t->model->floats);
+                       e->desc.model->floats);
     }
-    e->trainer = t;
-    e->exporter = -1;
-    *out = e;
+    x->engine = e;
+    x->exporter = -1;
+    *out = x;
     return LS_OK;
 }
 
@@ -61,8 +56,8 @@ void ls_exchange_destroy(ls_exchange *e, const ls_host *host)
     if (!e)
         return;
     for (int i = 0; i < LS_STATES; i++)
-        ls_free(host, e->slot[i]);
-    ls_free(host, e->canonical);
+        ls_free(host, e->state.slot[i]);
+    ls_free(host, e->state.canonical);
     ls_free(host, e->test.scores);
     ls_sharded_rows_fini(&e->test, host);
     ls_free(host, e->permutation[1]);
@@ -135,16 +130,4 @@ void ls_feed_copy(ls_feed *f, uint32_t slot, const void *images, const void *lab
 const float *ls_feed_targets(const ls_feed *f, uint32_t slot)
 {
     return (const float *)(const void *)(f->labels + (size_t)slot * f->batch * f->label_bytes);
-}
-
-int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int each,
-                  const char *source, ls_error *err)
-{
-    const size_t n = loss->bits ? (size_t)rows * (size_t)each : 0;
-    for (size_t i = 0; i < n; i++)
-        if (!(targets[i] >= 0 && targets[i] <= 1))
-            return ls_fail(
-                err, LS_EDATA, "%.200s: row %zu: target %zu is %g; %s needs targets from 0 to 1",
-                source, i / (size_t)each, i % (size_t)each, (double)targets[i], loss->name);
-    return LS_OK;
 }

@@ -1,40 +1,27 @@
 /* Memory that workers read and write on behalf of the coordinator: the exchange, and the feed, where
  * streamed training rows wait for their step. */
-#ifndef TRAIN_EXCHANGE_H
-#define TRAIN_EXCHANGE_H
+#ifndef ENGINE_EXCHANGE_H
+#define ENGINE_EXCHANGE_H
 
-#include "data/dataset.h"
-#include "nn/loss.h"
-#include "train/infer.h"
+#include "engine/engine.h"
 
-struct ls_trainer;
-
-/* Memory that workers read and write on behalf of the coordinator. When a worker has to be left
- * behind, all of it is left to that worker, and its peers get a new one: what it may still do to it
- * then does no harm. */
+/* Memory that workers read and write on behalf of the coordinator. When a worker has to be left behind, all of it is
+ * left to that worker, and its peers get a new one: what it may still do to it then does no harm. */
 typedef struct ls_exchange {
-    struct ls_trainer *trainer;
+    ls_engine *engine;
     uint32_t *permutation[2]; /* training rows of even and odd epochs */
     ls_sharded_rows test;     /* of an evaluation */
-    float *canonical;         /* model->floats: the initial weights, later exported ones */
-    /* Likewise the optimizer's state; NULL where there is none. Where a moving average is kept, canonical is the
-     * average, and its state the weights that are trained. */
-    float *slot[LS_STATES];
+    ls_engine_state state;
     int exporter;             /* the worker that exports, −1: none */
     uint64_t steps;           /* applied so far */
     struct ls_exchange *next; /* of those left behind */
 } ls_exchange;
 
-/* For the trainer's data, model and optimizer. Errors: LS_ENOMEM. */
-int ls_exchange_create(ls_exchange **out, struct ls_trainer *trainer, ls_error *err);
+/* For the engine's data, model and optimizer. Errors: LS_ENOMEM. */
+int ls_exchange_create(ls_exchange **out, ls_engine *engine, ls_error *err);
 void ls_exchange_destroy(ls_exchange *exchange, const ls_host *host); /* NULL is allowed */
 
 /* ---- streamed rows -------------------------------------------------------------------------- */
-
-/* Targets [rows][each] of a loss of bits lie from 0 to 1; of any other loss they may be anything. `source`: what
- * a message calls them. Errors: LS_EDATA. */
-int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int each,
-                  const char *source, ls_error *err);
 
 /* A slot for each work item in flight. */
 typedef struct ls_feed {

@@ -6,8 +6,8 @@
  *
  * Everything with a replica is called on the thread that its device is bound to.
  */
-#ifndef TRAIN_INFER_H
-#define TRAIN_INFER_H
+#ifndef ENGINE_INFER_H
+#define ENGINE_INFER_H
 
 #include "nn/model.h"
 #include "nn/replica.h"

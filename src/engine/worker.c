@@ -1,6 +1,6 @@
 /* A worker's side of training: how the coordinator has a job done on every worker, and jobs that run on a worker's
  * thread, with its device and its replica. */
-#include "train/worker.h"
+#include "engine/worker.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "hash/hash.h"

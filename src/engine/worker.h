@@ -3,8 +3,8 @@
  *     worker.c         its jobs but training: opening, joining, evaluation, snapshots
  *     worker_step.c    steps: in parts with others, or whole, as one launch or several as one
  */
-#ifndef TRAIN_WORKER_H
-#define TRAIN_WORKER_H
+#ifndef ENGINE_WORKER_H
+#define ENGINE_WORKER_H
 
 #include "train/trainer.h"
 

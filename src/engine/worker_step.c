@@ -12,7 +12,7 @@
  */
 #include "base/error.h"
 #include "sync/park.h"
-#include "train/worker.h"
+#include "engine/worker.h"
 
 #include <lockstep/split.h>
 #include <math.h>

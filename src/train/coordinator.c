@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/worker.h"
+#include "engine/worker.h"
 
 #include <math.h>
 #include <stdio.h>

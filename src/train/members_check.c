@@ -5,7 +5,7 @@
 #include "hash/hash.h"
 #include "train/coordinator.h"
 #include "train/members.h"
-#include "train/worker.h"
+#include "engine/worker.h"
 
 #include <fcntl.h>
 #include <lockstep/version.h>

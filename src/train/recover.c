@@ -18,7 +18,7 @@
 #include "base/host.h"
 #include "train/coordinator.h"
 #include "train/run_records.h"
-#include "train/worker.h"
+#include "engine/worker.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>

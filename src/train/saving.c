@@ -1,6 +1,6 @@
 #include "train/saving.h"
 
-#include "train/worker.h"
+#include "engine/worker.h"
 
 /* ---- deciding ------------------------------------------------------------------------------- */
 

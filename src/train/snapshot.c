@@ -9,7 +9,7 @@
 #include "config/card.h"
 #include "device/registry.h"
 #include "nn/safetensors.h"
-#include "train/infer.h"
+#include "engine/infer.h"
 
 #include <lockstep/model.h>
 #include <pthread.h>

@@ -7,7 +7,7 @@
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/worker.h"
+#include "engine/worker.h"
 
 #include <string.h>
 

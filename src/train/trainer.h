@@ -12,9 +12,9 @@
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"
-#include "train/exchange.h"
-#include "train/infer.h"
-#include "train/inject.h"
+#include "engine/exchange.h"
+#include "engine/infer.h"
+#include "engine/inject.h"
 #include "train/members.h"
 
 #include <stdatomic.h>

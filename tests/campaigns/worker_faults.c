@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "campaigns/arguments.h"
 #include "ref/ref.h"
-#include "train/inject.h"
+#include "engine/inject.h"
 
 #include <lockstep/trainer.h>
 #include <stdio.h>
