@@ -143,6 +143,12 @@ static int jsonl_close(ls_sink *base, ls_error *err)
     return status;
 }
 
+int ls_sink_jsonl_flush(ls_sink *base, ls_sink_mark *mark, ls_error *err)
+{
+    mark->sums = ((jsonl_sink *)base)->sums;
+    return ls_log_file_flush(base->file, &mark->bytes, err);
+}
+
 int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
 {
     int status = LS_OK;
@@ -151,10 +157,7 @@ int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
     for (int i = 0; i < sinks->count && status == LS_OK; i++)
         if (sinks->sink[i]->file && !sinks->failed[i])
             status = ls_log_file_flush(sinks->sink[i]->file, &bytes, err);
-    if (status || !sinks->metrics)
-        return status;
-    mark->sums = ((jsonl_sink *)sinks->metrics)->sums;
-    return ls_log_file_flush(sinks->metrics->file, &mark->bytes, err);
+    return status || !sinks->metrics ? status : ls_sink_jsonl_flush(sinks->metrics, mark, err);
 }
 
 /* ---- is it the file that was written? ------------------------------------------------------- */
@@ -272,7 +275,7 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
 int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
                           const ls_host *host, ls_error *err)
 {
-    ls_sink *sink;
+    ls_sink *sink = NULL;
     char path[LS_PATH_BYTES];
     int status = ls_sink_jsonl(&sink, ls_path_join(path, dir, "metrics.jsonl"), keep, host, err);
     if (status == LS_OK)
@@ -295,7 +298,7 @@ int ls_sinks_open_wanted(ls_sinks *sinks, const char *dir, const ls_config *conf
 #undef LS_SINK
     int status = LS_OK;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && status == LS_OK; i++) {
-        ls_sink *sink;
+        ls_sink *sink = NULL;
         if (!rows[i].wanted)
             continue;
         status = rows[i].open(&sink, dir, host, err);
