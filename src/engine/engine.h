@@ -44,9 +44,12 @@
 
 #include "comm/comm.h"
 #include "data/dataset.h"
+#include "device/registry.h"
 #include "engine/fault.h"
 #include "engine/infer.h"
 #include "engine/inject.h"
+#include "nn/loss.h"
+#include "nn/optimizer.h"
 #include "nn/replica.h"
 
 #include <lockstep/device_pool.h>
@@ -80,21 +83,24 @@ typedef struct ls_engine_desc {
     float label_smoothing;
     const float *class_weight; /* [classes]; NULL: classes count alike */
     uint64_t seed;
-    bool nominal;        /* a sum of gradients is divided by batch_size, not by the rows of the minibatch */
-    bool skip_nonfinite; /* a step whose loss is not finite is left out; else none is begun behind it */
+    bool
+        nominal; /* a sum of gradients is divided by batch_size, not by the rows of the minibatch */
+    bool
+        skip_nonfinite; /* a step whose loss is not finite is left out; else none is begun behind it */
     /* On what. Training rows that are not resident are streamed: they pass through ls_engine_feed. */
     ls_dataset *const *data; /* [LS_SUBSETS] */
     uint32_t batch_size;
     const uint32_t *step_rows; /* further numbers of rows that a minibatch may have */
     int step_row_count;
-    bool scores;             /* an evaluation brings every row's scores, not only sums */
-    const atomic_int *stop;  /* not 0: an evaluation ends early; NULL: never */
+    bool scores;            /* an evaluation brings every row's scores, not only sums */
+    const atomic_int *stop; /* not 0: an evaluation ends early; NULL: never */
     /* How it is divided. */
     int shards;                 /* of a minibatch; 0: one for each worker */
     const double *capacity;     /* of each worker; NULL: they are equal */
     struct ls_cluster *cluster; /* the other processes; NULL: there is none */
     /* How it is watched. */
-    double deadline_s; /* how long a worker may be silent; 0: what the longest step so far suggests */
+    double
+        deadline_s; /* how long a worker may be silent; 0: what the longest step so far suggests */
     ls_injections injections;
     /* Called with `user`: while the coordinator waits, now and then, and behind each job; and on each worker's thread,
      * before anything is computed on its device. Both may be NULL. */
@@ -107,7 +113,8 @@ typedef struct ls_engine_desc {
 /* ---- life ----------------------------------------------------------------------------------- */
 
 /* Makes the workers' threads, each with its device, and the memory that they share with the coordinator. What they
- * compute with they make in the job ls_worker_open. Errors: LS_EINVAL (the list of devices), LS_ENOMEM, those of
+ * compute with they make in the job ls_worker_open. After a failure *out is to be stopped and destroyed all the same,
+ * unless it is NULL. Errors: LS_EINVAL (the list of devices), LS_ENOMEM, those of
  * ls_device_pool_create. */
 int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err);
 
@@ -130,8 +137,9 @@ void ls_engine_mark(ls_engine *engine, int worker, ls_marks *marks);
  * what is read back from them. */
 typedef struct ls_engine_state {
     float *canonical; /* model->floats. Where a moving average is kept it is that, … */
-    float *slot[LS_STATES]; /* … and its state the weights that are trained. NULL where there is no such state */
-    bool has_slots;         /* the state is set, for ls_worker_open: not that of a beginning */
+    float *slot
+        [LS_STATES]; /* … and its state the weights that are trained. NULL where there is no such state */
+    bool has_slots; /* the state is set, for ls_worker_open: not that of a beginning */
 } ls_engine_state;
 
 /* The engine's. It may be another one after ls_engine_leave_stalled. */
@@ -150,8 +158,9 @@ typedef struct ls_range {
     uint32_t epoch;
     uint64_t first_step; /* counted from the start of the run, from 0 */
     uint32_t steps;
-    const uint32_t *rows; /* the minibatches, one after another; they stay until the steps are collected */
-    uint32_t row_count;   /* of all steps together; only the last may be ragged */
+    const uint32_t
+        *rows; /* the minibatches, one after another; they stay until the steps are collected */
+    uint32_t row_count; /* of all steps together; only the last may be ragged */
     float lr[LS_RANGE_MAX];
 } ls_range;
 
@@ -180,9 +189,11 @@ uint64_t ls_engine_in_flight(const ls_engine *engine);
 
 /* How a step ended. */
 typedef struct ls_outcome {
-    const ls_report *report;   /* of a worker that says it is done: then it is, for all; NULL: it is for none */
-    bool failed;               /* there are faults: ls_engine_faults */
-    int bad_worker, bad_shard; /* skipped: one of this process's shards whose loss was not finite; −1: none is */
+    const ls_report
+        *report; /* of a worker that says it is done: then it is, for all; NULL: it is for none */
+    bool failed; /* there are faults: ls_engine_faults */
+    int bad_worker,
+        bad_shard; /* skipped: one of this process's shards whose loss was not finite; −1: none is */
 } ls_outcome;
 
 /* Waits for every worker's report of the next step, or until those that sent none have been silent for the deadline.
@@ -235,8 +246,8 @@ void ls_engine_forgive_waiting(ls_engine *engine);
  * that have stalled, with their faults; out: [LS_DEVICES_MAX]. */
 int ls_engine_drop(ls_engine *engine, const ls_fault **out);
 /* Makes a group of the live workers, which join and check it; the shards are dealt out anew. `merge`: how gradients are
- * merged; NULL: as before. Errors: those of the communicator, as ls_engine_run_all. */
-int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, ls_error *err);
+ * merged; NULL: as before. `behind` as for jobs. Errors: those of the communicator, as ls_engine_run_all. */
+int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, uint64_t behind, ls_error *err);
 
 /* The deadline from now on, where the description leaves it to the engine. 0: none was measured. */
 void ls_engine_expect(ls_engine *engine, double longest_step_s);
@@ -269,8 +280,6 @@ typedef struct ls_worker_view {
 int ls_engine_workers(const ls_engine *engine); /* that it began with */
 int ls_engine_live(const ls_engine *engine);    /* that still take part */
 ls_worker_view ls_engine_worker(const ls_engine *engine, int worker);
-/* The first live one; as many as there are workers, if none is. */
-int ls_engine_first_live(const ls_engine *engine);
 int ls_engine_shards(const ls_engine *engine);
 /* Bytes of the one sum that all workers share; 0: each has its own. */
 size_t ls_engine_total_bytes(const ls_engine *engine);

@@ -30,8 +30,8 @@ static bool allocate(ls_exchange *x, ls_engine *e)
     if (complete)
         ls_dataset_places(d->data[LS_TEST], x->test.row, x->test.rows);
     for (int i = 0; i < ls_optimizer_states(d->optimizer); i++) {
-        state->state.slot[i] = ls_alloc_array(d->host, d->model->floats, sizeof *state->state.slot[i]);
-        complete = complete && state->state.slot[i];
+        state->slot[i] = ls_alloc_array(d->host, d->model->floats, sizeof *state->slot[i]);
+        complete = complete && state->slot[i];
     }
     return complete;
 }

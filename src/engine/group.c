@@ -58,8 +58,8 @@ void ls_assign_shards(ls_engine *e)
 static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
 {
     int params;
-    const ls_train_worker *first = &e->worker[ls_engine_first_live(e)];
-    const ls_replica *replica = firse->replica;
+    const ls_train_worker *first = &e->worker[ls_first_live(e)];
+    const ls_replica *replica = first->replica;
     const ls_buckets *buckets = ls_replica_buckets(replica);
     ls_comm_group_desc desc = {
         .type = e->merge,
@@ -162,7 +162,7 @@ static bool any_stalled(const ls_engine *e)
     return false;
 }
 
-int ls_engine_form(ls_engine *e, const ls_comm_type *merge, ls_error *err)
+int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t behind, ls_error *err)
 {
     ls_comm_group *fresh, *old = e->group;
     const bool keep = old && peer_may_read(e, old);
@@ -182,13 +182,13 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, ls_error *err)
         if (e->worker[i].presence == LS_LIVE)
             e->worker[i].member_of = fresh;
     /* Every worker leaves the old one. */
-    status = ls_engine_run_all(e, ls_worker_join, e->next_number - 1, err);
+    status = ls_engine_run_all(e, ls_worker_join, behind, err);
     int retire_status = old ? retire(e, old, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
     if (status == LS_OK && e->desc.cluster && !e->old_groups && !any_stalled(e))
         ls_cluster_free_old(e->desc.cluster); /* no group, no worker is left that knows of it */
-    return status ? status : ls_engine_run_all(e, ls_worker_check, e->next_number - 1, err);
+    return status ? status : ls_engine_run_all(e, ls_worker_check, behind, err);
 }
 
 /* ---- who is left ---------------------------------------------------------------------------- */

@@ -34,6 +34,7 @@ static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
 
 int ls_engine_run_all(ls_engine *e, ls_worker_job *job, uint64_t behind, ls_error *err)
 {
+    e->exchange->steps = behind;
     int status = submit(e, job, err);
     ls_await_jobs(e, behind);
     for (int i = 0; i < e->workers; i++) {
@@ -59,7 +60,7 @@ int ls_engine_load(ls_engine *e, uint64_t behind, ls_error *err)
 /* With three or more, the odd one out; with two it cannot be told. */
 static int compare_checksums(const ls_engine *e, uint64_t behind, ls_error *err)
 {
-    const int first = ls_engine_first_live(e);
+    const int first = ls_first_live(e);
     char list[300] = "";
     size_t used = 0;
     bool differ = false;
@@ -82,7 +83,7 @@ static int compare_checksums(const ls_engine *e, uint64_t behind, ls_error *err)
 
 int ls_engine_read_back(ls_engine *e, bool exports, uint64_t behind, ls_error *err)
 {
-    e->exchange->exporter = exports ? ls_engine_first_live(e) : -1;
+    e->exchange->exporter = exports ? ls_first_live(e) : -1;
     int status = ls_engine_run_all(e, ls_worker_snapshot, behind, err);
     return status ? status : compare_checksums(e, behind, err);
 }

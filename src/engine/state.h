@@ -16,8 +16,8 @@
 typedef struct ls_step {
     const uint32_t *rows;
     uint32_t n;
-    uint32_t draw; /* with a row's index it tells random numbers apart */
-    int spoilt;    /* a shard whose loss was spoilt on purpose; −1: none */
+    uint32_t draw;          /* with a row's index it tells random numbers apart */
+    int spoilt;             /* a shard whose loss was spoilt on purpose; −1: none */
     ls_replica_step update; /* what the optimizer is told of it */
     ls_report report;
 } ls_step;
@@ -68,9 +68,9 @@ typedef struct ls_train_worker {
 
     /* The coordinator's, at any time. */
     ls_presence presence;
-    ls_report report;         /* of the step being collected */
-    ls_fault fault;           /* the first since the last job or group, or the one by which it was lost; … */
-    bool told;                /* … that was dropped already */
+    ls_report report; /* of the step being collected */
+    ls_fault fault; /* the first since the last job or group, or the one by which it was lost; … */
+    bool told;      /* … that was dropped already */
     ls_comm_group *member_of; /* the group it was last told to join */
     char own_cache_line[64];
 } ls_train_worker;
@@ -107,20 +107,29 @@ struct ls_engine {
     ls_exchange *exchange;
 
     /* The coordinator's. */
-    ls_park parking;            /* where it sleeps until a report comes */
-    uint64_t items;             /* ranges submitted: the next one's slot */
-    uint64_t sent, taken;       /* steps submitted, and collected */
+    ls_park parking;             /* where it sleeps until a report comes */
+    uint64_t items;              /* ranges submitted: the next one's slot */
+    uint64_t sent, taken;        /* steps submitted, and collected */
     uint64_t ends[LS_IN_FLIGHT]; /* of each slot: it is free when so many steps are taken */
-    uint64_t next_number;       /* of the step that is collected next, from 1 */
-    ls_watch watch;             /* begun whenever work is sent to workers at rest */
-    uint64_t deadline_ns;       /* how long a worker may be silent */
-    uint64_t paused_ns;         /* so long the process was stopped while the coordinator waited */
-    uint64_t queued_ns;         /* so long its thread had waited for a CPU when that was looked up last */
+    uint64_t next_number;        /* of the step that is collected next, from 1 */
+    ls_watch watch;              /* begun whenever work is sent to workers at rest */
+    uint64_t deadline_ns;        /* how long a worker may be silent */
+    uint64_t paused_ns;          /* so long the process was stopped while the coordinator waited */
+    uint64_t queued_ns; /* so long its thread had waited for a CPU when that was looked up last */
     ls_old_group *old_groups;
     ls_exchange *old_exchanges;
     bool readers_asleep; /* at the end: a stalled worker may still read what its peers showed */
     bool lacks_scores;   /* the exchange could not be made for want of memory for scores */
 };
+
+/* The first live worker; as many as there are workers, if none is. */
+static inline int ls_first_live(const ls_engine *e)
+{
+    int i = 0;
+    while (i < e->workers && e->worker[i].presence != LS_LIVE)
+        i++;
+    return i;
+}
 
 /* Whether the worker was lost, and that was not dealt with yet. */
 static inline bool ls_is_news(const ls_train_worker *w)

@@ -141,10 +141,10 @@ static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silen
     char where[160], how_long[100];
     say_where(where, sizeof where, w);
     say_how_long(how_long, sizeof how_long, silence);
-    w->fault = (ls_fault){
-        .worker = worker, .step = step, .silence_s = (double)silence->held_ns * 1e-9};
-    ls_fail(&w->fault.error, LS_ESTALLED, "no sign of life for %s: in %s, %d items queued", how_long,
-            where, ls_pool_busy(e->pool, worker));
+    w->fault =
+        (ls_fault){.worker = worker, .step = step, .silence_s = (double)silence->held_ns * 1e-9};
+    ls_fail(&w->fault.error, LS_ESTALLED, "no sign of life for %s: in %s, %d items queued",
+            how_long, where, ls_pool_busy(e->pool, worker));
     w->presence = LS_STALLED;
     ls_pool_abandon(e->pool, worker, NULL);
     if (e->group)
