@@ -1,4 +1,4 @@
 /* Depthwise convolutions for every other CPU: vectors of four floats. */
-#include "cpu/cpu_isa_depth.h"
+#include "cpu/kernels/isa_depth.inc"
 
 CPU_ISA_DEPTH(generic);

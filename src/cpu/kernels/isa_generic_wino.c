@@ -1,4 +1,4 @@
 /* Winograd's algorithm for every other CPU: vectors of four floats. */
-#include "cpu/cpu_isa_wino.h"
+#include "cpu/kernels/isa_wino.inc"
 
 CPU_ISA_WINO(generic);

@@ -1,5 +1,5 @@
 /* A group of CUDA devices, and what its ways of merging are made of. */
-#include "cuda/cuda_comm_group.h"
+#include "cuda/comm/group.h"
 
 /* ---- pinning -------------------------------------------------------------------------------- */
 

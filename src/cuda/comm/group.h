@@ -15,13 +15,13 @@
  * The host waits for its own GPU before the commit point, because LS_OK is a promise: everybody
  * holds the whole sum. A group of one rank meets nobody and waits for nothing. With `nccl`, and over several
  * processes, buckets may be enqueued before all of this (ls_cuda_comm_merge_ready). Over several processes the
- * sums are those of the process's own nodes of the shard tree, and go on from there (cuda_comm_hosts.c).
+ * sums are those of the process's own nodes of the shard tree, and go on from there (hosts.c).
  *
  * When a rank fails, it aborts the group and then waits until what it has enqueued has ended, so
  * that it touches nobody's memory any more (`reading`, the slot `may_read`).
  */
-#ifndef CUDA_CUDA_COMM_GROUP_H
-#define CUDA_CUDA_COMM_GROUP_H
+#ifndef CUDA_COMM_GROUP_H
+#define CUDA_COMM_GROUP_H
 
 #include "cuda/cuda_device.h"
 #include "merge/group.h"
@@ -33,7 +33,7 @@
 #include <nccl.h>
 #include <stdbool.h>
 
-/* ---- NCCL (cuda_comm_links.c) ------------------------------------------------------------------ */
+/* ---- NCCL (links.c) ------------------------------------------------------------------ */
 
 /* The NCCL communicators of a group's ranks, one for each GPU, and their watchdog. The lowest of
  * the ranks that share a GPU has it; the others only meet.
@@ -111,8 +111,8 @@ typedef struct ls_cuda_rank {
     int ordinal;
     cudaEvent_t ready;            /* its partial sums are complete, its total may be written */
     cudaEvent_t whole;            /* what it has enqueued of the merge is done */
-    cudaEvent_t down[LS_BUCKETS]; /* a bucket is in the host's memory (cuda_comm_hosts.c) */
-    float *stage;                 /* other GPUs' partial sums of its chunk (cuda_comm_ordered.c) */
+    cudaEvent_t down[LS_BUCKETS]; /* a bucket is in the host's memory (hosts.c) */
+    float *stage;                 /* other GPUs' partial sums of its chunk (ordered.c) */
     size_t stage_floats;
     char own_cache_line[64];
 } ls_cuda_rank;
@@ -130,7 +130,7 @@ typedef struct ls_cuda_merge {
 /* What was enqueued of a merge before its all_reduce. */
 typedef struct ls_cuda_ahead {
     int buckets; /* so many of this step; 0: nothing */
-    int told;    /* of these the other processes' courier knows (cuda_comm_hosts.c) */
+    int told;    /* of these the other processes' courier knows (hosts.c) */
     const float *from;
     float *total;
     cudaStream_t compute;
@@ -227,7 +227,7 @@ int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const 
 int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const float *total,
                          ls_error *err);
 
-/* ---- over several processes (cuda_comm_hosts.c) --------------------------------------------- */
+/* ---- over several processes (hosts.c) --------------------------------------------- */
 
 /* Sums the process's nodes of the shard tree into total[first … first + count), one after another, and copies each to
  * the host. */

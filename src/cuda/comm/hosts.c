@@ -16,7 +16,7 @@
  * A step cut short behind merge_ready: what the courier was told of stays as it is, and is what the step
  * gives when it is repeated, since a node has the same bits whoever computes it; so it is not brought again.
  */
-#include "cuda/cuda_comm_group.h"
+#include "cuda/comm/group.h"
 
 /* ---- down ----------------------------------------------------------------------------------- */
 

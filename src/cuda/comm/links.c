@@ -1,4 +1,4 @@
-#include "cuda/cuda_comm_group.h"
+#include "cuda/comm/group.h"
 
 #include "base/clock.h"
 #include "base/host.h"

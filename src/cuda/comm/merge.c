@@ -1,6 +1,6 @@
 /* The phases of a merge: who joins, the first collective call, all_reduce, merge_ready; and the table. */
 #include "base/clock.h"
-#include "cuda/cuda_comm_group.h"
+#include "cuda/comm/group.h"
 
 /* How long a rank that failed waits for its GPU to let go of the others' memory, and one that leaves an aborted
  * group for NCCL to let go. */

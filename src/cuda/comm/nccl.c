@@ -16,7 +16,7 @@
  * under way is `reading` until all are aborted, or until it has seen its streams idle: in its next
  * call, or when it leaves.
  */
-#include "cuda/cuda_comm_group.h"
+#include "cuda/comm/group.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                         int bucket, ls_error *err)

@@ -9,7 +9,7 @@
  *     my total → the totals of the GPU's other workers        copies
  *
  * Over several processes the second line is about the process's own nodes, which go down to the host, and the sum
- * comes up from there (cuda_comm_hosts.c) in place of the last two.
+ * comes up from there (hosts.c) in place of the last two.
  *
  * The GPU's memory is all its workers': their partial sums are read where they are. The others on a
  * GPU enqueue nothing; the commit point tells them that their leader has seen its `whole`.
@@ -18,7 +18,7 @@
  * grows when the split of the shards changes, which is before anything is enqueued: memory is never
  * allocated while NCCL runs.
  */
-#include "cuda/cuda_comm_group.h"
+#include "cuda/comm/group.h"
 
 /* The chunk of a GPU. */
 static void chunk_of(const ls_cuda_comm *comm, int gpu, size_t *first, size_t *count)

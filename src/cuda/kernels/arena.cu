@@ -1,5 +1,5 @@
 /* Steps over whole arenas: optimizers, running statistics, sums of arenas. */
-#include "cuda/kernels.cuh"
+#include "cuda/kernels/kernels.cuh"
 
 /* ---- the numbers of a step ------------------------------------------------------------------ */
 

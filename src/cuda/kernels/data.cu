@@ -1,5 +1,5 @@
 /* Bringing data into shape: dataset rows to a batch, layouts, number formats, biases. */
-#include "cuda/kernels.cuh"
+#include "cuda/kernels/kernels.cuh"
 
 #define LS_ANYWHERE __host__ __device__ static inline
 #include "base/augment.h"

@@ -1,8 +1,8 @@
 /* What the kernels share: how they are laid over memory, and random numbers. */
-#ifndef CUDA_KERNELS_CUH
-#define CUDA_KERNELS_CUH
+#ifndef CUDA_KERNELS_KERNELS_CUH
+#define CUDA_KERNELS_KERNELS_CUH
 
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 
 /* ---- one thread for each element, or for each four ------------------------------------------- */
 
@@ -285,7 +285,7 @@ __device__ static inline void ls_put_sum(float *to, double value, int add)
     *to = add ? (float)((double)*to + value) : (float)value;
 }
 
-/* kernels_norm.cu: sum[c] ← or += the sum of what all blocks of m positions put. */
+/* norm.cu: sum[c] ← or += the sum of what all blocks of m positions put. */
 cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, int c,
                            cudaStream_t stream);
 

@@ -12,8 +12,8 @@
  * code around it runs without a GPU; on a GPU the twin is what the kernel is compared with.
  * Structures passed by address lie in host memory and are copied before the call returns.
  */
-#ifndef CUDA_KERNELS_H
-#define CUDA_KERNELS_H
+#ifndef CUDA_KERNELS_KERNELS_H
+#define CUDA_KERNELS_KERNELS_H
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>

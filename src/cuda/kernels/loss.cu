@@ -1,7 +1,7 @@
 /* Losses. Softmax and cross-entropy: a thread for each row where classes are few, else a warp; then the rows'
  * losses added in order. A small batch of few classes does both in one kernel, which gives the same
  * bits. Who has a row depends on the classes alone. */
-#include "cuda/kernels.cuh"
+#include "cuda/kernels/kernels.cuh"
 
 enum { WARP = 32, SUM_THREADS = 256, FEW = 32 /* classes */, ONE_BLOCK = 512 /* rows */ };
 

@@ -5,7 +5,7 @@
  * lie as far apart, and the groups in order. The tile depends on c and the type alone. The blocks' sums
  * are then added in double by LANES lanes, and those in a binary tree.
  */
-#include "cuda/kernels.cuh"
+#include "cuda/kernels/kernels.cuh"
 
 /* Lanes that add up blocks, for so many channels beside each other: those of one sector of memory. */
 enum { FINISH_CHANNELS = 8, LANES = 128, FINISH_THREADS = FINISH_CHANNELS * LANES };

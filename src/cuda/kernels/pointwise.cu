@@ -1,5 +1,5 @@
 /* Element by element. */
-#include "cuda/kernels.cuh"
+#include "cuda/kernels/kernels.cuh"
 
 #include <float.h>
 

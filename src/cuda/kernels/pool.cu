@@ -1,7 +1,7 @@
 /* Pooling, channels last. Windows of 2 × 2 that lie side by side, which is what networks have, are a case
  * of their own, with the bias and the relu in front of them; all others go the general way. No index is
  * divided by a number that the host does not know. */
-#include "cuda/kernels.cuh"
+#include "cuda/kernels/kernels.cuh"
 
 /* ---- 2 × 2 windows, side by side ------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
  * workers, and all later runs, go by the first choice that was made, so that they compute alike. Only a
  * choice that is of no use gives way, once: to the first that comes behind it. */
 #include "base/plain_file.h"
-#include "cuda/math_inside.h"
+#include "cuda/math/inside.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * cuBLAS counts columns first: our row-major [r][c] is its c × r. So y[rows][out] = x·wᵀ reads
  * Y(out × rows) = W(in × out)ᵀ · X(in × rows), and likewise for the other two.
  */
-#include "cuda/math_inside.h"
+#include "cuda/math/inside.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Convolutions by cuDNN: running an engine, and choosing it. */
-#include "cuda/math_inside.h"
+#include "cuda/math/inside.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "cuda/math_inside.h"
+#include "cuda/math/inside.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* A convolution as a graph of cuDNN's operations. */
-#include "cuda/math_inside.h"
+#include "cuda/math/inside.h"
 
 #include <stdio.h>
 #include <string.h>

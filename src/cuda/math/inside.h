@@ -3,7 +3,7 @@
 #define CUDA_MATH_INSIDE_H
 
 #include "cuda/cuda_device.h"
-#include "cuda/math_lib.h"
+#include "cuda/math/math_lib.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -102,7 +102,7 @@ int ls_engine_from_text(ls_engine *out, const ls_math *math, const char *text);
 
 void ls_engine_destroy(ls_engine *engine);
 
-/* ---- math_cache.c: choices in memory and on disk ---------------------------------------------- */
+/* ---- cache.c: choices in memory and on disk ---------------------------------------------- */
 
 /* The text of the choice for `key`, or NULL. And its addition, unless it is there. Errors: LS_ENOMEM. */
 const char *ls_math_chosen(const ls_math *math, const char *key);

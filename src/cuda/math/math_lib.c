@@ -1,5 +1,5 @@
 /* The libraries behind math_lib.h: handles, versions, and which library makes which plan. */
-#include "cuda/math_inside.h"
+#include "cuda/math/inside.h"
 
 #include <stdio.h>
 #include <string.h>

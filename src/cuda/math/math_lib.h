@@ -17,8 +17,8 @@
  *
  * Threads: everything of one ls_math on the worker's thread. The version functions: any thread.
  */
-#ifndef CUDA_MATH_LIB_H
-#define CUDA_MATH_LIB_H
+#ifndef CUDA_MATH_MATH_LIB_H
+#define CUDA_MATH_MATH_LIB_H
 
 #include <cuda_runtime_api.h>
 #include <lockstep/plugin.h>
