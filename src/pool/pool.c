@@ -1,4 +1,4 @@
-/* What the owner does with a pool: submitting, waiting, and who may. */
+/* What the owner does with a pool: submitting and waiting. */
 #include "pool/pool.h"
 
 #include "base/error.h"
