@@ -1,7 +1,7 @@
 /* Arrays in files, mapped: NumPy's .npy, and tensors of safetensors files. Nothing of a header is believed
  * before it was compared with the file's size. Formats: NEP 1 (numpy/lib/format.py) and the description in
  * safetensors' reference implementation. */
-#include "data/arrays.h"
+#include "formats/arrays.h"
 
 #include "base/error.h"
 #include "base/host.h"

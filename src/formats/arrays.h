@@ -1,9 +1,13 @@
-/* Arrays of numbers in files, and holes in numbers. */
-#ifndef DATA_ARRAYS_H
-#define DATA_ARRAYS_H
+/* Arrays of numbers in files, mapped: .npy, and tensors of safetensors files. */
+#ifndef FORMATS_ARRAYS_H
+#define FORMATS_ARRAYS_H
 
-#include "data/kinds.h"
 #include "json/json.h"
+
+#include <lockstep/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { LS_ARRAY_RANK = 4 };
 

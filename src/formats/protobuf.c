@@ -1,4 +1,4 @@
-#include "train/protobuf.h"
+#include "formats/protobuf.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
  * Source: the encoding's description (protobuf.dev/programming-guides/encoding): a field is a
  * varint (number << 3 | wire type), then its value. Lack of memory is remembered by the buffer.
  */
-#ifndef TRAIN_PROTOBUF_H
-#define TRAIN_PROTOBUF_H
+#ifndef FORMATS_PROTOBUF_H
+#define FORMATS_PROTOBUF_H
 
 #include "base/buffer.h"
 

@@ -1,11 +1,11 @@
-#include "nn/safetensors.h"
+#include "formats/safetensors.h"
 
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
+#include "formats/safetensors_format.h"
 #include "hash/hash.h"
-#include "nn/safetensors_format.h"
-#include "json/writer.h"
+#include "json/json.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -263,7 +263,7 @@ static int read_values(const file *f, float *out, size_t count, number kind, uin
     return LS_OK;
 }
 
-static bool same_shape(const cJSON *shape, const ls_param *p)
+static bool same_shape(const cJSON *shape, const ls_tensor_entry *p)
 {
     uint64_t n;
     if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) != p->rank)
@@ -275,7 +275,7 @@ static bool same_shape(const cJSON *shape, const ls_param *p)
     return true;
 }
 
-static const char *shape_text(char out[64], const ls_param *p)
+static const char *shape_text(char out[64], const ls_tensor_entry *p)
 {
     int n = 0;
     out[0] = '\0';
@@ -285,13 +285,13 @@ static const char *shape_text(char out[64], const ls_param *p)
     return out;
 }
 
-static int load_param(const file *f, float *canonical, const ls_param *p, const char *prefix)
+static int load_tensor(const file *f, const ls_tensor_group *group, const ls_tensor_entry *p)
 {
     char name[TENSOR_NAME];
     char text[192];
     char shape[64];
     span at;
-    snprintf(name, sizeof name, "%s%s", prefix, p->name);
+    snprintf(name, sizeof name, "%s%s", group->prefix, p->name);
     const cJSON *entry = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), name);
     if (!entry)
         return ls_fail(f->err, LS_EDATA,
@@ -315,7 +315,7 @@ static int load_param(const file *f, float *canonical, const ls_param *p, const 
                  p->count * width_of(kind), (unsigned long long)(at.end - at.begin));
         return fail_entry(f, entry, text);
     }
-    return read_values(f, canonical + p->offset, p->count, kind, f->data + at.begin);
+    return read_values(f, group->to + p->offset, p->count, kind, f->data + at.begin);
 }
 
 /* Everything but the tensors themselves. */
@@ -334,37 +334,32 @@ static void close_file(file *f)
         close(f->fd);
 }
 
-static int load_group(const file *f, const ls_model *model, const ls_tensors_in *group)
+static int load_group(const file *f, const ls_tensor_group *group)
 {
-    const ls_param *const *list;
-    const int n = tensors_of(&list, model, group->prefix);
     int status = LS_OK;
-    for (int i = 0; i < n && status == LS_OK; i++)
-        status = load_param(f, group->values, list[i], group->prefix);
+    for (int i = 0; i < group->entries && status == LS_OK; i++)
+        status = load_tensor(f, group, &group->entry[i]);
     return status;
 }
 
 /* Is `name` a tensor of the group? */
-static bool belongs(const char *name, const ls_model *model, const char *prefix)
+static bool belongs(const char *name, const ls_tensor_group *group)
 {
-    const size_t length = strlen(prefix);
-    const ls_param *const *list;
-    const int n = tensors_of(&list, model, prefix);
-    if (strncmp(name, prefix, length) != 0)
+    const size_t length = strlen(group->prefix);
+    if (strncmp(name, group->prefix, length) != 0)
         return false;
-    for (int i = 0; i < n; i++)
-        if (strcmp(name + length, list[i]->name) == 0)
+    for (int i = 0; i < group->entries; i++)
+        if (strcmp(name + length, group->entry[i].name) == 0)
             return true;
     return false;
 }
 
-static int check_no_others(const file *f, const ls_tensors_in *groups, int count,
-                           const ls_model *model)
+static int check_no_others(const file *f, const ls_tensor_group *groups, int count)
 {
     for (const cJSON *e = ls_json_root(f->header)->child; e; e = e->next) {
         bool known = is_metadata(e);
         for (int g = 0; g < count && !known; g++)
-            known = belongs(e->string, model, groups[g].prefix);
+            known = belongs(e->string, &groups[g]);
         if (!known)
             return fail_entry(f, e,
                               "the model has none of that name; is it the file of another "
@@ -373,15 +368,15 @@ static int check_no_others(const file *f, const ls_tensors_in *groups, int count
     return LS_OK;
 }
 
-int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
-                               const ls_model *model, const ls_host *host, ls_error *err)
+int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
+                               const ls_host *host, ls_error *err)
 {
     file f = {.path = path, .fd = -1, .strict = true, .host = host, .err = err};
     int status = open_checked(&f);
     if (status == LS_OK)
-        status = check_no_others(&f, groups, count, model);
+        status = check_no_others(&f, groups, count);
     for (int g = 0; g < count && status == LS_OK; g++)
-        status = load_group(&f, model, &groups[g]);
+        status = load_group(&f, &groups[g]);
     close_file(&f);
     return status;
 }
@@ -489,14 +484,13 @@ int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_e
     return read_metadata(card, "lockstep_model", path, host, err);
 }
 
-int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
-                        const char *prefix, const ls_host *host, ls_error *err)
+int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
+                        ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
-    const ls_tensors_in group = {prefix, canonical};
     int status = open_verified(&f);
     if (status == LS_OK)
-        status = load_group(&f, model, &group);
+        status = load_group(&f, group);
     close_file(&f);
     return status;
 }
@@ -511,30 +505,30 @@ static void say(const file *f, const char *name, const char *what)
     ls_log(f->host, LS_LOG_INFO, "%.200s: %s", f->path, text);
 }
 
-static int load_fitting(const file *f, float *canonical, const ls_model *model, int *taken)
+static int load_fitting(const file *f, const ls_tensor_group *group, int *taken)
 {
     const cJSON *root = ls_json_root(f->header);
     int status = LS_OK;
-    for (int i = 0; i < model->params + model->stats && status == LS_OK; i++) {
-        const ls_param *p = model->tensor[i];
+    for (int i = 0; i < group->entries && status == LS_OK; i++) {
+        const ls_tensor_entry *p = &group->entry[i];
         const cJSON *entry = cJSON_GetObjectItemCaseSensitive(root, p->name);
         if (!entry)
             say(f, p->name, "is not there: it begins as without the file");
         else if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p))
             say(f, p->name, "has another shape: it begins as without the file");
-        else if ((status = load_param(f, canonical, p, "")) == LS_OK)
+        else if ((status = load_tensor(f, group, p)) == LS_OK)
             ++*taken;
     }
     return status;
 }
 
-int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_model *model,
-                                const ls_host *host, ls_error *err)
+int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, const ls_host *host,
+                                ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
     int taken = 0, status = open_verified(&f);
     if (status == LS_OK)
-        status = load_fitting(&f, canonical, model, &taken);
+        status = load_fitting(&f, group, &taken);
     if (status == LS_OK && taken == 0)
         status = ls_fail(err, LS_EDATA,
                          "%s: offset 8: no tensor has a name and a shape of the model's; is it the "
@@ -542,7 +536,7 @@ int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_mod
                          path);
     const cJSON *e = status == LS_OK ? ls_json_root(f.header)->child : NULL;
     for (; e; e = e->next)
-        if (!is_metadata(e) && !belongs(e->string, model, ""))
+        if (!is_metadata(e) && !belongs(e->string, group))
             say(&f, e->string, "is not used: the model has none of that name");
     close_file(&f);
     return status;

@@ -1,9 +1,8 @@
-#include "nn/safetensors.h"
+#include "formats/safetensors.h"
 
 #include "base/error.h"
+#include "formats/safetensors_format.h"
 #include "hash/hash.h"
-#include "nn/safetensors_format.h"
-#include "json/writer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,35 +35,33 @@ void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *d
     ls_json_close(w);
 }
 
-static void write_entry(ls_json_writer *w, const ls_param *p, const char *prefix, uint64_t *at)
+static void write_entry(ls_json_writer *w, const ls_tensor_entry *e, const char *prefix,
+                        uint64_t *at)
 {
     char name[TENSOR_NAME];
-    const int64_t dim[4] = {p->dim[0], p->dim[1], p->dim[2], p->dim[3]};
-    snprintf(name, sizeof name, "%s%s", prefix, p->name);
-    ls_safetensors_put_entry(w, name, "F32", dim, p->rank, 4 * (uint64_t)p->count, at);
+    const int64_t dim[LS_TENSOR_RANK] = {e->dim[0], e->dim[1], e->dim[2], e->dim[3]};
+    snprintf(name, sizeof name, "%s%s", prefix, e->name);
+    ls_safetensors_put_entry(w, name, "F32", dim, e->rank, 4 * (uint64_t)e->count, at);
 }
 
 /* With `state`, the metadata begin with room for the hash: LS_WHOLE_AT bytes into the file. */
-static void write_header(ls_json_writer *w, const ls_model *model, const ls_tensors_out *groups,
-                         int count, const char *state)
+static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int count,
+                         const ls_tensor_notes *notes)
 {
     uint64_t at = 0;
-    const ls_param *const *list;
     ls_json_open_object(w, NULL);
     ls_json_open_object(w, "__metadata__");
-    if (state)
+    if (notes->state)
         ls_json_put_string(w, "sha256", LS_WHOLE_ZEROS);
     ls_json_put_string(w, "format", "pt");
-    if (state)
-        ls_json_put_string(w, "lockstep", state);
-    if (model->card)
-        ls_json_put_string(w, "lockstep_model", model->card);
+    if (notes->state)
+        ls_json_put_string(w, "lockstep", notes->state);
+    if (notes->card)
+        ls_json_put_string(w, "lockstep_model", notes->card);
     ls_json_close(w);
-    for (int g = 0; g < count; g++) {
-        int n = tensors_of(&list, model, groups[g].prefix);
-        for (int i = 0; i < n; i++)
-            write_entry(w, list[i], groups[g].prefix, &at);
-    }
+    for (int g = 0; g < count; g++)
+        for (int i = 0; i < groups[g].entries; i++)
+            write_entry(w, &groups[g].entry[i], groups[g].prefix, &at);
     ls_json_close(w);
 }
 
@@ -94,12 +91,12 @@ static int write_floats(const target *to, const float *values, size_t count, ls_
     return status;
 }
 
-void ls_weights_sha256(char out[65], const ls_model *model, const float *canonical)
+void ls_floats_sha256(char out[65], const float *values, size_t count)
 {
     ls_sha256 hash;
     const target to = {NULL, &hash};
     ls_sha256_init(&hash);
-    (void)write_floats(&to, canonical, model->floats, NULL);
+    (void)write_floats(&to, values, count, NULL);
     ls_sha256_final_hex(&hash, out);
 }
 
@@ -118,61 +115,45 @@ static int write_text(const target *to, const char *header, size_t length, ls_er
 }
 
 /* Header and tensors. */
-static int write_all(const target *to, const char *header, size_t length, const ls_model *model,
-                     const ls_tensors_out *groups, int count, ls_error *err)
+static int write_all(const target *to, const char *header, size_t length,
+                     const ls_tensor_group *groups, int count, ls_error *err)
 {
-    const ls_param *const *list;
     int status = write_text(to, header, length, err);
     for (int g = 0; g < count; g++) {
-        int n = tensors_of(&list, model, groups[g].prefix);
-        for (int i = 0; i < n && status == LS_OK; i++)
-            status = write_floats(to, groups[g].values + list[i]->offset, list[i]->count, err);
+        const ls_tensor_entry *e = groups[g].entry;
+        for (int i = 0; i < groups[g].entries && status == LS_OK; i++)
+            status = write_floats(to, groups[g].from + e[i].offset, e[i].count, err);
     }
     return status;
 }
 
 /* Puts the hash of the whole, in which its own digits are zeros, into the header. */
-static void fill_hash(char *header, size_t length, const ls_model *model,
-                      const ls_tensors_out *groups, int count)
+static void fill_hash(char *header, size_t length, const ls_tensor_group *groups, int count)
 {
     ls_sha256 hash;
     char digits[LS_SHA256_HEX];
     const target to = {NULL, &hash};
     ls_sha256_init(&hash);
-    (void)write_all(&to, header, length, model, groups, count, NULL);
+    (void)write_all(&to, header, length, groups, count, NULL);
     ls_sha256_final_hex(&hash, digits);
     memcpy(header + LS_WHOLE_AT - PREFACE, digits, LS_SHA256_HEX - 1);
 }
 
-int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
-                         int count, const char *state, const ls_host *host, ls_error *err)
+int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
+                         const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
 {
     ls_json_writer text;
     size_t length;
     const target to = {w, NULL};
     ls_json_writer_init(&text, 0, host);
-    write_header(&text, model, groups, count, state);
+    write_header(&text, groups, count, notes);
     int status = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
     if (status == LS_OK && length > MAX_HEADER - 8)
         status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->path);
-    if (status == LS_OK && state)
-        fill_hash(text.out.text, length, model, groups, count);
+    if (status == LS_OK && notes->state)
+        fill_hash(text.out.text, length, groups, count);
     if (status == LS_OK)
-        status = write_all(&to, text.out.text, length, model, groups, count, err);
+        status = write_all(&to, text.out.text, length, groups, count, err);
     ls_json_writer_fini(&text);
-    return status;
-}
-
-int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
-                        const ls_host *host, ls_error *err)
-{
-    const ls_tensors_out weights = {"", canonical};
-    ls_file_writer w;
-    int status = ls_replace_begin(&w, path, host, err);
-    if (status == LS_OK)
-        status = ls_safetensors_write(&w, model, &weights, 1, NULL, host, err);
-    if (status == LS_OK)
-        status = ls_replace_commit(&w, err);
-    ls_file_writer_abandon(&w);
     return status;
 }

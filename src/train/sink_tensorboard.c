@@ -3,7 +3,7 @@
  * What is put together in memory is used again: a step allocates nothing. */
 #include "base/error.h"
 #include "base/host.h"
-#include "train/protobuf.h"
+#include "formats/protobuf.h"
 #include "train/sink.h"
 
 #include <math.h>
