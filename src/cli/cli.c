@@ -174,7 +174,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     return code;
 }
 
-static int run_action(const cli_arguments *a, ls_registry *registry, int argc, char **argv)
+static int run_action(const cli_arguments *a, ls_registry *registry)
 {
     cli_places places;
     session s = {.server = NULL};
@@ -193,9 +193,6 @@ static int run_action(const cli_arguments *a, ls_registry *registry, int argc, c
     o.launched = launched_processes();
     if (a->print_config)
         return print_config(&o);
-    if (a->hosts)
-        return cli_launch(a, &o, argc, argv);
-    (void)cli_hold_lifeline();
     choose_transport();
     char packed[CLI_PACKED_ROOM];
     cli_list set = a->set;
@@ -227,7 +224,7 @@ static int train_or_print(int argc, char **argv, ls_registry *registry)
     const int code = cli_parse(&a, argc, argv);
     if (code)
         return code;
-    return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry, argc, argv);
+    return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry);
 }
 
 /* A program that is started with a standard stream closed would be given its number for the next
