@@ -39,10 +39,15 @@ BEGIN {
     room("nn", "base sync merge pool json formats device")
     room("prep", "base json")
     room("data", "base sync pool json prep hash formats device")
-    room("train", "base sync merge pool json prep hash store formats device cpu cluster comm nn data")
-    room("page", "base sync merge pool json prep hash store formats device cpu cluster comm nn data train")
+    low = "base sync merge pool json prep hash store formats device cluster comm nn data"
+    room("config", low, "train") # it reads the options
+    room("records", low " config", "train") # they tell the summary and the result
+    room("checkpoint", low " config records", "train")
+    run = "config records checkpoint"
+    room("train", low " cpu " run)
+    room("page", low " cpu " run " train")
     room("http", "") # examples/service has it, too
-    room("cli", "base sync merge pool json prep hash store formats device cpu cluster comm nn data train page http")
+    room("cli", low " cpu " run " train page http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"

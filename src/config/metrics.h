@@ -11,8 +11,8 @@
  *                 larger score, equal ones counting half (the Mann-Whitney statistic: pairs are counted in integers);
  *                 the mean over the outputs that have both
  */
-#ifndef TRAIN_METRICS_H
-#define TRAIN_METRICS_H
+#ifndef CONFIG_METRICS_H
+#define CONFIG_METRICS_H
 
 #include "nn/loss.h"
 #include "json/writer.h"

@@ -1,4 +1,4 @@
-#include "train/sink.h"
+#include "records/sink.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -65,16 +65,6 @@ void ls_sinks_look(ls_sinks *sinks)
             ls_log_file_look(sinks->sink[i]->file);
 }
 
-int ls_sinks_flush(ls_sinks *sinks, ls_error *err)
-{
-    int status = LS_OK;
-    uint64_t bytes;
-    for (int i = 0; i < sinks->count && status == LS_OK; i++)
-        if (sinks->sink[i]->file && !sinks->failed[i])
-            status = ls_log_file_flush(sinks->sink[i]->file, &bytes, err);
-    return status;
-}
-
 int ls_sinks_sync(const ls_sinks *sinks, ls_error *err)
 {
     int status = LS_OK;
@@ -87,6 +77,7 @@ int ls_sinks_sync(const ls_sinks *sinks, ls_error *err)
 int ls_sinks_close(ls_sinks *sinks, ls_error *err)
 {
     int status = LS_OK;
+    sinks->metrics = NULL;
     while (sinks->count > 0) {
         int close_status = close_one(sinks->sink[--sinks->count], status ? NULL : err);
         if (status == LS_OK)
@@ -152,10 +143,18 @@ static int jsonl_close(ls_sink *base, ls_error *err)
     return status;
 }
 
-int ls_sink_jsonl_flush(ls_sink *base, ls_sink_mark *mark, ls_error *err)
+int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
 {
-    mark->sums = ((jsonl_sink *)base)->sums;
-    return ls_log_file_flush(base->file, &mark->bytes, err);
+    int status = LS_OK;
+    uint64_t bytes;
+    *mark = (ls_sink_mark){0};
+    for (int i = 0; i < sinks->count && status == LS_OK; i++)
+        if (sinks->sink[i]->file && !sinks->failed[i])
+            status = ls_log_file_flush(sinks->sink[i]->file, &bytes, err);
+    if (status || !sinks->metrics)
+        return status;
+    mark->sums = ((jsonl_sink *)sinks->metrics)->sums;
+    return ls_log_file_flush(sinks->metrics->file, &mark->bytes, err);
 }
 
 /* ---- is it the file that was written? ------------------------------------------------------- */
@@ -266,4 +265,42 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
     else
         ls_free(host, sink);
     return status == LS_EAGAIN ? LS_EIO : status;
+}
+
+/* ---- those of a run's directory ------------------------------------------------------------- */
+
+int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
+                          const ls_host *host, ls_error *err)
+{
+    ls_sink *sink;
+    char path[LS_PATH_BYTES];
+    int status = ls_sink_jsonl(&sink, ls_path_join(path, dir, "metrics.jsonl"), keep, host, err);
+    if (status == LS_OK)
+        status = ls_sinks_add(sinks, sink, err);
+    if (status == LS_OK)
+        sinks->metrics = sink;
+    return status;
+}
+
+int ls_sinks_open_wanted(ls_sinks *sinks, const char *dir, const ls_config *config,
+                         const ls_host *host, ls_error *err)
+{
+#define LS_SINK(name, wanted) {ls_sink_##name, wanted},
+    const struct {
+        ls_sink_opener *open;
+        bool wanted;
+    } rows[] = {
+#include "records/sinks.def"
+    };
+#undef LS_SINK
+    int status = LS_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == LS_OK; i++) {
+        ls_sink *sink;
+        if (!rows[i].wanted)
+            continue;
+        status = rows[i].open(&sink, dir, host, err);
+        if (status == LS_OK)
+            status = ls_sinks_add(sinks, sink, err);
+    }
+    return status;
 }

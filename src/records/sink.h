@@ -1,10 +1,10 @@
 /* Where metrics records go: any number of sinks. */
-#ifndef TRAIN_SINK_H
-#define TRAIN_SINK_H
+#ifndef RECORDS_SINK_H
+#define RECORDS_SINK_H
 
 #include "hash/hash.h"
+#include "records/record.h"
 #include "store/log_file.h"
-#include "train/record.h"
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
@@ -21,6 +21,12 @@ struct ls_sink {
     bool wants_text;   /* the record has its text, too */
 };
 
+/* A position in a file of records, and what stands before it. */
+typedef struct ls_sink_mark {
+    uint64_t bytes;
+    ls_line_sums sums; /* of the records */
+} ls_sink_mark;
+
 #define LS_SINKS_MAX 8
 
 /* The sinks of a run, and the writer that renders records for those that want text. */
@@ -28,6 +34,7 @@ typedef struct ls_sinks {
     int count;
     ls_sink *sink[LS_SINKS_MAX];
     bool failed[LS_SINKS_MAX]; /* it failed, and gets no further record */
+    ls_sink *metrics;          /* the one of them that writes metrics.jsonl, or NULL */
     ls_json_writer writer;
 } ls_sinks;
 
@@ -43,19 +50,14 @@ int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err);
 /* While the coordinator waits: records that have been gathered for a second are written. */
 void ls_sinks_look(ls_sinks *sinks);
 
-/* Before a checkpoint counts on the records: the coordinator hands those that are gathered to the system, and
- * any thread makes them last. Returns the first error. */
-int ls_sinks_flush(ls_sinks *sinks, ls_error *err);
+/* Before a checkpoint counts on the records: the coordinator hands those that are gathered to the system, *mark being
+ * the end of metrics.jsonl then, and any thread makes them last. Without that file the mark is zeroed. Returns the first
+ * error. */
+int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err);
 int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
 
 /* Closes all; returns the first error. A zeroed structure is allowed. */
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
-
-/* A position in a file of records, and what stands before it. */
-typedef struct ls_sink_mark {
-    uint64_t bytes;
-    ls_line_sums sums; /* of the records */
-} ls_sink_mark;
 
 /* JSON Lines: one record a line, appended to a file, written out at least once a second. `keep` is NULL
  * for a file that must not exist yet; else the file exists, and is cut at this mark, up to which it
@@ -64,25 +66,25 @@ typedef struct ls_sink_mark {
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err);
 
-/* Hands what was gathered to the system; *mark is the file's end then. Errors: LS_EIO. */
-int ls_sink_jsonl_flush(ls_sink *base, ls_sink_mark *mark, ls_error *err);
-
 /* Sinks in a run's directory `dir`, by rows. `tensorboard` is a new event file: loss, accuracy, learning rate and
  * rate of every step, loss and accuracy of every evaluation; written out at least once a second. Errors: LS_EIO,
  * LS_ENOMEM. */
 typedef int ls_sink_opener(ls_sink **out, const char *dir, const ls_host *host, ls_error *err);
 
 #define LS_SINK(name, wanted) ls_sink_opener ls_sink_##name;
-#include "train/sinks.def"
+#include "records/sinks.def"
 #undef LS_SINK
+
+/* The sinks in the directory of a run: metrics.jsonl, `keep` as for ls_sink_jsonl; and those of sinks.def that the
+ * config asks for. Errors: theirs, and those of ls_sinks_add. */
+int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
+                          const ls_host *host, ls_error *err);
+int ls_sinks_open_wanted(ls_sinks *sinks, const char *dir, const ls_config *config,
+                         const ls_host *host, ls_error *err);
 
 /* Calls `record` (ls_trainer_options.record). */
 int ls_sink_callback(ls_sink **out,
                      int (*record)(void *user, const char *json, size_t length, ls_error *err),
                      void *user, const ls_host *host, ls_error *err);
-
-/* Another sink of a trainer's, from now on, which it closes at the end of the run or, on failure, now. Errors:
- * LS_EINVAL (too many). */
-int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
 
 #endif

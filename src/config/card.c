@@ -1,4 +1,4 @@
-#include "train/card.h"
+#include "config/card.h"
 
 #include "base/error.h"
 #include "base/host.h"

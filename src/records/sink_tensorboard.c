@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "formats/protobuf.h"
-#include "train/sink.h"
+#include "records/sink.h"
 
 #include <math.h>
 #include <stdio.h>

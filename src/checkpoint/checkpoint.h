@@ -7,17 +7,16 @@
  * and a SHA-256 over the whole. It is written under a hidden name beside, synced, renamed, and its
  * directory synced: it is there whole, or not at all. Any thread; files are not shared.
  */
-#ifndef TRAIN_CHECKPOINT_H
-#define TRAIN_CHECKPOINT_H
+#ifndef CHECKPOINT_H
+#define CHECKPOINT_H
 
+#include "config/config.h"
 #include "nn/optimizer.h"
+#include "nn/replica.h"
 #include "nn/safetensors.h"
-#include "train/metrics.h"
-#include "train/sink.h"
+#include "records/sink.h"
 
 #include <stdbool.h>
-
-struct ls_trainer;
 
 #define LS_CHECKPOINT_NAME 48 /* bytes of a name, the zero included */
 
@@ -84,15 +83,14 @@ typedef struct ls_state {
     const cJSON *recipe; /* ls_config_write_recipe */
 } ls_state;
 
-/* Writes the state of the trainer as it stands. */
-void ls_state_write(ls_json_writer *w, const struct ls_trainer *trainer,
-                    const ls_sink_mark *metrics, uint32_t data_crc32);
+/* Writes it, but for `recipe`, in whose place the config's is written. */
+void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *config);
 
 /* Reads it; texts and the recipe belong to `doc`. Errors: LS_EDATA with file, line and column. */
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err);
 
 /* Of all images and labels, 0.05 s for 50 MB. */
-uint32_t ls_data_crc32(const struct ls_trainer *trainer);
+uint32_t ls_data_crc32(ls_dataset *const *data); /* [LS_SUBSETS] */
 
 /* ---- those of a run ------------------------------------------------------------------------- */
 
@@ -114,6 +112,9 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory, bool
 /* The one with the best evaluation, as the newest whole one says: its path, which the caller frees. Errors: LS_ENOENT
  * (the run keeps none, or it is gone), those of ls_checkpoints_latest. */
 int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err);
+
+/* The path of the checkpoint behind the best evaluation of the run in `run_dir`. Returns whether there is one. */
+bool ls_checkpoint_of_best(char *path, size_t size, const char *run_dir, const ls_best *best);
 
 /* Removes all but the newest `keep` ≥ 1, the one called `saved`, which is known to be whole, and that of the best
  * evaluation (NULL: whichever that is), or of the one that was kept before it where it has none. Goes on after a failure

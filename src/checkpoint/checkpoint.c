@@ -1,9 +1,8 @@
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
 #include "base/host.h"
 #include "hash/hash.h"
-#include "train/trainer.h"
 #include "json/fields.h"
 
 #include <dirent.h>
@@ -92,18 +91,18 @@ static uint32_t add_labels(uint32_t crc, const int32_t *labels, size_t rows)
     return crc;
 }
 
-uint32_t ls_data_crc32(const struct ls_trainer *t)
+uint32_t ls_data_crc32(ls_dataset *const *data)
 {
     uint32_t crc = 0;
     for (int s = 0; s < LS_SUBSETS; s++) {
-        const ls_dataset_info *info = ls_dataset_describe(t->data[s]);
-        const ls_dataset_view view = ls_dataset_resident(t->data[s]);
+        const ls_dataset_info *info = ls_dataset_describe(data[s]);
+        const ls_dataset_view view = ls_dataset_resident(data[s]);
         if (!view.images) /* streamed: the rows are not known before they are trained on */
             continue;
-        crc = ls_crc32(crc, view.images, view.rows * ls_dataset_image_bytes(t->data[s]));
+        crc = ls_crc32(crc, view.images, view.rows * ls_dataset_image_bytes(data[s]));
         crc = info->targets == 0 && info->classes <= 256
                   ? add_labels(crc, view.labels, view.rows)
-                  : ls_crc32(crc, view.labels, view.rows * ls_dataset_target_bytes(t->data[s]));
+                  : ls_crc32(crc, view.labels, view.rows * ls_dataset_target_bytes(data[s]));
     }
     return crc;
 }
@@ -149,26 +148,24 @@ static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
     ls_json_close(w);
 }
 
-void ls_state_write(ls_json_writer *w, const struct ls_trainer *t, const ls_sink_mark *metrics,
-                    uint32_t data_crc32)
+void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *config)
 {
-    const ls_summary *summary = &t->summary;
     ls_json_open_object(w, NULL);
     ls_json_put_int(w, "schema", LS_STATE_SCHEMA);
-    write_position(w, &t->position);
-    ls_json_put_int(w, "epochs", t->result.epochs);
-    ls_json_put_double(w, "test_loss", t->result.test_loss);
-    ls_json_put_double(w, "test_accuracy", t->result.test_accuracy);
-    ls_json_put_string(w, "metric", t->result.metric);
-    ls_json_put_double(w, "test_metric", t->result.test_metric);
-    write_metrics(w, metrics);
-    ls_json_put_int(w, "shards", t->shards);
-    ls_json_put_string(w, "instruction_set", summary->isa);
-    ls_json_put_string(w, "library", summary->library);
-    ls_json_put_uint(w, "train_rows", ls_subset_rows(t, LS_TRAIN));
-    ls_json_put_uint(w, "test_rows", ls_subset_rows(t, LS_TEST));
-    ls_json_put_uint(w, "data_crc32", data_crc32);
-    ls_config_write_recipe(w, "recipe", &t->config, t->shards);
+    write_position(w, &state->position);
+    ls_json_put_int(w, "epochs", state->epochs);
+    ls_json_put_double(w, "test_loss", state->test_loss);
+    ls_json_put_double(w, "test_accuracy", state->test_accuracy);
+    ls_json_put_string(w, "metric", ls_metric_names[state->told]);
+    ls_json_put_double(w, "test_metric", state->test_metric);
+    write_metrics(w, &state->metrics);
+    ls_json_put_int(w, "shards", state->shards);
+    ls_json_put_string(w, "instruction_set", state->isa);
+    ls_json_put_string(w, "library", state->library);
+    ls_json_put_uint(w, "train_rows", state->train_rows);
+    ls_json_put_uint(w, "test_rows", state->test_rows);
+    ls_json_put_uint(w, "data_crc32", state->data_crc32);
+    ls_config_write_recipe(w, "recipe", config, state->shards);
     ls_json_close(w);
 }
 
@@ -490,6 +487,16 @@ static int read_best_of(ls_best *out, const char *path, const char *text, const 
     *out = state.position.best;
     ls_json_destroy(doc);
     return status;
+}
+
+bool ls_checkpoint_of_best(char *path, size_t size, const char *run_dir, const ls_best *best)
+{
+    char name[LS_CHECKPOINT_NAME];
+    if (best->epoch == 0)
+        return false;
+    ls_checkpoint_name(name, best->steps);
+    snprintf(path, size, "%s/checkpoints/%s", run_dir, name);
+    return access(path, F_OK) == 0;
 }
 
 int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err)

@@ -11,16 +11,16 @@
  * branches of a recording may, the second goes to a further track. A device that cannot say it is no
  * failure: one line of the log, and the file's otherData, say why.
  */
-#ifndef TRAIN_TRACE_H
-#define TRAIN_TRACE_H
+#ifndef RECORDS_TRACE_H
+#define RECORDS_TRACE_H
 
+#include "nn/replica.h"
 #include "sync/heartbeat.h"
 
 #include <lockstep/plugin.h>
 #include <stdbool.h>
 
 typedef struct ls_trace ls_trace;
-struct ls_trainer;
 
 /* Tracks besides the workers', which are 0, 1, 2, …. */
 enum { LS_TRACK_COORDINATOR = -1, LS_TRACK_SAVER = -2 };
@@ -39,8 +39,9 @@ void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
 
 /* The coordinator, all of these; NULL is allowed. A failure to write is kept for ls_trace_finish. */
 
-/* Takes in what the workers have marked. */
-void ls_trace_drain(ls_trace *trace, const struct ls_trainer *trainer);
+/* Takes in what a worker has marked, and what its device says. `replica` is the worker's: it knows the names of its
+ * ops; NULL as long as there is none. */
+void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *replica);
 /* A span of the coordinator's or the saver's: times of ls_now_ns; `step` 0: none is named. */
 void ls_trace_span(ls_trace *trace, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
                    uint64_t step);

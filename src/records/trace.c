@@ -1,10 +1,10 @@
-#include "train/trace.h"
+#include "records/trace.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "nn/replica.h"
 #include "store/durable.h"
-#include "train/trainer.h"
 #include "json/writer.h"
 
 #include <stdarg.h>
@@ -177,7 +177,7 @@ static phase phase_of(int place)
 }
 
 /* What the last mark began, ends. A worker that marks an op has a replica, which is visible with the mark. */
-static void end_place(ls_trace *t, const struct ls_trainer *trainer, int worker, uint64_t ns)
+static void end_place(ls_trace *t, int worker, const ls_replica *replica, uint64_t ns)
 {
     const lane *l = &t->lane[worker];
     char name[96];
@@ -185,7 +185,7 @@ static void end_place(ls_trace *t, const struct ls_trainer *trainer, int worker,
         put_span(t, worker, "wait", "wait", l->place_ns, ns, l->step);
     if (!t->ops || ls_replica_phase(l->place) == LS_PHASE_NONE)
         return;
-    if (ls_replica_place(name, sizeof name, trainer->worker[worker].replica, l->place))
+    if (ls_replica_place(name, sizeof name, replica, l->place))
         put_span(t, worker, "op", name, l->place_ns, ns, l->step);
 }
 
@@ -218,7 +218,7 @@ static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
     l->step = 0;
 }
 
-static void take_in(ls_trace *t, const struct ls_trainer *trainer, int worker, const ls_mark *mark)
+static void take_in(ls_trace *t, int worker, const ls_replica *replica, const ls_mark *mark)
 {
     lane *l = &t->lane[worker];
     if (mark->place == LS_MARKS_LOST) {
@@ -226,7 +226,7 @@ static void take_in(ls_trace *t, const struct ls_trainer *trainer, int worker, c
         return;
     }
     const phase next = phase_of(mark->place);
-    end_place(t, trainer, worker, mark->ns);
+    end_place(t, worker, replica, mark->ns);
     if (next != l->phase || next == BEGIN) {
         end_phase(t, worker, mark->ns);
         l->phase = next;
@@ -346,16 +346,14 @@ void ls_trace_leave_devices(ls_trace *t)
     }
 }
 
-void ls_trace_drain(ls_trace *t, const struct ls_trainer *trainer)
+void ls_trace_drain(ls_trace *t, int worker, const ls_replica *replica)
 {
     ls_mark mark;
     if (!t || t->finished)
         return;
-    for (int w = 0; w < t->workers; w++) {
-        while (ls_marks_take(&t->lane[w].marks, &mark))
-            take_in(t, trainer, w, &mark);
-        drain_device(t, w);
-    }
+    while (ls_marks_take(&t->lane[worker].marks, &mark))
+        take_in(t, worker, replica, &mark);
+    drain_device(t, worker);
 }
 
 void ls_trace_span(ls_trace *t, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,

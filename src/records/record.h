@@ -1,16 +1,14 @@
 /* What happens in a run, as records. Sinks that want text find it rendered (train/README.md is its schema);
  * those that want numbers take them from here. */
-#ifndef TRAIN_RECORD_H
-#define TRAIN_RECORD_H
+#ifndef RECORDS_RECORD_H
+#define RECORDS_RECORD_H
 
+#include "config/config.h"
 #include "data/dataset.h"
-#include "train/config.h"
 #include "json/writer.h"
 
 #include <lockstep/trainer.h>
 #include <stdbool.h>
-
-struct ls_report;
 
 typedef enum ls_record_type {
     LS_RECORD_RUN_START,
@@ -134,20 +132,5 @@ extern const ls_record_key ls_record_keys[];
 
 /* Renders a record; run_start, resume and run_end with the time that it is. */
 void ls_record_write(ls_json_writer *w, const ls_record *record);
-
-/* ---- out of a run --------------------------------------------------------------------------- */
-
-/* Each puts a record together from where the trainer stands, and hands it to the trainer's sinks. Errors: those of
- * ls_sinks_emit. */
-/* `type`: run_start or resume. */
-int ls_record_start(struct ls_trainer *trainer, ls_record_type type, ls_error *err);
-int ls_record_step(struct ls_trainer *trainer, double images_per_s, const struct ls_report *report,
-                   ls_error *err);
-/* Of the step that comes next. */
-int ls_record_nonfinite(struct ls_trainer *trainer, int worker, int shard, ls_error *err);
-int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_error *err);
-int ls_record_epoch(struct ls_trainer *trainer, ls_error *err);
-int ls_record_eval(struct ls_trainer *trainer, double seconds, ls_error *err);
-int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);
 
 #endif

@@ -7,11 +7,11 @@
  * in which `floats` says what rows are made of, `targets` that the outputs are numbers and no classes, `preparation` how a user's
  * rows become these (prep/prep.h), and the recipe is what of a config a prediction depends on: model, preprocessing, loss.
  */
-#ifndef TRAIN_CARD_H
-#define TRAIN_CARD_H
+#ifndef CONFIG_CARD_H
+#define CONFIG_CARD_H
 
+#include "config/config.h"
 #include "nn/model.h"
-#include "train/config.h"
 
 /* Puts what there is to say into `model`, whose files then say it. `class_name` as in ls_dataset_about,
  * `features` and `prep` as in ls_dataset_info. Errors: LS_ENOMEM. */

@@ -1,4 +1,4 @@
-#include "train/metrics.h"
+#include "config/metrics.h"
 
 #include "base/error.h"
 #include "base/host.h"

@@ -1,5 +1,5 @@
 /* What of a config depends on the data: metrics, the loss, augmentation, weights of classes. */
-#include "train/config.h"
+#include "config/config.h"
 
 #include "base/error.h"
 #include "base/host.h"

@@ -2,8 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "train/run_dir.h"
-#include "train/trainer.h"
+#include "checkpoint/run_dir.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -142,167 +141,129 @@ int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error
                    name ? " of " : "", name ? name : "");
 }
 
-static int find_directory(char **out, const struct ls_trainer *t, bool has_config, ls_error *err)
+static int find_directory(char **out, const char *wanted, const ls_config *config,
+                          const ls_host *host, ls_error *err)
 {
-    const char *wanted = t->options.resume;
-    const ls_config *c = &t->config;
     if (strcmp(wanted, "latest") == 0) {
-        if (!has_config || !c->run_dir || !c->run_dir[0])
-            return ls_resume_latest(out, has_config ? c->name : NULL, t->host, err);
-        wanted = c->run_dir;
+        if (!config || !config->run_dir || !config->run_dir[0])
+            return ls_resume_latest(out, config ? config->name : NULL, host, err);
+        wanted = config->run_dir;
     }
-    return ls_path_copy(out, wanted, t->host, err);
+    return ls_path_copy(out, wanted, host, err);
 }
 
 /* ---- its newest checkpoint ------------------------------------------------------------------ */
 
-static int read_state(struct ls_resumed *r, const char *text, const ls_host *host, ls_error *err)
+static int read_state(ls_resumed *r, const char *text, const ls_host *host, ls_error *err)
 {
     int status = ls_json_parse(&r->doc, r->path, text, strlen(text), host, err);
     return status ? status : ls_state_read(&r->state, r->doc, err);
 }
 
-static int open_checkpoint(struct ls_trainer *t, ls_error *err)
+static int open_checkpoint(ls_run_files *files, const ls_host *host, ls_error *err)
 {
-    struct ls_resumed *r = t->dir.resumed;
+    ls_resumed *r = files->resumed;
     char *state, path[LS_PATH_BYTES];
     int status = ls_checkpoints_latest(
-        &r->path, &state, ls_path_join(path, t->dir.path, "checkpoints"), true, t->host, err);
+        &r->path, &state, ls_path_join(path, files->path, "checkpoints"), true, host, err);
     if (status == LS_ENOENT)
-        return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", t->dir.path);
+        return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", files->path);
     if (status == LS_OK)
-        status = read_state(r, state, t->host, err);
-    ls_free(t->host, state);
+        status = read_state(r, state, host, err);
+    ls_free(host, state);
     return status;
 }
 
-int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
+int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
+                   const ls_config *config, const ls_host *host, ls_error *err)
 {
-    const bool has_config = t->options.config_path || t->options.config_text;
     char path[LS_PATH_BYTES];
     *config_path = NULL;
-    int status = find_directory(&t->dir.path, t, has_config, err);
+    int status = find_directory(&files->path, wanted, config, host, err);
     if (status)
         return status;
-    t->dir.resumed = ls_alloc(t->host, sizeof *t->dir.resumed);
-    if (!has_config)
-        *config_path = ls_strdup(t->host, ls_path_join(path, t->dir.path, "config.json"));
-    if (!t->dir.resumed || (!has_config && !*config_path))
+    files->resumed = ls_alloc(host, sizeof *files->resumed);
+    if (!config)
+        *config_path = ls_strdup(host, ls_path_join(path, files->path, "config.json"));
+    if (!files->resumed || (!config && !*config_path))
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    status = ls_dir_lock_take(&t->dir.lock, t->dir.path, err);
-    return status ? status : open_checkpoint(t, err);
+    status = ls_dir_lock_take(&files->lock, files->path, err);
+    return status ? status : open_checkpoint(files, host, err);
+}
+
+int ls_resumed_read(ls_resumed *out, const char *path, const char *state, const ls_host *host,
+                    ls_error *err)
+{
+    *out = (ls_resumed){0};
+    int status = ls_path_copy(&out->path, path, host, err);
+    return status ? status : read_state(out, state, host, err);
+}
+
+void ls_resumed_fini(ls_resumed *r, const ls_host *host)
+{
+    ls_json_destroy(r->doc);
+    ls_free(host, r->path);
 }
 
 /* ---- the same recipe, the same data --------------------------------------------------------- */
 
-static int check_recipe(const struct ls_trainer *t, ls_error *err)
+static int check_recipe(const ls_resumed *r, const ls_successor *run, ls_error *err)
 {
     ls_config recipe;
     ls_error cause;
-    int status = ls_config_read_recipe(&recipe, t->dir.resumed->doc, t->dir.resumed->state.recipe,
-                                       t->host, &cause);
+    int status = ls_config_read_recipe(&recipe, r->doc, r->state.recipe, run->host, &cause);
     if (status)
         return ls_fail(err, LS_EDATA, "%.400s; use another checkpoint, or this version's",
                        cause.text);
-    return ls_config_same_recipe(&t->config, t->shards, &recipe, err);
+    return ls_config_same_recipe(run->config, run->shards, &recipe, err);
 }
 
-static int check_data(const struct ls_trainer *t, ls_error *err)
+static int check_data(const ls_state *s, const ls_successor *run, ls_error *err)
 {
-    const ls_state *s = &t->dir.resumed->state;
-    if (s->train_rows == ls_subset_rows(t, LS_TRAIN) &&
-        s->test_rows == ls_subset_rows(t, LS_TEST) && s->data_crc32 == ls_data_crc32(t))
+    if (s->train_rows == ls_dataset_rows(run->data[LS_TRAIN]) &&
+        s->test_rows == ls_dataset_rows(run->data[LS_TEST]) &&
+        s->data_crc32 == ls_data_crc32(run->data))
         return LS_OK;
     return ls_fail(err, LS_EDATA,
                    "%.200s: the data is not what the run was trained on (%llu training and %llu "
                    "test images, checksum %08x); put it back, or begin a new run",
-                   ls_dataset_describe(t->data[LS_TRAIN])->source,
+                   ls_dataset_describe(run->data[LS_TRAIN])->source,
                    (unsigned long long)s->train_rows, (unsigned long long)s->test_rows,
                    (unsigned)s->data_crc32);
 }
 
-/* ---- loading -------------------------------------------------------------------------------- */
-
-static int load_tensors(struct ls_trainer *t, ls_error *err)
+static int check_position(const ls_resumed *r, const ls_successor *run, ls_error *err)
 {
-    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
-    return ls_checkpoint_read(&values, t->dir.resumed->path, t->model, &t->config.optimizer,
-                              t->host, err);
-}
-
-static int take_position(struct ls_trainer *t, ls_error *err)
-{
-    const ls_state *s = &t->dir.resumed->state;
-    const ls_position *at = &s->position;
-    const uint64_t steps = ls_steps_per_epoch(t);
+    const ls_position *at = &r->state.position;
+    const uint64_t steps =
+        ls_steps_per_epoch(ls_dataset_rows(run->data[LS_TRAIN]), (uint32_t)run->config->batch_size);
     if (at->step > steps || at->steps != at->epoch * steps + at->step ||
         (at->recorded && at->step != steps))
         return ls_fail(err, LS_EDATA, "%.300s: position %llu of epoch %u does not exist",
-                       ls_json_name(t->dir.resumed->doc), (unsigned long long)at->step,
-                       (unsigned)at->epoch + 1);
-    t->position = *at;
-    if (at->best.epoch > 0 && at->best.metric != t->config.monitor) {
-        t->position.best = (ls_best){0};
-        ls_log(t->host, LS_LOG_INFO,
-               "monitor: %s, no longer %s: which evaluation is the best is decided anew",
-               ls_metric_names[t->config.monitor], ls_metric_names[at->best.metric]);
-    }
-    t->result.steps = at->steps;
-    t->result.epochs = s->epochs;
-    t->result.test_loss = s->test_loss;
-    t->result.test_accuracy = s->test_accuracy;
-    if (s->told != LS_METRIC_CONFUSION) {
-        t->result.metric = ls_metric_names[s->told];
-        t->result.test_metric = s->test_metric;
-    }
-    if (s->epochs > 0)
-        t->result.seconds_per_epoch = at->trained_s / s->epochs;
-    snprintf(t->text.resumed, sizeof t->text.resumed, "%.500s", t->dir.resumed->path);
+                       ls_json_name(r->doc), (unsigned long long)at->step, (unsigned)at->epoch + 1);
     return LS_OK;
 }
 
-int ls_resume_load(struct ls_trainer *t, ls_error *err)
+int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *r, const ls_successor *run,
+                   ls_error *err)
 {
-    int status = check_recipe(t, err);
+    int status = check_recipe(r, run, err);
     if (status == LS_OK)
-        status = check_data(t, err);
+        status = check_data(&r->state, run, err);
     if (status == LS_OK)
-        status = load_tensors(t, err);
-    return status ? status : take_position(t, err);
-}
-
-int ls_resume_from(struct ls_trainer *t, const char *path, const char *state, ls_error *err)
-{
-    struct ls_resumed other = {0}, *own = t->dir.resumed;
-    t->dir.resumed = &other;
-    int status = ls_path_copy(&other.path, path, t->host, err);
-    if (status == LS_OK)
-        status = read_state(&other, state, t->host, err);
-    if (status == LS_OK)
-        status = ls_resume_load(t, err);
-    ls_json_destroy(other.doc);
-    ls_free(t->host, other.path);
-    t->dir.resumed = own;
-    return status;
+        status = ls_checkpoint_read(values, r->path, run->model, &run->config->optimizer, run->host,
+                                    err);
+    return status ? status : check_position(r, run, err);
 }
 
 /* The devices are open: bits depend on the library, and of some on the instruction set. */
-void ls_resume_compare_libraries(const struct ls_trainer *t)
+void ls_resume_compare_libraries(const ls_resumed *r, const char *isa, const char *library,
+                                 const ls_host *host)
 {
-    const ls_state *s = &t->dir.resumed->state;
-    if (strcmp(s->isa, t->summary.isa) != 0 || strcmp(s->library, t->summary.library) != 0)
-        ls_log(t->host, LS_LOG_WARNING,
+    const ls_state *s = &r->state;
+    if (strcmp(s->isa, isa) != 0 || strcmp(s->library, library) != 0)
+        ls_log(host, LS_LOG_WARNING,
                "the run was begun with %s%s%s and goes on with %s%s%s: its bits will differ from "
                "those of an undisturbed run",
-               s->library, s->isa[0] ? ", " : "", s->isa, t->summary.library,
-               t->summary.isa[0] ? ", " : "", t->summary.isa);
-}
-
-void ls_resume_destroy(struct ls_trainer *t)
-{
-    if (t->dir.resumed) {
-        ls_json_destroy(t->dir.resumed->doc);
-        ls_free(t->host, t->dir.resumed->path);
-    }
-    ls_free(t->host, t->dir.resumed);
+               s->library, s->isa[0] ? ", " : "", s->isa, library, isa[0] ? ", " : "", isa);
 }

@@ -1,14 +1,14 @@
 /* The recipe of a run: the config file, checked, with defaults and `--set` applied. */
-#ifndef TRAIN_CONFIG_H
-#define TRAIN_CONFIG_H
+#ifndef CONFIG_H
+#define CONFIG_H
 
 #include "comm/comm.h"
+#include "config/metrics.h"
 #include "data/dataset.h"
 #include "device/registry.h"
 #include "nn/loss.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
-#include "train/metrics.h"
 #include "json/fields.h"
 
 #include <lockstep/trainer.h>
