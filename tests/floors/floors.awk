@@ -40,6 +40,7 @@ BEGIN {
     room("data", "base sync pool json prep hash device")
     room("train", "base sync merge pool json prep hash store device cpu cluster comm nn data")
     room("page", "base sync merge pool json prep hash store device cpu cluster comm nn data train")
+    room("picture", "base data", "train") # a library beside the library; in the program, too
     room("http", "") # examples/service has it, too
     room("cli", "base sync merge pool json prep hash store device cpu cluster comm nn data train page http")
 
@@ -51,6 +52,7 @@ BEGIN {
     floor["collective"] = "comm"
     floor["data_source"] = "data"
     floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
+    floor["picture"] = "picture"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
     # types in its own headers: whoever sees the room may use them too.
