@@ -19,8 +19,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 typedef struct ls_picture_options {
-    size_t size;         /* sizeof(ls_picture_options) */
-    const char *name;    /* what messages call the picture, its file's name, say; NULL: "the picture" */
+    size_t size; /* sizeof(ls_picture_options) */
+    const char
+        *name; /* what messages call the picture, its file's name, say; NULL: "the picture" */
     const ls_host *host; /* memory for the time of the call; NULL: the defaults */
 } ls_picture_options;
 
