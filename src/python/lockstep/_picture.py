@@ -1,4 +1,4 @@
-"""Encoded pictures as rows of a model, by the library's own functions: liblockstep_picture, beside liblockstep."""
+"""Encoded pictures as rows of a model, by the library's own function: liblockstep_picture, beside liblockstep."""
 import ctypes as _c
 import os as _os
 
