@@ -46,6 +46,7 @@ BEGIN {
     run = "config records checkpoint"
     room("train", low " cpu " run)
     room("page", low " cpu " run " train")
+    room("picture", "base data", "train") # a library beside the library; in the program, too
     room("http", "") # examples/service has it, too
     room("cli", low " cpu " run " train page http")
 
@@ -57,6 +58,7 @@ BEGIN {
     floor["collective"] = "comm"
     floor["data_source"] = "data"
     floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
+    floor["picture"] = "picture"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
     # types in its own headers: whoever sees the room may use them too.
