@@ -325,6 +325,30 @@ static void a_gpu_that_hangs_reads_until_it_goes_on(void **state)
     comm_gang_free(&g);
 }
 
+static void says_that_it_reads(comm_member *m)
+{
+    if (m->rank != 1)
+        return;
+    assert_int_equal(m->gang->type->may_read(m->gang->group, 1), 1);
+    dbl_go_on();
+}
+
+/* The rank itself goes on after five seconds; what it has enqueued may still run. */
+static void a_rank_that_no_longer_waits_for_its_gpu_still_reads(void **state)
+{
+    (void)state;
+    comm_gang g = gang_of(&kinds[0]);
+    g.check = 0;
+    g.timeout_ns = 100000000;
+    g.plant = stall_device_one;
+    g.last = says_that_it_reads;
+    dbl_begin(&world);
+    comm_gang_run(&g);
+    assert_string_equal(dbl_end(), "");
+    assert_int_equal(comm_gang_status(&g), LS_ETIMEDOUT);
+    comm_gang_free(&g);
+}
+
 /* ---- the watchdog --------------------------------------------------------------------------- */
 
 /* Rank 1 loses its GPU while it does not merge, and says nothing. */
@@ -366,4 +390,12 @@ LS_TESTS(cuda_comm_failures, "integration doubles no-tsan")
         cmocka_unit_test(a_gpu_that_is_lost_between_merges_ends_the_group),
     };
     return cmocka_run_group_tests_name("cuda_comm_failures", tests, NULL, NULL);
+}
+
+LS_TESTS(cuda_comm_patience, "nightly doubles no-tsan")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_no_longer_waits_for_its_gpu_still_reads),
+    };
+    return cmocka_run_group_tests_name("cuda_comm_patience", tests, NULL, NULL);
 }
