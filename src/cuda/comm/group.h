@@ -198,9 +198,6 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
 /* Records `event` on `stream`. */
 int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
                         ls_error *err);
-/* Records `whole` on `stream`; merge->compute waits for it. */
-int ls_cuda_comm_record_whole(const ls_cuda_comm *comm, const ls_cuda_merge *merge,
-                              cudaStream_t stream, ls_error *err);
 
 /* Rank 0, before the first merge: what goes to other processes is pinned, until the group ends. */
 int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);
