@@ -1,5 +1,5 @@
 #include "cli/cli.h"
-#include "train/config.h"
+#include "config/config.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>

@@ -1,0 +1,218 @@
+#include "config/card.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/safetensors.h"
+#include "json/fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SCHEMA = 1 };
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void write_text(ls_json_writer *w, const ls_model *model, const ls_config *config,
+                       const char *const *class_name, const cJSON *features, const ls_prep *prep)
+{
+    const int sides[] = {model->input.c, model->input.h, model->input.w};
+    ls_json_open_object(w, NULL);
+    ls_json_put_int(w, "schema", SCHEMA);
+    ls_json_open_array(w, "input");
+    for (int i = 0; i < 3; i++)
+        ls_json_put_int(w, NULL, sides[i]);
+    ls_json_close(w);
+    ls_json_put_bool(w, "floats", config->preprocessing.floats);
+    ls_json_put_int(w, "classes", model->classes);
+    ls_json_put_bool(w, "targets", config->preprocessing.targets > 0);
+    if (class_name) {
+        ls_json_open_array(w, "class_names");
+        for (int i = 0; i < model->classes; i++)
+            ls_json_put_string(w, NULL, class_name[i]);
+        ls_json_close(w);
+    }
+    if (features)
+        ls_json_put_node(w, "features", features);
+    if (prep && ls_prep_fits(prep))
+        ls_prep_write(w, "preparation", prep);
+    ls_config_write_of_model(w, "recipe", config);
+    ls_json_close(w);
+}
+
+int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
+                  const char *features, const ls_prep *prep, const ls_host *host, ls_error *err)
+{
+    ls_json_writer w;
+    ls_json *doc = NULL;
+    int status = features ? ls_json_parse(&doc, "", features, strlen(features), host, err) : LS_OK;
+    if (status)
+        return status;
+    ls_json_writer_init(&w, 0, host);
+    write_text(&w, model, config, class_name, doc ? ls_json_root(doc) : NULL, prep);
+    ls_json_destroy(doc);
+    if (prep && !ls_prep_fits(prep))
+        ls_log(host, LS_LOG_WARNING,
+               "how rows are prepared is too long to be kept with the weights (%d floats): their "
+               "file cannot prepare new rows",
+               prep->kind == LS_PREP_TABLE ? prep->features : prep->fills);
+    const char *text = ls_json_writer_text(&w, NULL, err);
+    model->card = text ? ls_strdup(host, text) : NULL;
+    ls_json_writer_fini(&w);
+    return model->card ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the model's card");
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static void read_input(ls_card *c, ls_fields *f)
+{
+    const cJSON *node = ls_field_any(f, "input"), *side = node ? node->child : NULL;
+    int *const sides[] = {&c->input.c, &c->input.h, &c->input.w};
+    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 3)
+        ls_fields_fail(f, node, "expected \"input\": [channels, height, width]");
+    for (int i = 0; i < 3 && f->status == LS_OK; i++, side = side->next) {
+        if (ls_field_is_int(f, "input", side, 1, 1 << 20))
+            *sides[i] = (int)side->valuedouble;
+    }
+}
+
+static void read_names(ls_card *c, ls_fields *f)
+{
+    const cJSON *name;
+    c->names = ls_field_any(f, "class_names");
+    if (!c->names || f->status)
+        return;
+    if (!cJSON_IsArray(c->names) || cJSON_GetArraySize(c->names) != c->classes)
+        ls_fields_fail(f, c->names, "expected \"class_names\", one for each of %d classes",
+                       c->classes);
+    cJSON_ArrayForEach(name, c->names)
+    {
+        if (f->status == LS_OK && !cJSON_IsString(name))
+            ls_fields_fail(f, name, "expected a class's name, found %s", ls_json_kind(name));
+    }
+}
+
+/* What a file that does not say how rows are prepared lets one infer. */
+static int infer_preparation(ls_card *c, const ls_json *doc, size_t input, bool floats,
+                             ls_error *err)
+{
+    const bool images =
+        !floats && (c->input.c == 1 || c->input.c == 3) && c->input.h > 1 && c->input.w > 1;
+    if (c->features && floats)
+        return ls_prep_read_features(&c->prep, doc, c->features, input, c->config.host, err);
+    int status =
+        ls_prep_create(&c->prep, images ? LS_PREP_IMAGES : LS_PREP_ARRAY, c->config.host, err);
+    if (status == LS_OK)
+        c->prep->divisor = floats ? 1 : 255;
+    return status;
+}
+
+static int read_preparation(ls_card *c, const ls_json *doc, const cJSON *node, bool floats,
+                            ls_error *err)
+{
+    const size_t input = (size_t)c->input.c * (size_t)c->input.h * (size_t)c->input.w;
+    c->prepared = node;
+    return node ? ls_prep_read(&c->prep, doc, node, input, floats, c->config.host, err)
+                : infer_preparation(c, doc, input, floats, err);
+}
+
+static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
+{
+    long schema, classes;
+    int floats, targets;
+    ls_fields f;
+    ls_fields_begin(&f, doc, ls_json_root(doc), "the model's card", err);
+    ls_field_int(&f, "schema", SCHEMA, SCHEMA, NULL, &schema);
+    ls_field_int(&f, "classes", 1, 1 << 20, NULL, &classes);
+    c->classes = (int)classes;
+    ls_field_bool(&f, "floats", NULL, &floats);
+    ls_field_bool(&f, "targets", NULL, &targets);
+    read_input(c, &f);
+    read_names(c, &f);
+    c->features = ls_field_any(&f, "features");
+    if (c->features && !cJSON_IsArray(c->features))
+        ls_fields_fail(&f, c->features, "expected \"features\", an array");
+    const cJSON *preparation = ls_field_any(&f, "preparation");
+    const cJSON *recipe = ls_field_any(&f, "recipe");
+    if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(recipe, "model")))
+        ls_fields_fail(&f, recipe, "expected \"recipe\": an object with a \"model\"");
+    int status = ls_fields_end(&f);
+    if (status == LS_OK)
+        status = ls_config_read_of_model(&c->config, doc, recipe, c->config.host, err);
+    c->config.doc = doc;
+    if (status == LS_OK)
+        status = read_preparation(c, doc, preparation, floats != 0, err);
+    const ls_dataset_info data = {.dtype = floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  .classes = targets ? 0 : c->classes,
+                                  .targets = targets ? c->classes : 0};
+    return status ? status : ls_config_fit_data(&c->config, &data, 0, err);
+}
+
+int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_host *host,
+                  ls_error *err)
+{
+    ls_json *doc;
+    memset(out, 0, sizeof *out);
+    out->config.host = host;
+    int status = ls_json_parse(&doc, name, text, strlen(text), host, err);
+    if (status == LS_OK && (status = read_fields(out, doc, err)) != LS_OK)
+        ls_card_fini(out);
+    /* No config of the caller's is wrong: the file is. */
+    return status == LS_ECONFIG ? (err ? err->status = LS_EDATA : LS_EDATA) : status;
+}
+
+int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err)
+{
+    char name[300], *text;
+    int status = ls_safetensors_card(&text, path, host, err);
+    if (status)
+        return status;
+    if (!text)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: the file does not say which model it is of; expected one that a "
+                       "run has written, with \"lockstep_model\" in its metadata",
+                       path);
+    snprintf(name, sizeof name, "%.240s: lockstep_model", path);
+    status = ls_card_parse(out, name, text, host, err);
+    ls_free(host, text);
+    return status;
+}
+
+void ls_card_fini(ls_card *c)
+{
+    ls_prep_free(c->prep);
+    ls_config_fini(&c->config);
+    memset(c, 0, sizeof *c);
+}
+
+int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char *path,
+                 ls_error *err)
+{
+    const ls_host *host = c->config.host;
+    ls_error why;
+    *weights = NULL;
+    int status =
+        ls_model_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
+    if (status) /* of a layer the message says it all, of sizes it does not say whose */
+        return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
+                       status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
+    status = ls_safetensors_card(&(*model)->card, path, host, err);
+    if (status == LS_OK)
+        *weights = ls_alloc_array(host, (*model)->floats, sizeof **weights);
+    if (status == LS_OK)
+        status = *weights ? ls_safetensors_load(*weights, path, *model, "", host, err)
+                          : ls_fail(err, LS_ENOMEM, "out of memory for %zu parameters",
+                                    (*model)->floats);
+    if (status == LS_OK)
+        return LS_OK;
+    ls_free(host, *weights);
+    *weights = NULL;
+    ls_model_destroy(*model, host);
+    *model = NULL;
+    return status;
+}
+
+const char *ls_card_class_name(const ls_card *c, int label)
+{
+    const cJSON *name = c->names ? cJSON_GetArrayItem(c->names, label) : NULL;
+    return name ? name->valuestring : NULL;
+}
