@@ -3,7 +3,7 @@
  * What is put together in memory is used again: a step allocates nothing. */
 #include "base/error.h"
 #include "base/host.h"
-#include "records/protobuf.h"
+#include "formats/protobuf.h"
 #include "records/sink.h"
 
 #include <math.h>
