@@ -143,12 +143,6 @@ static int jsonl_close(ls_sink *base, ls_error *err)
     return status;
 }
 
-int ls_sink_jsonl_flush(ls_sink *base, ls_sink_mark *mark, ls_error *err)
-{
-    mark->sums = ((jsonl_sink *)base)->sums;
-    return ls_log_file_flush(base->file, &mark->bytes, err);
-}
-
 int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
 {
     int status = LS_OK;
@@ -157,7 +151,10 @@ int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
     for (int i = 0; i < sinks->count && status == LS_OK; i++)
         if (sinks->sink[i]->file && !sinks->failed[i])
             status = ls_log_file_flush(sinks->sink[i]->file, &bytes, err);
-    return status || !sinks->metrics ? status : ls_sink_jsonl_flush(sinks->metrics, mark, err);
+    if (status || !sinks->metrics)
+        return status;
+    mark->sums = ((jsonl_sink *)sinks->metrics)->sums;
+    return ls_log_file_flush(sinks->metrics->file, &mark->bytes, err);
 }
 
 /* ---- is it the file that was written? ------------------------------------------------------- */
@@ -298,7 +295,7 @@ int ls_sinks_open_wanted(ls_sinks *sinks, const char *dir, const ls_config *conf
 #undef LS_SINK
     int status = LS_OK;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && status == LS_OK; i++) {
-        ls_sink *sink = NULL;
+        ls_sink *sink;
         if (!rows[i].wanted)
             continue;
         status = rows[i].open(&sink, dir, host, err);

@@ -66,9 +66,6 @@ int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err);
 
-/* Hands what was gathered to the system; *mark is the file's end then. Errors: LS_EIO. */
-int ls_sink_jsonl_flush(ls_sink *base, ls_sink_mark *mark, ls_error *err);
-
 /* Sinks in a run's directory `dir`, by rows. `tensorboard` is a new event file: loss, accuracy, learning rate and
  * rate of every step, loss and accuracy of every evaluation; written out at least once a second. Errors: LS_EIO,
  * LS_ENOMEM. */
