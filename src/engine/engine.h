@@ -271,8 +271,8 @@ typedef struct ls_worker_view {
     ls_device *device;          /* once it has done a job */
     const ls_device_info *info; /* once it has done ls_worker_describe or ls_worker_open */
     const ls_replica *replica;
-    size_t fold_bytes;       /* what its sums occupy */
-    uint32_t checksum;       /* of its weights and state, or of a probe */
+    size_t fold_bytes; /* what its sums occupy */
+    uint32_t checksum; /* of its weights and state as they were read back last, or of a probe */
     const ls_report *report; /* of the step that was collected last; NULL: not done */
     int queued;              /* ranges it has, the one it is at included */
 } ls_worker_view;

@@ -67,7 +67,7 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     range->first_step = steps_sent(c);
     range->steps = steps;
     for (uint32_t i = 0; i < steps; i++)
-        range->lr[i] = ls_rate_of_step(t, range->first_step + i);
+        range->lr[i] = ls_config_rate(&t->config, range->first_step + i, c->steps);
     if (!c->images)
         choose_rows(range, c, steps);
     return ls_engine_feed(t->engine) ? feed_rows(range, c, err) : LS_OK;
@@ -104,8 +104,8 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
 static int show_snapshot(struct ls_trainer *t, ls_error *err)
 {
     ls_snapshot *snapshot;
-    int status =
-        ls_snapshot_create(&snapshot, t->inference, ls_engine_weights(t->engine)->canonical, t->position.steps, err);
+    int status = ls_snapshot_create(
+        &snapshot, t->inference, ls_engine_weights(t->engine)->canonical, t->position.steps, err);
     if (status)
         return status;
     t->options.snapshot(t->options.user, snapshot);
@@ -420,13 +420,6 @@ static int run_epoch(ls_coordination *c, ls_error *err)
     if (status || t->position.step < c->steps)
         return status;
     return ls_end_epoch(c, true, err);
-}
-
-float ls_rate_of_step(const struct ls_trainer *t, uint64_t step)
-{
-    const ls_config *c = &t->config;
-    return (float)ls_schedule_rate(&c->schedule, ls_config_lr(c), step, t->coordination->steps,
-                                   (uint64_t)c->epochs);
 }
 
 int ls_coordination_create(struct ls_trainer *t, ls_error *err)

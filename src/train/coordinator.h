@@ -12,8 +12,8 @@
 typedef struct ls_coordination {
     struct ls_trainer *t;
     uint32_t rows, steps; /* of an epoch */
-    uint32_t sent;        /* steps of this epoch that were sent; t->position.step of them are done */
-    uint32_t limit;       /* steps of this epoch that may be sent for now */
+    uint32_t sent;  /* steps of this epoch that were sent; t->position.step of them are done */
+    uint32_t limit; /* steps of this epoch that may be sent for now */
 
     uint64_t settled;  /* the step behind which everything due was done; UINT64_MAX: none */
     uint64_t repeated; /* the step, from 1, that was repeated last without a loss */
@@ -41,9 +41,6 @@ int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
 /* Trains and evaluates as the config says, from trainer->position on; fills trainer->result but for
  * the weights' hash. */
 int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
-
-/* The rate of a step, counted from 0: the schedule's. */
-float ls_rate_of_step(const struct ls_trainer *trainer, uint64_t step);
 
 /* ---- account.c: what a step that is done counts for ------------------------------------------- */
 

@@ -64,8 +64,8 @@ static int judge_losses(struct ls_trainer *t, const ls_fault *cause, const char 
     const bool stop = none_left || t->config.stop_on_device_loss;
     int status = record_losses(t, lost, count, stop, err);
     if (status == LS_OK && none_left)
-        return give_up(cause, when,
-                       ls_engine_workers(t->engine) > 1 ? "; no device is left" : "", err);
+        return give_up(cause, when, ls_engine_workers(t->engine) > 1 ? "; no device is left" : "",
+                       err);
     if (status == LS_OK && stop)
         return give_up(cause, when, "; stopped, as on_device_loss says", err);
     return status;
@@ -79,7 +79,7 @@ static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char
     const int status = cause->error.status;
     const uint64_t next = t->position.steps + 1;
     const bool passing = status == LS_ENOMEM || status == LS_ETIMEDOUT || status == LS_EABORTED;
-    if (!passing || !c || c->repeated == next)
+    if (!passing || c->repeated == next)
         return give_up(cause, when, "", err);
     c->repeated = next;
     ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; trying once more", cause->worker, when,
@@ -146,7 +146,8 @@ int ls_read_back(struct ls_trainer *t, bool exports, ls_error *err)
         if (status)
             return status;
     }
-    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, exports ? "read back" : "compare replicas",
-                  start, ls_now_ns(), t->position.steps);
+    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR,
+                  exports ? "read back" : "compare replicas", start, ls_now_ns(),
+                  t->position.steps);
     return LS_OK;
 }

@@ -130,10 +130,12 @@ static void take_place(struct ls_trainer *t, const ls_resumed *resumed)
 
 int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err)
 {
-    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
-    const ls_successor run = {&t->config, t->shards, t->data, t->model, t->host};
+    const ls_checkpoint_values values = ls_values(t);
+    const ls_successor run = {&t->config, ls_engine_shards(t->engine), t->data, t->model, t->host};
     int status = ls_resume_load(&values, resumed, &run, err);
-    if (status == LS_OK)
-        take_place(t, resumed);
-    return status;
+    if (status)
+        return status;
+    ls_engine_weights(t->engine)->has_slots = true;
+    take_place(t, resumed);
+    return LS_OK;
 }

@@ -3,7 +3,6 @@
 #define TRAIN_TRAINER_H
 
 #include "checkpoint/run_dir.h"
-#include "checkpoint/run_dir.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
 #include "records/sink.h"

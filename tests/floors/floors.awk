@@ -41,9 +41,10 @@ BEGIN {
     room("data", "base sync pool json prep hash formats device")
     low = "base sync merge pool json prep hash store formats device cluster comm nn data"
     room("config", low, "train") # it reads the options
-    room("records", low " config", "train") # they tell the summary and the result
+    room("engine", "base sync merge pool hash device cluster comm nn data") # no config, no record
+    room("records", low " config engine", "train") # they tell the summary and the result
     room("checkpoint", low " config records", "train")
-    run = "config records checkpoint"
+    run = "config engine records checkpoint"
     room("train", low " cpu " run)
     room("page", low " cpu " run " train")
     room("picture", "base data", "train") # a library beside the library; in the program, too
