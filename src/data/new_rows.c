@@ -52,7 +52,7 @@ int ls_new_rows_class(const ls_new_rows *of, const char *text)
                    ? (int)number
                    : -1;
     for (int i = 0; i < of->classes; i++)
-        if (strcmp(of->class_name[i], text) == 0)
+        if (ls_prep_is_name(of->class_name[i], text))
             return i;
     return -1;
 }
@@ -99,7 +99,7 @@ static int take_name(reading *r, bool *seen, bool *has_target)
 {
     const ls_new_rows *of = r->of;
     const char *name = r->t->field, *target = of->labelled ? target_of(of) : NULL;
-    const bool is_target = target && strcmp(name, target) == 0;
+    const bool is_target = target && ls_prep_is_name(target, name);
     const int column = is_target ? TARGET : ls_prep_find(of->prep, name);
     r->column[r->columns++] = column == -1 ? IGNORED : column;
     bool *once = is_target ? has_target : column >= 0 ? &seen[column] : NULL;
