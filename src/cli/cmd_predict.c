@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "cli/pack.h"
 #include "cli/trained.h"
+#include "data/arrays.h"
 #include "data/image.h"
 #include "store/durable.h"
 #include "json/writer.h"
@@ -22,8 +23,8 @@ static const char help[] =
     "which class, and with which probability, or which value.\n"
     "\n" CLI_TRAINED_HELP
     "  INPUT            a picture (JPEG, PNG, PGM, PPM) of any size, or a folder of them; a .csv file, whose\n"
-    "                   columns may stand in any order, among others; an .npy file; - for a table or a\n"
-    "                   picture on standard input\n"
+    "                   columns may stand in any order, among others; an .npy file; - for a table, an\n"
+    "                   array or a picture on standard input\n"
     "  --to FILE        predictions go to FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
     "                   probability of each class\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
@@ -199,13 +200,15 @@ static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_err
     return status;
 }
 
-/* A table, or a picture: what the model reads. */
+/* An array, as it says itself; else a table, or a picture: what the model reads. */
 static int read_standard_input(input *in, ls_error *err)
 {
     char *bytes = NULL;
     size_t count;
     int status = read_stdin(&bytes, &count, in->t->host, err);
-    if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
+    if (status == LS_OK && ls_array_is_npy(bytes, count))
+        status = ls_new_rows_read_npy(&in->data, &in->t->as, "standard input", bytes, count, err);
+    else if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
         status = ls_new_rows_read_csv(&in->data, &in->t->as, "standard input", bytes, count, err);
     else if (status == LS_OK)
         status = read_picture_bytes(in, bytes, count, err);

@@ -155,9 +155,20 @@ npy '(3, 2)' 'zm!mzm' >new.npy
 run predict alone/weights.safetensors new.npy --to out.csv
 expect_code 0
 [ "$(cut -d, -f1,2 out.csv | tr '\n' ' ')" = 'row,prediction 0,1 1,0 2,1 ' ] || fail "predictions of an array: $(cat out.csv)"
+label='an array on standard input'
+"$program" predict alone/weights.safetensors - --to piped.csv <new.npy >stdout.txt 2>stderr.txt
+cmp -s piped.csv out.csv || fail "predictions: $(cat piped.csv stderr.txt)"
+head -c 130 new.npy >cut.npy
+"$program" predict alone/weights.safetensors - <cut.npy >stdout.txt 2>stderr.txt
+grep -q 'standard input: offset 10: expected as many bytes as shape and type make' stderr.txt || fail "an array that is cut off: $(cat stderr.txt)"
+"$program" predict run/weights.safetensors - <new.npy >stdout.txt 2>stderr.txt
+grep -q 'standard input: expected rows of (N, 3, 1, 1), or (N, features), as the model reads them, found (N, 2)' stderr.txt ||
+    fail "an array for a table of three: $(cat stderr.txt)"
+"$program" predict alone/weights.safetensors - <new.csv >stdout.txt 2>stderr.txt
+grep -q 'standard input: the model reads arrays, not pictures; name an .npy file' stderr.txt ||
+    fail "a table for a model of arrays: $(cat stderr.txt)"
 npy '(3, 3)' 'zm!mzmzmz' >wide.npy
-run predict alone/weights.safetensors wide.npy
-[ "$code" -ne 0 ] || fail 'rows of another width are predicted'
+expect_failure 65 'wide.npy: expected rows of (N, 2, 1, 1), or (N, features), as the model reads them, found (N, 3)' predict alone/weights.safetensors wide.npy
 
 # ---- generated images have no files ---------------------------------------------------------------------------------
 
