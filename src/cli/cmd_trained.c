@@ -102,6 +102,7 @@ static const char eval_help[] =
 
 typedef struct outcome {
     const ls_dataset_info *data;
+    const char *split;
     ls_measured measured;
     double seconds;
     ls_prediction sum;
@@ -116,7 +117,7 @@ static void print_outcome(const outcome *o, const ls_host *host)
     ls_json_open_object(&w, NULL);
     ls_json_put_string(&w, "weights", o->weights);
     ls_json_put_string(&w, "data", o->data->name);
-    ls_json_put_string(&w, "split", o->data->split);
+    ls_json_put_string(&w, "split", o->split);
     ls_json_put_string(&w, "source", o->data->source);
     ls_json_put_bool(&w, "synthetic", o->data->synthetic);
     ls_json_put_uint(&w, "rows", o->data->rows);
@@ -159,7 +160,7 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
 static void print_for_people(const ls_trained *t, const outcome *o)
 {
     const double *value = o->measured.value;
-    printf("%s ", o->data->split);
+    printf("%s ", o->split);
     if (!isnan(value[LS_METRIC_ACCURACY]))
         printf("acc: %.4f, ", value[LS_METRIC_ACCURACY]);
     printf("loss %.4f", value[LS_METRIC_LOSS]);
@@ -205,6 +206,7 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     outcome o = {.data = ls_dataset_describe(data),
                  .weights = t->weights_path,
                  .is_new = a->new_data != NULL};
+    o.split = o.is_new && !a->train ? "test" : o.data->split;
     float *scores = NULL, *class_weight = NULL;
     const unsigned metrics = ls_config_metrics_of(&t->config, o.data->rows, classes);
     int status = ls_measured_init(&o.measured, metrics, classes, t->host, &err);

@@ -169,6 +169,50 @@ grep -q 'standard input: the model reads arrays, not pictures; name an .npy file
     fail "a table for a model of arrays: $(cat stderr.txt)"
 npy '(3, 3)' 'zm!mzmzmz' >wide.npy
 expect_failure 65 'wide.npy: expected rows of (N, 2, 1, 1), or (N, features), as the model reads them, found (N, 3)' predict alone/weights.safetensors wide.npy
+# Others with their labels, of which three are right: from files beside one another, and from tensors in one.
+mkdir four wide labels floats half
+npy '(4, 2)' 'zm!mzm!m' >four/x.npy
+{ npy '(4,)' ''; printf '\001\000\000\000'; } >four/y.npy
+header='{"x":{"dtype":"U8","shape":[4,2],"data_offsets":[0,8]},"y":{"dtype":"U8","shape":[4],"data_offsets":[8,12]}}'
+{ printf "\\$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%szm!mzm!m" "$header"; printf '\001\000\000\000'; } >four.safetensors
+for model in array alone/weights.safetensors; do
+    run eval $model --data four
+    expect_stdout '^test acc: 0.7500, .*; 4 images of four/x.npy '
+    [ $model = array ] || run eval $model --data four.safetensors
+    [ $model = array ] || expect_stdout '^test acc: 0.7500, .*; 4 images of four.safetensors '
+    run eval $model --data four --json
+    expect_stdout '"split":"test"'
+done
+run eval array --set data.name=safetensors --set data.x=x --set data.y=y --data four.safetensors
+expect_stdout '^test acc: 0.7500, .*; 4 images of four.safetensors '
+cp four/y.npy wide; cp four/y.npy floats; cp four/x.npy labels
+npy '(4, 3)' 'zm!mzmzmzmzm' >wide/x.npy
+{ npy '(4,)' ''; printf '\001\000\002\000'; } >labels/y.npy
+npy '(4, 2)' 'zm!mzm!mzm!mzm!m' | sed 's/|u1/<f2/' >floats/x.npy
+for model in array alone/weights.safetensors; do
+    for rows in wide floats; do
+        run eval $model --data $rows
+        expect_code 65
+        kind=$([ $rows = wide ] && echo '3×1×1 bytes' || echo '2×1×1 floats')
+        expect_stderr_line "trainer: .*: the model is of 2×1×1 bytes with 2 classes; those of $rows (.*) are $kind with 2 classes; give rows as those that it was trained on"
+    done
+    expect_failure 65 'labels/y.npy: y: expected labels from 0 to 1, found 2; the model has learnt no others' eval $model --data labels
+    run eval $model --data nowhere
+    expect_code 66
+done
+# Holes are filled as in the training, with the means of its rows: a half and 1.
+{ npy '(20, 2)' '' | sed 's/|u1/<f2/'; for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\074\000\074\000\000\000\074'; done; } >half/x.npy
+cp y.npy half/y.npy # 0 where the first is 1
+run array.json --quiet --set run_dir=holes --set data.path=half --set data.on_nan=mean
+expect_code 0
+{ npy '(4, 2)' '' | sed 's/|u1/<f2/'; printf '\000\074\000\176\000\000\000\176\000\074\000\074\000\000\000\074'; } >floats/x.npy
+{ npy '(4,)' ''; printf '\000\001\000\001'; } >floats/y.npy
+mv half gone
+run eval holes --data floats
+expect_stdout '^test acc: 1.0000, .*; 4 rows of floats/x.npy '
+cp stdout.txt whole.txt
+run eval holes/weights.safetensors --data floats
+[ "$(cut -d';' -f1 stdout.txt)" = "$(cut -d';' -f1 whole.txt)" ] || fail "holes: $(cat whole.txt)"
 
 # ---- generated images have no files ---------------------------------------------------------------------------------
 
