@@ -107,7 +107,8 @@ typedef struct outcome {
     double seconds;
     ls_prediction sum;
     const char *weights;
-    bool is_new; /* the data are not the run's */
+    bool is_new;    /* the data are not the run's */
+    bool unweighed; /* the loss is without the config's class_weights */
 } outcome;
 
 static void print_outcome(const outcome *o, const ls_host *host)
@@ -124,6 +125,8 @@ static void print_outcome(const outcome *o, const ls_host *host)
     for (int m = 0; m < LS_METRICS; m++)
         if (m <= LS_METRIC_ACCURACY || !isnan(o->measured.value[m]))
             ls_json_put_double(&w, ls_metric_names[m], o->measured.value[m]);
+    if (o->unweighed)
+        ls_json_put_bool(&w, "class_weights", false);
     ls_json_put_double(&w, "seconds", o->seconds);
     ls_json_put_string(&w, "devices", o->sum.devices);
     for (const char *const *key = ls_class_keys; *key; key++)
@@ -163,7 +166,7 @@ static void print_for_people(const ls_trained *t, const outcome *o)
     printf("%s ", o->split);
     if (!isnan(value[LS_METRIC_ACCURACY]))
         printf("acc: %.4f, ", value[LS_METRIC_ACCURACY]);
-    printf("loss %.4f", value[LS_METRIC_LOSS]);
+    printf("loss %.4f%s", value[LS_METRIC_LOSS], o->unweighed ? " without class_weights" : "");
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         if (!isnan(value[m]))
             printf(", %s %.4f", ls_metric_names[m], value[m]);
@@ -196,6 +199,20 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     return ls_measure(&o->measured, metrics, &judged, t->host, err);
 }
 
+/* Those that are balanced are so by the rows that the model was trained on, which other data are not. */
+static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
+{
+    const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];
+    *out = NULL;
+    o->unweighed = cJSON_IsString(t->config.class_weights) && !train;
+    if (!o->unweighed)
+        return ls_config_class_weights(out, &t->config, train, t->model->classes, err);
+    fputs("trainer: class_weights are balanced by the run's training rows, which are not read: the "
+          "loss is without them\n",
+          stderr);
+    return LS_OK;
+}
+
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
@@ -214,15 +231,8 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
         scores = ls_alloc_array(t->host, o.data->rows * sizeof *scores, (size_t)classes);
         status = scores ? LS_OK : ls_config_fail_scores(&err, &t->config, o.data->rows, classes);
     }
-    const bool balanced = cJSON_IsString(t->config.class_weights);
-    if (balanced && !t->data[LS_TRAIN])
-        fputs(
-            "trainer: class_weights are balanced by training rows, which are not read: the loss is "
-            "without them\n",
-            stderr);
-    else if (status == LS_OK)
-        status =
-            ls_config_class_weights(&class_weight, &t->config, t->data[LS_TRAIN], classes, &err);
+    if (status == LS_OK)
+        status = find_class_weights(&class_weight, &o, t, &err);
     d.class_weight = class_weight;
     if (status == LS_OK)
         status = measure(&o, &d, data, metrics, scores, &err);

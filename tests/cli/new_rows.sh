@@ -30,6 +30,25 @@ run eval run --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
 run eval run/weights.safetensors --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
+# Balanced weights of classes are those of the training rows, which --data does not read.
+awk '!/small/ || n++ < 10' train.csv >skew.csv
+run table.json --quiet --set run_dir=weighed --set class_weights=balanced --set data.path=skew.csv --set epochs=1
+expect_code 0
+loss_of() { sed -n 's/.* loss \([0-9.]*\).*/\1/p' stdout.txt; }
+run eval weighed --train
+weighed=$(loss_of)
+run eval weighed --train --set 'class_weights=[1,1]'
+plain=$(loss_of)
+[ "$weighed" != "$plain" ] || fail 'balanced weights change the loss'
+for model in weighed weighed/weights.safetensors; do
+    run eval $model --data skew.csv
+    expect_stdout "^test acc: .* loss $plain without class_weights; "
+    expect_stderr_line "trainer: class_weights are balanced by the run's training rows, which are not read: the loss is without them"
+    run eval $model --data skew.csv --json
+    expect_stdout '"class_weights":false'
+done
+run eval weighed --train --json
+! grep -q class_weights stdout.txt || fail 'class_weights of the run itself'
 # A file is enough: neither the run nor the table nor the place is needed.
 mkdir -p elsewhere && cp run/weights.safetensors elsewhere/w.safetensors
 mv train.csv gone.csv
