@@ -49,6 +49,23 @@ for model in weighed weighed/weights.safetensors; do
 done
 run eval weighed --train --json
 ! grep -q class_weights stdout.txt || fail 'class_weights of the run itself'
+# A file of an earlier version says nothing but features.
+mkdir old
+cp run/config.json old
+bytes=$(od -An -tu4 -N4 run/weights.safetensors | tr -d ' ')
+{
+    head -c 8 run/weights.safetensors
+    tail -c +9 run/weights.safetensors | head -c "$bytes" |
+        sed 's/\\"preparation\\":{.*},\\"recipe\\"/\\"recipe\\"/' | awk -v n="$bytes" '{ printf "%-" n "s", $0 }'
+    tail -c +$((9 + bytes)) run/weights.safetensors
+} >old/weights.safetensors
+grep -q preparation run/weights.safetensors && ! grep -q preparation old/weights.safetensors || fail 'a file of an earlier version'
+run predict run/weights.safetensors mixed.csv --to new-says.csv
+run predict old/weights.safetensors mixed.csv --to old-says.csv
+cmp -s old-says.csv new-says.csv || fail "predictions of an earlier version's file: $(cat old-says.csv)"
+expect_failure 71 "mixed.csv: the model does not say which column it has learnt; its file is of an older version: name the run in place of the file" eval old/weights.safetensors --data mixed.csv
+run eval old --data mixed.csv
+expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
 # A file is enough: neither the run nor the table nor the place is needed.
 mkdir -p elsewhere && cp run/weights.safetensors elsewhere/w.safetensors
 mv train.csv gone.csv
