@@ -10,11 +10,16 @@
 
 /* ---- fields of tables ------------------------------------------------------------------------------ */
 
+const char *ls_missing_word(int i)
+{
+    static const char *const word[] = {"", "NA", "NaN", "nan", "null", "?", NULL};
+    return word[i];
+}
+
 bool ls_field_is_missing(const char *text)
 {
-    static const char *const word[] = {"", "NA", "NaN", "nan", "null", "?"};
-    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
-        if (strcmp(text, word[i]) == 0)
+    for (int i = 0; ls_missing_word(i); i++)
+        if (strcmp(text, ls_missing_word(i)) == 0)
             return true;
     return false;
 }

@@ -124,6 +124,8 @@ void ls_prep_feature(const ls_prep *prep, int i, double *mean, double *deviation
 
 /* Nothing, NA, NaN, nan, null or ?. A decimal number; one that is too large is infinite. In the C locale. */
 bool ls_field_is_missing(const char *text);
+/* These words: number `i`, from 0 on; NULL: there are no more. */
+const char *ls_missing_word(int i);
 bool ls_field_is_number(const char *text, double *value);
 
 #endif
