@@ -7,7 +7,7 @@
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
 #include "page/page.h"
-#include "train/run_dir.h"
+#include "checkpoint/run_dir.h"
 
 #include <getopt.h>
 #include <math.h>

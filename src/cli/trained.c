@@ -4,9 +4,9 @@
 #include "base/host.h"
 #include "cli/pack.h"
 #include "nn/safetensors.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/infer.h"
-#include "train/run_dir.h"
+#include "checkpoint/run_dir.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>

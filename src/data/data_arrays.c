@@ -7,8 +7,9 @@
  * dimension counts the rows; the others make a row of [c][h][w], [h][w] or [features]. */
 #include "base/error.h"
 #include "base/host.h"
-#include "data/arrays.h"
+#include "data/kinds.h"
 #include "data/new_rows.h"
+#include "formats/arrays.h"
 
 #include <errno.h>
 #include <math.h>

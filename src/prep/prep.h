@@ -1,5 +1,5 @@
 /* How a user's row becomes the floats that a network reads: one description for training, evaluation,
- * prediction and export, kept with the weights as `preparation` in the model's card (train/card.h):
+ * prediction and export, kept with the weights as `preparation` in the model's card (config/card.h):
  *
  *     {"version": 1, "rows": "table", "target": "species", "columns": [
  *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1},

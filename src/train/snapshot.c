@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "config/card.h"
 #include "device/registry.h"
 #include "nn/safetensors.h"
-#include "train/card.h"
 #include "train/infer.h"
 
 #include <lockstep/model.h>

@@ -1,8 +1,8 @@
 /* The metrics file when the disk does not take everything, and when it has changed before a run goes on
  * with it. */
 #include "data/scratch.h"
+#include "records/sink.h"
 #include "runner.h"
-#include "train/sink.h"
 
 #include <setjmp.h>
 #include <signal.h>
