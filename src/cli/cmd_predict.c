@@ -3,7 +3,7 @@
 #include "base/host.h"
 #include "cli/pack.h"
 #include "cli/trained.h"
-#include "data/arrays.h"
+#include "formats/arrays.h"
 #include "data/image.h"
 #include "store/durable.h"
 #include "train/infer.h"
