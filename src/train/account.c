@@ -41,7 +41,7 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
         t->position.totals.correct += (double)r->correct;
         t->position.totals.rows += (double)r->rows;
     }
-    t->result.steps = t->position.steps;
+    t->told.result.steps = t->position.steps;
     c->last = *r;
 }
 

@@ -246,12 +246,13 @@ static int measure(struct ls_trainer *t, ls_error *err)
                               .row = r->row,
                               .rows = r->rows,
                               .outputs = r->classes};
-    t->result.test_loss = sum.loss / r->rows;
-    t->result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
-    ls_measured_clear(&t->measured);
-    t->measured.value[LS_METRIC_LOSS] = t->result.test_loss;
-    t->measured.value[LS_METRIC_ACCURACY] = t->result.test_accuracy;
-    return r->scores ? ls_measure(&t->measured, t->config.metrics, &judged, t->host, err) : LS_OK;
+    t->told.result.test_loss = sum.loss / r->rows;
+    t->told.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
+    ls_measured_clear(&t->told.measured);
+    t->told.measured.value[LS_METRIC_LOSS] = t->told.result.test_loss;
+    t->told.measured.value[LS_METRIC_ACCURACY] = t->told.result.test_accuracy;
+    return r->scores ? ls_measure(&t->told.measured, t->config.metrics, &judged, t->host, err)
+                     : LS_OK;
 }
 
 /* A metric without a value on the test rows will never have one. A loss that is not finite has a message of its own. */
@@ -259,8 +260,8 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     const bool needed = c->patience > 0 || c->checkpoint.best;
-    if (!needed || t->position.best.epoch > 0 || !isfinite(t->result.test_loss) ||
-        !isnan(t->measured.value[c->monitor]))
+    if (!needed || t->position.best.epoch > 0 || !isfinite(t->told.result.test_loss) ||
+        !isnan(t->told.measured.value[c->monitor]))
         return LS_OK;
     return ls_fail(
         err, LS_ECONFIG,
@@ -275,7 +276,7 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
     const ls_metric metric = t->config.monitor;
-    const double value = t->measured.value[metric];
+    const double value = t->told.measured.value[metric];
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
     if (!isfinite(value) || !better) {
@@ -293,7 +294,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     const ls_best before = t->position.best;
     int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
-    ls_tell_metric(t, &t->measured);
+    ls_tell_metric(t, &t->told.measured);
     if (status == LS_OK)
         status = check_monitored(t, err);
     if (status == LS_OK)
@@ -302,7 +303,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
         status = ls_record_eval(t, seconds, err);
     if (status) /* the evaluation is made again behind a resume: it does not count twice */
         t->position.best = before;
-    if (status == LS_OK && !isfinite(t->result.test_loss))
+    if (status == LS_OK && !isfinite(t->told.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "
                          "optimizer.lr",
@@ -375,8 +376,8 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     ls_position *at = &t->position;
     at->trained_s += at->totals.seconds;
     at->recorded = true;
-    t->result.epochs++;
-    t->result.seconds_per_epoch = at->trained_s / t->result.epochs;
+    t->told.result.epochs++;
+    t->told.result.seconds_per_epoch = at->trained_s / t->told.result.epochs;
     return ls_record_epoch(t, err);
 }
 
@@ -439,12 +440,12 @@ static void say_early(struct ls_trainer *t)
 {
     const ls_best *best = &t->position.best;
     snprintf(
-        t->text.early, sizeof t->text.early,
+        t->told.text.early, sizeof t->told.text.early,
         "%u evaluations in a row were not better than that after epoch %u, with a%s %s of %.6g",
         (unsigned)best->waited, (unsigned)best->epoch,
         best->metric == LS_METRIC_ACCURACY || best->metric == LS_METRIC_AUC ? "n" : "",
         ls_metric_names[best->metric], best->value);
-    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->text.early);
+    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->told.text.early);
 }
 
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
@@ -459,7 +460,7 @@ int ls_coordinate(struct ls_trainer *t, ls_error *err)
         say_early(t);
         return LS_OK;
     }
-    t->result.interrupted = 1;
+    t->told.result.interrupted = 1;
     return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu steps",
-                   (unsigned long long)t->result.steps);
+                   (unsigned long long)t->told.result.steps);
 }

@@ -35,10 +35,10 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
 /* All steps of the epoch are done: its record, then (where `may_evaluate`, and it is due) its evaluation,
  * the next epoch's beginning, and its checkpoint. An interrupt may come first. */
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);
-/* On the test rows, into trainer->result, with its record. *evaluated stays false when an interrupt came
+/* On the test rows, into trainer->told.result, with its record. *evaluated stays false when an interrupt came
  * first: the workers then left early. */
 int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
-/* Trains and evaluates as the config says, from trainer->position on; fills trainer->result but for
+/* Trains and evaluates as the config says, from trainer->position on; fills trainer->told.result but for
  * the weights' hash. */
 int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 

@@ -172,9 +172,9 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
     if (loss)
-        *loss = t->result.test_loss;
+        *loss = t->told.result.test_loss;
     if (accuracy)
-        *accuracy = t->result.test_accuracy;
+        *accuracy = t->told.result.test_accuracy;
     return note(t, status, &why, err);
 }
 
@@ -230,7 +230,7 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     if (path)
         return ls_save_at(t, path, err);
     status = ls_save(t, ls_checkpoint_due(t, &(ls_moment){.occasion = LS_ASKED}), err);
-    t->result.saved |= status == LS_OK;
+    t->told.result.saved |= status == LS_OK;
     return status;
 }
 

@@ -175,7 +175,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     struct ls_cluster *c = t->members.cluster;
     const size_t bytes = t->model->floats * sizeof(float);
     ls_engine_state *state = ls_engine_weights(t->engine);
-    ls_result *r = &t->result;
+    ls_result *r = &t->told.result;
     beginning b;
     if (!c)
         return LS_OK;
@@ -318,7 +318,7 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
                 "its memory is faulty; resume from an older checkpoint",
                 ls_cluster_host(t->members.cluster, m), ls_cluster_host(t->members.cluster, 0),
                 all[m].weights, all[0].weights);
-    t->result.saved = all[0].saved;
+    t->told.result.saved = all[0].saved;
     return LS_OK;
 }
 
@@ -338,8 +338,8 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     int end_status;
     ending own;
     memset(&own, 0, sizeof own); /* its padding, too */
-    own.saved = t->result.saved;
-    memcpy(own.weights, t->result.weights_sha256, sizeof own.weights);
+    own.saved = t->told.result.saved;
+    memcpy(own.weights, t->told.result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);
     if (all)
         end_status = compare_endings(t, all, err);

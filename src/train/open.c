@@ -71,15 +71,15 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test %s of %d×%d×%d%s%s",
-             info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
-             (unsigned)ls_dataset_rows(t->data[LS_TEST]),
-             info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels, info->height,
-             info->width,
-             info->dtype == LS_ROW_U8 ? ", bytes / 255"
-             : info->stored           ? ", floats from "
-                                      : "",
-             info->stored ? info->stored : "");
+    snprintf(
+        t->told.text.data, sizeof t->told.text.data,
+        "%s%s: %u training and %u test %s of %d×%d×%d%s%s", info->synthetic ? "SYNTHETIC " : "",
+        info->name, (unsigned)info->rows, (unsigned)ls_dataset_rows(t->data[LS_TEST]),
+        info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels, info->height, info->width,
+        info->dtype == LS_ROW_U8 ? ", bytes / 255"
+        : info->stored           ? ", floats from "
+                                 : "",
+        info->stored ? info->stored : "");
     status = ls_config_fit_data(&t->config, info, ls_dataset_rows(t->data[LS_TEST]), err);
     if (status == LS_OK)
         status = check_monitor(t, err);
@@ -235,9 +235,9 @@ static int prepare_evaluation(ls_trainer *t, ls_error *err)
 {
     int status = ls_config_class_weights(&t->class_weight, &t->config, t->data[LS_TRAIN],
                                          t->model->classes, err);
-    return status
-               ? status
-               : ls_measured_init(&t->measured, t->config.metrics, t->model->classes, t->host, err);
+    return status ? status
+                  : ls_measured_init(&t->told.measured, t->config.metrics, t->model->classes,
+                                     t->host, err);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)
@@ -294,14 +294,14 @@ static int open_workers(ls_trainer *t, ls_error *err)
 
 static void write_devices_text(ls_trainer *t)
 {
-    size_t used = 0, size = sizeof t->text.devices;
+    size_t used = 0, size = sizeof t->told.text.devices;
     for (int i = 0; i < ls_engine_workers(t->engine) && used < size; i++)
-        used += (size_t)snprintf(t->text.devices + used, size - used, "%s%s", i ? ", " : "[",
+        used += (size_t)snprintf(t->told.text.devices + used, size - used, "%s%s", i ? ", " : "[",
                                  ls_engine_worker(t->engine, i).info->name);
     if (used < size - 1)
-        snprintf(t->text.devices + used, size - used, "]");
+        snprintf(t->told.text.devices + used, size - used, "]");
     else
-        memcpy(t->text.devices + size - 5, "…]", sizeof "…]");
+        memcpy(t->told.text.devices + size - 5, "…]", sizeof "…]");
 }
 
 /* Rows of a whole minibatch that the busiest device computes. */
@@ -333,11 +333,11 @@ static int summarise(ls_trainer *t, ls_error *err)
     const size_t total = ls_engine_total_bytes(t->engine);
     if (!t->members.cluster)
         write_devices_text(t);
-    t->summary = (ls_summary){
+    t->told.summary = (ls_summary){
         .name = c->name,
-        .data = t->text.data,
+        .data = t->told.text.data,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
-        .devices = t->text.devices,
+        .devices = t->told.text.devices,
         .device_model = first.info->model,
         .isa = first.info->isa,
         .library = first.info->library,
@@ -351,18 +351,19 @@ static int summarise(ls_trainer *t, ls_error *err)
         .device_bytes =
             memory.arenas + total + memory.activations + memory.dataset + first.fold_bytes,
         .run_dir = t->dir.path ? t->dir.path : "",
-        .resumed_from = t->text.resumed,
+        .resumed_from = t->told.text.resumed,
         .resumed_steps = t->position.steps,
         .epochs = (int)c->epochs,
         .member = t->members.member,
         .members = t->members.count,
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
     };
-    if (!t->result.metric) /* a resumed run tells what it told */
+    if (!t->told.result.metric) /* a resumed run tells what it told */
         ls_tell_metric(t, NULL);
-    t->result.devices = t->text.devices;
+    t->told.result.devices = t->told.text.devices;
     if (t->dir.resumed)
-        ls_resume_compare_libraries(t->dir.resumed, t->summary.isa, t->summary.library, t->host);
+        ls_resume_compare_libraries(t->dir.resumed, t->told.summary.isa, t->told.summary.library,
+                                    t->host);
     return LS_OK;
 }
 
@@ -576,8 +577,9 @@ int ls_open_run(ls_trainer *t, ls_error *err)
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
                                     ls_coordination_create, summarise, warn};
     int status = LS_OK;
-    t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
-    t->result.checkpoint = "";
+    t->told.result.test_loss = t->told.result.test_accuracy = t->told.result.seconds_per_epoch =
+        NAN;
+    t->told.result.checkpoint = "";
     t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);

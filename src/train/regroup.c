@@ -88,8 +88,8 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         m->member = ls_cluster_member(m->cluster);
         m->count = ls_cluster_members(m->cluster);
         m->uneven = true;
-        t->summary.member = m->member;
-        t->summary.members = m->count;
+        t->told.summary.member = m->member;
+        t->told.summary.members = m->count;
         name_lost(t, before, count, why.text);
         strike_devices(t);
         /* All replicas have as many floats, also that of a worker that has stalled. */
@@ -117,8 +117,8 @@ static void describe(standing *out, const struct ls_trainer *t)
     out->last = t->coordination->last;
     out->last.comm.waiting = NULL;
     out->last.comm.user = NULL;
-    memcpy(out->value, t->measured.value, sizeof out->value);
-    out->classes = t->measured.classes;
+    memcpy(out->value, t->told.measured.value, sizeof out->value);
+    out->classes = t->told.measured.classes;
 }
 
 static bool is_behind(const standing *a, const standing *b)
@@ -167,10 +167,10 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
 
 static void adopt_evaluation(struct ls_trainer *t, const standing *newest)
 {
-    t->result.test_loss = newest->value[LS_METRIC_LOSS];
-    t->result.test_accuracy = newest->value[LS_METRIC_ACCURACY];
-    memcpy(t->measured.value, newest->value, sizeof newest->value);
-    t->measured.classes = newest->classes;
+    t->told.result.test_loss = newest->value[LS_METRIC_LOSS];
+    t->told.result.test_accuracy = newest->value[LS_METRIC_ACCURACY];
+    memcpy(t->told.measured.value, newest->value, sizeof newest->value);
+    t->told.measured.classes = newest->classes;
     t->members.evaluations = newest->evaluations;
     t->members.evaluated = true;
 }
@@ -218,10 +218,10 @@ static int level(struct ls_trainer *t, const standing *all, ls_error *err)
     }
     if (status == LS_OK && steps)
         status = share_state(t, newest, err);
-    if (status == LS_OK && evaluations && t->measured.confusion) {
+    if (status == LS_OK && evaluations && t->told.measured.confusion) {
         const size_t classes = (size_t)t->model->classes;
-        status = ls_cluster_share_from(m->cluster, newest, t->measured.confusion,
-                                       classes * classes * sizeof *t->measured.confusion, err);
+        status = ls_cluster_share_from(m->cluster, newest, t->told.measured.confusion,
+                                       classes * classes * sizeof *t->told.measured.confusion, err);
     }
     return status ? status : adopt(t, &all[m->member], &all[newest], err);
 }

@@ -33,7 +33,7 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
 {
     ls_record r = with_devices(t, type);
     r.of.start = (ls_start_values){
-        .summary = t->summary,
+        .summary = t->told.summary,
         .data = ls_dataset_describe(t->data[LS_TRAIN]),
         .config = &t->config,
         .step = t->position.steps,
@@ -121,10 +121,10 @@ int ls_record_epoch(struct ls_trainer *t, ls_error *err)
 int ls_record_eval(struct ls_trainer *t, double seconds, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_EVAL, .epoch = t->position.epoch + 1};
-    r.of.eval = (ls_eval_values){.test_loss = t->result.test_loss,
-                                 .test_accuracy = t->result.test_accuracy,
+    r.of.eval = (ls_eval_values){.test_loss = t->told.result.test_loss,
+                                 .test_accuracy = t->told.result.test_accuracy,
                                  .seconds = seconds,
-                                 .measured = t->measured,
+                                 .measured = t->told.measured,
                                  .best = t->position.best.epoch > 0 &&
                                          t->position.best.steps == t->position.steps};
     return ls_sinks_emit(&t->records.sinks, &r, err);
@@ -139,11 +139,11 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
                   : status ? "interrupted"
                            : "finished",
         .error = failed ? error : NULL,
-        .result = t->result,
-        .checkpoint = t->result.saved ? t->result.checkpoint : NULL,
+        .result = t->told.result,
+        .checkpoint = t->told.result.saved ? t->told.result.checkpoint : NULL,
         .best_checkpoint = ls_best_checkpoint(t),
-        .stopped_early = t->text.early[0] ? t->text.early : NULL,
-        .weights_sha256 = t->result.weights_sha256[0] ? t->result.weights_sha256 : NULL,
+        .stopped_early = t->told.text.early[0] ? t->told.text.early : NULL,
+        .weights_sha256 = t->told.result.weights_sha256[0] ? t->told.result.weights_sha256 : NULL,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
     };
     return ls_sinks_emit(&t->records.sinks, &r, err);
@@ -172,10 +172,10 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
         .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
         .epoch_done = epoch_done,
         .evaluated = evaluated,
-        .test_loss = t->result.test_loss,
-        .test_accuracy = t->result.test_accuracy,
-        .metric = t->result.metric,
-        .test_metric = t->result.test_metric,
+        .test_loss = t->told.result.test_loss,
+        .test_accuracy = t->told.result.test_accuracy,
+        .metric = t->told.result.metric,
+        .test_metric = t->told.result.test_metric,
     };
     t->options.progress(t->options.user, &p);
 }
@@ -183,11 +183,11 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
-    t->result.metric = ls_metric_names[told];
-    t->result.test_metric = told == LS_METRIC_ACCURACY ? t->result.test_accuracy
-                            : told == LS_METRIC_LOSS   ? t->result.test_loss
-                            : measured                 ? measured->value[told]
-                                                       : NAN;
+    t->told.result.metric = ls_metric_names[told];
+    t->told.result.test_metric = told == LS_METRIC_ACCURACY ? t->told.result.test_accuracy
+                                 : told == LS_METRIC_LOSS   ? t->told.result.test_loss
+                                 : measured                 ? measured->value[told]
+                                                            : NAN;
 }
 
 /* ---- the timeline --------------------------------------------------------------------------- */

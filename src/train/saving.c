@@ -55,7 +55,7 @@ ls_checkpoint_values ls_values(const struct ls_trainer *t)
 /* Where the run stands, but for what the saver knows better. */
 static ls_state describe(const struct ls_trainer *t)
 {
-    const ls_result *r = &t->result;
+    const ls_result *r = &t->told.result;
     return (ls_state){.position = t->position,
                       .epochs = r->epochs,
                       .test_loss = r->test_loss,
@@ -63,8 +63,8 @@ static ls_state describe(const struct ls_trainer *t)
                       .told = ls_metric_find(r->metric),
                       .test_metric = r->test_metric,
                       .shards = ls_engine_shards(t->engine),
-                      .isa = t->summary.isa,
-                      .library = t->summary.library,
+                      .isa = t->told.summary.isa,
+                      .library = t->told.summary.library,
                       .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
                       .test_rows = ls_dataset_rows(t->data[LS_TEST])};
 }
@@ -90,9 +90,10 @@ int ls_save_at(struct ls_trainer *t, const char *path, ls_error *err)
 
 const char *ls_best_checkpoint(struct ls_trainer *t)
 {
-    char *path = t->text.best;
+    char *path = t->told.text.best;
     return t->dir.saver && t->config.checkpoint.best &&
-                   ls_checkpoint_of_best(path, sizeof t->text.best, t->dir.path, &t->position.best)
+                   ls_checkpoint_of_best(path, sizeof t->told.text.best, t->dir.path,
+                                         &t->position.best)
                ? path
                : NULL;
 }

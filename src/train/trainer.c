@@ -83,7 +83,7 @@ int ls_trainer_close(ls_trainer *t)
     ls_free(host, t->dir.resumed);
     ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
-    ls_free(t->host, t->measured.confusion);
+    ls_free(t->host, t->told.measured.confusion);
     ls_free(t->host, t->class_weight);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
@@ -94,12 +94,12 @@ int ls_trainer_close(ls_trainer *t)
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
 {
-    return &t->summary;
+    return &t->told.summary;
 }
 
 const ls_result *ls_trainer_result(const ls_trainer *t)
 {
-    return &t->result;
+    return &t->told.result;
 }
 
 void ls_trainer_interrupt(ls_trainer *t)
@@ -118,7 +118,8 @@ static bool weights_are_sound(const ls_trainer *t, int status)
 static int write_weights(ls_trainer *t, ls_error *err)
 {
     char path[LS_PATH_BYTES];
-    ls_weights_sha256(t->result.weights_sha256, t->model, ls_engine_weights(t->engine)->canonical);
+    ls_weights_sha256(t->told.result.weights_sha256, t->model,
+                      ls_engine_weights(t->engine)->canonical);
     if (!t->dir.path)
         return LS_OK;
     return ls_safetensors_save(ls_path_join(path, t->dir.path, "weights.safetensors"), t->model,
@@ -139,7 +140,7 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     const ls_moment end = {.occasion = LS_RUN_ENDED, .status = status};
     const ls_due due = ls_checkpoint_due(t, &end);
     save_status = ls_save(t, due, err);
-    t->result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
+    t->told.result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
     int weights_status = write_weights(t, save_status ? NULL : err);
     return save_status ? save_status : weights_status;
 }

@@ -30,12 +30,17 @@ typedef struct ls_record_room {
     ls_trace *trace; /* the timeline; NULL: none is written */
 } ls_record_room;
 
-/* What the summary and the result point to. */
-typedef struct ls_run_text {
-    char data[160], devices[512], resumed[512];
-    char early[160]; /* why the run stopped early; "": it did not */
-    char best[4200];
-} ls_run_text;
+/* What the run tells its caller. */
+typedef struct ls_run_told {
+    ls_summary summary;
+    ls_result result;
+    ls_measured measured; /* by the last evaluation; as for loss and accuracy, see result */
+    struct {              /* what summary and result point to */
+        char data[160], devices[512], resumed[512];
+        char early[160]; /* why the run stopped early; "": it did not */
+        char best[4200];
+    } text;
+} ls_run_told;
 
 struct ls_trainer {
     /* Frozen before the first step. */
@@ -54,7 +59,6 @@ struct ls_trainer {
     ls_position position;
     ls_run_files dir;
     ls_record_room records;
-    ls_measured measured; /* by the last evaluation; as for loss and accuracy, see result */
 
     /* The caller's. */
     atomic_int stop;   /* set by ls_trainer_interrupt, from any thread */
@@ -62,9 +66,7 @@ struct ls_trainer {
     ls_stage_of_life life;
     bool ran;        /* ls_trainer_run was called */
     ls_error broken; /* why nothing can be trained any more; status 0: it can */
-    ls_summary summary;
-    ls_result result;
-    ls_run_text text;
+    ls_run_told told;
 };
 
 /* ---- open.c --------------------------------------------------------------------------------- */
