@@ -221,6 +221,16 @@ size_t ls_engine_total_bytes(const ls_engine *e)
     return e->total ? ls_replica_floats(e->worker[0].replica) * sizeof(float) : 0;
 }
 
+size_t ls_engine_fold_bytes(const ls_engine *e, int worker)
+{
+    return ls_fold_bytes(&e->worker[worker].fold);
+}
+
+const ls_replica *const *ls_engine_replica_at(const ls_engine *e, int worker)
+{
+    return (const ls_replica *const *)&e->worker[worker].replica;
+}
+
 ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
 {
     const ls_train_worker *w = &e->worker[worker];
@@ -231,7 +241,6 @@ ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
                             .device = w->device,
                             .info = &w->info,
                             .replica = w->replica,
-                            .fold_bytes = ls_fold_bytes(&w->fold),
                             .checksum = w->checksum,
                             .report = done ? &w->report : NULL,
                             .queued = ls_pool_busy(e->pool, worker)};

@@ -264,14 +264,13 @@ typedef enum ls_presence {
     LS_STALLED /* it no longer answers: its thread and its memory are left alone */
 } ls_presence;
 
-/* A worker, as it is seen between jobs. */
+/* A worker, as it is seen while no job is under way. */
 typedef struct ls_worker_view {
     ls_presence presence;
     int shard_lo, shard_hi;     /* its shards */
     ls_device *device;          /* once it has done a job */
     const ls_device_info *info; /* once it has done ls_worker_describe or ls_worker_open */
     const ls_replica *replica;
-    size_t fold_bytes; /* what its sums occupy */
     uint32_t checksum; /* of its weights and state as they were read back last, or of a probe */
     const ls_report *report; /* of the step that was collected last; NULL: not done */
     int queued;              /* ranges it has, the one it is at included */
@@ -281,7 +280,10 @@ int ls_engine_workers(const ls_engine *engine); /* that it began with */
 int ls_engine_live(const ls_engine *engine);    /* that still take part */
 ls_worker_view ls_engine_worker(const ls_engine *engine, int worker);
 int ls_engine_shards(const ls_engine *engine);
-/* Bytes of the one sum that all workers share; 0: each has its own. */
+/* Bytes of the one sum that all workers share; 0: each has its own. And those of a worker's partial sums. */
 size_t ls_engine_total_bytes(const ls_engine *engine);
+size_t ls_engine_fold_bytes(const ls_engine *engine, int worker);
+/* Where the worker's replica is, for who reads its marks: looked at behind a mark of one of its ops it is there. */
+const ls_replica *const *ls_engine_replica_at(const ls_engine *engine, int worker);
 
 #endif

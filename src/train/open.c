@@ -348,8 +348,8 @@ static int summarise(ls_trainer *t, ls_error *err)
         .batch_per_device = largest_share(t),
         .parameters = t->model->parameters,
         .parameter_bytes = t->model->parameters * sizeof(float),
-        .device_bytes =
-            memory.arenas + total + memory.activations + memory.dataset + first.fold_bytes,
+        .device_bytes = memory.arenas + total + memory.activations + memory.dataset +
+                        ls_engine_fold_bytes(t->engine, 0),
         .run_dir = t->dir.path ? t->dir.path : "",
         .resumed_from = t->told.text.resumed,
         .resumed_steps = t->position.steps,

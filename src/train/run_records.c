@@ -196,5 +196,5 @@ void ls_drain_trace(const struct ls_trainer *t)
 {
     ls_trace *trace = t->records.trace;
     for (int w = 0; trace && w < ls_engine_workers(t->engine); w++)
-        ls_trace_drain(trace, w, ls_engine_worker(t->engine, w).replica);
+        ls_trace_drain(trace, w, ls_engine_replica_at(t->engine, w));
 }
