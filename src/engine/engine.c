@@ -18,6 +18,7 @@ static int open_pool(ls_engine *e, ls_error *err)
     o.inbox = LS_IN_FLIGHT * 2;
     o.stop = ls_worker_close;
     o.user = e;
+    e->desc.devices = NULL; /* the caller's */
     return ls_device_pool_create(&e->pool, &o, err);
 }
 

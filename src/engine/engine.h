@@ -69,7 +69,7 @@ struct ls_cluster;
 
 /* ---- the description ------------------------------------------------------------------------ */
 
-/* What is to be done. All that it points to outlives the engine. */
+/* What is to be done. All that it points to, but for `devices`, outlives the engine. */
 typedef struct ls_engine_desc {
     /* By whom: the threads of `pool`, or of one that is made of `devices` (the engine adds what happens at the end of a
      * thread, and the size of an inbox). */
@@ -83,10 +83,8 @@ typedef struct ls_engine_desc {
     float label_smoothing;
     const float *class_weight; /* [classes]; NULL: classes count alike */
     uint64_t seed;
-    bool
-        nominal; /* a sum of gradients is divided by batch_size, not by the rows of the minibatch */
-    bool
-        skip_nonfinite; /* a step whose loss is not finite is left out; else none is begun behind it */
+    bool nominal;        /* a sum of gradients is divided by batch_size, not by its rows */
+    bool skip_nonfinite; /* a step whose loss is not finite is left out; else no other is begun */
     /* On what. Training rows that are not resident are streamed: they pass through ls_engine_feed. */
     ls_dataset *const *data; /* [LS_SUBSETS] */
     uint32_t batch_size;
@@ -99,8 +97,7 @@ typedef struct ls_engine_desc {
     const double *capacity;     /* of each worker; NULL: they are equal */
     struct ls_cluster *cluster; /* the other processes; NULL: there is none */
     /* How it is watched. */
-    double
-        deadline_s; /* how long a worker may be silent; 0: what the longest step so far suggests */
+    double deadline_s; /* how long a worker may be silent; 0: by the longest step so far */
     ls_injections injections;
     /* Called with `user`: while the coordinator waits, now and then, and behind each job; and on each worker's thread,
      * before anything is computed on its device. Both may be NULL. */
