@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/exchange.h"
+#include "engine/feed.h"
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"

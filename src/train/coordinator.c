@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
-#include "engine/exchange.h"
+#include "engine/feed.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
-#include "engine/exchange.h"
+#include "engine/feed.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"

@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
-#include "engine/worker.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"

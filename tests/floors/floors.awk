@@ -51,6 +51,9 @@ BEGIN {
     room("http", "") # examples/service has it, too
     room("cli", low " cpu " run " train page http")
 
+    # Headers that are for the files of their room alone.
+    hidden["engine/exchange.h"] = hidden["engine/state.h"] = hidden["engine/worker.h"] = "engine"
+
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
     floor["pool"] = "pool"
@@ -151,6 +154,8 @@ function check_include(text, quoted,    target) {
         breach("a public header includes other public headers as <lockstep/...>")
     } else if (quoted) {
         sub(/\/.*/, "", target)
+        if (text in hidden && here != hidden[text])
+            breach("\"" text "\" is for src/" hidden[text] " only")
         if (!(target in rooms))
             breach("\"" text "\": write the path from src/, as in \"base/error.h\"")
         else if (!((here, target) in sees))
