@@ -43,11 +43,12 @@ static bool is_left(const struct ls_trainer *t, int origin)
     return false;
 }
 
+/* Where another connection breaks before the loss is on record, who was lost before stays named. */
 static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
 {
     ls_members *m = &t->members;
-    size_t used = 0;
-    m->lost[0] = '\0';
+    size_t used = m->uneven ? strlen(m->lost) : 0;
+    m->lost[used] = '\0';
     for (int i = 0; i < count && used < sizeof m->lost; i++)
         if (!is_left(t, before[i].origin))
             used += (size_t)snprintf(m->lost + used, sizeof m->lost - used, "%s%s",
@@ -87,10 +88,10 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
     if (status == LS_OK) {
         m->member = ls_cluster_member(m->cluster);
         m->count = ls_cluster_members(m->cluster);
-        m->uneven = true;
         t->told.summary.member = m->member;
         t->told.summary.members = m->count;
         name_lost(t, before, count, why.text);
+        m->uneven = true;
         strike_devices(t);
         /* All replicas have as many floats, also that of a worker that has stalled. */
         status = ls_cluster_prepare(m->cluster, ls_engine_shards(t->engine),
