@@ -368,8 +368,12 @@ static int find_run(launch *l, const ls_trainer_options *options)
     ls_error err;
     char path[LS_PATH_BYTES];
     int code = o.config_path ? 0 : find_resumed(l, NULL, o.host);
-    o.config_path = o.config_path ? o.config_path : ls_path_join(path, l->run, "config.json");
-    int status = code ? LS_OK : ls_config_read(&config, &o, &err);
+    int status = LS_OK;
+    if (code == 0 && o.config_path)
+        status = ls_config_read(&config, &o, &err);
+    else if (code == 0)
+        status =
+            ls_config_read_of_run(&config, ls_path_join(path, l->run, "config.json"), &o, &err);
     if (code || status)
         return code ? code : cli_fail(status, err.text);
     if (options->config_path && l->a->resume)

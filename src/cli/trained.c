@@ -369,7 +369,7 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
                        ls_error *err)
 {
     char *card;
-    ls_trainer_options options = o->trainer;
+    const ls_trainer_options options = o->trainer;
     int status = ls_safetensors_card(&card, out->weights_path, out->host, err);
     const bool known = status == LS_OK && card;
     if (status)
@@ -377,10 +377,10 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
     ls_free(out->host, card);
     if (known && (status = ls_card_read(&out->card, out->weights_path, out->host, err)) != LS_OK)
         return status;
-    if (!options.config_path)
-        options.config_path = config;
     if (options.config_path)
         return ls_config_read(&out->config, &options, err);
+    if (config)
+        return ls_config_read_of_run(&out->config, config, &options, err);
     if (o->trainer.set_count > 0)
         return ls_fail(err, LS_EINVAL,
                        "%.300s: a file of weights has no config in which something could be set; "

@@ -71,7 +71,7 @@ picture() {
 mkdir -p photos/dark photos/light
 for i in 1 2 3 4 5 6; do picture photos/dark/$i.pgm $((8 + i)) 8 ' '; picture photos/light/$i.pgm 8 $((8 + i)) '~'; done
 cat > photos.json <<'END'
-{"data": {"name": "folder", "path": "photos", "size": 8, "channels": 1, "mean": 0.3, "std": 0.2, "validation": 0.34}, "batch_size": 4,
+{"data": {"name": "folder", "path": "photos", "image_size": 8, "channels": 1, "mean": 0.3, "std": 0.2, "validation": 0.34}, "batch_size": 4,
  "epochs": 8, "devices": "ref:1", "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]},
  "optimizer": {"name": "sgd", "lr": 0.1}, "init": {"name": "kaiming"}, "checkpoint": {"every_epochs": 1}}
 END
