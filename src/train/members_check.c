@@ -100,7 +100,7 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
             err, &t->config, "cluster.on_host_loss", LS_ECONFIG,
             "\"continue\" needs an engine that can regroup, and that by which these "
             "processes talk (mpi, or the caller's own) cannot: start them with --join, "
-            "or say \"stop\" and have the launcher go on (--hosts … --relaunch 3)");
+            "or say \"stop\", and go on with --resume when a host was lost");
     return compare_all(t, err);
 }
 

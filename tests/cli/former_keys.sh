@@ -29,7 +29,7 @@ expect_code 0
 
 run --resume run --quiet --set epochs=3
 expect_code 0
-tr -d '\\' <run/checkpoints/step-000000009.safetensors | grep -ao '"recipe":{.*"shards":1}' >recipe.txt
+tr -d '\134' <run/checkpoints/step-000000009.safetensors | grep -ao '"recipe":{.*"shards":1}' >recipe.txt
 for word in missing image_size gradient_scale; do
     grep -q "\"$word\"" recipe.txt || fail "the checkpoint's recipe has $word"
 done
