@@ -148,4 +148,12 @@ code=$?
 expect_code 0
 "$check" stdout.txt >check.txt || fail "$(cat check.txt)"
 
+# The verb may be said.
+run train config.json --print-config
+expect_code 0
+cp stdout.txt said.txt
+run config.json --print-config
+cmp -s stdout.txt said.txt || fail 'train CONFIG is CONFIG'
+expect_failure 64 'which config? Try `trainer examples/fashion_mnist.json`; `trainer --help` lists what there is' train
+
 finish
