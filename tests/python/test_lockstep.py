@@ -202,7 +202,7 @@ class Frame:
 
 def test_rows_of_a_table_are_taken_in_every_form_and_give_one_number(tmp_path):
     nan = float("nan")
-    with table_model(tmp_path, on_nan="mean") as model:
+    with table_model(tmp_path, missing="mean") as model:
         assert model.columns == ["place", "year", "size"] and model.class_names == ["no", "yes"]
         (tmp_path / "new.csv").write_text('\ufeffsize,id,place,year\r\n5000, 7 ,north,2001\r\nNA,8,"south, far",1999\r\n'
                                           '\r\n,9,,2003\r\n')
