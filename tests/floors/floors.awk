@@ -36,7 +36,7 @@ BEGIN {
     room("cluster", "base sync merge pool device")
     room("mpi", "base", "cluster") # a plugin
     room("comm", "base sync merge pool json hash device cluster")
-    room("nn", "base sync merge pool json hash store formats device")
+    room("nn", "base sync merge pool json formats device")
     room("prep", "base json")
     room("data", "base sync pool json prep hash formats device")
     low = "base sync merge pool json prep hash store formats device cluster comm nn data"

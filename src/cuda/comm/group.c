@@ -177,12 +177,3 @@ int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_
     return cuda_check(err, cudaEventRecord(event, stream), "%s: recording an event",
                       comm->mine->device->name);
 }
-
-int ls_cuda_comm_record_whole(const ls_cuda_comm *comm, const ls_cuda_merge *merge,
-                              cudaStream_t stream, ls_error *err)
-{
-    cudaError_t e = cudaEventRecord(comm->mine->whole, stream);
-    if (e == cudaSuccess)
-        e = cudaStreamWaitEvent(merge->compute, comm->mine->whole, 0);
-    return cuda_check(err, e, "%s: going on behind a merge", comm->mine->device->name);
-}

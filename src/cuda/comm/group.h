@@ -9,8 +9,8 @@
  * work, for one rank (`compute` is the stream that holds its partial sums):
  *
  *     before the first meeting: record `ready` on compute
- *     enqueue: waits for the others' events, sums and copies; record `whole`; compute waits for it
- *     the host waits for `whole`
+ *     enqueue: waits for the others' events, sums and copies; record `whole`
+ *     the host waits for `whole`, and only then anything goes on behind the merge
  *
  * The host waits for its own GPU before the commit point, because LS_OK is a promise: everybody
  * holds the whole sum. A group of one rank meets nobody and waits for nothing. With `nccl`, and over several
@@ -198,9 +198,6 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
 /* Records `event` on `stream`. */
 int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
                         ls_error *err);
-/* Records `whole` on `stream`; merge->compute waits for it. */
-int ls_cuda_comm_record_whole(const ls_cuda_comm *comm, const ls_cuda_merge *merge,
-                              cudaStream_t stream, ls_error *err);
 
 /* Rank 0, before the first merge: what goes to other processes is pinned, until the group ends. */
 int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);

@@ -73,7 +73,8 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     if (status != LS_OK)
         return status;
     comm->ahead.buckets = 0; /* the next step's first */
-    return ls_cuda_comm_record_whole(comm, merge, comm->mine->device->communication->cuda, err);
+    return ls_cuda_comm_record(comm, comm->mine->whole, comm->mine->device->communication->cuda,
+                               err);
 }
 
 const ls_cuda_way ls_cuda_way_nccl = {.links = 1, .enqueue = enqueue, .ahead = merge_bucket};

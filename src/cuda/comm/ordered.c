@@ -142,7 +142,7 @@ static int share_sum(ls_cuda_comm *comm, size_t first, size_t count, cudaStream_
                : ls_cuda_comm_hand_out(comm, total, 0, comm->group->merge.desc.floats, stream, err);
 }
 
-static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+static int lead(ls_cuda_comm *comm, ls_error *err)
 {
     cudaStream_t stream = comm->mine->device->communication->cuda;
     size_t first, count;
@@ -154,7 +154,7 @@ static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
         status = share_sum(comm, first, count, stream, err);
     else if (status == LS_OK && count > 0)
         status = ls_cuda_comm_bring(comm, comm->shown->total, first, count, stream, err);
-    return status ? status : ls_cuda_comm_record_whole(comm, merge, stream, err);
+    return status ? status : ls_cuda_comm_record(comm, comm->mine->whole, stream, err);
 }
 
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
@@ -165,7 +165,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     if (status != LS_OK)
         return status;
     if (ls_cuda_comm_leads(comm))
-        return lead(comm, merge, err);
+        return lead(comm, err);
     return ls_cuda_comm_record(comm, comm->mine->whole, merge->compute, err);
 }
 
