@@ -8,7 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SCHEMA = 1 };
+enum {
+    SCHEMA = 1,
+    /* Below what a file's header may be (nn/safetensors_format.h, json/json.h): tensors and a checkpoint's state are
+     * in it, too. */
+    MOST_VALUES = 900000,
+    MOST_BYTES = 12 << 20
+};
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
@@ -33,15 +39,51 @@ static void write_text(ls_json_writer *w, const ls_model *model, const ls_config
     }
     if (features)
         ls_json_put_node(w, "features", features);
-    if (prep && ls_prep_fits(prep))
+    if (prep)
         ls_prep_write(w, "preparation", prep);
     ls_config_write_of_model(w, "recipe", config);
     ls_json_close(w);
 }
 
+/* Of a text in a file's header, which is JSON itself. */
+static size_t escaped_bytes(const char *text, size_t length)
+{
+    size_t n = length;
+    for (size_t i = 0; i < length; i++)
+        n += text[i] == '"' || text[i] == '\\';
+    return n;
+}
+
+static int fail_length(const ls_config *config, const ls_model *model,
+                       const char *const *class_name, const ls_prep *prep, ls_error *err)
+{
+    const bool table = prep && prep->kind == LS_PREP_TABLE;
+    const char *cure =
+        table ? "leave columns of many texts or long names out by data.drop, or shorten names"
+        : prep && prep->fills > 1
+            ? "set data.missing to \"zero\", or fill what is missing in the file"
+            : "shorten the names of classes";
+    return ls_fail(err, LS_EDATA,
+                   "%.100s: how rows are prepared and what classes are called is kept with the "
+                   "weights, and is too long for their file: %d columns of %d numbers, %d means, "
+                   "names of %d classes; expected at most %d values and %d bytes; %s",
+                   config->data_name ? config->data_name : "data", prep ? prep->columns : 0,
+                   table ? prep->features : 0, prep ? prep->fills : 0,
+                   class_name ? model->classes : 0, MOST_VALUES, MOST_BYTES, cure);
+}
+
 int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
                   const char *features, const ls_prep *prep, const ls_host *host, ls_error *err)
 {
+    const size_t values =
+        (class_name ? (size_t)model->classes : 0) + (prep ? ls_prep_values(prep) : 0);
+    if (values > MOST_VALUES)
+        return fail_length(config, model, class_name, prep, err);
+    if (class_name) {
+        int clear = ls_prep_check_names(class_name, model->classes, "class", host, err);
+        if (clear)
+            return clear;
+    }
     ls_json_writer w;
     ls_json *doc = NULL;
     int status = features ? ls_json_parse(&doc, "", features, strlen(features), host, err) : LS_OK;
@@ -50,12 +92,12 @@ int ls_card_write(ls_model *model, const ls_config *config, const char *const *c
     ls_json_writer_init(&w, 0, host);
     write_text(&w, model, config, class_name, doc ? ls_json_root(doc) : NULL, prep);
     ls_json_destroy(doc);
-    if (prep && !ls_prep_fits(prep))
-        ls_log(host, LS_LOG_WARNING,
-               "how rows are prepared is too long to be kept with the weights (%d floats): their "
-               "file cannot prepare new rows",
-               prep->kind == LS_PREP_TABLE ? prep->features : prep->fills);
-    const char *text = ls_json_writer_text(&w, NULL, err);
+    size_t length = 0;
+    const char *text = ls_json_writer_text(&w, &length, err);
+    if (text && escaped_bytes(text, length) > MOST_BYTES) {
+        ls_json_writer_fini(&w);
+        return fail_length(config, model, class_name, prep, err);
+    }
     model->card = text ? ls_strdup(host, text) : NULL;
     ls_json_writer_fini(&w);
     return model->card ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the model's card");

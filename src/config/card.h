@@ -14,7 +14,8 @@
 #include "nn/model.h"
 
 /* Puts what there is to say into `model`, whose files then say it. `class_name` as in ls_dataset_about,
- * `features` and `prep` as in ls_dataset_info. Errors: LS_ENOMEM. */
+ * `features` and `prep` as in ls_dataset_info. Errors: LS_EDATA (two classes of one name; more than a file can
+ * hold), LS_ENOMEM. */
 int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
                   const char *features, const ls_prep *prep, const ls_host *host, ls_error *err);
 

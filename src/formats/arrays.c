@@ -232,11 +232,16 @@ static int read_dictionary(cursor *c, ls_array *a)
     return status;
 }
 
+bool ls_array_is_npy(const void *bytes, size_t count)
+{
+    static const char magic[] = "\x93NUMPY";
+    return count >= 12 && memcmp(bytes, magic, 6) == 0;
+}
+
 static int read_npy(ls_array *a, ls_error *err)
 {
     const uint8_t *b = a->map;
-    static const char magic[] = "\x93NUMPY";
-    if (a->map_bytes < 12 || memcmp(b, magic, 6) != 0)
+    if (!ls_array_is_npy(b, a->map_bytes))
         return fail_at(a, 0, err, "expected an .npy file, as numpy.save writes it");
     if (b[6] < 1 || b[6] > 3)
         return fail_at(a, 6, err, "expected version 1, 2 or 3 of the .npy format");
@@ -258,6 +263,14 @@ int ls_array_open_npy(ls_array *a, const char *path, ls_error *err)
         status = read_npy(a, err);
     if (status)
         ls_array_close(a);
+    return status;
+}
+
+int ls_array_read_npy(ls_array *a, const char *name, const void *bytes, size_t count, ls_error *err)
+{
+    *a = (ls_array){.path = name, .map = (void *)(uintptr_t)bytes, .map_bytes = count};
+    int status = read_npy(a, err);
+    a->map = NULL; /* it is the caller's */
     return status;
 }
 

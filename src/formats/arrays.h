@@ -45,6 +45,10 @@ int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err);
 
 /* Maps an .npy file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA with file and offset. */
 int ls_array_open_npy(ls_array *a, const char *path, ls_error *err);
+/* The same, of `count` bytes in memory, which messages call `name`; both outlive the array. */
+int ls_array_read_npy(ls_array *a, const char *name, const void *bytes, size_t count,
+                      ls_error *err);
+bool ls_array_is_npy(const void *bytes, size_t count);
 void ls_array_close(ls_array *array);
 
 /* A safetensors file, mapped. */

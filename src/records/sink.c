@@ -272,7 +272,7 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
 int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
                           const ls_host *host, ls_error *err)
 {
-    ls_sink *sink;
+    ls_sink *sink = NULL;
     char path[LS_PATH_BYTES];
     int status = ls_sink_jsonl(&sink, ls_path_join(path, dir, "metrics.jsonl"), keep, host, err);
     if (status == LS_OK)

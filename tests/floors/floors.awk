@@ -36,7 +36,7 @@ BEGIN {
     room("cluster", "base sync merge pool device")
     room("mpi", "base", "cluster") # a plugin
     room("comm", "base sync merge pool json hash device cluster")
-    room("nn", "base sync merge pool json hash store formats device")
+    room("nn", "base sync merge pool json formats device")
     room("prep", "base json")
     room("data", "base sync pool json prep hash formats device")
     low = "base sync merge pool json prep hash store formats device cluster comm nn data"
@@ -46,6 +46,7 @@ BEGIN {
     run = "config records checkpoint"
     room("train", low " cpu " run)
     room("page", low " cpu " run " train")
+    room("picture", "base data", "train") # a library beside the library; in the program, too
     room("http", "") # examples/service has it, too
     room("cli", low " cpu " run " train page http")
 
@@ -57,6 +58,7 @@ BEGIN {
     floor["collective"] = "comm"
     floor["data_source"] = "data"
     floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
+    floor["picture"] = "picture"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
     # types in its own headers: whoever sees the room may use them too.

@@ -80,6 +80,7 @@ images = {
 }
 for name, data in images.items():
     put("image", name, data)
+    put("picture", name, data)
 
 # ---- JSON: what is allowed, and each thing that is not -----------------------------------------
 
@@ -288,7 +289,7 @@ configs = {
         devices="cpu:2", threads=2, batch_size=64, shards=4, epochs=3, eval_every=0, seed=7,
         init={"name": "normal", "std": 0.02}, optimizer=adamw, label_smoothing=0.1,
         schedule={"name": "cosine", "warmup_epochs": 1, "minimum": 0.1}, lr_scaling="linear",
-        augment={"crop": 4, "flip": True}, capacity=[1, 2.5], normalize="nominal",
+        augment={"crop": 4, "flip": True}, capacity=[1, 2.5], gradient_scale="nominal",
         allreduce="ordered", run_dir="out"),
     "words": config(init="xavier", schedule="constant", shards="devices", run_dir=None,
                     capacity=[], data={}),
@@ -342,7 +343,7 @@ bad_configs = {
     "seed_fraction": config(seed=1.5),
     "seed_negative": config(seed=-1),
     "allreduce": config(allreduce="ordred"),
-    "normalize": config(normalize="none"),
+    "gradient_scale": config(gradient_scale="none"),
     "run_dir": config(run_dir=3),
     "epochs_text": config(epochs="ten"),
     "smoothing": config(label_smoothing=1.5),

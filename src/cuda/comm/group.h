@@ -9,8 +9,8 @@
  * work, for one rank (`compute` is the stream that holds its partial sums):
  *
  *     before the first meeting: record `ready` on compute
- *     enqueue: waits for the others' events, sums and copies; record `whole`; compute waits for it
- *     the host waits for `whole`
+ *     enqueue: waits for the others' events, sums and copies; record `whole`
+ *     the host waits for `whole`, and only then anything goes on behind the merge
  *
  * The host waits for its own GPU before the commit point, because LS_OK is a promise: everybody
  * holds the whole sum. A group of one rank meets nobody and waits for nothing. With `nccl`, and over several
