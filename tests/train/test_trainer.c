@@ -132,7 +132,8 @@ static void reference_gradient(float **before, float **gradient)
     whole job = {.t = fixture_open(&f)};
     *before = canonical_of(job.t, ls_replica_weight_arena(job.t->engine->worker[0].replica));
     *gradient = job.gradient = calloc(job.t->model->floats, sizeof(float));
-    assert_int_equal(ls_pool_run(job.t->engine->pool, compute_whole, &job, LS_FOREVER, &f.err), LS_OK);
+    assert_int_equal(ls_pool_run(job.t->engine->pool, compute_whole, &job, LS_FOREVER, &f.err),
+                     LS_OK);
     ls_trainer_close(job.t);
     fixture_end(&f);
 }
