@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/host.h"
 
-#include <lockstep/cluster.h>
+#include <lockstep/sys/wire.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdbool.h>

@@ -147,7 +147,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 {
     const struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
-    if (!t->options.progress)
+    if (!t->callbacks.progress)
         return;
     const double epoch_s =
         epoch_done ? at->totals.seconds : (double)(ls_run_ns(t) - c->start_ns) * 1e-9;
@@ -169,7 +169,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
         .metric = t->result.metric,
         .test_metric = t->result.test_metric,
     };
-    t->options.progress(t->options.user, &p);
+    t->callbacks.progress(t->callbacks.user, &p);
 }
 
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)

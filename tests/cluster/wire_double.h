@@ -3,7 +3,7 @@
 #ifndef TESTS_CLUSTER_WIRE_DOUBLE_H
 #define TESTS_CLUSTER_WIRE_DOUBLE_H
 
-#include <lockstep/cluster.h>
+#include <lockstep/sys/wire.h>
 
 enum { WIRE_MOST = 8 };
 

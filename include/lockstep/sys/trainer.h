@@ -1,0 +1,22 @@
+/* What tests of a trainer need beside <lockstep/trainer.h>. Unstable: any version may change it. */
+#ifndef LOCKSTEP_SYS_TRAINER_H
+#define LOCKSTEP_SYS_TRAINER_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* For ls_trainer_options.sys; read while the trainer is opened. */
+typedef struct ls_trainer_sys {
+    size_t size; /* sizeof(ls_trainer_sys) */
+    /* Faults on purpose, such as "worker=1,step=120,kind=fail": docs/faults.md has the words. At most 16. */
+    const char *const *inject;
+    int inject_count;
+} ls_trainer_sys;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
