@@ -119,8 +119,8 @@ static void take_place(struct ls_trainer *t, const ls_resumed *resumed)
     t->result.epochs = s->epochs;
     t->result.test_loss = s->test_loss;
     t->result.test_accuracy = s->test_accuracy;
-    if (s->told != LS_METRIC_CONFUSION) {
-        t->result.metric = ls_metric_names[s->told];
+    if (s->metric != LS_METRIC_CONFUSION) {
+        t->result.metric = ls_metric_names[s->metric];
         t->result.test_metric = s->test_metric;
     }
     if (s->epochs > 0)
