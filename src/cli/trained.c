@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/run_dir.h"
 #include "cli/pack.h"
 #include "nn/safetensors.h"
-#include "checkpoint/checkpoint.h"
 #include "train/infer.h"
-#include "checkpoint/run_dir.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>

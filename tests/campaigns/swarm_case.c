@@ -194,7 +194,7 @@ static void add_schedule(swarm_case *c, draws *d)
 
 static void add_init(swarm_case *c, draws *d)
 {
-    static const char *const names[] = {"normal", "xavier", "kaiming", NULL};
+    static const char *const names[] = {"normal", "xavier", "kaiming", "glorot", "he", NULL};
     const char *name = draw_word(d, names);
     if (one_in(d, 6)) {
         cJSON_AddStringToObject(c->config, "init", name);

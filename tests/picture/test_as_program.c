@@ -72,7 +72,7 @@ static void make_pictures(void)
     add_png("photos/b/2.png", 8, 3, "\0\0\1\1\0\1\1\0", 8);
     add_ppm("photos/b/3.ppm", 1, 1, 3);
     static const char config[] =
-        "{\"data\": {\"name\": \"folder\", \"path\": \"photos\", \"size\": 6,"
+        "{\"data\": {\"name\": \"folder\", \"path\": \"photos\", \"image_size\": 6,"
         " \"mean\": [0.4, 0.5, 0.6], \"std\": [0.2, 0.3, 0.2]}, \"batch_size\": 8, \"epochs\": 2,"
         " \"devices\": \"cpu:1\", \"init\": \"kaiming\", \"run_dir\": \"run\","
         " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1},"
