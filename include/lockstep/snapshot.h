@@ -3,7 +3,7 @@
  *     ls_snapshot *snapshot;
  *     ls_trainer_snapshot(trainer, &snapshot, &err);         // the trainer's owner, between steps
  *     …
- *     ls_snapshot_predict(snapshot, images, n, scores, &err); // any thread, while training goes on
+ *     ls_snapshot_predict(snapshot, images, n, scores, capacity, &err); // any thread, while training goes on
  *     ls_snapshot_release(snapshot);
  *
  * A snapshot never changes, and is counted: it begins with one reference, and lives on when its
@@ -45,13 +45,13 @@ ls_snapshot *ls_snapshot_retain(ls_snapshot *snapshot); /* returns its argument 
 void ls_snapshot_release(ls_snapshot *snapshot);        /* NULL is allowed */
 
 /* `images` [n][channels][height][width], bytes or, where info.floats is set, floats, as they are in the user's data,
- * which are preprocessed as in training but not augmented → `scores` [n][classes]: logits of classes, whose largest is the prediction and
+ * which are preprocessed as in training but not augmented → `scores` [n][classes], which has room for `capacity` floats: logits of classes, whose largest is the prediction and
  * whose softmax are probabilities, logits of bits (bce), or the values (mse). A row's scores do not depend on
  * the others, but may differ in their last bits with n. Allocates nothing once as many threads have predicted
- * at the same time before. Errors: LS_EINVAL, LS_EDATA (NaN in a column of a table that had a value
+ * at the same time before. Errors: LS_EINVAL (also: too little room), LS_EDATA (NaN in a column of a table that had a value
  * in all training rows), LS_ENOMEM, LS_ESYSTEM (no thread), LS_EDEVICE, LS_EUNSUPPORTED. */
 int ls_snapshot_predict(ls_snapshot *snapshot, const void *images, uint32_t n, float *scores,
-                        ls_error *err);
+                        size_t capacity, ls_error *err);
 
 /* Writes the weights as safetensors, under PyTorch's names; whole at the return, or not there.
  * Errors: LS_EIO, LS_ENOMEM. */

@@ -11,7 +11,7 @@
 
 #include "cpu/wino.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -14,7 +14,7 @@
 
 #include "cpu/cpu_device.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stdbool.h>
 #include <stddef.h>
 

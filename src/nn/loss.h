@@ -2,7 +2,7 @@
 #ifndef NN_LOSS_H
 #define NN_LOSS_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stdbool.h>
 
 typedef struct ls_loss {

@@ -17,7 +17,7 @@
 #include "nn/replica.h"
 #include "sync/heartbeat.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stdbool.h>
 
 typedef struct ls_trace ls_trace;

@@ -77,8 +77,8 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
 
 static bool snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
 {
-    return t->options.snapshot && steps > 0 &&
-           ls_is_multiple(steps, t->options.snapshot_every_steps);
+    return t->callbacks.snapshot && steps > 0 &&
+           ls_is_multiple(steps, t->callbacks.snapshot_every_steps);
 }
 
 static ls_due save_due(const struct ls_trainer *t, uint64_t steps)
@@ -108,7 +108,7 @@ static int show_snapshot(struct ls_trainer *t, ls_error *err)
         &snapshot, t->inference, ls_engine_weights(t->engine)->canonical, t->position.steps, err);
     if (status)
         return status;
-    t->options.snapshot(t->options.user, snapshot);
+    t->callbacks.snapshot(t->callbacks.user, snapshot);
     ls_snapshot_release(snapshot);
     return LS_OK;
 }

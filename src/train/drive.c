@@ -204,7 +204,8 @@ static void forget_snapshot(ls_trainer *t)
     t->last = NULL;
 }
 
-int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *scores, ls_error *err)
+int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *scores,
+                       size_t capacity, ls_error *err)
 {
     ls_snapshot_info info;
     if (t->last) {
@@ -213,7 +214,7 @@ int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *sco
             forget_snapshot(t);
     }
     int status = t->last ? LS_OK : ls_trainer_snapshot(t, &t->last, err);
-    return status ? status : ls_snapshot_predict(t->last, images, n, scores, err);
+    return status ? status : ls_snapshot_predict(t->last, images, n, scores, capacity, err);
 }
 
 /* ---- saving and loading --------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 /* NULL: this process is alone. */
 static int choose_engine(const ls_wire_type **out, const struct ls_trainer *t, ls_error *err)
 {
-    const ls_trainer_options *o = &t->options;
+    const ls_trainer_cluster *o = &t->cluster;
     const char *names[] = {NULL, NULL, "mpi"}; /* as in ls_cluster_engine */
     ls_error why;
     *out = o->wire;
@@ -42,7 +42,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
 {
     const double silence_s =
         t->config.cluster.deadline_s > 0 ? t->config.cluster.deadline_s : SILENCE_S;
-    ls_cluster_options o = {.comm = t->options.comm,
+    ls_cluster_options o = {.comm = t->cluster.comm,
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
@@ -63,13 +63,13 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
         return LS_OK;
     ls_cluster_close(m->cluster); /* one process, whoever started it */
     m->cluster = NULL;
-    if (t->options.launched > 1)
+    if (t->cluster.launched > 1)
         return ls_fail(
             err, LS_EUNSUPPORTED,
             "started as %d processes that do not find each other, and would train each for "
             "itself: start them with the mpirun of the MPI that liblockstep-mpi.so was built "
             "with, or with srun --mpi=pmix; or say --set cluster.engine=none if that is meant",
-            t->options.launched);
+            t->cluster.launched);
     return LS_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Opening a run: everything is made here, in the order in which things need each other. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "config/card.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
@@ -9,6 +10,7 @@
 #include "train/saving.h"
 
 #include <lockstep/split.h>
+#include <lockstep/sys/trainer.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,21 +19,49 @@
 
 static int read_inject(ls_injections *out, const ls_trainer_options *o, ls_error *err)
 {
+    ls_trainer_sys sys;
+    if (!o->sys)
+        return LS_OK;
+    int status = ls_sized_take(&sys, sizeof sys, o->sys, "ls_trainer_sys", err);
+    for (int i = 0; status == LS_OK && i < sys.inject_count; i++)
+        status = ls_inject_parse(out, sys.inject[i], err);
+    return status;
+}
+
+/* Copies of the caller's own datasets, as this version has them. */
+static int take_sources(ls_trainer *t, ls_error *err)
+{
+    const int count = t->options.source_count;
     int status = LS_OK;
-    for (int i = 0; status == LS_OK && i < o->inject_count; i++)
-        status = ls_inject_parse(out, o->inject[i], err);
+    if (count < 1)
+        return LS_OK;
+    t->source = ls_alloc_array(t->host, (size_t)count, sizeof *t->source);
+    t->sources = ls_alloc_array(t->host, (size_t)count, sizeof *t->sources);
+    if (!t->source || !t->sources)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d data sources", count);
+    for (int i = 0; status == LS_OK && i < count; i++) {
+        t->sources[i] = &t->source[i];
+        status = ls_sized_take(&t->source[i], sizeof t->source[i], t->options.sources[i],
+                               "ls_data_source", err);
+        if (status == LS_OK && !t->source[i].name)
+            status = ls_fail(err, LS_EINVAL, "ls_trainer_open: source %d needs a name", i);
+    }
+    t->options.sources = t->sources;
     return status;
 }
 
 static int check_options(ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
-    for (int i = 0; i < o->source_count; i++)
-        if (!o->sources[i] || o->sources[i]->size != sizeof *o->sources[i] || !o->sources[i]->name)
-            return ls_fail(err, LS_EINVAL,
-                           "ls_trainer_open: source %d: size must be sizeof(ls_data_source), and "
-                           "it needs a name",
-                           i);
+    int status = take_sources(t, err);
+    if (status == LS_OK && o->callbacks)
+        status = ls_sized_take(&t->callbacks, sizeof t->callbacks, o->callbacks,
+                               "ls_trainer_callbacks", err);
+    if (status == LS_OK && o->cluster)
+        status =
+            ls_sized_take(&t->cluster, sizeof t->cluster, o->cluster, "ls_trainer_cluster", err);
+    if (status)
+        return status;
     if (o->step_row_count < 0 || o->step_row_count > LS_STEP_ROWS)
         return ls_fail(err, LS_EINVAL, "ls_trainer_open: %d numbers of step_rows; at most %d",
                        o->step_row_count, LS_STEP_ROWS);

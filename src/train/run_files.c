@@ -37,11 +37,11 @@ static int open_wanted(struct ls_trainer *t, ls_error *err)
 /* The caller's own. */
 static int open_callback(struct ls_trainer *t, ls_error *err)
 {
-    const ls_trainer_options *o = &t->options;
+    const ls_trainer_callbacks *told = &t->callbacks;
     ls_sink *sink;
-    if (!o->record || !ls_members_first(t))
+    if (!told->record || !ls_members_first(t))
         return LS_OK;
-    int status = ls_sink_callback(&sink, o->record, o->user, t->host, err);
+    int status = ls_sink_callback(&sink, told->record, told->user, t->host, err);
     return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
 }
 
@@ -119,8 +119,8 @@ static void take_place(struct ls_trainer *t, const ls_resumed *resumed)
     t->told.result.epochs = s->epochs;
     t->told.result.test_loss = s->test_loss;
     t->told.result.test_accuracy = s->test_accuracy;
-    if (s->told != LS_METRIC_CONFUSION) {
-        t->told.result.metric = ls_metric_names[s->told];
+    if (s->metric != LS_METRIC_CONFUSION) {
+        t->told.result.metric = ls_metric_names[s->metric];
         t->told.result.test_metric = s->test_metric;
     }
     if (s->epochs > 0)

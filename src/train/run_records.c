@@ -155,7 +155,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 {
     const struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
-    if (!t->options.progress)
+    if (!t->callbacks.progress)
         return;
     const double epoch_s =
         epoch_done ? at->totals.seconds : (double)(ls_engine_ns(t->engine) - c->start_ns) * 1e-9;
@@ -177,7 +177,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
         .metric = t->told.result.metric,
         .test_metric = t->told.result.test_metric,
     };
-    t->options.progress(t->options.user, &p);
+    t->callbacks.progress(t->callbacks.user, &p);
 }
 
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)

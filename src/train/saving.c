@@ -60,7 +60,7 @@ static ls_state describe(const struct ls_trainer *t)
                       .epochs = r->epochs,
                       .test_loss = r->test_loss,
                       .test_accuracy = r->test_accuracy,
-                      .told = ls_metric_find(r->metric),
+                      .metric = ls_metric_find(r->metric),
                       .test_metric = r->test_metric,
                       .shards = ls_engine_shards(t->engine),
                       .isa = t->told.summary.isa,

@@ -5,6 +5,7 @@
 #include "train/snapshot.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "base/thread_state.h"
 #include "config/card.h"
 #include "device/registry.h"
@@ -381,14 +382,24 @@ void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
                               .targets = s->inference->preprocessing.targets};
 }
 
+static int check_capacity(size_t capacity, size_t needed, ls_error *err)
+{
+    return capacity >= needed
+               ? LS_OK
+               : ls_fail(err, LS_EINVAL, "room for %zu floats, %zu are needed", capacity, needed);
+}
+
 int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
-                        ls_error *err)
+                        size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     predictor *p;
     if (!s || (n > 0 && (!images || !scores)))
         return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
-    int status = borrow(&p, s->inference, err);
+    int status = check_capacity(capacity, (size_t)n * (size_t)s->inference->model->classes, err);
+    if (status)
+        return status;
+    status = borrow(&p, s->inference, err);
     if (status)
         return status;
     p->snapshot = s;
@@ -428,7 +439,7 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
     if (status == LS_OK)
         status = ls_snapshot_create(&s, inference, weights, 0, err);
     if (status == LS_OK) /* a prediction of no rows: opens the device, so that errors appear here */
-        status = ls_snapshot_predict(s, NULL, 0, NULL, err);
+        status = ls_snapshot_predict(s, NULL, 0, NULL, 0, err);
     ls_inference_release(inference);
     ls_free(o->host, weights);
     ls_card_fini(&card);
@@ -444,22 +455,21 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
 {
     LS_OWN_ARITHMETIC;
     ls_model_options o = {.size = sizeof o};
-    if (!out || !path || (options && (options->size < sizeof o.size || options->size > sizeof o)))
-        return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or options of another version");
+    if (!out || !path)
+        return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or no room for the model");
     *out = NULL;
-    if (options)
-        memcpy(&o, options, options->size);
-    return open_model(out, path, &o, err);
+    int status = options ? ls_sized_take(&o, sizeof o, options, "ls_model_options", err) : LS_OK;
+    return status ? status : open_model(out, path, &o, err);
 }
 
 int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
-                 ls_error *err)
+                 size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     if (form != LS_OUTPUT_PROBABILITIES && form != LS_OUTPUT_LOGITS)
         return ls_fail(err, LS_EINVAL, "ls_model_run: form %d; expected probabilities or logits",
                        (int)form);
-    int status = ls_snapshot_predict(model, rows, n, outputs, err);
+    int status = ls_snapshot_predict(model, rows, n, outputs, capacity, err);
     const ls_loss *loss = status ? NULL : model->inference->card.config.loss;
     if (status || form == LS_OUTPUT_LOGITS || !loss)
         return status;
@@ -472,9 +482,9 @@ int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output for
 }
 
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
-                     ls_error *err)
+                     size_t capacity, ls_error *err)
 {
-    return ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, outputs, err);
+    return ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, outputs, capacity, err);
 }
 
 const char *ls_model_card(const ls_snapshot *model)
@@ -509,8 +519,8 @@ static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count,
     return status ? status : check_columns(prep, seen, err);
 }
 
-int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, void *row,
-                 ls_error *err)
+int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, float *row,
+                 size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     if (!model || !row || (count > 0 && !fields))
@@ -521,11 +531,15 @@ int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count,
         return ls_fail(err, LS_EUNSUPPORTED,
                        "ls_model_row: the model's rows have no columns of names; pass whole rows "
                        "to ls_model_run");
+    const ls_shape *in = &i->model->input;
+    int status = check_capacity(capacity, (size_t)in->c * (size_t)in->h * (size_t)in->w, err);
+    if (status)
+        return status;
     bool *seen = ls_alloc_array(i->host, (size_t)prep->columns, sizeof *seen);
     if (!seen)
         return ls_fail(err, LS_ENOMEM, "out of memory for a row");
     ls_c_locale locale = ls_c_locale_enter();
-    int status = put_fields(prep, fields, count, seen, row, err);
+    status = put_fields(prep, fields, count, seen, row, err);
     ls_c_locale_leave(locale);
     ls_free(i->host, seen);
     return status;

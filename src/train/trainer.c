@@ -1,6 +1,7 @@
 /* The public functions: a run's life from open to close. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
@@ -8,24 +9,26 @@
 #include "train/run_records.h"
 #include "train/saving.h"
 
+#include <stddef.h>
 #include <string.h>
 
-/* What version 0.1.0 had. */
-#define LS_OPTIONS_LEAST (offsetof(ls_trainer_options, host) + sizeof(const ls_host *))
 
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
-    if (!out || !options || options->size < LS_OPTIONS_LEAST || options->size > sizeof *options)
-        return ls_fail(err, LS_EINVAL,
-                       "ls_trainer_open: options.size must be sizeof(ls_trainer_options)");
-    ls_trainer *t = ls_alloc(options->host, sizeof *t);
+    ls_trainer_options o;
+    if (!out)
+        return ls_fail(err, LS_EINVAL, "ls_trainer_open: no room for the trainer");
+    int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
+    if (status)
+        return status;
+    ls_trainer *t = ls_alloc(o.host, sizeof *t);
     if (!t)
         return ls_fail(err, LS_ENOMEM, "out of memory for a trainer");
-    memcpy(&t->options, options, options->size); /* what an older program does not know is zero */
-    t->host = options->host;
+    t->options = o;
+    t->host = o.host;
     ls_sinks_init(&t->records.sinks, t->host);
-    int status = ls_open_run(t, err);
+    status = ls_open_run(t, err);
     if (status) {
         if (t->members.cluster && err)
             ls_cluster_leave(t->members.cluster, err->text);
@@ -87,6 +90,8 @@ int ls_trainer_close(ls_trainer *t)
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
     ls_config_fini(&t->config);
+    ls_free(t->host, t->source);
+    ls_free(t->host, t->sources);
     ls_free(host, t);
     return LS_OK;
 }
@@ -232,8 +237,11 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
     return status ? ls_fail(err, status, "%s", first.text) : LS_OK;
 }
 
-int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
+int ls_trainer_weights(ls_trainer *t, float *out, size_t capacity, ls_error *err)
 {
+    if (!out || capacity < t->model->parameters)
+        return ls_fail(err, LS_EINVAL, "ls_trainer_weights: room for %zu floats, %zu are needed",
+                       out ? capacity : 0, t->model->parameters);
     int status = ls_snapshot_replicas(t, true, err);
     for (int i = 0; status == LS_OK && i < t->model->params; i++) {
         const ls_param *p = t->model->param[i];
@@ -243,19 +251,48 @@ int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
     return status;
 }
 
+/* A text that is handed out has in front of it whose memory it is. */
+typedef struct text_block {
+    const ls_host *host;
+    char text[];
+} text_block;
+
+static int hand_out(char **out, const char *text, const ls_host *host, ls_error *err)
+{
+    const size_t bytes = strlen(text) + 1;
+    text_block *block = ls_alloc(host, sizeof *block + bytes);
+    if (!block)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a text of %zu bytes", bytes);
+    block->host = host;
+    memcpy(block->text, text, bytes);
+    *out = block->text;
+    return LS_OK;
+}
+
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     ls_config config;
-    int status = ls_config_read(&config, options, err);
+    ls_trainer_options o;
+    char *text;
+    int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
+    if (status == LS_OK)
+        status = ls_config_read(&config, &o, err);
     if (status)
         return status;
-    status = ls_config_text(out, &config, options->host, err);
+    status = ls_config_text(&text, &config, o.host, err);
     ls_config_fini(&config);
+    if (status)
+        return status;
+    status = hand_out(out, text, o.host, err);
+    ls_free(o.host, text);
     return status;
 }
 
-void ls_text_free(char *text, const ls_host *host)
+void ls_text_free(char *text)
 {
-    ls_free(host, text);
+    if (text) {
+        text_block *block = (text_block *)(void *)(text - offsetof(text_block, text));
+        ls_free(block->host, block);
+    }
 }

@@ -44,8 +44,12 @@ typedef struct ls_run_told {
 
 struct ls_trainer {
     /* Frozen before the first step. */
-    ls_trainer_options options;
+    ls_trainer_options options;     /* its callbacks, cluster and sources are those below */
+    ls_trainer_callbacks callbacks; /* all zero: none */
+    ls_trainer_cluster cluster;     /* all zero: as the config says */
     const ls_host *host;
+    ls_data_source *source; /* the caller's own, copied; NULL: none */
+    const ls_data_source **sources;
     ls_config config;
     ls_dataset *data[LS_SUBSETS];
     float *class_weight;     /* [classes]; NULL: classes count alike */

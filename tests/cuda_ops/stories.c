@@ -21,8 +21,8 @@ static void plan_something(fixture *f)
         snprintf(text[i], sizeof text[i], "worker=0,step=%d,kind=stall,seconds=0", i + 1);
         planned[i] = text[i];
     }
-    f->options.inject = planned;
-    f->options.inject_count = LS_INJECTIONS_MAX;
+    f->sys.inject = planned;
+    f->sys.inject_count = LS_INJECTIONS_MAX;
 }
 
 void story_begin(fixture *f, int parts)

@@ -102,8 +102,8 @@ static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
         fixture_set(&f, "data.limit=32");
         fixture_set(&f, "epochs=1");
         if (!all) {
-            f.options.inject = planned;
-            f.options.inject_count = 1;
+            f.sys.inject = planned;
+            f.sys.inject_count = 1;
         }
         story_tell(all ? &parts : &s, &f);
         fixture_end(&f);

@@ -203,8 +203,8 @@ static void tell_of_two_workers(story *s, const char *allreduce, const char *con
                     " {\"type\": \"dense\", \"out\": 150}, {\"type\": \"relu\"},"
                     " {\"type\": \"dense\", \"out\": 10}]}");
     fixture_set(&f, allreduce);
-    f.options.inject = inject;
-    f.options.inject_count = inject ? 1 : 0;
+    f.sys.inject = inject;
+    f.sys.inject_count = inject ? 1 : 0;
     story_tell(s, &f);
     if (s->status)
         fail_msg("%s", s->text);

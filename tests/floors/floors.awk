@@ -57,11 +57,11 @@ BEGIN {
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
     floor["pool"] = "pool"
-    floor["plugin"] = floor["communicator"] = floor["device_pool"] = "device"
-    floor["cluster"] = "cluster"
+    floor["sys/plugin"] = floor["sys/communicator"] = floor["device"] = floor["device_pool"] = "device"
+    floor["cluster"] = floor["sys/wire"] = "cluster"
     floor["collective"] = "comm"
     floor["data_source"] = "data"
-    floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
+    floor["sys/trainer"] = floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
     floor["picture"] = "picture"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
@@ -126,7 +126,8 @@ FNR == 1 {
     public = path[1] == "include"
     here = path[2]
     if (public) {
-        here = path[n]
+        here = FILENAME
+        sub(/^include\/lockstep\//, "", here)
         sub(/\.h$/, "", here)
         if (here in floor)
             here = floor[here]

@@ -114,7 +114,7 @@ passes src/comm/planted.c 'int f(char *t) { return snprintf(t, 1, "x") + my_exit
 passes src/cli/planted.c '#include "config/config.h"'
 passes src/cli/planted.c 'void f(void) { printf("%s", getenv("HOME")); exit(0); }'
 passes src/cuda/planted.cu '#ifdef __CUDA_ARCH__'
-passes src/cuda/planted.cu '#include <lockstep/plugin.h>'
+passes src/cuda/planted.cu '#include <lockstep/sys/plugin.h>'
 passes src/cuda/planted.c '#include "merge/group.h"'
 passes src/nn/planted.c '#include <cjson/cJSON.h>'
 passes src/train/planted.c '#include "nn/model.h"'

@@ -53,9 +53,9 @@ static void begin(story *s, const char *devices, int streamed)
                        "{\"type\":\"conv2d\",\"name\":\"c2\",\"out\":6,\"kernel\":3},"
                        "{\"type\":\"relu\"},{\"type\":\"flatten\"},"
                        "{\"type\":\"dense\",\"name\":\"fc\",\"out\":10}]}");
-    s->f.options.record = NULL;
-    s->f.options.progress = on_progress;
-    s->f.options.user = s;
+    s->f.callbacks.record = NULL;
+    s->f.callbacks.progress = on_progress;
+    s->f.callbacks.user = s;
 }
 
 static void end(story *s)
@@ -68,7 +68,7 @@ static float *weights_of(ls_trainer *t)
 {
     float *weights = calloc(t->model->floats, sizeof *weights);
     ls_error err;
-    if (ls_trainer_weights(t, weights, &err) != LS_OK)
+    if (ls_trainer_weights(t, weights, t->model->floats, &err) != LS_OK)
         fail_msg("%s", err.text);
     memcpy(weights, t->engine->exchange->state.canonical, t->model->floats * sizeof *weights);
     return weights;

@@ -500,9 +500,9 @@ static void old_ones_are_removed_where_the_best_was_not_kept(void **state)
         begin_idle(&s, "devices=ref:2", run_dir);
         if (life == 0) {
             fixture_set(&s.f, "checkpoint.best=false");
-            s.f.options.progress = stop_in_epoch_3;
-            s.f.options.user = &s;
-            s.f.options.record = NULL;
+            s.f.callbacks.progress = stop_in_epoch_3;
+            s.f.callbacks.user = &s;
+            s.f.callbacks.record = NULL;
         } else
             s.f.options.resume = run_dir + strlen("run_dir=");
         s.trainer = fixture_open(&s.f);
@@ -545,8 +545,8 @@ static void old_ones_are_removed_where_the_best_could_not_be_saved(void **state)
     snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
     begin_idle(&s, "devices=ref:2", run_dir);
     fixture_set(&s.f, "checkpoint.async=false");
-    s.f.options.record = move_directory;
-    s.f.options.user = &place;
+    s.f.callbacks.record = move_directory;
+    s.f.callbacks.user = &place;
     ls_trainer_close(fixture_run(&s.f));
     expect_the_last_one_alone(&place);
     fixture_end(&s.f);
@@ -566,9 +566,9 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
         begin_idle(&s, devices[life], run_dir);
         fixture_set(&s.f, "patience=3");
         if (life == 1) {
-            s.f.options.progress = stop_in_epoch_3;
-            s.f.options.user = &s;
-            s.f.options.record = NULL;
+            s.f.callbacks.progress = stop_in_epoch_3;
+            s.f.callbacks.user = &s;
+            s.f.callbacks.record = NULL;
         }
         s.f.options.resume = life == 2 ? run_dir + strlen("run_dir=") : NULL;
         s.trainer = fixture_open(&s.f);

@@ -70,7 +70,7 @@ static void weights_are_read_back_in_model_order(void **state)
     ls_trainer *t = fixture_open(&f);
     size_t bytes = ls_trainer_summary(t)->parameter_bytes;
     float *out = malloc(bytes);
-    assert_int_equal(ls_trainer_weights(t, out, &f.err), LS_OK);
+    assert_int_equal(ls_trainer_weights(t, out, ls_trainer_summary(t)->parameters, &f.err), LS_OK);
     float *want = canonical_of(t, ls_replica_weight_arena(t->engine->worker[1].replica));
     assert_memory_equal(out, want, bytes);
     free(want);
@@ -218,8 +218,8 @@ static void the_clock_covers_training_only(void **state)
     (void)state;
     fixture_begin(&f);
     fixture_set(&f, "epochs=3");
-    f.options.record = slow_on_eval;
-    f.options.user = &naps;
+    f.callbacks.record = slow_on_eval;
+    f.callbacks.user = &naps;
     ls_trainer *t = fixture_open(&f);
     uint64_t start = ls_now_ns();
     assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
@@ -507,9 +507,9 @@ static void progress_counts_steps_and_epochs(void **state)
     ls_progress last = {0};
     (void)state;
     fixture_begin(&f);
-    f.options.record = NULL;
-    f.options.progress = keep_progress;
-    f.options.user = &last;
+    f.callbacks.record = NULL;
+    f.callbacks.progress = keep_progress;
+    f.callbacks.user = &last;
     fixture_set(&f, "epochs=2");
     ls_trainer *t = fixture_run(&f);
     assert_int_equal(last.epoch, 2);

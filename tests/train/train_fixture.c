@@ -62,9 +62,14 @@ void fixture_begin(fixture *f)
         .config_text = small_net,
         .set = f->set,
         .registry = f->registry,
-        .record = keep_record,
-        .user = f,
+        .callbacks = &f->callbacks,
+        .cluster = &f->cluster,
+        .sys = &f->sys,
     };
+    f->callbacks =
+        (ls_trainer_callbacks){.size = sizeof f->callbacks, .record = keep_record, .user = f};
+    f->cluster = (ls_trainer_cluster){.size = sizeof f->cluster};
+    f->sys = (ls_trainer_sys){.size = sizeof f->sys};
 }
 
 static void drop_records(fixture *f)
