@@ -48,7 +48,6 @@ struct ls_trainer {
     const ls_host *host;
     ls_config config;
     ls_dataset *data[LS_SUBSETS];
-    float *class_weight;     /* [classes]; NULL: classes count alike */
     ls_inference *inference; /* shared with the snapshots */
     const ls_model *model;   /* inference's */
 
