@@ -60,8 +60,10 @@ int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err)
 {
     ls_engine *e = ls_alloc(desc->host, sizeof *e);
     *out = e;
-    if (!e)
+    if (!e) {
+        ls_free(desc->host, desc->class_weight);
         return ls_fail(err, LS_ENOMEM, "out of memory for an engine");
+    }
     e->desc = *desc;
     return open_all(e, err);
 }
@@ -127,6 +129,7 @@ void ls_engine_destroy(ls_engine *e)
         ls_ring_fini(&e->worker[i].reports);
     ls_free(host, e->worker);
     ls_free(host, e->choices);
+    ls_free(host, e->desc.class_weight);
     ls_feed_destroy(e->feed);
     ls_free(host, e);
 }

@@ -69,7 +69,7 @@ struct ls_cluster;
 
 /* ---- the description ------------------------------------------------------------------------ */
 
-/* What is to be done. All that it points to, but for `devices`, outlives the engine. */
+/* What is to be done. All else that it points to, but for `devices`, outlives the engine. */
 typedef struct ls_engine_desc {
     /* By whom: the threads of `pool`, or of one that is made of `devices` (the engine adds what happens at the end of a
      * thread, and the size of an inbox). */
@@ -81,7 +81,7 @@ typedef struct ls_engine_desc {
     const ls_gather *preprocessing;
     const ls_loss *loss;
     float label_smoothing;
-    const float *class_weight; /* [classes]; NULL: classes count alike */
+    float *class_weight; /* [classes], by ls_alloc, the engine's from then on; NULL: all alike */
     uint64_t seed;
     bool nominal;        /* a sum of gradients is divided by batch_size, not by its rows */
     bool skip_nonfinite; /* a step whose loss is not finite is left out; else no other is begun */

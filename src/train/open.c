@@ -204,7 +204,6 @@ static ls_engine_desc describe_work(ls_trainer *t)
                             .preprocessing = &c->preprocessing,
                             .loss = c->loss,
                             .label_smoothing = (float)c->label_smoothing,
-                            .class_weight = t->class_weight,
                             .seed = c->seed,
                             .nominal = c->nominal,
                             .skip_nonfinite = c->skip_nonfinite,
@@ -251,6 +250,9 @@ static int open_engine(ls_trainer *t, ls_error *err)
     ls_error cause;
     work.devices = &devices;
     int status = read_inject(&work.injections, &t->options, err);
+    if (status == LS_OK)
+        status = ls_config_class_weights(&work.class_weight, c, t->data[LS_TRAIN],
+                                         t->model->classes, err);
     if (status)
         return status;
     status = ls_engine_open(&t->engine, &work, &cause);
@@ -261,13 +263,10 @@ static int open_engine(ls_trainer *t, ls_error *err)
     return status ? ls_fail(err, status, "%s", cause.text) : check_capacities(t, err);
 }
 
+/* Room for what an evaluation measures. */
 static int prepare_evaluation(ls_trainer *t, ls_error *err)
 {
-    int status = ls_config_class_weights(&t->class_weight, &t->config, t->data[LS_TRAIN],
-                                         t->model->classes, err);
-    return status ? status
-                  : ls_measured_init(&t->told.measured, t->config.metrics, t->model->classes,
-                                     t->host, err);
+    return ls_measured_init(&t->told.measured, t->config.metrics, t->model->classes, t->host, err);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)

@@ -86,7 +86,6 @@ int ls_trainer_close(ls_trainer *t)
     ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
     ls_free(t->host, t->told.measured.confusion);
-    ls_free(t->host, t->class_weight);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
     ls_config_fini(&t->config);

@@ -52,7 +52,6 @@ struct ls_trainer {
     const ls_data_source **sources;
     ls_config config;
     ls_dataset *data[LS_SUBSETS];
-    float *class_weight;     /* [classes]; NULL: classes count alike */
     ls_inference *inference; /* shared with the snapshots */
     const ls_model *model;   /* inference's */
 
