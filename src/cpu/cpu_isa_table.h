@@ -1,5 +1,5 @@
-/* Fills in one instruction set's table but for depthwise convolutions and Winograd's algorithm, which
- * have tables of their own (cpu_isa_depth.h, cpu_isa_wino.h) in files of their own: a compiler works
+/* Fills in one instruction set's table but for depthwise convolutions, few rows and Winograd's algorithm, which
+ * have tables of their own (cpu_isa_depth.h, cpu_isa_few.h, cpu_isa_wino.h) in files of their own: a compiler works
  * on each for a while. Included once by each of cpu_isa_avx512.c, cpu_isa_avx2.c and
  * cpu_isa_generic.c, which CMakeLists.txt has compiled with different flags. */
 #include "cpu/lanes_conv_bwd_kernel.h"
@@ -16,6 +16,7 @@
 /* clang-format off */
 #define CPU_ISA(set) \
     extern const ls_lanes_depth_kernels ls_cpu_isa_##set##_depth; \
+    extern const ls_few_kernels ls_cpu_isa_##set##_few; \
     extern const ls_wino_kernels ls_cpu_isa_##set##_wino; \
     const ls_lanes_kernels ls_cpu_isa_##set = { \
         .name = #set, \
@@ -34,6 +35,7 @@
         .slope = {lanes_relu_slope, lanes_leaky_slope, lanes_sigmoid_slope, lanes_tanh_slope, \
                   lanes_gelu_slope, lanes_silu_slope}, \
         .depth = &ls_cpu_isa_##set##_depth, \
+        .few = &ls_cpu_isa_##set##_few, \
         .wino = &ls_cpu_isa_##set##_wino, \
     }
 /* clang-format on */

@@ -112,8 +112,8 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
 
 /* ---- predictors ----------------------------------------------------------------------------- */
 
-/* Rows that are predicted at once; what is left over is padded to the next. */
-static const uint32_t sizes[] = {64, 16, 1};
+/* Rows that are predicted at once; nine or more that are left over are padded to the next. */
+static const uint32_t sizes[] = {64, 16, 8, 4, 2, 1};
 enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes };
 
 typedef struct predictor {
@@ -163,6 +163,20 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
     (void)device;
     (void)local;
     ls_replica_destroy(((predictor *)user)->replica);
+}
+
+/* How many of `left` rows are predicted next. Up to eight cost as much as they are, more as much as sixteen, and
+ * 17 to 48 are cheaper by sixteens than padded. */
+static uint32_t next_of(uint32_t left)
+{
+    uint32_t few = 8;
+    if (left >= MOST)
+        return MOST;
+    if (left > 8)
+        return left > 48 ? left : left > 16 ? 16 : left;
+    while (few > left)
+        few /= 2;
+    return few;
 }
 
 static uint32_t padded(uint32_t n)
@@ -225,9 +239,7 @@ static int predict(const ls_worker *w, void *arg, ls_error *err)
     predictor *p = arg;
     p->status = load(p, &p->error);
     for (uint32_t done = 0; p->status == LS_OK && done < p->n;) {
-        const uint32_t left = p->n - done;
-        /* 17 to 48 rows are cheaper by sixteens than padded. */
-        const uint32_t count = left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
+        const uint32_t count = next_of(p->n - done);
         p->status =
             predict_some(p, p->rows + done * p->image_bytes, count,
                          p->scores + done * (size_t)p->inference->model->classes, &p->error);
