@@ -55,12 +55,18 @@ static void lanes_few_turn_back(float *to, size_t plane, int channels, size_t pi
 
 /* ---- dense ----------------------------------------------------------------------------------- */
 
+/* Rows at once, and sixteens of their outputs: as many sums as registers hold, and at least eight of them where that
+ * can be, which hide the latency of an addition. */
 #if LANES_VEC == 16
-#define LANES_FEW_SIXTEENS 8 /* of one row's outputs: eight sums hide the latency of an addition */
+#define LANES_FEW_AT_ONCE 8
+#define LANES_FEW_SIXTEENS(R) ((R) == 1 ? 8 : (R) <= 4 ? 4 : (R) <= 6 ? 3 : 2)
+#elif LANES_VEC == 8
+#define LANES_FEW_AT_ONCE 5
+#define LANES_FEW_SIXTEENS(R) ((R) == 1 ? 4 : (R) == 2 ? 2 : 1)
 #else
-#define LANES_FEW_SIXTEENS (LANES_VEC == 8 ? 4 : 2)
+#define LANES_FEW_AT_ONCE 3
+#define LANES_FEW_SIXTEENS(R) ((R) == 1 ? 2 : 1)
 #endif
-#define LANES_FEW_AT_ONCE (LANES_VEC >= 8 ? 4 : 2) /* rows */
 
 /* P sixteens of outputs of R rows, n inputs. */
 LANES_INLINE void lanes_few_tile(const ls_few_dense *d, const float *x, const float *w,
@@ -69,7 +75,7 @@ LANES_INLINE void lanes_few_tile(const ls_few_dense *d, const float *x, const fl
 {
     const ptrdiff_t panel = (ptrdiff_t)d->in * 16, x_row = (ptrdiff_t)d->x_row;
     const ptrdiff_t y_row = (ptrdiff_t)d->y_row;
-    vec sum[LANES_FEW_SIXTEENS * LANES_PARTS][LANES_FEW_AT_ONCE];
+    vec sum[LANES_FEW_SIXTEENS(1) * LANES_PARTS][LANES_FEW_AT_ONCE];
     LANES_UNROLL
     for (int p = 0; p < P * LANES_PARTS; p++) {
         vec start = first ? vec_load(first + p * LANES_VEC) : (vec){0};
@@ -124,36 +130,47 @@ LANES_INLINE void lanes_few_rows(const ls_few_dense *d, int row, const int P, co
         lanes_few_sixteens(d, row, s, 1, R);
 }
 
-static __attribute__((noinline)) void lanes_few_dense_1(const ls_few_dense *d, int row)
-{
-    lanes_few_rows(d, row, LANES_FEW_SIXTEENS, 1);
-}
-
-static __attribute__((noinline)) void lanes_few_dense_2(const ls_few_dense *d, int row)
-{
-    lanes_few_rows(d, row, LANES_FEW_SIXTEENS / 2, 2);
-}
-
-#if LANES_FEW_AT_ONCE == 4
-static __attribute__((noinline)) void lanes_few_dense_4(const ls_few_dense *d, int row)
-{
-    lanes_few_rows(d, row, LANES_VEC == 16 ? 4 : 1, 4);
-}
+/* A function for each number of rows: their sums have registers. */
+#define LANES_FEW_DENSE(R)                                                                         \
+    static __attribute__((noinline)) void lanes_few_dense_##R(const ls_few_dense *d, int row)      \
+    {                                                                                              \
+        lanes_few_rows(d, row, LANES_FEW_SIXTEENS(R), R);                                          \
+    }
+LANES_FEW_DENSE(1)
+LANES_FEW_DENSE(2)
+LANES_FEW_DENSE(3)
+#if LANES_FEW_AT_ONCE > 3
+LANES_FEW_DENSE(4)
+LANES_FEW_DENSE(5)
+#endif
+#if LANES_FEW_AT_ONCE > 5
+LANES_FEW_DENSE(6)
+LANES_FEW_DENSE(7)
+LANES_FEW_DENSE(8)
 #endif
 
+/* As few passes over the weights as there can be, of nearly equal numbers of rows. */
 static void lanes_few_dense(const ls_few_dense *d)
 {
-    for (int row = 0, done; row < d->rows; row += done) {
-        const int left = d->rows - row;
-#if LANES_FEW_AT_ONCE == 4
-        if (left >= 4) {
-            done = 4;
-            lanes_few_dense_4(d, row);
-            continue;
-        }
+    static void (*const of[])(const ls_few_dense *, int) = {
+        NULL,
+        lanes_few_dense_1,
+        lanes_few_dense_2,
+        lanes_few_dense_3,
+#if LANES_FEW_AT_ONCE > 3
+        lanes_few_dense_4,
+        lanes_few_dense_5,
 #endif
-        done = left >= 2 ? 2 : 1;
-        (left >= 2 ? lanes_few_dense_2 : lanes_few_dense_1)(d, row);
+#if LANES_FEW_AT_ONCE > 5
+        lanes_few_dense_6,
+        lanes_few_dense_7,
+        lanes_few_dense_8,
+#endif
+    };
+    int passes = (d->rows + LANES_FEW_AT_ONCE - 1) / LANES_FEW_AT_ONCE;
+    for (int row = 0, n; row < d->rows; row += n, passes--) {
+        n = (d->rows - row + passes - 1) / passes;
+        of[n](d, row);
     }
 }
 

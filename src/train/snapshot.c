@@ -113,7 +113,7 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
 /* ---- predictors ----------------------------------------------------------------------------- */
 
 /* Rows that are predicted at once; nine or more that are left over are padded to the next. */
-static const uint32_t sizes[] = {64, 16, 8, 4, 2, 1};
+static const uint32_t sizes[] = {64, 16, 8, 7, 6, 5, 4, 3, 2, 1};
 enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes };
 
 typedef struct predictor {
@@ -165,18 +165,10 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
     ls_replica_destroy(((predictor *)user)->replica);
 }
 
-/* How many of `left` rows are predicted next. Up to eight cost as much as they are, more as much as sixteen, and
- * 17 to 48 are cheaper by sixteens than padded. */
+/* How many of `left` rows are predicted next: 17 to 48 are cheaper by sixteens than padded. */
 static uint32_t next_of(uint32_t left)
 {
-    uint32_t few = 8;
-    if (left >= MOST)
-        return MOST;
-    if (left > 8)
-        return left > 48 ? left : left > 16 ? 16 : left;
-    while (few > left)
-        few /= 2;
-    return few;
+    return left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
 }
 
 static uint32_t padded(uint32_t n)
