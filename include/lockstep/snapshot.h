@@ -46,8 +46,8 @@ void ls_snapshot_release(ls_snapshot *snapshot);        /* NULL is allowed */
 
 /* `images` [n][channels][height][width], bytes or, where info.floats is set, floats, as they are in the user's data,
  * which are preprocessed as in training but not augmented → `scores` [n][classes]: logits of classes, whose largest is the prediction and
- * whose softmax are probabilities, logits of bits (bce), or the values (mse). A row's scores do not depend on
- * the others, but may differ in their last bits with n. Allocates nothing once as many threads have predicted
+ * whose softmax are probabilities, logits of bits (bce), or the values (mse). On the CPU a row's scores have
+ * the same bits whatever rows come with it, and however many; on a GPU they may differ in their last bits with n. Allocates nothing once as many threads have predicted
  * at the same time before. Errors: LS_EINVAL, LS_EDATA (NaN in a column of a table that had a value
  * in all training rows), LS_ENOMEM, LS_ESYSTEM (no thread), LS_EDEVICE, LS_EUNSUPPORTED. */
 int ls_snapshot_predict(ls_snapshot *snapshot, const void *images, uint32_t n, float *scores,

@@ -105,7 +105,8 @@ static void winograd_some(const ls_conv_op *op, int first, int count, const ls_w
                                       .columns = side,
                                       .from_row = f->w,
                                       .to_row = (ptrdiff_t)side * LS_LANES};
-            op->base.kernels->few->pick(&pick, from, in + ((size_t)g * (size_t)c->ic + (size_t)i) * patch);
+            op->base.kernels->few->pick(&pick, from,
+                                        in + ((size_t)g * (size_t)c->ic + (size_t)i) * patch);
         }
     }
     ls_wino_conv(&f->wino, count, out, in, finish, values,
@@ -181,8 +182,8 @@ static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, 
     }
     float *out = in + to_line((size_t)c.ic * (size_t)run->rows * (size_t)line);
     float *tile = out + (size_t)c.oc * (size_t)count * pixel;
-    op->base.kernels->conv_forward(&c, in, op->base.b.param[0], op->bias ? op->base.b.param[1] : NULL,
-                                   out, NULL, tile);
+    op->base.kernels->conv_forward(&c, in, op->base.b.param[0],
+                                   op->bias ? op->base.b.param[1] : NULL, out, NULL, tile);
     for (int o = 0; o < c.oc; o++)
         for (int g = 0; g < count; g++)
             put_pixels(f, first + g, out + ((size_t)o * (size_t)count + (size_t)g) * LS_LANES,
@@ -256,8 +257,9 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
     f->copied = c->ph || c->pw || f->h > op->x_h || f->w > op->x_w;
     if (!f->copied)
         f->w = op->x_w;
-    ls_wino_init(&f->wino, op->base.kernels->wino, w->form,
-                 &(ls_wino_shape){.in = c->ic, .out = c->oc, .h = side, .w = side, .oh = m, .ow = m});
+    ls_wino_init(
+        &f->wino, op->base.kernels->wino, w->form,
+        &(ls_wino_shape){.in = c->ic, .out = c->oc, .h = side, .w = side, .oh = m, .ow = m});
     if (c->pool_h > 1) {
         f->wino.y.line = f->wino.y.channel = LS_LANES;
         f->wino.y.group = (size_t)c->oc * LS_LANES;
@@ -274,11 +276,13 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
         f->index[i] = row * picked_row(op) + ty * m * f->w + tx * m;
         f->place[i] = place_of(op, row, ty * unit, tx * unit);
     }
-    const size_t out = (size_t)(unit * unit) * (size_t)c->oc, in = (size_t)(side * side) * (size_t)c->ic;
+    const size_t out = (size_t)(unit * unit) * (size_t)c->oc,
+                 in = (size_t)(side * side) * (size_t)c->ic;
     op->base.few = by_winograd;
-    op->base.few_scratch = (ls_wino_weight_floats(w) + copy_floats(op) +
-                            (size_t)f->most * (in + out) * LS_LANES + ls_wino_conv_floats(&f->wino)) *
-                           sizeof(float);
+    op->base.few_scratch =
+        (ls_wino_weight_floats(w) + copy_floats(op) + (size_t)f->most * (in + out) * LS_LANES +
+         ls_wino_conv_floats(&f->wino)) *
+        sizeof(float);
     return LS_OK;
 }
 
@@ -345,7 +349,8 @@ static void plan_one(ls_conv_op *op, const ls_lanes_conv *c)
     f->h = c->ih;
     f->w = c->iw;
     const bool pooled = c->pool_h * c->pool_w > 1;
-    const size_t group = (size_t)c->ic * (size_t)one->ih * (size_t)one->iw * LS_LANES * sizeof(float);
+    const size_t group =
+        (size_t)c->ic * (size_t)one->ih * (size_t)one->iw * LS_LANES * sizeof(float);
     const size_t fit = GROUP_BYTES / group;
     f->most = pooled || fit < 1 ? 1 : fit < GROUPS_MOST ? (int)fit : GROUPS_MOST;
     if (f->most > 3)
@@ -362,14 +367,15 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
     if (status)
         return status;
     fill_runs(op, c);
-    const size_t eights = ((size_t)c->oc + 7) / 8 * 8, window = (size_t)c->pool_h * (size_t)c->pool_w;
+    const size_t eights = ((size_t)c->oc + 7) / 8 * 8,
+                 window = (size_t)c->pool_h * (size_t)c->pool_w;
     const size_t most = window > 1 ? window : (size_t)f->most; /* pixels of a tile of sums, or 6 */
     const size_t in = (size_t)c->ic * (size_t)f->one.ih * (size_t)f->one.iw * LS_LANES;
     op->base.few = direct;
-    op->base.few_scratch = (copy_floats(op) + to_line((size_t)f->most * in) +
-                            (size_t)f->most * (size_t)c->oc * LS_LANES +
-                            eights * (most > 6 ? most : 6) * LS_LANES) *
-                           sizeof(float);
+    op->base.few_scratch =
+        (copy_floats(op) + to_line((size_t)f->most * in) +
+         (size_t)f->most * (size_t)c->oc * LS_LANES + eights * (most > 6 ? most : 6) * LS_LANES) *
+        sizeof(float);
     return LS_OK;
 }
 

@@ -471,8 +471,8 @@ static int keep_values(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
     op->kept = twin ? twin->kept : &op->own;
     if (twin)
         return LS_OK;
-    op->own.values = ls_alloc_array(op->base.host, ls_wino_weight_floats(&op->forward.wino),
-                                    sizeof(float));
+    op->own.values =
+        ls_alloc_array(op->base.host, ls_wino_weight_floats(&op->forward.wino), sizeof(float));
     return op->own.values ? LS_OK : ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
 }
 

@@ -38,7 +38,7 @@ typedef struct ls_few_conv {
     int32_t *place;
     uint8_t *along; /* [groups][2]: whether all lanes are side by side in x, and in y */
     int groups;
-    int copied;     /* x goes through planes with zeros around them, h × w */
+    int copied; /* x goes through planes with zeros around them, h × w */
     int h, w;
     /* direct */
     ls_lanes_conv one; /* of one pixel, or window of the pool */

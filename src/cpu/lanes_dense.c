@@ -151,7 +151,8 @@ int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     if (ls_few_wanted(desc)) {
         op->x = desc->x;
         base->few = forward_few;
-        base->few_scratch = is_vector(&op->x) ? 0 : (size_t)op->x.rows * (size_t)op->in * sizeof(float);
+        base->few_scratch =
+            is_vector(&op->x) ? 0 : (size_t)op->x.rows * (size_t)op->in * sizeof(float);
     }
     return ls_lanes_op_finish(out, base, desc, err);
 }

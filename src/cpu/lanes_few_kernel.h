@@ -33,9 +33,9 @@ static void lanes_few_pick(const ls_few_pick *p, const float *from, float *to)
     for (int r = 0; r < p->rows; r++, from += p->from_row, to += p->to_row)
         for (int c = 0; c < p->columns; c++)
             for (int part = 0; part < 16; part += LANES_VEC)
-                vec_store(to + c * 16 + part,
-                          p->side_by_side ? vec_load_any(from + p->index[0] + c + part)
-                                          : lanes_few_picked(from + c, p->index + part));
+                vec_store(to + c * 16 + part, p->side_by_side
+                                                  ? vec_load_any(from + p->index[0] + c + part)
+                                                  : lanes_few_picked(from + c, p->index + part));
 }
 
 static void lanes_few_turn(const float *from, size_t plane, int channels, size_t pixels, float *to)
@@ -113,11 +113,10 @@ LANES_INLINE void lanes_few_sixteens(const ls_few_dense *d, int row, int s, cons
 {
     for (int first = 0; first < d->in; first += LANES_FEW_INPUTS) {
         const int n = d->in - first < LANES_FEW_INPUTS ? d->in - first : LANES_FEW_INPUTS;
-        lanes_few_tile(d, d->x + (size_t)row * d->x_row + first,
-                       d->w + ((ptrdiff_t)s * d->in + first) * 16,
-                       d->b && first == 0 ? d->b + s * 16 : NULL,
-                       d->y + (size_t)row * d->y_row + s * 16, n, first > 0,
-                       d->relu && first + n == d->in, P, R);
+        lanes_few_tile(
+            d, d->x + (size_t)row * d->x_row + first, d->w + ((ptrdiff_t)s * d->in + first) * 16,
+            d->b && first == 0 ? d->b + s * 16 : NULL, d->y + (size_t)row * d->y_row + s * 16, n,
+            first > 0, d->relu && first + n == d->in, P, R);
     }
 }
 

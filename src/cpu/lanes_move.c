@@ -95,10 +95,9 @@ static void spread_few(ls_lanes_op *op)
     const ls_tensor x = {.rows = y->rows, .c = y->c, .h = self->h, .w = self->w};
     for (int r = 0; r < y->rows; r++)
         for (int c = 0; c < y->c; c++) {
-            const float *from = (const float *)op->b.x + (size_t)r * ls_few_row(&x) +
-                                (size_t)c * ls_few_plane(&x);
-            float *to =
-                (float *)op->b.y + (size_t)r * ls_few_row(y) + (size_t)c * ls_few_plane(y);
+            const float *from =
+                (const float *)op->b.x + (size_t)r * ls_few_row(&x) + (size_t)c * ls_few_plane(&x);
+            float *to = (float *)op->b.y + (size_t)r * ls_few_row(y) + (size_t)c * ls_few_plane(y);
             for (int i = 0; i < y->h; i++)
                 for (int j = 0; j < y->w; j++)
                     *to++ = from[i / self->by.sh * self->w + j / self->by.sw];

@@ -145,9 +145,9 @@ static void forward_few(ls_lanes_op *base)
         settle_forward(op, c, LS_RUN_EVALUATE);
         for (int r = 0; r < y->rows; r++) {
             const size_t at = (size_t)r * row + (size_t)c * plane;
-            base->kernels->normalise(plane / LS_LANES, &op->channel[c].norm, (const float *)b->x + at,
-                                     op->fuse_add ? (const float *)b->x2 + at : NULL,
-                                     (float *)b->y + at, op->fuse_relu);
+            base->kernels->normalise(
+                plane / LS_LANES, &op->channel[c].norm, (const float *)b->x + at,
+                op->fuse_add ? (const float *)b->x2 + at : NULL, (float *)b->y + at, op->fuse_relu);
         }
     }
 }

@@ -60,10 +60,11 @@ typedef struct ls_lanes_op {
     int groups; /* of sixteen rows */
     int training, needs_dx;
     ls_lanes_pass forward, gradients,
-        dx;                       /* as far as there are such; gradients are the parameters' */
-    unsigned flags;               /* of the run */
-    void (*few)(struct ls_lanes_op *op); /* forward of few rows (few.h), which all buffers are; NULL: none */
-    size_t few_scratch;                  /* bytes that it needs */
+        dx;         /* as far as there are such; gradients are the parameters' */
+    unsigned flags; /* of the run */
+    void (*few)(struct ls_lanes_op
+                    *op); /* forward of few rows (few.h), which all buffers are; NULL: none */
+    size_t few_scratch;   /* bytes that it needs */
     int outputs, elements, block; /* of parameter 0 */
     char kernel[48];
 } ls_lanes_op;

@@ -38,7 +38,8 @@ static void forward_few(ls_lanes_op *base)
     const ls_few_kernels *few = base->kernels->few;
     ls_lanes_pool one = op->pool;
     one.c = 1;
-    const size_t pixels = (size_t)one.ih * (size_t)one.iw, to_pixels = (size_t)one.oh * (size_t)one.ow;
+    const size_t pixels = (size_t)one.ih * (size_t)one.iw,
+                 to_pixels = (size_t)one.oh * (size_t)one.ow;
     const ls_tensor x = {.c = op->pool.c, .h = one.ih, .w = one.iw}, *y = &base->op.y;
     const size_t x_plane = ls_few_plane(&x), y_plane = ls_few_plane(y);
     float *in = base->b.scratch, *out = in + pixels * LS_LANES;

@@ -24,17 +24,21 @@ enum { ROWS = 48, MOST = 40 };
 static const char *const wide[] = {
     /* LeNet: small windows, 5 × 5 in halves, a dense layer of some sixteens and a rest. */
     CONV("\"out\":20,\"kernel\":3") "," RELU "," POOL "," CONV(
-        "\"out\":50,\"kernel\":5") "," RELU "," POOL ",{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":150}," RELU
-                                                      ",{\"type\":\"dense\",\"out\":10}",
+        "\"out\":50,\"kernel\":5") "," RELU "," POOL
+                                   ",{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":150}," RELU
+                                   ",{\"type\":\"dense\",\"out\":10}",
     /* 3 × 3 with edges that tiles reach beyond, and pooled; more channels than are added up at a time. */
-    CONV("\"out\":18,\"kernel\":3,\"stride\":3") "," CONV("\"out\":72,\"kernel\":3,\"padding\":1") "," RELU
-                                                                                               "," CONV(
-        "\"out\":17,\"kernel\":3,\"padding\":2") "," RELU "," POOL "," END,
+    CONV("\"out\":18,\"kernel\":3,\"stride\":3") "," CONV(
+        "\"out\":72,\"kernel\":3,\"padding\":1") "," RELU
+                                                 "," CONV(
+                                                     "\"out\":17,\"kernel\":3,\"padding\":2") "," RELU
+                                                                                              "," POOL
+                                                                                              "," END,
     /* Strides, one element, dilation, groups, a channel each, more than 64 inputs, and a pool of three rows. */
-    CONV("\"out\":70,\"kernel\":5,\"stride\":2,\"padding\":2") ",{\"type\":\"batch_norm\"}," RELU "," CONV(
-        "\"out\":24,\"kernel\":1,\"stride\":2") "," CONV("\"out\":24,\"kernel\":3,\"padding\":1,\"groups\":24") ","
-        CONV("\"out\":12,\"kernel\":[3,1],\"dilation\":[2,1],\"padding\":[2,0]") "," RELU
-        ",{\"type\":\"avg_pool\",\"kernel\":[3,2]}," CONV("\"out\":12,\"kernel\":3,\"padding\":1,\"groups\":3") "," END,
+    CONV("\"out\":70,\"kernel\":5,\"stride\":2,\"padding\":2") ",{\"type\":\"batch_norm\"}," RELU "," CONV("\"out\":24,\"kernel\":1,\"stride\":2") "," CONV("\"out\":24,\"kernel\":3,\"padding\":1,\"groups\":24") "," CONV(
+        "\"out\":12,\"kernel\":[3,1],\"dilation\":[2,1],\"padding\":[2,0]") "," RELU
+                                                                            ",{\"type\":\"avg_pool\",\"kernel\":[3,2]}," CONV(
+                                                                                "\"out\":12,\"kernel\":3,\"padding\":1,\"groups\":3") "," END,
 };
 
 /* The generator's, or one of those above; behind as many. */
