@@ -312,9 +312,8 @@ service()
     section "Predictions over HTTP while training goes on" \
         "bench/service.py $build/examples/service/lockstep-service"
     cat <<TEXT
-One image a request, 16 connections, $SERVICE_SECONDS s. Server, wrk and a feeder of 200 labelled images
-a second share CPU 0; training, LeNet at batch 64, has CPU 1, or is off. Acknowledged examples were
-counted in the journal afterwards.
+One image a request, 16 connections, $SERVICE_SECONDS s. wrk and a feeder of 200 labelled images a second have
+CPU 0; the service may use both. Training, LeNet at batch 64 on one worker, is on or off.
 
 TEXT
     python3 bench/service.py --seconds "$SERVICE_SECONDS" "$build/examples/service/lockstep-service"

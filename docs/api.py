@@ -12,7 +12,7 @@ import sys
 GROUPS = {
     "Everywhere": ["status.h", "host.h", "version.h"],
     "The worker pool": ["pool.h", "device_pool.h", "collective.h", "split.h"],
-    "The trainer": ["trainer.h", "snapshot.h", "model.h", "data_source.h"],
+    "The trainer": ["trainer.h", "snapshot.h", "model.h", "picture.h", "data_source.h"],
     "For authors of back ends": ["plugin.h", "communicator.h", "cluster.h"],
 }
 

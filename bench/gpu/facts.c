@@ -3,7 +3,7 @@
  * multiplied in each precision; and cuDNN's description of the device, by which its plans can be made and
  * tested where there is no GPU. */
 #include "base/clock.h"
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>

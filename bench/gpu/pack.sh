@@ -88,7 +88,7 @@ copy_programs()
     done
     {
         cat "$kit/programs"
-        for name in gpu_facts gpu_op_times gpu_overlap gpu_overlap_doubled gpu_rounds liblockstep-cuda.so; do
+        for name in gpu_facts gpu_overlap gpu_overlap_doubled gpu_rounds liblockstep-cuda.so; do
             echo "bench/gpu/$name"
         done
         for name in gpu_probe gpu_kernels gpu_twins gpu_tests gpu_resnet_gradient doubled/trainer \

@@ -5,7 +5,7 @@
 
 FOLDER has train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz; Debian's package
 dataset-fashion-mnist puts them into /usr/share/datasets/fashion-mnist. Without --seconds every image is
-sent once, else the whole over and over. Prints how many were acknowledged, also when the service
+sent once, else the whole over and over. Prints how many were accepted, also when the service
 goes away meanwhile (exit status 1). A refusal that asks to come again (503) is obeyed.
 """
 import argparse
@@ -48,21 +48,21 @@ def main():
     where = urllib.parse.urlparse(args.url)
     connection = http.client.HTTPConnection(where.hostname, where.port, timeout=60)
     examples = read(args.folder)
-    start, acknowledged, failure = time.monotonic(), 0, None
+    start, accepted, failure = time.monotonic(), 0, None
     while args.seconds is None or time.monotonic() - start < args.seconds:
-        first = acknowledged % len(examples)
+        first = accepted % len(examples)
         some = examples[first:first + args.together]
         try:
             if send(connection, b"".join(some)):
-                acknowledged += len(some)
+                accepted += len(some)
         except (OSError, http.client.HTTPException) as error:
             failure = error
             break
         if args.rate:
-            time.sleep(max(0.0, start + acknowledged / args.rate - time.monotonic()))
-        if args.seconds is None and acknowledged == len(examples):
+            time.sleep(max(0.0, start + accepted / args.rate - time.monotonic()))
+        if args.seconds is None and accepted == len(examples):
             break
-    print(f"{acknowledged} examples acknowledged")
+    print(f"{accepted} examples accepted")
     if failure:
         sys.exit(f"feed.py: {failure}")
 

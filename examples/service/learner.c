@@ -1,260 +1,385 @@
-#include "learner.h"
+/* The thread that owns the trainer. It takes examples from the queue, trains, shows the weights to those
+ * who predict, and saves.
+ *
+ * The queue is a ring of examples. `seen` of those that were `received` have been trained on; the others
+ * wait. Behind them the ring still has older ones, which are trained on again: whoever sends examples
+ * often sends them sorted, and a network forgets. */
+#include "service.h"
 
-#include "affinity.h"
-#include "batch.h"
-#include "clock.h"
-#include "progress.h"
-#include "report.h"
-#include "saves.h"
-
-#include <stdatomic.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { LOOKS = 32, IDLE_LOOKS = 4096 /* examples that are looked at in a turn, for damage */ };
+enum { SHOW_MS = 250, PATH_BYTES = 4096 };
+
+typedef enum phase { OPENING, RUNNING, ENDED } phase;
 
 struct learner {
     const options *o;
-    journal *from;
-    board *to;
+    numbers *n;
     pthread_t thread;
-    atomic_int stop;
-    pthread_mutex_t lock; /* of phase and why */
+    pthread_mutex_t lock; /* of all down to `why` */
     pthread_cond_t changed;
-    learner_phase phase;
-    ls_error why;
+    phase phase;
+    int stop;
+    uint8_t *ring; /* [capacity][example_bytes] */
+    uint64_t capacity, received, seen;
+    ls_snapshot *shown;
+    ls_error why; /* status 0: nothing has failed */
     /* The thread's own. */
-    ls_data_source examples;
-    const ls_data_source *sources[1];
+    ls_data_source source;
     ls_trainer *trainer;
-    batch rows;
-    char directory[4096]; /* of the saves */
-    uint64_t position;    /* of the journal: what training has seen */
-    uint64_t steps, saved_steps, shown_steps;
-    double saved_at, shown_at;
-    progress told;
+    uint32_t batch;  /* rows of a minibatch */
+    uint8_t *values; /* [batch][row_bytes] */
+    void *targets;   /* int32_t [batch], or float [batch][targets] */
+    uint64_t steps, begun_at, saved_step, shown_step;
+    double saved_at, shown_at, rated_at, rated_rows;
+    int lock_file;
+    char save_path[PATH_BYTES];
 };
 
-static void enter(learner *l, learner_phase phase, const ls_error *why)
+/* ---- the queue ------------------------------------------------------------------------------ */
+
+static uint8_t *slot(const learner *l, uint64_t index)
 {
-    pthread_mutex_lock(&l->lock);
-    l->phase = phase;
-    if (why)
-        l->why = *why;
-    pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->lock);
+    return l->ring + index % l->capacity * l->o->form.example_bytes;
 }
 
-/* ---- opening -------------------------------------------------------------------------------- */
+int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err)
+{
+    int status = LS_OK;
+    pthread_mutex_lock(&l->lock);
+    const uint64_t waiting = l->received - l->seen;
+    if (waiting + count > (uint64_t)l->o->queue)
+        status = fail(err, LS_EAGAIN,
+                      "%u examples, but %llu wait for training already, and at most %ld may", count,
+                      (unsigned long long)waiting, l->o->queue);
+    for (uint32_t i = 0; status == LS_OK && i < count; i++)
+        memcpy(slot(l, l->received++), examples + i * l->o->form.example_bytes,
+               l->o->form.example_bytes);
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+/* With the lock. The first minibatch is whole and new; from then on training goes on while an example
+ * waits, or has not been seen as often as was asked for. */
+static int has_work(const learner *l)
+{
+    const double rows = (double)(l->steps - l->begun_at) * l->batch;
+    return l->o->passes > 0 && l->received >= l->batch &&
+           (l->received > l->seen || rows < (double)l->o->passes * (double)l->received);
+}
+
+/* Splitmix64: neighbouring numbers give unrelated ones. */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* With the lock. Behind the first minibatch at most half of one is new, and the rest is drawn from what
+ * the ring has of older ones. */
+static void fill_batch(learner *l)
+{
+    const row_form *f = &l->o->form;
+    const uint64_t oldest = l->received > l->capacity ? l->received - l->capacity : 0;
+    const uint64_t waiting = l->received - l->seen, most = l->seen ? (l->batch + 1) / 2 : l->batch;
+    const uint64_t fresh = waiting < most ? waiting : most, known = l->seen + fresh - oldest;
+    for (uint32_t row = 0; row < l->batch; row++) {
+        uint64_t index = l->seen + row;
+        if (row >= fresh)
+            index = oldest + mix(mix(l->steps) + row) % known;
+        const uint8_t *example = slot(l, index);
+        if (f->targets)
+            memcpy((uint8_t *)l->targets + row * f->target_bytes, example, f->target_bytes);
+        else
+            ((int32_t *)l->targets)[row] = *example;
+        memcpy(l->values + row * f->row_bytes, example + f->target_bytes, f->row_bytes);
+    }
+    l->seen += fresh;
+}
+
+/* Fills a minibatch; waits for up to a second when there is nothing to train on. Returns whether there
+ * is one, and in *stop whether the thread is to end. */
+static int next_batch(learner *l, int *stop)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&l->lock);
+    if (!has_work(l) && !l->stop && l->shown_step == l->steps)
+        pthread_cond_timedwait(&l->changed, &l->lock, &until);
+    const int work = has_work(l) && !l->stop;
+    if (work)
+        fill_batch(l);
+    *stop = l->stop;
+    pthread_mutex_unlock(&l->lock);
+    return work;
+}
+
+/* ---- the state directory -------------------------------------------------------------------- */
+
+/* Makes it, so that it outlasts a power cut, and keeps other processes out. */
+static int take_directory(learner *l, ls_error *err)
+{
+    char path[PATH_BYTES];
+    const char *state = l->o->state;
+    const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (mkdir(state, 0777) != 0 && errno != EEXIST)
+        return fail(err, LS_EIO, "--state %.300s: cannot be made: %s", state, strerror(errno));
+    snprintf(path, sizeof path, "%.3000s", state);
+    const int above = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int synced = above >= 0 && fsync(above) == 0;
+    if (above >= 0)
+        close(above);
+    if (!synced)
+        return fail(err, LS_EIO, "--state %.300s: its directory cannot be synced: %s", state,
+                    strerror(errno));
+    snprintf(path, sizeof path, "%.3000s/lock", state);
+    l->lock_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (l->lock_file < 0)
+        return fail(err, LS_EIO, "%.300s: %s", path, strerror(errno));
+    if (fcntl(l->lock_file, F_SETLK, &whole) != 0)
+        return fail(err, LS_ESYSTEM, "--state %.300s: another process uses it", state);
+    snprintf(l->save_path, sizeof l->save_path, "%.3000s/model.safetensors", state);
+    return LS_OK;
+}
+
+/* A save that fails leaves the older one; it is logged, and tried again later. */
+static int save(learner *l, ls_error *err)
+{
+    l->saved_at = seconds_now();
+    if (l->steps == l->saved_step)
+        return LS_OK;
+    const int status = ls_trainer_save(l->trainer, l->save_path, err);
+    metric_add(status ? l->n->failed_saves : l->n->saves, 1);
+    if (status) {
+        say(LS_LOG_ERROR, "saving: %.400s", err->text);
+        return status;
+    }
+    l->saved_step = l->steps;
+    say(LS_LOG_INFO, "saved: step %llu", (unsigned long long)l->steps);
+    return LS_OK;
+}
+
+/* ---- training ------------------------------------------------------------------------------- */
+
+static int show(learner *l, ls_error *err)
+{
+    ls_snapshot *fresh, *old;
+    const int status = ls_trainer_snapshot(l->trainer, &fresh, err);
+    if (status)
+        return status;
+    pthread_mutex_lock(&l->lock);
+    old = l->shown;
+    l->shown = fresh;
+    pthread_mutex_unlock(&l->lock);
+    ls_snapshot_release(old); /* it goes when the last one who predicts with it is done */
+    l->shown_at = seconds_now();
+    l->shown_step = l->steps;
+    metric_set(l->n->shown_step, (double)l->steps);
+    return LS_OK;
+}
 
 static int open_trainer(learner *l, ls_error *err)
 {
     const options *o = l->o;
-    l->examples = (ls_data_source){.size = sizeof l->examples,
-                                   .name = "examples",
-                                   .channels = o->channels,
-                                   .height = o->height,
-                                   .width = o->width,
-                                   .classes = o->form.classes,
-                                   .streamed = 1,
-                                   .dtype = o->form.floats ? LS_ROW_F32 : LS_ROW_U8,
-                                   .targets = o->form.targets};
-    l->sources[0] = &l->examples;
+    const ls_data_source *const sources[] = {&l->source};
+    l->source = (ls_data_source){.size = sizeof l->source,
+                                 .name = "examples",
+                                 .channels = o->form.channels,
+                                 .height = o->form.height,
+                                 .width = o->form.width,
+                                 .classes = o->form.classes,
+                                 .streamed = 1,
+                                 .dtype = o->form.floats ? LS_ROW_F32 : LS_ROW_U8,
+                                 .targets = o->form.targets};
     const ls_trainer_options wanted = {.size = sizeof wanted,
                                        .config_path = o->config,
                                        .set = o->set,
                                        .set_count = o->set_count,
-                                       .sources = l->sources,
+                                       .sources = sources,
                                        .source_count = 1,
                                        .host = &service_host};
     return ls_trainer_open(&l->trainer, &wanted, err);
 }
 
-static int publish(learner *l, ls_error *err)
-{
-    ls_snapshot *snapshot;
-    int status = ls_trainer_snapshot(l->trainer, &snapshot, err);
-    if (status)
-        return status;
-    board_put(l->to, snapshot);
-    l->shown_at = seconds();
-    l->shown_steps = l->steps;
-    metric_set(l->told.shown, (double)l->steps);
-    return LS_OK;
-}
-
-/* Goes on where the newest save ends; what came behind it waits in the journal. */
-static int take_up(learner *l, ls_error *err)
-{
-    journal_state state;
-    int status = saves_load(l->trainer, l->directory, &l->position, err);
-    if (status)
-        return status;
-    journal_look(l->from, &state);
-    journal_set_trained(l->from, l->position);
-    l->steps = l->saved_steps = ls_trainer_result(l->trainer)->steps;
-    metric_add(l->told.steps, (double)l->steps);
-    say(LS_LOG_INFO, "%s on %s: step %llu, %llu examples trained, %llu waiting",
-        ls_trainer_summary(l->trainer)->name, ls_trainer_summary(l->trainer)->devices,
-        (unsigned long long)l->steps, (unsigned long long)l->position,
-        (unsigned long long)(state.durable - l->position));
-    return LS_OK;
-}
-
+/* Opens everything, and goes on from the save where there is one. */
 static int begin(learner *l, ls_error *err)
 {
-    int status = affinity_set(l->o->train_cpu, err);
+    int status = take_directory(l, err);
     if (status == LS_OK)
         status = open_trainer(l, err);
-    if (status == LS_OK)
-        status = take_up(l, err);
-    if (status == LS_OK)
-        status = batch_init(&l->rows, (uint32_t)ls_trainer_summary(l->trainer)->batch_size,
-                            &l->o->form, err);
-    l->saved_at = seconds();
-    return status ? status : publish(l, err);
-}
-
-/* ---- training ------------------------------------------------------------------------------- */
-
-/* Until there is enough for a first minibatch nothing is trained; from then on as long as an example
- * waits, or has not been seen as often as was asked for. */
-static int has_work(const learner *l, const journal_state *j)
-{
-    const double seen = (double)l->steps * l->rows.rows;
-    const uint64_t whole = j->durable - l->rows.damaged;
-    return l->o->passes > 0 && whole >= l->rows.rows &&
-           (j->durable > j->trained || seen < (double)l->o->passes * (double)whole);
+    if (status == LS_OK && access(l->save_path, F_OK) == 0)
+        status = ls_trainer_load(l->trainer, l->save_path, err);
+    if (status)
+        return status;
+    const ls_summary *summary = ls_trainer_summary(l->trainer);
+    l->steps = l->begun_at = l->saved_step = ls_trainer_result(l->trainer)->steps;
+    l->saved_at = l->rated_at = seconds_now();
+    l->batch = (uint32_t)summary->batch_size;
+    l->values = malloc(l->batch * l->o->form.row_bytes);
+    l->targets = malloc(l->batch * (l->o->form.target_bytes + sizeof(int32_t)));
+    if (!l->values || !l->targets)
+        return fail(err, LS_ENOMEM, "out of memory for a minibatch");
+    metric_add(l->n->steps, (double)l->steps);
+    say(LS_LOG_INFO, "%s on %s: begins at step %llu", summary->name, summary->devices,
+        (unsigned long long)l->steps);
+    return show(l, err);
 }
 
 static int train(learner *l, ls_error *err)
 {
     ls_step_result step;
-    uint64_t position = l->position;
-    int status = batch_fill(&l->rows, l->from, l->steps, &position, err);
-    if (status == LS_EAGAIN) /* of damaged examples it knows more now, and tries again */
-        return LS_OK;
-    if (status == LS_OK)
-        status =
-            ls_trainer_step(l->trainer, l->rows.values, l->rows.targets, l->rows.rows, &step, err);
+    const int status = ls_trainer_step(l->trainer, l->values, l->targets, l->batch, &step, err);
     if (status)
         return status;
-    l->position = position;
     l->steps = step.number;
-    journal_set_trained(l->from, position);
-    progress_step(&l->told, &step, l->rows.rows);
+    numbers_step(l->n, &step, l->batch);
     return LS_OK;
 }
 
-/* A save that fails leaves everything as it was: it is told, and tried again later. */
-static int save(learner *l, ls_error *err)
+static void tell_rate(learner *l)
 {
-    l->saved_at = seconds();
-    if (l->steps == l->saved_steps)
-        return LS_OK;
-    int status = saves_write(l->trainer, l->directory, l->position, err);
-    metric_add(status ? l->told.failed_saves : l->told.saves, 1);
-    if (status)
-        say(LS_LOG_ERROR, "saving: %.400s", err->text);
-    else
-        l->saved_steps = l->steps;
+    const double now = seconds_now(), trained = metric_value(l->n->trained_rows);
+    if (now - l->rated_at < 1)
+        return;
+    metric_set(l->n->rate, (trained - l->rated_rows) / (now - l->rated_at));
+    l->rated_at = now;
+    l->rated_rows = trained;
+}
+
+static int train_until_stopped(learner *l, ls_error *err)
+{
+    int status = LS_OK, stop = 0;
+    ls_error saving;
+    while (status == LS_OK && !stop) {
+        const int work = next_batch(l, &stop);
+        if (work)
+            status = train(l, err);
+        const int late = (seconds_now() - l->shown_at) * 1000 >= SHOW_MS;
+        if (status == LS_OK && l->shown_step != l->steps && (late || !work))
+            status = show(l, err);
+        if (status == LS_OK && seconds_now() - l->saved_at >= (double)l->o->save_s)
+            save(l, &saving);
+        tell_rate(l);
+    }
     return status;
 }
 
-/* Errors are those that end training. */
-static int turn(learner *l, ls_error *err)
+static void enter(learner *l, phase next, int status, const ls_error *why)
 {
-    journal_state j;
-    ls_error saving;
-    journal_look(l->from, &j);
-    const int work = has_work(l, &j);
-    int status = work ? train(l, err) : LS_OK;
-    if (status == LS_OK && l->shown_steps != l->steps &&
-        (!work || (seconds() - l->shown_at) * 1000 >= (double)l->o->publish_ms))
-        status = publish(l, err);
-    if (status == LS_OK && seconds() - l->saved_at >= (double)l->o->save_s)
-        save(l, &saving);
-    const uint32_t looked = batch_look(&l->rows, l->from, work ? LOOKS : IDLE_LOOKS);
-    metric_set(l->told.damaged, (double)l->rows.damaged);
-    progress_rate(&l->told);
-    if (!work && looked == 0)
-        journal_wait(l->from, j.durable, 1000);
-    return status;
+    pthread_mutex_lock(&l->lock);
+    l->phase = next;
+    if (status)
+        l->why = *why;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
 }
 
 static void *learn(void *arg)
 {
     learner *l = arg;
-    ls_error err = {0}, saving = {0};
+    ls_error err, saving;
     int status = begin(l, &err);
-    if (status == LS_OK)
-        enter(l, LEARNER_RUNS, NULL);
-    while (status == LS_OK && !atomic_load(&l->stop))
-        status = turn(l, &err);
-    if (status == LS_OK)
-        status = save(l, &err);
-    else if (l->phase == LEARNER_RUNS) {
-        say(LS_LOG_ERROR, "training has ended: %.400s", err.text);
-        save(l, &saving); /* what was learnt before is worth keeping */
+    if (status == LS_OK) {
+        enter(l, RUNNING, LS_OK, NULL);
+        status = train_until_stopped(l, &err);
+        if (status) {
+            say(LS_LOG_ERROR, "training has ended: %.400s", err.text);
+            enter(l, RUNNING, status, &err); /* seen before the save, which may take its time */
+            save(l, &saving);
+        } else {
+            status = save(l, &err);
+        }
     }
-    metric_set(l->told.rate, 0);
-    enter(l, status ? LEARNER_FAILED : LEARNER_STOPPED, &err);
-    batch_fini(&l->rows);
+    metric_set(l->n->rate, 0);
+    enter(l, ENDED, status, &err);
     ls_trainer_close(l->trainer);
     return NULL;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- for other threads ---------------------------------------------------------------------- */
 
-int learner_start(learner **out, const options *o, journal *from, board *to, metrics *numbers,
-                  ls_error *err)
+static void destroy(learner *l)
+{
+    ls_snapshot_release(l->shown);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    if (l->lock_file >= 0)
+        close(l->lock_file);
+    free(l->targets);
+    free(l->values);
+    free(l->ring);
+    free(l);
+}
+
+int learner_start(learner **out, const options *o, numbers *n, ls_error *err)
 {
     learner *l = calloc(1, sizeof *l);
     if (!l)
         return fail(err, LS_ENOMEM, "out of memory for the training");
     l->o = o;
-    l->from = from;
-    l->to = to;
-    snprintf(l->directory, sizeof l->directory, "%.3000s/saves", o->state);
+    l->n = n;
+    l->lock_file = -1;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    progress_init(&l->told, numbers, o->form.targets == 0);
-    if (pthread_create(&l->thread, NULL, learn, l) != 0) {
-        free(l);
-        return fail(err, LS_ESYSTEM, "no thread for the training");
+    l->capacity = (uint64_t)o->queue + (uint64_t)o->replay;
+    l->ring = calloc(l->capacity, o->form.example_bytes);
+    if (!l->ring || pthread_create(&l->thread, NULL, learn, l) != 0) {
+        destroy(l);
+        return fail(err, LS_ENOMEM, "out of memory for --queue and --replay, or no thread");
     }
+    pthread_mutex_lock(&l->lock);
+    while (l->phase == OPENING)
+        pthread_cond_wait(&l->changed, &l->lock);
+    const int opened = l->phase == RUNNING || l->why.status == LS_OK;
+    pthread_mutex_unlock(&l->lock);
+    if (!opened)
+        return learner_stop(l, err);
     *out = l;
     return LS_OK;
 }
 
-int learner_wait_open(learner *l, ls_error *err)
+ls_snapshot *learner_snapshot(learner *l)
 {
     pthread_mutex_lock(&l->lock);
-    while (l->phase == LEARNER_OPENS)
-        pthread_cond_wait(&l->changed, &l->lock);
+    ls_snapshot *snapshot = ls_snapshot_retain(l->shown);
     pthread_mutex_unlock(&l->lock);
-    return learner_look(l, err) == LEARNER_FAILED ? err->status : LS_OK;
+    return snapshot;
 }
 
-learner_phase learner_look(learner *l, ls_error *why)
+uint64_t learner_look(learner *l, ls_error *why)
 {
     pthread_mutex_lock(&l->lock);
-    const learner_phase phase = l->phase;
+    const uint64_t waiting = l->received - l->seen;
     *why = l->why;
     pthread_mutex_unlock(&l->lock);
-    return phase;
+    return waiting;
 }
 
 int learner_stop(learner *l, ls_error *err)
 {
-    atomic_store(&l->stop, 1);
-    journal_wake(l->from);
+    pthread_mutex_lock(&l->lock);
+    l->stop = 1;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
     pthread_join(l->thread, NULL);
+    if (l->received > l->seen)
+        say(LS_LOG_WARNING, "%llu examples were not trained on yet, and are gone",
+            (unsigned long long)(l->received - l->seen));
+    const int status = l->why.status;
     *err = l->why;
-    int status = l->phase == LEARNER_FAILED ? l->why.status : LS_OK;
-    pthread_cond_destroy(&l->changed);
-    pthread_mutex_destroy(&l->lock);
-    free(l);
+    destroy(l);
     return status;
 }

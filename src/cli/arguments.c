@@ -1,5 +1,5 @@
 #include "cli/cli.h"
-#include "train/config.h"
+#include "config/config.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>
@@ -33,13 +33,12 @@ static const char main_help[] =
     "  --trace-ops         with each op in it, not only the phases of a step\n"
     "  --serve [ADDR:]PORT a page in a browser that follows the run, /metrics for Prometheus, and\n"
     "                      /state.json; ADDR: 127.0.0.1\n"
-    "  --hosts A,B         trains on these hosts together, this one first: prints and runs mpirun\n"
-    "  --relaunch TIMES    so often, when a host was lost: with --resume\n"
     "  --serve-host NAME   a name that browsers may use for it, besides localhost and its address\n"
     "  --join HOST:PORT    trains together with the same program on other hosts; one of them has this\n"
     "                      address, and is the first\n"
     "  --members N         how many hosts\n"
     "  --secret FILE       16 bytes or more that all of them have, and nobody else\n"
+    "                      By MPI: mpirun -N 1 --bind-to none --enable-recovery -H A,B trainer CONFIG\n"
     "  --print-config      prints the config with all defaults and --set applied, and stops\n"
     "  --quiet             no progress, no start-up lines; warnings and errors only\n"
     "  --version           versions of the program, its back ends and their libraries\n"
@@ -182,23 +181,15 @@ static int take(const char *verb, const cli_option *o, const char *value)
     return 0;
 }
 
-/* What getopt has read last. The name may have been shortened, and the value be part of its word. */
-static int note_words(const char *verb, cli_list *words, char **argv)
-{
-    const int count = optarg == argv[optind - 1] ? 2 : 1;
-    if (words->count + count > CLI_SET_MAX)
-        return cli_usage(verb, "too many options; again ", argv[optind - count]);
-    for (int i = count; i > 0; i--)
-        words->item[words->count++] = argv[optind - i];
-    return 0;
-}
-
 /* getopt's values of long options: none of a letter's. */
 enum { FIRST_LONG = 256 };
 
 static int fail_unknown(const char *verb, char **argv)
 {
     const char letter[3] = {'-', (char)optopt, '\0'}; /* it may stand among others: -abc */
+    if (!verb && strncmp(argv[optind - 1], "--hosts", 7) == 0)
+        return cli_usage(verb, "unknown option --hosts: for a run on the hosts A and B type ",
+                         "`mpirun -N 1 --bind-to none --enable-recovery -H A,B trainer CONFIG`");
     return cli_usage(verb, "unknown option ",
                      optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
 }
@@ -238,8 +229,6 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
             return fail_unknown(verb, argv);
         const cli_option *o = &rows[c < FIRST_LONG ? row_of[c] : c - FIRST_LONG];
         problem = take(verb, o, optarg);
-        if (!problem && o->words)
-            problem = note_words(verb, o->words, argv);
         if (problem || o->kind == CLI_LAST)
             return problem;
     }
@@ -257,7 +246,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {CLI_KEY, "devices", .list = &out->set, .key = "devices", .room = out->devices,
          .size = sizeof out->devices},
         {CLI_TEXT, "metrics", .value = &out->metrics},
-        {CLI_TEXT, "resume", .value = &out->resume, .words = &out->launching},
+        {CLI_TEXT, "resume", .value = &out->resume},
         {CLI_LIST, "inject", .list = &out->inject, .most = 16},
         {CLI_TEXT, "trace", .value = &out->trace},
         {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
@@ -266,8 +255,6 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {CLI_TEXT, "join", .value = &out->join},
         {CLI_WHOLE, "members", .whole = &out->members, .least = 1, .greatest = LS_MEMBERS_MAX},
         {CLI_TEXT, "secret", .value = &out->secret},
-        {CLI_TEXT, "hosts", .value = &out->hosts, .words = &out->launching},
-        {CLI_TEXT, "relaunch", .value = &out->relaunch, .words = &out->launching},
         {CLI_FLAG, "print-config", .flag = &out->print_config},
         {CLI_FLAG, "quiet", .flag = &out->quiet},
         {CLI_LAST, "version", .flag = &out->version},
@@ -286,13 +273,6 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     if (!out->join != !out->members || !out->join != !out->secret)
         return cli_usage(NULL, "--join HOST:PORT, --members N and --secret FILE need each other",
                          "");
-    if (out->relaunch &&
-        (!out->hosts || !*out->relaunch || out->relaunch[strspn(out->relaunch, "0123456789")]))
-        return cli_usage(NULL, "--relaunch needs --hosts, and a number of times", "");
-    if (out->hosts && !*out->hosts)
-        return cli_usage(NULL, "--hosts needs names: --hosts a,b", "");
-    if (out->hosts && out->join)
-        return cli_usage(NULL, "--hosts starts all members, --join one of them: take one", "");
     if (optind == argc && out->resume && !out->print_config)
         return 0;
     return read_operand(NULL, &config, argc, argv);

@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <lockstep/cluster.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,48 +21,6 @@ static int run_exit_code(int status, const ls_result *result)
     const bool may_go_on = status == LS_EINTERRUPTED || status == LS_EDEVICE ||
                            status == LS_ESTALLED || status == LS_ETIMEDOUT || status == LS_ENOMEM;
     return may_go_on && result->saved ? EXIT_SAVED : cli_exit_code(status);
-}
-
-/* ---- signals -------------------------------------------------------------------------------- */
-
-/* A handler can reach nothing but globals. These are the program's, not the library's. */
-static ls_trainer *volatile running;
-static volatile sig_atomic_t signals;
-
-static void on_signal(int number)
-{
-    /* MPICH's launcher sends SIGUSR1 for each process that ends. */
-    if (signals++ > 0 && number != SIGUSR1)
-        _exit(EXIT_INTERRUPTED);
-    if (running)
-        ls_trainer_interrupt(running);
-}
-
-int cli_run(ls_trainer *trainer, ls_error *err)
-{
-    running = trainer;
-    if (signals > 0)
-        ls_trainer_interrupt(trainer);
-    int status = ls_trainer_run(trainer, err);
-    running = NULL;
-    return status;
-}
-
-bool cli_interrupted(void)
-{
-    return signals > 0;
-}
-
-void cli_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL); /* mpirun passes it on at once, and waits */
-    /* A reader that leaves, or a full disk quota, must not kill a run: writes fail instead. */
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------ */
@@ -86,48 +43,7 @@ static void on_progress(void *user, const ls_progress *progress)
     cli_view_progress(&((session *)user)->view, progress);
 }
 
-/* ---- data directories ----------------------------------------------------------------------- */
-
-/* A directory where XDG's `variable` points to, else in that place of the home; names of files fit behind it. False:
- * there is none. */
-static bool find_place(char out[4096], const char *variable, const char *in_home, const char *name)
-{
-    const char *xdg = getenv(variable), *home = getenv("HOME");
-    int length = 0;
-    if (xdg && xdg[0] == '/')
-        length = snprintf(out, 4096, "%s/%s", xdg, name);
-    else if (home && home[0] == '/')
-        length = snprintf(out, 4096, "%s/%s/%s", home, in_home, name);
-    return length > 0 && length < 4000;
-}
-
-const char *cli_find_cache_dir(char out[4096])
-{
-    return find_place(out, "XDG_CACHE_HOME", ".cache", "lockstep") ? out : NULL;
-}
-
-ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
-                               const ls_registry *registry, const ls_host *host)
-{
-    const char *own = getenv("LOCKSTEP_DATA");
-    int count = 0;
-    if (own && own[0])
-        places->data[count++] = own;
-    if (find_place(places->xdg, "XDG_DATA_HOME", ".local/share", "datasets"))
-        places->data[count++] = places->xdg;
-    places->data[count++] = "/usr/share/datasets";
-    return (ls_trainer_options){
-        .size = sizeof(ls_trainer_options),
-        .config_path = config,
-        .set = set->item,
-        .set_count = set->count,
-        .data_dirs = places->data,
-        .data_dir_count = count,
-        .registry = registry,
-        .cache_dir = cli_find_cache_dir(places->cache),
-        .host = host,
-    };
-}
+/* ---- a launcher ----------------------------------------------------------------------------- */
 
 /* How many processes a launcher has started of this one: 1 where there is none. */
 static int launched_processes(void)
@@ -258,7 +174,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     return code;
 }
 
-static int run_action(const cli_arguments *a, ls_registry *registry, int argc, char **argv)
+static int run_action(const cli_arguments *a, ls_registry *registry)
 {
     cli_places places;
     session s = {.server = NULL};
@@ -277,9 +193,6 @@ static int run_action(const cli_arguments *a, ls_registry *registry, int argc, c
     o.launched = launched_processes();
     if (a->print_config)
         return print_config(&o);
-    if (a->hosts)
-        return cli_launch(a, &o, argc, argv);
-    (void)cli_hold_lifeline();
     choose_transport();
     char packed[CLI_PACKED_ROOM];
     cli_list set = a->set;
@@ -311,7 +224,7 @@ static int train_or_print(int argc, char **argv, ls_registry *registry)
     const int code = cli_parse(&a, argc, argv);
     if (code)
         return code;
-    return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry, argc, argv);
+    return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry);
 }
 
 /* A program that is started with a standard stream closed would be given its number for the next

@@ -44,7 +44,6 @@ typedef struct cli_option {
     char *room;
     size_t size; /* of the room */
     double *number, least, greatest;
-    cli_list *words; /* NULL, or gets the words of argv that it was, its value's among them */
 } cli_option;
 
 /* Reads the arguments of a verb (NULL: of training) by rows: CLI_OPTIONS_MAX options at most, then the operand, or a row
@@ -70,10 +69,8 @@ typedef struct cli_arguments {
     const char *join;    /* where the members of a run meet; NULL: no others, or a launcher's */
     int members;         /* how many those are */
     const char *secret;  /* a file that all of them have */
-    const char *hosts, *relaunch; /* NULL: this one alone; never */
     cli_list set, inject, serve_host;
-    cli_list launching; /* words of argv: hosts, relaunch, resume, and what they were given */
-    char devices[512];  /* --devices, as an assignment */
+    char devices[512]; /* --devices, as an assignment */
 } cli_arguments;
 
 int cli_parse(cli_arguments *out, int argc, char **argv);
@@ -85,13 +82,6 @@ bool cli_print_help(const cli_arguments *a, const ls_registry *registry);
 /* argv[0] is the subcommand's name. They return the exit code. */
 typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
 cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
-
-/* Training on a->hosts, by a launcher that starts this program there, with the words of argv. Returns the exit
- * code. */
-int cli_launch(const cli_arguments *a, const ls_trainer_options *options, int argc, char **argv);
-/* In what was started so, on the same host: from now on it is known to live, until the descriptor that this returns
- * is closed, by the process's end. −1: there is nobody to know. */
-int cli_hold_lifeline(void);
 
 /* ---- signals -------------------------------------------------------------------------------- */
 

@@ -5,7 +5,8 @@
 #include "base/portable_math.h"
 #include "cli/pack.h"
 #include "page/page.h"
-#include "train/sink.h"
+#include "records/sink.h"
+#include "train/trainer.h"
 #include "json/writer.h"
 
 #include <lockstep/version.h>

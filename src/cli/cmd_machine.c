@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/pack.h"
+#include "config/config.h"
 #include "device/registry.h"
-#include "train/config.h"
 
 #include <getopt.h>
 #include <stdlib.h>

@@ -3,12 +3,13 @@
 #include "base/host.h"
 #include "cli/pack.h"
 #include "cli/trained.h"
+#include "formats/arrays.h"
 #include "data/image.h"
 #include "store/durable.h"
+#include "train/infer.h"
 #include "json/writer.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,8 @@ static const char help[] =
     "which class, and with which probability, or which value.\n"
     "\n" CLI_TRAINED_HELP
     "  INPUT            a picture (JPEG, PNG, PGM, PPM) of any size, or a folder of them; a .csv file, whose\n"
-    "                   columns may stand in any order, among others; an .npy file; - for a table or a\n"
-    "                   picture on standard input\n"
+    "                   columns may stand in any order, among others; an .npy file; - for a table, an\n"
+    "                   array or a picture on standard input\n"
     "  --to FILE        predictions go to FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
     "                   probability of each class\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
@@ -199,13 +200,15 @@ static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_err
     return status;
 }
 
-/* A table, or a picture: what the model reads. */
+/* An array, as it says itself; else a table, or a picture: what the model reads. */
 static int read_standard_input(input *in, ls_error *err)
 {
     char *bytes = NULL;
     size_t count;
     int status = read_stdin(&bytes, &count, in->t->host, err);
-    if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
+    if (status == LS_OK && ls_array_is_npy(bytes, count))
+        status = ls_new_rows_read_npy(&in->data, &in->t->as, "standard input", bytes, count, err);
+    else if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
         status = ls_new_rows_read_csv(&in->data, &in->t->as, "standard input", bytes, count, err);
     else if (status == LS_OK)
         status = read_picture_bytes(in, bytes, count, err);
@@ -246,20 +249,6 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
 
 /* ---- what came out -------------------------------------------------------------------------- */
 
-/* The first largest logit, as in training, and its softmax. */
-static int best_class(const float *logits, int classes, double *probability)
-{
-    int best = 0;
-    double sum = 0;
-    for (int i = 1; i < classes; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    for (int i = 0; i < classes; i++)
-        sum += exp((double)logits[i] - (double)logits[best]);
-    *probability = 1 / sum;
-    return best;
-}
-
 static bool learnt_vectors(const ls_trained *t)
 {
     return t->config.loss &&
@@ -269,8 +258,7 @@ static bool learnt_vectors(const ls_trained *t)
 /* What a model of vectors gives for a row; bits as probabilities. */
 static float output_of(const ls_trained *t, const float *logits, int i)
 {
-    return t->config.loss && t->config.loss->bits ? (float)(1 / (1 + exp(-(double)logits[i])))
-                                                  : logits[i];
+    return (float)ls_output_value(t->config.loss, logits[i]);
 }
 
 static void print_class(const char *before, const ls_trained *t, int label)
@@ -293,7 +281,7 @@ static void print_vector(const input *in, uint32_t i, const float *logits)
 static void print_line(const input *in, uint32_t i, const float *logits)
 {
     double probability;
-    const int best = best_class(logits, in->t->model->classes, &probability);
+    const int best = ls_best_class(logits, in->t->model->classes, &probability);
     if (in->file)
         printf("%s", in->file[i].path);
     else
@@ -312,7 +300,7 @@ static void print_line(const input *in, uint32_t i, const float *logits)
 static void put_class(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
 {
     double probability;
-    const int best = best_class(logits, in->t->model->classes, &probability);
+    const int best = ls_best_class(logits, in->t->model->classes, &probability);
     ls_json_put_int(w, "class", best);
     if (ls_class_name(in->t, best))
         ls_json_put_string(w, "name", ls_class_name(in->t, best));
@@ -364,19 +352,13 @@ static void print_all(const input *in, const float *logits, bool json)
 /* ---- into a file ------------------------------------------------------------------------------ */
 
 /* What is written of a row: probabilities, or values. */
-static void outputs_of(const input *in, const float *logits, double *out)
+static void outputs_of(const input *in, const float *logits, float *out)
 {
-    const ls_trained *t = in->t;
-    const int n = t->model->classes;
-    double sum = 0, most = (double)logits[0];
-    for (int i = 0; i < n; i++) {
-        out[i] = (double)output_of(t, logits, i);
-        most = (double)logits[i] > most ? (double)logits[i] : most;
-    }
-    for (int i = 0; i < n && !learnt_vectors(t); i++)
-        sum += out[i] = exp((double)logits[i] - most);
-    for (int i = 0; i < n && !learnt_vectors(t); i++)
-        out[i] /= sum;
+    const int n = in->t->model->classes;
+    if (!learnt_vectors(in->t))
+        ls_softmax(out, logits, n);
+    for (int i = 0; i < n && learnt_vectors(in->t); i++)
+        out[i] = output_of(in->t, logits, i);
 }
 
 /* RFC 4180: in quotes where it has to be. */
@@ -413,7 +395,7 @@ static void put_table_header(ls_buffer *b, const input *in)
 }
 
 static void put_table_row(ls_buffer *b, const input *in, uint32_t i, const float *logits,
-                          const double *out)
+                          const float *out)
 {
     char number[64];
     double p;
@@ -423,16 +405,16 @@ static void put_table_row(ls_buffer *b, const input *in, uint32_t i, const float
     else
         ls_buffer_format(b, "%u", (unsigned)(in->first + i));
     if (!learnt_vectors(in->t))
-        put_field(b, ",", name_output(number, in, best_class(logits, n, &p)));
+        put_field(b, ",", name_output(number, in, ls_best_class(logits, n, &p)));
     for (int k = 0; k < n && learnt_vectors(in->t); k++)
-        ls_buffer_format(b, "%s%.9g", k ? " " : ",", out[k]);
+        ls_buffer_format(b, "%s%.9g", k ? " " : ",", (double)out[k]);
     for (int k = 0; k < n && !(learnt_vectors(in->t) && n == 1); k++)
-        ls_buffer_format(b, ",%.9g", out[k]);
+        ls_buffer_format(b, ",%.9g", (double)out[k]);
     ls_buffer_put(b, "\n");
 }
 
 static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const float *logits,
-                         const double *out)
+                         const float *out)
 {
     char number[64];
     double p;
@@ -443,17 +425,17 @@ static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const f
     else
         ls_json_put_uint(w, "row", in->first + i);
     if (!learnt_vectors(in->t)) {
-        ls_json_put_string(w, "prediction", name_output(number, in, best_class(logits, n, &p)));
+        ls_json_put_string(w, "prediction", name_output(number, in, ls_best_class(logits, n, &p)));
         ls_json_open_object(w, "probabilities");
         for (int k = 0; k < n; k++)
-            ls_json_put_float(w, name_output(number, in, k), (float)out[k]);
+            ls_json_put_float(w, name_output(number, in, k), out[k]);
         ls_json_close(w);
     } else if (n == 1) {
-        ls_json_put_float(w, "prediction", (float)out[0]);
+        ls_json_put_float(w, "prediction", out[0]);
     } else {
         ls_json_open_array(w, "prediction");
         for (int k = 0; k < n; k++)
-            ls_json_put_float(w, NULL, (float)out[k]);
+            ls_json_put_float(w, NULL, out[k]);
         ls_json_close(w);
     }
     ls_json_close(w);
@@ -466,7 +448,7 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     ls_buffer text;
     ls_buffer_init(&text, in->t->host);
     ls_json_writer w;
-    double *out = ls_alloc_array(in->t->host, n, sizeof *out);
+    float *out = ls_alloc_array(in->t->host, n, sizeof *out);
     ls_json_writer_init(&w, 0, in->t->host);
     if (!lines)
         put_table_header(&text, in);

@@ -7,7 +7,7 @@
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
 #include "page/page.h"
-#include "train/run_dir.h"
+#include "checkpoint/run_dir.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -102,11 +102,13 @@ static const char eval_help[] =
 
 typedef struct outcome {
     const ls_dataset_info *data;
+    const char *split;
     ls_measured measured;
     double seconds;
     ls_prediction sum;
     const char *weights;
-    bool is_new; /* the data are not the run's */
+    bool is_new;    /* the data are not the run's */
+    bool unweighed; /* the loss is without the config's class_weights */
 } outcome;
 
 static void print_outcome(const outcome *o, const ls_host *host)
@@ -116,13 +118,15 @@ static void print_outcome(const outcome *o, const ls_host *host)
     ls_json_open_object(&w, NULL);
     ls_json_put_string(&w, "weights", o->weights);
     ls_json_put_string(&w, "data", o->data->name);
-    ls_json_put_string(&w, "split", o->data->split);
+    ls_json_put_string(&w, "split", o->split);
     ls_json_put_string(&w, "source", o->data->source);
     ls_json_put_bool(&w, "synthetic", o->data->synthetic);
     ls_json_put_uint(&w, "rows", o->data->rows);
     for (int m = 0; m < LS_METRICS; m++)
         if (m <= LS_METRIC_ACCURACY || !isnan(o->measured.value[m]))
             ls_json_put_double(&w, ls_metric_names[m], o->measured.value[m]);
+    if (o->unweighed)
+        ls_json_put_bool(&w, "class_weights", false);
     ls_json_put_double(&w, "seconds", o->seconds);
     ls_json_put_string(&w, "devices", o->sum.devices);
     for (const char *const *key = ls_class_keys; *key; key++)
@@ -159,10 +163,10 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
 static void print_for_people(const ls_trained *t, const outcome *o)
 {
     const double *value = o->measured.value;
-    printf("%s ", o->data->split);
+    printf("%s ", o->split);
     if (!isnan(value[LS_METRIC_ACCURACY]))
         printf("acc: %.4f, ", value[LS_METRIC_ACCURACY]);
-    printf("loss %.4f", value[LS_METRIC_LOSS]);
+    printf("loss %.4f%s", value[LS_METRIC_LOSS], o->unweighed ? " without class_weights" : "");
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         if (!isnan(value[m]))
             printf(", %s %.4f", ls_metric_names[m], value[m]);
@@ -195,6 +199,20 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     return ls_measure(&o->measured, metrics, &judged, t->host, err);
 }
 
+/* Those that are balanced are so by the rows that the model was trained on, which other data are not. */
+static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
+{
+    const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];
+    *out = NULL;
+    o->unweighed = cJSON_IsString(t->config.class_weights) && !train;
+    if (!o->unweighed)
+        return ls_config_class_weights(out, &t->config, train, t->model->classes, err);
+    fputs("trainer: class_weights are balanced by the run's training rows, which are not read: the "
+          "loss is without them\n",
+          stderr);
+    return LS_OK;
+}
+
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
@@ -205,6 +223,7 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     outcome o = {.data = ls_dataset_describe(data),
                  .weights = t->weights_path,
                  .is_new = a->new_data != NULL};
+    o.split = o.is_new && !a->train ? "test" : o.data->split;
     float *scores = NULL, *class_weight = NULL;
     const unsigned metrics = ls_config_metrics_of(&t->config, o.data->rows, classes);
     int status = ls_measured_init(&o.measured, metrics, classes, t->host, &err);
@@ -212,15 +231,8 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
         scores = ls_alloc_array(t->host, o.data->rows * sizeof *scores, (size_t)classes);
         status = scores ? LS_OK : ls_config_fail_scores(&err, &t->config, o.data->rows, classes);
     }
-    const bool balanced = cJSON_IsString(t->config.class_weights);
-    if (balanced && !t->data[LS_TRAIN])
-        fputs(
-            "trainer: class_weights are balanced by training rows, which are not read: the loss is "
-            "without them\n",
-            stderr);
-    else if (status == LS_OK)
-        status =
-            ls_config_class_weights(&class_weight, &t->config, t->data[LS_TRAIN], classes, &err);
+    if (status == LS_OK)
+        status = find_class_weights(&class_weight, &o, t, &err);
     d.class_weight = class_weight;
     if (status == LS_OK)
         status = measure(&o, &d, data, metrics, scores, &err);

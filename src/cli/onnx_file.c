@@ -2,7 +2,7 @@
 #include "cli/onnx_file.h"
 
 #include "cli/onnx.h"
-#include "train/protobuf.h"
+#include "formats/protobuf.h"
 
 #include <lockstep/version.h>
 #include <string.h>

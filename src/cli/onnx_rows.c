@@ -14,11 +14,6 @@
 
 enum { MOST_COLUMNS_TOLD = 4096 };
 
-/* What a field of a table that stands for nothing is (ls_field_is_missing). */
-static const char *const missing_words[] = {"", "NA", "NaN", "nan", "null", "?"};
-
-enum { MISSING_WORDS = sizeof missing_words / sizeof *missing_words };
-
 static const ls_prep *table_of(const ls_onnx_desc *d)
 {
     return d->prep && d->prep->kind == LS_PREP_TABLE ? d->prep : NULL;
@@ -145,9 +140,9 @@ static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const
     ls_onnx_node_domain(f, "ai.onnx.ml");
     for (int i = 0; i < column->levels; i++)
         ls_onnx_node_add_text(f, column->level[i]);
-    for (int i = 0; column->fills && i < MISSING_WORDS; i++)
-        if (!is_level(column, missing_words[i]))
-            ls_onnx_node_add_text(f, missing_words[i]);
+    for (int i = 0; column->fills && ls_missing_word(i); i++)
+        if (!is_level(column, ls_missing_word(i)))
+            ls_onnx_node_add_text(f, ls_missing_word(i));
     ls_onnx_node_texts(f, "cats_strings");
     ls_onnx_node_int(f, "zeros", 0);
     ls_onnx_node_end(f, hot);

@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "config/config.h"
 #include "nn/safetensors.h"
 #include "store/durable.h"
-#include "train/config.h"
-#include "train/run_dir.h"
+#include "checkpoint/run_dir.h"
 #include "json/json.h"
 
 #include <errno.h>

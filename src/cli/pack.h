@@ -3,9 +3,9 @@
 #define CLI_PACK_H
 
 #include "cli/cli.h"
+#include "config/config.h"
 #include "data/new_rows.h"
 #include "hash/hash.h"
-#include "train/config.h"
 
 enum { CLI_PACK_THREADS = 256 /* at most */ };
 

@@ -9,7 +9,8 @@
 #include "http/guard.h"
 #include "http/metrics.h"
 #include "page/page.h"
-#include "train/sink.h"
+#include "records/sink.h"
+#include "train/trainer.h"
 
 #include <arpa/inet.h>
 #include <math.h>

@@ -4,9 +4,9 @@
 #include "base/host.h"
 #include "cli/pack.h"
 #include "nn/safetensors.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/infer.h"
-#include "train/run_dir.h"
+#include "checkpoint/run_dir.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>
@@ -137,17 +137,18 @@ static ls_dataset_info rows_of(const ls_card *c)
 }
 
 /* A card may say anything, and a device reads rows as it says. */
-static int check_rows(const ls_trained *t, ls_error *err)
+static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
 {
     char mine[96], theirs[96];
     const ls_dataset_info model = rows_of(&t->card);
     for (int s = 0; s < LS_SUBSETS; s++) {
         const ls_dataset_info *data = t->data[s] ? ls_dataset_describe(t->data[s]) : &model;
         if (strcmp(show_rows(mine, &model), show_rows(theirs, data)) != 0)
-            return ls_fail(err, LS_EDATA,
-                           "%.200s: the model is of %s; those of %.40s (%s) are %s; name a config "
-                           "with the model's data: --config CONFIG",
-                           t->weights_path, mine, data->name, data->split, theirs);
+            return ls_fail(
+                err, LS_EDATA, "%.200s: the model is of %s; those of %.200s (%s) are %s; %s",
+                t->weights_path, mine, new_data ? new_data : data->name, data->split, theirs,
+                new_data ? "give rows as those that it was trained on"
+                         : "name a config with the model's data: --config CONFIG");
     }
     return LS_OK;
 }
@@ -277,15 +278,25 @@ static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error 
     return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, &o->trainer, err);
 }
 
+/* What becomes of holes in arrays, as the model says. */
+static int filling_of(const ls_prep *p)
+{
+    if (p->kind != LS_PREP_ARRAY || p->fills == 0)
+        return LS_NAN_REFUSED;
+    return p->fills == 1 && p->fill[0] == 0 ? LS_NAN_ZERO : LS_NAN_MEAN;
+}
+
 /* Arrays and tensors: all rows of them, or those of test. */
 static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     ls_data_keys *k = &t->config.data_keys;
     if (t->alone || (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors"))) {
         const bool tensors = ends_with(o->new_data, ".safetensors");
-        *k = (ls_data_keys){.x = tensors ? NULL : "x.npy", .y = tensors ? NULL : "y.npy"};
+        k->x = tensors ? NULL : "x.npy";
+        k->y = tensors ? NULL : "y.npy";
         t->config.data_name = tensors ? "safetensors" : "npy";
     }
+    k->on_nan = filling_of(t->card.prep);
     k->validation = 0;
     t->config.data_limit = 0;
     t->config.data_path = o->new_data;
@@ -421,7 +432,7 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     else if (status == LS_OK && o->needs_data && !unknown)
         status = open_own_data(out, o, err);
     if (status == LS_OK)
-        status = check_rows(out, err);
+        status = check_rows(out, o->new_data, err);
     ls_free(host, config);
     if (status)
         ls_trained_close(out);

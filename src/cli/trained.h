@@ -10,9 +10,9 @@
 #define CLI_TRAINED_H
 
 #include "cli/cli.h"
+#include "config/card.h"
 #include "data/new_rows.h"
 #include "nn/replica.h"
-#include "train/card.h"
 
 #include <stdbool.h>
 

@@ -193,13 +193,6 @@ static size_t slot_of(const ls_conv_op *op, int first)
     return (size_t)(first / LS_LANES_OC) % op->cut.slots;
 }
 
-/* Whether sums must be cleared before they are those of `first` … + 7: at the first in a slot, and where there
- * are fewer channels. Sums of channels that do not exist stay zero, and with them the gradients' padding. */
-static bool is_unclean(const ls_conv_op *op, int first)
-{
-    return slot_of(op, first) == (size_t)(first / LS_LANES_OC) || op->conv.oc - first < LS_LANES_OC;
-}
-
 static float *bias_sums(const ls_conv_op *op, int first)
 {
     return (float *)op->base.b.scratch + op->at.bias + slot_of(op, first) * LS_CONV_BIAS_SUMS;
@@ -241,7 +234,7 @@ static void bias_of_eight(void *arg, uint32_t eight)
     float *sums = bias_sums(op, first);
     ls_lanes_grad of = k->g;
     of.d += first * of.channel;
-    if (is_unclean(op, first))
+    if (n < LS_LANES_OC)
         memset(sums, 0, LS_CONV_BIAS_SUMS * sizeof *sums);
     op->base.kernels->conv_bias(&op->conv, of, k->groups, n, 0, op->conv.oh, sums, 0);
     finish_bias(op, first, k->add);
@@ -287,6 +280,8 @@ static void weights_by_panels(void *arg, uint32_t part)
                   op->base.b.grad[0] + first * 16 * (size_t)(c.ic * c.kh * c.kw));
 }
 
+/* Where there are fewer than eight channels: sums of those that do not exist are zero, and with them the padding
+ * of the gradients. The sums of channels that exist are written before they are read. */
 static void clear_sums(const ls_conv_op *op, int first)
 {
     memset(bias_sums(op, first), 0, LS_CONV_BIAS_SUMS * sizeof(float));
@@ -302,7 +297,7 @@ static void weights_of_eight(void *arg, uint32_t eight)
     const int first = (int)eight * LS_LANES_OC, n = eight_or_less(op, first);
     ls_lanes_grad g = k->g;
     g.d += first * g.channel;
-    if (is_unclean(op, first))
+    if (n < LS_LANES_OC)
         clear_sums(op, first);
     for (int i = 0; i < ls_lanes_conv_inputs(c); i++) {
         op->base.kernels->conv_correlate(c, k->x, g, k->groups, n, i, i + 1, 0, c->oh,
@@ -335,7 +330,7 @@ static void eight_in_bands(void *arg, uint32_t eight)
     const conv_block *k = arg;
     const ls_conv_op *op = k->op;
     const int first = (int)eight * LS_LANES_OC, n = eight_or_less(op, first);
-    if (is_unclean(op, first))
+    if (n < LS_LANES_OC)
         clear_sums(op, first);
     for (int g = 0; g < k->groups; g++) {
         const float *of_group = k->x + (size_t)g * op->padded_group;

@@ -172,7 +172,7 @@ typedef struct ls_lanes_kernels {
      * to a multiple of sixteen. */
     void (*sum_lanes)(float *to, const float *from, int n, int add);
 
-    /* The same gradient where there are many channels, out of panels of d (lanes_panel_kernel.h): those of
+    /* The same gradient where there are many channels, out of panels of d (kernels/panel.inc): those of
      * all channels of rows y0 … y1 − 1, [ceil(oc/16)][groups][y1 − y0][ow][lane][16]. To gw itself. */
     void (*conv_panels)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int y0, int y1,
                         float *panels);

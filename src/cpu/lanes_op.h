@@ -3,7 +3,7 @@
  * Libraries that put channels into vector registers pad them to sixteen: 20 channels cost as much
  * as 32. Here a register holds the same element of sixteen rows (below), so that any
  * number of channels, any kernel, stride and padding runs at full width. Each op is in one source file; the
- * loops are in *_kernel.h, compiled once per instruction set and chosen at run time.
+ * loops are in kernels/, compiled once per instruction set and chosen at run time.
  *
  * Numbers: a result depends on rows, parameters and the op's description alone, the same bits on every CPU.
  * Gradients of parameters are summed in blocks of 32 rows, block after block, whether the blocks

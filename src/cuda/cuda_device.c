@@ -1,9 +1,9 @@
 /* The device table: open, describe, bind, memory, copies, close. */
 #include "cuda/cuda_device.h"
 
-#include "cuda/cuda_comm_group.h"
+#include "cuda/comm/group.h"
 #include "cuda/cuda_op.h"
-#include "cuda/math_lib.h"
+#include "cuda/math/math_lib.h"
 
 #include <stdarg.h>
 #include <stdio.h>

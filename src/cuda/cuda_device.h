@@ -15,14 +15,14 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 
 #include <cuda_runtime_api.h>
 #include <lockstep/plugin.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-struct ls_math;       /* cuda/math_lib.h: convolutions and matrix products */
+struct ls_math;       /* cuda/math/math_lib.h: convolutions and matrix products */
 struct ls_cuda_spans; /* cuda_spans.c */
 
 /* A stream, and the numbers of a step as kernels on it read them. */

@@ -13,7 +13,7 @@
 #define CUDA_CUDA_OP_H
 
 #include "cuda/cuda_device.h"
-#include "cuda/math_lib.h"
+#include "cuda/math/math_lib.h"
 
 #include <stdbool.h>
 

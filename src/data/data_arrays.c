@@ -7,8 +7,9 @@
  * dimension counts the rows; the others make a row of [c][h][w], [h][w] or [features]. */
 #include "base/error.h"
 #include "base/host.h"
-#include "data/arrays.h"
+#include "data/kinds.h"
 #include "data/new_rows.h"
+#include "formats/arrays.h"
 
 #include <errno.h>
 #include <math.h>
@@ -114,9 +115,10 @@ static int count_classes(arrays *a)
             a->classes = a->o->spec->keys.classes ? a->o->spec->keys.classes : (int)largest + 1;
         if (largest >= a->classes)
             return ls_fail(a->o->err, LS_EDATA,
-                           "%.200s: %s: expected labels from 0 to %d, found %lld; set data.classes "
-                           "to how many there are",
-                           p->y.path, p->y_name, a->classes - 1, (long long)largest);
+                           "%.200s: %s: expected labels from 0 to %d, found %lld; %s", p->y.path,
+                           p->y_name, a->classes - 1, (long long)largest,
+                           a->o->spec->keys.as ? "the model has learnt no others"
+                                               : "set data.classes to how many there are");
     }
     return LS_OK;
 }

@@ -569,21 +569,29 @@ static void free_columns(csv *c)
     ls_prep_free(c->prep);
 }
 
-/* The training split tells how its rows were prepared, unless that cannot be told: names that differ by bytes
- * alone that are no UTF-8. */
-static void hand_over(csv *c, ls_dataset *train)
+/* The training split tells how its rows were prepared. Names that differ by bytes alone that are no UTF-8 would be
+ * one in the file of weights. */
+static int hand_over(csv *c, ls_dataset *train)
 {
     ls_error why;
     ls_resident *r = (ls_resident *)train;
+    const char *const *class_name = train->info.class_name;
     int status = ls_prep_finish(c->prep, &why);
-    if (status) {
-        ls_log(c->o->host, LS_LOG_WARNING,
-               "%.200s: %.200s; without that, the model's file cannot prepare new rows",
-               train->info.source, why.text);
-        return;
-    }
+    if (status == LS_OK && ls_prep_find(c->prep, c->prep->target) >= 0)
+        status =
+            ls_fail(&why, LS_EDATA, "column \"%.60s\": expected another name than the target's",
+                    c->prep->target);
+    if (status == LS_OK && class_name)
+        status = ls_prep_check_names(class_name, train->info.classes, "class", c->o->host, &why);
+    if (status)
+        return ls_fail(
+            c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
+            status == LS_EDATA && !strstr(why.text, "UTF-8")
+                ? "; they differ by bytes alone that are no UTF-8: save the table as UTF-8"
+                : "");
     r->base.info.prep = r->prep = c->prep;
     c->prep = NULL;
+    return LS_OK;
 }
 
 /* Both tables as a model reads them: nothing is learnt. */
@@ -619,7 +627,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
         status = ls_dataset_none(&split[1], &split[0]->info, o);
     ls_c_locale_leave(locale);
     if (status == LS_OK)
-        hand_over(&c, split[0]);
+        status = hand_over(&c, split[0]);
     free_columns(&c);
     return ls_json_tidied(status, o->err); /* names and fields may hold anything, and may be cut */
 }

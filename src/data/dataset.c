@@ -442,6 +442,22 @@ const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)
     return &ds->info;
 }
 
+uint32_t ls_dataset_rows(const ls_dataset *ds)
+{
+    return ds->info.rows;
+}
+
+uint32_t ls_steps_per_epoch(uint32_t rows, uint32_t batch_size)
+{
+    return rows > 0 ? (uint32_t)(((uint64_t)rows + batch_size - 1) / batch_size) : UINT32_MAX;
+}
+
+uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
+{
+    const uint64_t first = (uint64_t)index * batch_size;
+    return total - first < batch_size ? (uint32_t)(total - first) : batch_size;
+}
+
 size_t ls_dataset_image_bytes(const ls_dataset *ds)
 {
     const ls_dataset_info *info = &ds->info;

@@ -177,6 +177,16 @@ int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error 
 /* Lives as long as the dataset. Any thread. */
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds);
 
+/* How many rows it has. Any thread. */
+uint32_t ls_dataset_rows(const ls_dataset *ds);
+
+/* Minibatches of at most `batch_size` rows that `rows` rows make: the steps of an epoch. UINT32_MAX where there are no
+ * rows, and so no epochs. */
+uint32_t ls_steps_per_epoch(uint32_t rows, uint32_t batch_size);
+
+/* Rows of minibatch `index` of `total` rows cut into minibatches of `batch_size`. */
+uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index);
+
 /* Bytes of one row's values, and of its target. Any thread. */
 size_t ls_dataset_image_bytes(const ls_dataset *ds);
 size_t ls_dataset_target_bytes(const ls_dataset *ds);

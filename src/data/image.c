@@ -228,11 +228,10 @@ static const format png = {"\x89PNG", read_png_header, read_png_pixels, NULL, NU
 
 static int read_png_header(image *i)
 {
-    return ls_fail(
-        i->err, LS_EUNSUPPORTED,
-        "%.300s: this program was built without libspng and reads no PNG; install Debian's "
-        "libspng-dev and build it again, or convert the image: convert IN OUT.ppm",
-        i->path);
+    return ls_fail(i->err, LS_EUNSUPPORTED,
+                   "%.300s: Lockstep was built without libspng and reads no PNG; install Debian's "
+                   "libspng-dev and build it again, or convert the image: convert IN OUT.ppm",
+                   i->path);
 }
 
 static const format png = {.magic = "\x89PNG", .read_header = read_png_header};
@@ -385,6 +384,13 @@ static int read_jpeg_header(image *i)
     i->width = j->d.image_width > MOST_PIXELS ? MOST_PIXELS + 1 : (int)j->d.image_width;
     i->height = j->d.image_height > MOST_PIXELS ? MOST_PIXELS + 1 : (int)j->d.image_height;
     i->channels = j->d.num_components == 1 ? 1 : 3;
+    if (j->d.num_components > 3)
+        return ls_fail(
+            i->err, LS_EDATA,
+            "%.300s: expected a JPEG file of grey or of three colours, found the four of "
+            "print (CMYK); convert it, with ImageMagick: convert IN -colorspace sRGB "
+            "OUT.png",
+            i->path);
     j->d.out_color_space = i->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     return LS_OK;
 }
@@ -498,7 +504,7 @@ static int read_jpeg_header(image *i)
 {
     return ls_fail(
         i->err, LS_EUNSUPPORTED,
-        "%.300s: this program was built without libjpeg and reads no JPEG; install Debian's "
+        "%.300s: Lockstep was built without libjpeg and reads no JPEG; install Debian's "
         "libjpeg62-turbo-dev and build it again, or convert the image: convert IN OUT.ppm",
         i->path);
 }

@@ -1,5 +1,5 @@
 /* Reading one image from a file: PGM, PPM (binary, P5 and P6), PNG and JPEG where libspng and libjpeg were
- * there when this was compiled. The library does not need it: a program that reads images compiles image.c and picture.c. */
+ * there when this was compiled. The library does without it: it is compiled into src/picture. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 

@@ -52,7 +52,7 @@ int ls_new_rows_class(const ls_new_rows *of, const char *text)
                    ? (int)number
                    : -1;
     for (int i = 0; i < of->classes; i++)
-        if (strcmp(of->class_name[i], text) == 0)
+        if (ls_prep_is_name(of->class_name[i], text))
             return i;
     return -1;
 }
@@ -99,7 +99,7 @@ static int take_name(reading *r, bool *seen, bool *has_target)
 {
     const ls_new_rows *of = r->of;
     const char *name = r->t->field, *target = of->labelled ? target_of(of) : NULL;
-    const bool is_target = target && strcmp(name, target) == 0;
+    const bool is_target = target && ls_prep_is_name(target, name);
     const int column = is_target ? TARGET : ls_prep_find(of->prep, name);
     r->column[r->columns++] = column == -1 ? IGNORED : column;
     bool *once = is_target ? has_target : column >= 0 ? &seen[column] : NULL;
@@ -431,24 +431,21 @@ static int fill_targets(const ls_new_rows *of, const ls_array *y, ls_resident *r
     return LS_OK;
 }
 
-int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x_path,
-                         const char *y_path, ls_error *err)
+/* Rows `x`, and where they are labelled, targets from a file. */
+static int read_arrays(ls_dataset **out, const ls_new_rows *of, const ls_array *x,
+                       const char *y_path, ls_error *err)
 {
-    ls_array x, y = {0};
+    ls_array y = {0};
     ls_resident *r = NULL;
-    *out = NULL;
-    int status = ls_array_open_npy(&x, x_path, err);
-    if (status)
-        return status;
-    status = check_shape(of, &x, err);
+    int status = check_shape(of, x, err);
     if (status == LS_OK)
-        status = check_type(of, &x, err);
+        status = check_type(of, x, err);
     if (status == LS_OK && of->labelled)
         status = ls_array_open_npy(&y, y_path, err);
     if (status == LS_OK)
-        status = create(&r, of, "npy", x_path, (uint32_t)x.dim[0], NULL, err);
+        status = create(&r, of, "npy", x->path, (uint32_t)x->dim[0], NULL, err);
     if (status == LS_OK)
-        status = fill_values(of, &x, r, err);
+        status = fill_values(of, x, r, err);
     if (status == LS_OK && of->labelled)
         status = fill_targets(of, &y, r, err);
     if (r && status)
@@ -456,6 +453,29 @@ int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x_
     else if (r)
         *out = &r->base;
     ls_array_close(&y);
+    return status;
+}
+
+int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x_path,
+                         const char *y_path, ls_error *err)
+{
+    ls_array x;
+    *out = NULL;
+    int status = ls_array_open_npy(&x, x_path, err);
+    if (status)
+        return status;
+    status = read_arrays(out, of, &x, y_path, err);
     ls_array_close(&x);
     return status;
+}
+
+int ls_new_rows_read_npy(ls_dataset **out, const ls_new_rows *of, const char *name,
+                         const void *bytes, size_t count, ls_error *err)
+{
+    ls_array x;
+    ls_new_rows rows = *of;
+    rows.labelled = false;
+    *out = NULL;
+    int status = ls_array_read_npy(&x, name, bytes, count, err);
+    return status ? status : read_arrays(out, &rows, &x, NULL, err);
 }

@@ -31,6 +31,10 @@ int ls_new_rows_read_csv(ls_dataset **out, const ls_new_rows *of, const char *na
 int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x, const char *y,
                          ls_error *err);
 
+/* The same, of bytes in memory, which messages call `name`; rows are not labelled. */
+int ls_new_rows_read_npy(ls_dataset **out, const ls_new_rows *of, const char *name,
+                         const void *bytes, size_t count, ls_error *err);
+
 /* Memory for so many rows, zeroed, of `labelled` pictures, say, for the caller to fill: `rows` and `labels` lie in it. */
 int ls_new_rows_reserve(ls_dataset **out, const ls_new_rows *of, const char *source, uint32_t rows,
                         uint8_t **values, int32_t **labels, ls_error *err);

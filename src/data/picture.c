@@ -158,17 +158,17 @@ typedef struct scaler {
 #define SCALE_SET plain
 #define SCALE_VEC 4
 #define SCALE_TARGET
-#include "data/picture_kernel.h"
+#include "data/picture_kernel.inc"
 #if defined(__x86_64__)
 #define SCALE_SET avx2
 #define SCALE_VEC 8
 #define SCALE_TARGET __attribute__((target("avx2")))
-#include "data/picture_kernel.h"
+#include "data/picture_kernel.inc"
 #define SCALE_SET avx512
 #define SCALE_VEC 16
 #define SCALE_TARGET                                                                               \
     __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")))
-#include "data/picture_kernel.h"
+#include "data/picture_kernel.inc"
 #endif
 
 static const scaler *best_scaler(void)

@@ -2,7 +2,8 @@
 #ifndef DATA_TABLE_H
 #define DATA_TABLE_H
 
-#include "data/arrays.h"
+#include "data/kinds.h"
+#include "formats/arrays.h"
 #include "prep/prep.h"
 
 enum { LS_FIELD_BYTES = 4096 };

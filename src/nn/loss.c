@@ -1,5 +1,6 @@
 #include "nn/loss.h"
 
+#include <math.h>
 #include <string.h>
 
 const ls_loss ls_losses[] = {
@@ -16,6 +17,11 @@ const ls_loss *ls_loss_find(const char *name, bool vectors)
         if (l->vectors == vectors && (any || strcmp(l->name, name) == 0))
             return l;
     return NULL;
+}
+
+double ls_loss_accuracy(const ls_loss *loss, double correct, double rows)
+{
+    return loss->hits ? correct / rows : NAN;
 }
 
 ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing, bool weighted)

@@ -22,6 +22,9 @@ extern const ls_loss ls_losses[];
  * kind of targets. */
 const ls_loss *ls_loss_find(const char *name, bool vectors);
 
+/* The share of `rows` rows that are correct; NaN where a row cannot be. */
+double ls_loss_accuracy(const ls_loss *loss, double correct, double rows);
+
 /* Its op, but for x. `smoothing`, and whether classes are `weighted`, is cross-entropy's. */
 ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing, bool weighted);
 

@@ -140,6 +140,18 @@ int ls_replica_recordings(const ls_replica *replica);
 enum { LS_LINE_BYTES = 192 };
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line);
 
+/* Where a worker is when it is not in one of its replica's ops, as a heartbeat's place. */
+enum {
+    LS_PLACE_IDLE,
+    LS_PLACE_MERGE,
+    LS_PLACE_APPLY,
+    LS_PLACE_OPEN,
+    LS_PLACE_EXPORT,
+    LS_PLACE_STEP, /* begins one */
+    LS_PLACE_ADD,  /* adds a shard's gradient to those before */
+    LS_PLACE_WAIT  /* in a merge, for its peers */
+};
+
 /* What a heartbeat's place belongs to; LS_PHASE_NONE where no replica wrote it. Any thread. */
 typedef enum ls_phase {
     LS_PHASE_NONE,

@@ -1,13 +1,9 @@
-/* The safetensors file format: named tensors behind a JSON header.
- * Source: the format's description in its reference implementation (8-byte little-endian header
- * length, JSON header with dtype, shape and data_offsets, then the data without gaps).
- */
+/* The weights of a model, and what each of its parameters has one of, in safetensors files (formats/safetensors.h). */
 #ifndef NN_SAFETENSORS_H
 #define NN_SAFETENSORS_H
 
+#include "formats/safetensors.h"
 #include "nn/model.h"
-#include "store/durable.h"
-#include "json/writer.h"
 
 /* Numbers that lie like the canonical weights (model->floats of them), and the name they go by.
  * With prefix "" they are the weights, running statistics included. With another, "momentum." say,
@@ -40,11 +36,6 @@ int ls_safetensors_save(const char *path, const ls_model *model, const float *ca
 int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
                          int count, const char *state, const ls_host *host, ls_error *err);
 
-/* Puts a tensor's entry into a header: its shape is dim[rank], its bytes begin at *at of the data, which is
- * moved behind them. */
-void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *dtype,
-                              const int64_t *dim, int rank, uint64_t bytes, uint64_t *at);
-
 /* ---- loading -------------------------------------------------------------------------------- */
 
 /* Reads every tensor of the model from a file (F32, or F16 and BF16 widened) into the canonical array.
@@ -63,15 +54,6 @@ int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_mod
  * and no others. What `values` hold after a failure is undefined. Errors as ls_safetensors_load. */
 int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
                                const ls_model *model, const ls_host *host, ls_error *err);
-
-/* The state of a file that was written with one, which the caller frees, after its hash was verified;
- * NULL for any other safetensors file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file, offset
- * and what was expected, when the file is damaged or no safetensors file. */
-int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err);
-
-/* The card of the model that the file's weights are of, which the caller frees; NULL where it has none. A
- * file with a state is verified first. Errors: as above. */
-int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err);
 
 /* SHA-256 over the canonical weights in model order (row-major little-endian fp32), as 64
  * hexadecimal digits and a zero. */

@@ -1,4 +1,5 @@
-# `cpack` makes Debian packages: liblockstep0, liblockstep-dev and lockstep. `./dev package` builds for them:
+# `cpack` makes Debian packages: liblockstep0, liblockstep-dev, lockstep and, where pictures can be read,
+# liblockstep-picture0. `./dev package` builds for them:
 # with the prefix /usr, and without debugging information.
 find_program(LOCKSTEP_GZIP gzip)
 mark_as_advanced(LOCKSTEP_GZIP)
@@ -19,6 +20,11 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstep.1.gz ${CMAKE_CURRENT_BINARY_D
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT lockstep EXCLUDE_FROM_ALL)
 
 set(packages liblockstep0 liblockstep-dev lockstep)
+set(dev_depends "")
+if(TARGET lockstep_picture_shared)
+  list(APPEND packages liblockstep-picture0)
+  set(dev_depends "liblockstep-picture0 (= ${PROJECT_VERSION}), ")
+endif()
 foreach(deb ${packages})
   set(doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/${deb})
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/changelog.gz DESTINATION ${doc}
@@ -54,6 +60,13 @@ file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/control/shlibs
   "liblockstep_pool ${soversion} liblockstep0 (>= ${soversion})\n")
 set(CPACK_DEBIAN_LIBLOCKSTEP0_PACKAGE_CONTROL_EXTRA
   "${CMAKE_CURRENT_BINARY_DIR}/control/triggers;${CMAKE_CURRENT_BINARY_DIR}/control/shlibs")
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/picture/triggers "activate-noawait ldconfig\n")
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/picture/shlibs
+  "liblockstep_picture ${soversion} liblockstep-picture0 (>= ${soversion})\n")
+set(CPACK_DEBIAN_LIBLOCKSTEP-PICTURE0_PACKAGE_CONTROL_EXTRA
+  "${CMAKE_CURRENT_BINARY_DIR}/picture/triggers;${CMAKE_CURRENT_BINARY_DIR}/picture/shlibs")
+set(CPACK_DEBIAN_LIBLOCKSTEP-PICTURE0_PACKAGE_DEPENDS "liblockstep0 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/src) # where liblockstep is
 
 # package(<name> <section> <what it has>)
 macro(package name section has)
@@ -67,9 +80,10 @@ macro(package name section has)
     "This package has ${has}.")
 endmacro()
 package(liblockstep0 libs "the trainer and its worker pool as shared libraries")
+package(liblockstep-picture0 libs "a library that reads pictures for models")
 package(liblockstep-dev libdevel "headers, archives, and files for CMake and pkg-config")
 package(lockstep science "the program, and example configurations")
 set(CPACK_DEBIAN_LIBLOCKSTEP-DEV_PACKAGE_DEPENDS
-  "liblockstep0 (= ${PROJECT_VERSION}), libcjson-dev, nettle-dev, zlib1g-dev")
+  "liblockstep0 (= ${PROJECT_VERSION}), ${dev_depends}libcjson-dev, nettle-dev, zlib1g-dev")
 set(CPACK_DEBIAN_LOCKSTEP_PACKAGE_RECOMMENDS dataset-fashion-mnist)
 include(CPack)

@@ -6,7 +6,7 @@
 #define PAGE_PAGE_H
 
 #include "base/buffer.h"
-#include "train/record.h"
+#include "records/record.h"
 #include "json/json.h"
 
 /* The records of a run, thinned so that a page of them stays small however long the run is.

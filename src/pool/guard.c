@@ -57,6 +57,24 @@ bool ls_inside_of(const ls_pool *pool)
     return false;
 }
 
+int ls_pool_is_ours(const ls_pool *pool, ls_error *err)
+{
+    if (ls_fork_mark_is_inherited(pool->mark))
+        return ls_fail(err, LS_EINVAL,
+                       "the pool belongs to another process, of which this one was forked: make a "
+                       "new one here");
+    return LS_OK;
+}
+
+int ls_pool_check_owner(const ls_pool *pool, ls_error *err)
+{
+    int status = ls_pool_is_ours(pool, err);
+    if (status == LS_OK && ls_inside_of(pool))
+        status = ls_fail(err, LS_EINVAL,
+                         "called from a job or hook of the same pool, which would wait for itself");
+    return status;
+}
+
 void ls_latch_init(ls_latch *latch)
 {
     pthread_mutex_init(&latch->lock, NULL);

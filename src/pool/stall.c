@@ -2,78 +2,12 @@
 #include "base/error.h"
 #include "pool/pool.h"
 
-#include <stdio.h>
-
-/* How the owner learns that a worker has finished, a macro so that a test can weaken it and see
- * ThreadSanitizer object (tests/sync/weakened_orders.sh). It pairs with the release in
- * ls_pool_work. */
-#ifndef LS_POOL_FINISHED_ACQUIRE
-#define LS_POOL_FINISHED_ACQUIRE memory_order_acquire
-#endif
-
-bool ls_pool_gave_up(const struct ls_pool_worker *w)
-{
-    /* relaxed: nothing is handed over with it. */
-    return atomic_load_explicit(&w->abandoned, memory_order_relaxed);
-}
-
-uint64_t ls_pool_pending(const struct ls_pool_worker *w)
-{
-    uint64_t finished = atomic_load_explicit(&w->finished, LS_POOL_FINISHED_ACQUIRE);
-    uint64_t submitted = atomic_load_explicit(&w->submitted, memory_order_relaxed);
-    /* Another thread may see a job finished before it sees it counted. */
-    return submitted > finished ? submitted - finished : 0;
-}
-
-int ls_pool_list(char *text, size_t size, const ls_pool *pool,
-                 bool (*which)(const struct ls_pool_worker *w))
-{
-    size_t used = 0;
-    int listed = 0;
-    text[0] = '\0';
-    for (int i = 0; i < pool->workers; i++) {
-        if (!which(&pool->worker[i]))
-            continue;
-        unsigned long long jobs = ls_pool_pending(&pool->worker[i]);
-        if (used + 48 > size) {
-            snprintf(text + used, size - used, ", …");
-            return listed + 1;
-        }
-        const char *comma = listed++ ? ", " : "";
-        used +=
-            (size_t)(jobs ? snprintf(text + used, size - used, "%sworker %d (%llu job%s)", comma, i,
-                                     jobs, jobs == 1 ? "" : "s")
-                          : snprintf(text + used, size - used, "%sworker %d (stopping)", comma, i));
-    }
-    return listed;
-}
-
-static bool exists(const ls_pool *pool, int worker)
-{
-    return worker >= 0 && worker < pool->workers;
-}
-
-int ls_pool_busy(const ls_pool *pool, int worker)
-{
-    return exists(pool, worker) ? (int)ls_pool_pending(&pool->worker[worker]) : 0;
-}
-
-int ls_pool_thread_number(const ls_pool *pool, int worker)
-{
-    return atomic_load_explicit(&pool->worker[worker].thread_number, memory_order_relaxed);
-}
-
-int ls_pool_is_abandoned(const ls_pool *pool, int worker)
-{
-    return exists(pool, worker) && ls_pool_gave_up(&pool->worker[worker]);
-}
-
 int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
 {
     int status = ls_pool_check_owner(pool, err);
     if (status)
         return status;
-    if (!exists(pool, worker))
+    if (worker < 0 || worker >= pool->workers)
         return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
                        pool->workers - 1);
     if (worker == 0 && pool->options.caller_works)

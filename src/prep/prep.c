@@ -10,11 +10,16 @@
 
 /* ---- fields of tables ------------------------------------------------------------------------------ */
 
+const char *ls_missing_word(int i)
+{
+    static const char *const word[] = {"", "NA", "NaN", "nan", "null", "?", NULL};
+    return word[i];
+}
+
 bool ls_field_is_missing(const char *text)
 {
-    static const char *const word[] = {"", "NA", "NaN", "nan", "null", "?"};
-    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
-        if (strcmp(text, word[i]) == 0)
+    for (int i = 0; ls_missing_word(i); i++)
+        if (strcmp(text, ls_missing_word(i)) == 0)
             return true;
     return false;
 }
@@ -145,6 +150,43 @@ static const char *sort_names(ls_prep_name *name, int count)
         if (strcmp(name[i - 1].text, name[i].text) == 0)
             return name[i].text;
     return NULL;
+}
+
+int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
+                        ls_error *err)
+{
+    ls_prep_column c = {.levels = 0};
+    int status = LS_OK;
+    if (!copy_levels(&c, name, count, host))
+        status = no_memory(err);
+    const char *twice = status ? NULL : sort_names(c.sorted, count);
+    if (twice)
+        status =
+            ls_fail(err, LS_EDATA,
+                    "%s \"%.60s\": expected different names, found it twice; names that differ "
+                    "by bytes alone that are no UTF-8 are the same: save them as UTF-8",
+                    what, twice);
+    for (int k = 0; c.level && k < c.levels; k++)
+        ls_free(host, c.level[k]);
+    ls_free(host, c.level);
+    ls_free(host, c.sorted);
+    return ls_json_tidied(status, err);
+}
+
+bool ls_prep_is_name(const char *name, const char *text)
+{
+    size_t left = strlen(text);
+    while (left > 0) {
+        const size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        const char *same = n ? text : "\xEF\xBF\xBD";
+        const size_t length = n ? n : 3;
+        if (strncmp(name, same, length) != 0)
+            return false;
+        name += length;
+        text += n ? n : 1;
+        left -= n ? n : 1;
+    }
+    return *name == '\0';
 }
 
 int ls_prep_finish(ls_prep *p, ls_error *err)

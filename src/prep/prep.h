@@ -1,5 +1,5 @@
 /* How a user's row becomes the floats that a network reads: one description for training, evaluation,
- * prediction and export, kept with the weights as `preparation` in the model's card (train/card.h):
+ * prediction and export, kept with the weights as `preparation` in the model's card (config/card.h):
  *
  *     {"version": 1, "rows": "table", "target": "species", "columns": [
  *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1},
@@ -21,10 +21,7 @@
 
 enum {
     LS_PREP_COLUMNS = 65536,
-    LS_PREP_FEATURES = 1 << 24, /* floats of a row */
-    /* A longer description is not kept with the weights. */
-    LS_PREP_BYTES = 2 << 20,
-    LS_PREP_VALUES = 200000
+    LS_PREP_FEATURES = 1 << 24 /* floats of a row */
 };
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
@@ -78,10 +75,17 @@ int ls_prep_add(ls_prep *prep, const char *name, const char *const *level, int l
  * name, two equal levels, too many floats), LS_ENOMEM. */
 int ls_prep_finish(ls_prep *prep, ls_error *err);
 
+/* Whether names differ once bytes of them that are no UTF-8 have become U+FFFD, as in files. `what` they name is
+ * for the message: "class". Errors: LS_EDATA, LS_ENOMEM. */
+int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
+                        ls_error *err);
+/* Whether `text` is `name`, in which U+FFFD stands for bytes that are no UTF-8. */
+bool ls_prep_is_name(const char *name, const char *text);
+
 /* ---- in a file ------------------------------------------------------------------------------------ */
 
-/* Whether it is short enough for a file. */
-bool ls_prep_fits(const ls_prep *prep);
+/* How many values of JSON it has, at the most. */
+size_t ls_prep_values(const ls_prep *prep);
 /* Writes it as a member `key`. */
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *prep);
 
@@ -120,6 +124,8 @@ void ls_prep_feature(const ls_prep *prep, int i, double *mean, double *deviation
 
 /* Nothing, NA, NaN, nan, null or ?. A decimal number; one that is too large is infinite. In the C locale. */
 bool ls_field_is_missing(const char *text);
+/* These words: number `i`, from 0 on; NULL: there are no more. */
+const char *ls_missing_word(int i);
 bool ls_field_is_number(const char *text, double *value);
 
 #endif

@@ -60,17 +60,12 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
     ls_json_close(w);
 }
 
-bool ls_prep_fits(const ls_prep *p)
+size_t ls_prep_values(const ls_prep *p)
 {
-    size_t values = (size_t)p->fills, bytes = (size_t)p->fills * 16;
-    for (int i = 0; i < p->columns; i++) {
-        const ls_prep_column *c = &p->column[i];
-        values += 6 + (size_t)c->levels;
-        bytes += 128 + strlen(c->name);
-        for (int k = 0; k < c->levels; k++)
-            bytes += 4 + strlen(c->level[k]);
-    }
-    return values <= LS_PREP_VALUES && bytes <= LS_PREP_BYTES;
+    size_t values = 8 + (size_t)p->fills;
+    for (int i = 0; i < p->columns; i++)
+        values += 6 + (size_t)p->column[i].levels;
+    return values;
 }
 
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)

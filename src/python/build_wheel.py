@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Builds the wheel: the package, liblockstep.so, what that needs of the system, and everybody's licence.
+"""Builds the wheel: the package, liblockstep.so, liblockstep_picture.so where that lies beside it, what they need of the
+system, and everybody's licence.
 
     build_wheel.py LIBRARY DIRECTORY      ./dev wheel calls it so
 
@@ -37,20 +38,27 @@ def needed(library):
     return re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", str(library)))
 
 
+def soname(library):
+    return re.search(r"\(SONAME\).*\[(.*)\]", output("readelf", "-d", str(library)))[1]
+
+
 def places(library):
     """Where the loader finds what a library needs, by name."""
     return dict(re.findall(r"(\S+) => (\S+) \(", output("ldd", str(library))))
 
 
-def closure(library):
-    """The library and what goes with it: name → path."""
-    found, all_places = {}, places(library)
-    waiting = [(library.name, library)]
+def closure(libraries):
+    """The libraries and what goes with them: name → path."""
+    found, all_places, own = {}, {}, set(EVERYWHERE)
+    for library in libraries:
+        all_places.update(places(library))
+        own.add(soname(library))  # of one that is loaded already, the loader knows its name
+    waiting = [(library.name, library) for library in libraries]
     while waiting:
         name, path = waiting.pop()
         found[name] = path
         for other in needed(path):
-            if other not in EVERYWHERE and other not in found and not other.startswith("ld-linux"):
+            if other not in own and other not in found and not other.startswith("ld-linux"):
                 if other not in all_places:
                     sys.exit(f"build_wheel.py: {path} needs {other}, which is not installed")
                 waiting.append((other, Path(all_places[other])))
@@ -80,7 +88,8 @@ def licence_of(path):
 
 def bundle(library, package):
     """Copies all into package/lib, each looking beside itself; → the platform's tag."""
-    libraries = closure(library)
+    own = [library] + [p for p in [library.with_name("liblockstep_picture.so")] if p.exists()]
+    libraries = closure(own)
     (package / "lib").mkdir()
     (package / "licences").mkdir()
     shutil.copy(HERE / "../../LICENSE", package / "licences" / "lockstep")
@@ -89,7 +98,7 @@ def bundle(library, package):
         shutil.copy(path.resolve(), target)
         target.chmod(0o755)
         subprocess.run(["patchelf", "--set-rpath", "$ORIGIN", str(target)], check=True)
-        if path != library:
+        if path not in own:
             shutil.copy(licence_of(path), package / "licences" / name)
     major, minor = glibc((package / "lib").iterdir())
     return f"manylinux_{major}_{minor}_{os.uname().machine}"

@@ -13,9 +13,6 @@
 #include "tcp/join.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,52 +23,6 @@
 typedef struct answer {
     uint8_t nonce[NONCE], proof[PROOF];
 } answer;
-
-/* ---- bytes, with a time limit ----------------------------------------------------------------- */
-
-/* For poll: rounded up. */
-static int milliseconds(uint64_t ns)
-{
-    return (int)(ns / 1000000u) + 1;
-}
-
-bool tcp_ready(int fd, short events, uint64_t until_ns)
-{
-    struct pollfd watch = {.fd = fd, .events = events};
-    for (;;) {
-        const uint64_t now = ls_now_ns();
-        const int n = now < until_ns ? poll(&watch, 1, milliseconds(until_ns - now)) : 0;
-        if (n >= 0 || errno != EINTR)
-            return n > 0;
-    }
-}
-
-int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
-{
-    for (size_t done = 0; done < bytes;) {
-        char *at = (char *)data + done;
-        const ssize_t n =
-            out ? send(fd, at, bytes - done, MSG_NOSIGNAL) : recv(fd, at, bytes - done, 0);
-        if (n > 0)
-            done += (size_t)n;
-        else if (n == 0)
-            return ECONNRESET;
-        else if (errno == EAGAIN && !tcp_ready(fd, out ? POLLOUT : POLLIN, until_ns))
-            return ETIMEDOUT;
-        else if (errno != EAGAIN && errno != EINTR)
-            return errno;
-    }
-    return 0;
-}
-
-int tcp_draw(void *out, size_t bytes, ls_error *err)
-{
-    const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, out, bytes) : -1;
-    if (fd >= 0)
-        close(fd);
-    return n == (ssize_t)bytes ? LS_OK : ls_fail(err, LS_ESYSTEM, "cannot read /dev/urandom");
-}
 
 /* `who`: 'a' of the one that was called, 'c' of the caller. */
 static void prove(uint8_t out[PROOF], const joining *j, char who, const hello *h,
@@ -90,14 +41,6 @@ static bool same(const uint8_t *a, const uint8_t *b)
     for (int i = 0; i < PROOF; i++)
         differs |= (unsigned)(a[i] ^ b[i]);
     return differs == 0;
-}
-
-void tcp_set_up(int fd)
-{
-    const int on = 1;
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 /* ---- being called ----------------------------------------------------------------------------- */
@@ -165,7 +108,7 @@ int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
             watch[i] = (struct pollfd){.fd = j->guest[i].fd, .events = POLLIN};
         watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
         poll(watch, (nfds_t)j->guests + 1,
-             milliseconds(tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now));
+             tcp_milliseconds(tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now));
         tcp_beat(j);
         const bool calls = watch[j->guests].revents != 0;
         for (int i = j->guests - 1; i >= 0;
@@ -187,7 +130,19 @@ int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
     return -1;
 }
 
+void tcp_clear_door(joining *j)
+{
+    for (int fd; (fd = accept(j->door, NULL, NULL)) >= 0;)
+        close(fd);
+}
+
 /* ---- calling ---------------------------------------------------------------------------------- */
+
+/* An address that swallows everything leaves time for others. */
+uint64_t tcp_try_until(const joining *j)
+{
+    return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
+}
 
 /* Whoever hangs up may have been in a crowd of strangers: LS_EIO, the caller may call again. */
 static int fail_greeting(const joining *j, int error, ls_error *err)

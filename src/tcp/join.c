@@ -88,12 +88,6 @@ static void pause_until(uint64_t until_ns)
     (void)tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns));
 }
 
-/* An address that swallows everything leaves time for others. */
-uint64_t tcp_try_until(const joining *j)
-{
-    return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
-}
-
 /* ---- calling ---------------------------------------------------------------------------------- */
 
 static int reach_first(joining *j, int *fd, ls_error *err)
@@ -472,12 +466,6 @@ void tcp_hang_up(joining *j)
         close(j->early[--j->earlies].fd);
     ls_free(NULL, j->caller);
     j->caller = NULL;
-}
-
-void tcp_clear_door(joining *j)
-{
-    for (int fd; (fd = accept(j->door, NULL, NULL)) >= 0;)
-        close(fd);
 }
 
 void tcp_forget_meeting(joining *j)

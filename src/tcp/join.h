@@ -53,8 +53,15 @@ static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
 /* Lines for `members`, without connections. Errors: LS_ENOMEM. */
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
 
-/* Closes what there is of lines and connections, and frees the wire. */
+/* Closes what there is of lines and connections, and frees the wire, but not its meeting. */
 void tcp_free(tcp_wire *w);
+
+/* The slots `post` and `poll`. */
+int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err);
+int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
+
+/* Says on every line that nothing more comes, and waits until the others have said so too, two seconds at most. */
+void tcp_drain(tcp_wire *w);
 
 /* Meets the others at the place, and connects to all of them: fills the wire's numbers and lines, with sockets
  * that never block; with `again`, so that surviving members can regroup. Errors: LS_EINVAL, LS_ESYSTEM,
@@ -134,6 +141,12 @@ typedef struct joining {
 static inline uint64_t tcp_sooner(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
+}
+
+/* For poll: rounded up. */
+static inline int tcp_milliseconds(uint64_t ns)
+{
+    return (int)(ns / 1000000u) + 1;
 }
 
 /* Whether the descriptor, −1 for none, is ready before the time is over. */

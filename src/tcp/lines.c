@@ -165,9 +165,9 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
     ppoll(w->watch, count, &limit, NULL); /* whatever ends it, the lines are looked at again */
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- transfers ------------------------------------------------------------------------------ */
 
-static int post_tcp(ls_wire *base, ls_transfer *t, ls_error *err)
+int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
 {
     tcp_wire *w = (tcp_wire *)base;
     tcp_line *line = tcp_line_of(w, t->peer, t->channel);
@@ -182,8 +182,7 @@ static void mind_door(tcp_wire *w, uint64_t now)
     w->door_ns = now + DOOR_NS;
 }
 
-static int poll_tcp(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns,
-                    ls_error *err)
+int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err)
 {
     tcp_wire *w = (tcp_wire *)base;
     const uint64_t until = ls_deadline_ns(timeout_ns);
@@ -208,10 +207,8 @@ static int poll_tcp(ls_wire *base, ls_transfer **ended, int most, uint64_t timeo
     return w->ended_count;
 }
 
-/* Everything has been said; what is still on its way must not be cut off by a close on this side. */
-static void close_tcp(ls_wire *base)
+void tcp_drain(tcp_wire *w)
 {
-    tcp_wire *w = (tcp_wire *)base;
     const uint64_t until = ls_deadline_ns(DRAIN_NS);
     char rest[256];
     for (int i = 0; i < lines_of(w); i++)
@@ -221,15 +218,9 @@ static void close_tcp(ls_wire *base)
         while (w->line[i].fd >= 0 && tcp_ready(w->line[i].fd, POLLIN, until) &&
                recv(w->line[i].fd, rest, sizeof rest, 0) > 0)
             ;
-    tcp_free(w);
 }
 
-/* The system keeps what was handed to it, and touches nothing of the transfers'. */
-static int abort_tcp(ls_wire *base)
-{
-    tcp_free((tcp_wire *)base);
-    return 0;
-}
+/* ---- making and freeing --------------------------------------------------------------------- */
 
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
 {
@@ -252,50 +243,7 @@ void tcp_free(tcp_wire *w)
         ls_free(NULL, w->line[i].out.queue.item);
         ls_free(NULL, w->line[i].in.queue.item);
     }
-    tcp_forget_meeting(w->meeting);
     ls_free(NULL, w->watch);
     ls_free(NULL, w->line);
     ls_free(NULL, w);
-}
-
-static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err)
-{
-    tcp_wire *w = NULL;
-    int status = tcp_regroup(&w, (tcp_wire *)old, how, err);
-    if (status == LS_OK)
-        w->base.type = ls_wire_tcp();
-    *out = status ? NULL : &w->base;
-    return status;
-}
-
-static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err)
-{
-    const ls_tcp_place *place = options->comm;
-    *out = NULL;
-    if (!place || place->size != sizeof *place)
-        return ls_fail(err, LS_EINVAL, "the engine tcp needs an ls_tcp_place as options.comm");
-    tcp_wire *w = ls_alloc(NULL, sizeof *w);
-    if (!w)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
-    w->base.type = ls_wire_tcp();
-    int status = tcp_join(w, place, options->regroups != 0, err);
-    if (status)
-        tcp_free(w);
-    else
-        *out = &w->base;
-    return status;
-}
-
-const ls_wire_type *ls_wire_tcp(void)
-{
-    static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
-                                          .size = sizeof(ls_wire_type),
-                                          .name = "tcp",
-                                          .open = open_tcp,
-                                          .post = post_tcp,
-                                          .poll = poll_tcp,
-                                          .close = close_tcp,
-                                          .abort = abort_tcp,
-                                          .regroup = regroup_tcp};
-    return &wire_tcp;
 }

@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "pool/pool.h"
 #include "train/coordinator.h"
+#include "train/run_records.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -131,9 +132,9 @@ void ls_await_jobs(struct ls_trainer *t)
     ls_watch_begin(&watch);
     while (nap(t) == LS_ETIMEDOUT) {
         look_after_jobs(t, &watch);
-        ls_trace_drain(t->trace, t);
+        ls_drain_trace(t);
     }
-    ls_trace_drain(t->trace, t);
+    ls_drain_trace(t);
 }
 
 /* ---- waiting for reports -------------------------------------------------------------------- */
@@ -354,7 +355,7 @@ int ls_collect_step(ls_coordination *c, ls_error *err)
     struct ls_trainer *t = c->t;
     const uint64_t number = t->position.steps + 1;
     await_reports(c);
-    ls_trace_drain(t->trace, t);
+    ls_drain_trace(t);
     c->taken++;
     const int done = find_done(t);
     const bool failed = any_failed(t);

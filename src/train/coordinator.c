@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
-#include "train/saver.h"
+#include "train/run_records.h"
+#include "train/saving.h"
 #include "train/worker.h"
 
 #include <math.h>
@@ -15,42 +16,6 @@
 static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
 {
     return (double)(ls_run_ns(t) - run_ns) * 1e-9;
-}
-
-uint64_t ls_steps_when(const ls_coordination *c, uint32_t done)
-{
-    const ls_position *at = &c->t->position;
-    return at->steps - at->step + done;
-}
-
-/* ---- progress ------------------------------------------------------------------------------- */
-
-void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
-{
-    const struct ls_trainer *t = c->t;
-    const ls_position *at = &t->position;
-    if (!t->options.progress)
-        return;
-    const double epoch_s = epoch_done ? at->totals.seconds : seconds_since(t, c->start_ns);
-    const double done = (double)at->epoch + (double)at->step / c->steps;
-    const double left = (double)t->config.epochs - done;
-    ls_progress p = {
-        .epoch = (int)at->epoch + 1,
-        .epochs = (int)t->config.epochs,
-        .step = at->step,
-        .steps = c->steps,
-        .loss = at->totals.loss / at->totals.rows,
-        .accuracy = ls_accuracy(t, at->totals.correct, at->totals.rows),
-        .images_per_s = at->totals.rows / epoch_s,
-        .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
-        .epoch_done = epoch_done,
-        .evaluated = evaluated,
-        .test_loss = t->result.test_loss,
-        .test_accuracy = t->result.test_accuracy,
-        .metric = t->result.metric,
-        .test_metric = t->result.test_metric,
-    };
-    t->options.progress(t->options.user, &p);
 }
 
 /* ---- work items ----------------------------------------------------------------------------- */
@@ -107,20 +72,15 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
 
 /* ---- what is due between steps -------------------------------------------------------------- */
 
-/* 0: never. */
-static bool is_multiple(uint64_t count, int64_t every)
-{
-    return every > 0 && count % (uint64_t)every == 0;
-}
-
 static bool snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
 {
-    return t->options.snapshot && steps > 0 && is_multiple(steps, t->options.snapshot_every_steps);
+    return t->options.snapshot && steps > 0 &&
+           ls_is_multiple(steps, t->options.snapshot_every_steps);
 }
 
-static bool save_is_due(const struct ls_trainer *t, uint64_t steps)
+static ls_due save_due(const struct ls_trainer *t, uint64_t steps)
 {
-    return t->dir.saver && is_multiple(steps, t->config.checkpoint.every_steps);
+    return ls_checkpoint_due(t, &(ls_moment){.occasion = LS_STEP_DONE, .steps = steps});
 }
 
 /* After `steps` steps: no worker may be at work, so that replicas can be read. */
@@ -128,8 +88,8 @@ static bool is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
     return steps != c->settled &&
-           (save_is_due(t, steps) || is_multiple(steps, t->config.verify_every_steps) ||
-            snapshot_is_due(t, steps));
+           (save_due(t, steps) != LS_DUE_NOTHING ||
+            ls_is_multiple(steps, t->config.verify_every_steps) || snapshot_is_due(t, steps));
 }
 
 static void say_when(char *out, size_t size, const char *what, uint64_t number)
@@ -168,16 +128,16 @@ static int show_snapshot(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* Compares the replicas, saves when `save`, and shows a snapshot where one is due. */
-static int settle(ls_coordination *c, bool save, ls_error *err)
+/* Compares the replicas, saves what is due, and shows a snapshot where one is. */
+static int settle(ls_coordination *c, ls_due due, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const bool show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
     c->settled = t->position.steps;
-    int status = ls_read_back(t, save || show, err);
+    int status = ls_read_back(t, due != LS_DUE_NOTHING || show, err);
     if (status == LS_OK && show)
         status = show_snapshot(t, err);
-    return status == LS_OK && save ? ls_checkpoint(t, false, err) : status;
+    return status ? status : ls_save(t, due, err);
 }
 
 /* ---- scattering ----------------------------------------------------------------------------- */
@@ -246,7 +206,7 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
         else if (c->taken < c->sent)
             status = ls_collect_step(c, err);
         else if (is_due(c, t->position.steps) && !ls_stopping(t))
-            status = settle(c, save_is_due(t, t->position.steps), err);
+            status = settle(c, save_due(t, t->position.steps), err);
         else
             return LS_OK;
     }
@@ -278,7 +238,7 @@ static int measure(struct ls_trainer *t, ls_error *err)
                               .rows = r->rows,
                               .outputs = r->classes};
     t->result.test_loss = sum.loss / r->rows;
-    t->result.test_accuracy = ls_accuracy(t, sum.correct, r->rows);
+    t->result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->measured);
     t->measured.value[LS_METRIC_LOSS] = t->result.test_loss;
     t->measured.value[LS_METRIC_ACCURACY] = t->result.test_accuracy;
@@ -313,7 +273,7 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
         best->waited += best->epoch > 0;
         return LS_OK;
     }
-    int status = ls_saver_displace_best(t, err);
+    int status = ls_displace_best(t, err);
     if (status == LS_OK)
         *best = (ls_best){metric, value, t->position.epoch + 1, 0, t->position.steps, best->kept};
     return status;
@@ -377,8 +337,8 @@ int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
 static bool evaluation_is_due(const struct ls_trainer *t)
 {
     const uint32_t next = t->position.epoch + 1;
-    return ls_subset_rows(t, LS_TEST) > 0 &&
-           (next == (uint32_t)t->config.epochs || is_multiple(next, t->config.eval_every));
+    return ls_dataset_rows(t->data[LS_TEST]) > 0 &&
+           (next == (uint32_t)t->config.epochs || ls_is_multiple(next, t->config.eval_every));
 }
 
 /* ---- epochs --------------------------------------------------------------------------------- */
@@ -419,17 +379,6 @@ static void begin_next_epoch(struct ls_trainer *t)
     t->position.totals = (ls_epoch_totals){0};
 }
 
-static bool end_of_epoch_save_is_due(const struct ls_trainer *t)
-{
-    return t->dir.saver && is_multiple(t->position.epoch, t->config.checkpoint.every_epochs);
-}
-
-static bool is_best(const struct ls_trainer *t)
-{
-    const ls_best *best = &t->position.best;
-    return best->epoch > 0 && best->steps == t->position.steps;
-}
-
 /* Patience is used up. The best evaluation so far is part of a checkpoint, so a resumed run knows it. */
 static bool has_waited_long(const struct ls_trainer *t)
 {
@@ -451,8 +400,8 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     /* The last one's is the final checkpoint of a run; a trainer that is driven may go on, or has none. */
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;
-    const bool keep = t->dir.saver && t->config.checkpoint.best && evaluated && is_best(t);
-    return settle(c, keep || end_of_epoch_save_is_due(t), err);
+    const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
+    return settle(c, ls_checkpoint_due(t, &done), err);
 }
 
 static int run_epoch(ls_coordination *c, ls_error *err)
@@ -470,8 +419,8 @@ int ls_coordination_create(struct ls_trainer *t, ls_error *err)
     if (!c)
         return ls_fail(err, LS_ENOMEM, "out of memory for the coordinator");
     c->t = t;
-    c->rows = ls_subset_rows(t, LS_TRAIN);
-    c->steps = ls_steps_per_epoch(t);
+    c->rows = ls_dataset_rows(t->data[LS_TRAIN]);
+    c->steps = ls_steps_per_epoch(c->rows, (uint32_t)t->config.batch_size);
     c->settled = t->position.steps;
     ls_set_deadline(t, 0);
     t->coordination = c;

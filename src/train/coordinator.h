@@ -41,7 +41,12 @@ typedef struct ls_coordination {
 int ls_coordination_create(struct ls_trainer *trainer, ls_error *err);
 
 /* Steps of the run that are done when `done` of this epoch's are. */
-uint64_t ls_steps_when(const ls_coordination *c, uint32_t done);
+static inline uint64_t ls_steps_when(const ls_coordination *c, uint32_t done)
+{
+    const ls_position *at = &c->t->position;
+    return at->steps - at->step + done;
+}
+
 /* Trains the steps of this epoch from where it stands up to `limit`, and does what is due between and behind them. The
  * epoch's clock runs meanwhile alone: it stands still between the steps of a trainer that is driven. */
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
@@ -54,9 +59,6 @@ int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
 /* Compares the replicas and, with `exports`, brings weights and optimizer state into the exchange; again,
  * with the workers that are left, when one fails meanwhile. */
 int ls_read_back(struct ls_trainer *trainer, bool exports, ls_error *err);
-
-/* Tells the caller how far the run is. */
-void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated);
 
 /* Trains and evaluates as the config says, from trainer->position on; fills trainer->result but for
  * the weights' hash. */

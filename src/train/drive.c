@@ -5,8 +5,9 @@
 #include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
-#include "train/run_dir.h"
-#include "train/saver.h"
+#include "train/run_files.h"
+#include "train/run_records.h"
+#include "train/saving.h"
 #include "train/worker.h"
 
 #include <math.h>
@@ -123,11 +124,12 @@ static int train_one(ls_coordination *c, ls_error *err)
 
 static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r)
 {
-    *out = (ls_step_result){.number = r->number,
-                            .loss = (double)r->loss / (double)r->rows,
-                            .accuracy = ls_accuracy(t, (double)r->correct, (double)r->rows),
-                            .lr = (double)r->lr,
-                            .skipped = r->skipped};
+    *out = (ls_step_result){
+        .number = r->number,
+        .loss = (double)r->loss / (double)r->rows,
+        .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
+        .lr = (double)r->lr,
+        .skipped = r->skipped};
 }
 
 int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
@@ -161,7 +163,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     int status = check_usable(t, "ls_trainer_evaluate", err);
     if (status)
         return status;
-    if (ls_subset_rows(t, LS_TEST) == 0)
+    if (ls_dataset_rows(t->data[LS_TEST]) == 0)
         return ls_fail(err, LS_EINVAL, "ls_trainer_evaluate: the data has no test rows");
     if (t->life == LS_OPENED)
         status = ls_begin(t, &why);
@@ -226,8 +228,8 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     if (status)
         return status;
     if (path)
-        return ls_checkpoint_at(t, path, err);
-    status = ls_checkpoint(t, true, err);
+        return ls_save_at(t, path, err);
+    status = ls_save(t, ls_checkpoint_due(t, &(ls_moment){.occasion = LS_ASKED}), err);
     t->result.saved |= status == LS_OK;
     return status;
 }
@@ -246,6 +248,16 @@ static int read_weights(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
+static int read_checkpoint(ls_trainer *t, const char *path, const char *state, ls_error *err)
+{
+    ls_resumed other;
+    int status = ls_resumed_read(&other, path, state, t->host, err);
+    if (status == LS_OK)
+        status = ls_go_on_from(t, &other, err);
+    ls_resumed_fini(&other, t->host);
+    return status;
+}
+
 /* A checkpoint has a state, a file of weights has none. */
 static int read_from(ls_trainer *t, const char *path, ls_error *err)
 {
@@ -253,7 +265,7 @@ static int read_from(ls_trainer *t, const char *path, ls_error *err)
     int status = ls_safetensors_state(&state, path, t->host, err);
     if (status)
         return status;
-    status = state ? ls_resume_from(t, path, state, err) : read_weights(t, path, err);
+    status = state ? read_checkpoint(t, path, state, err) : read_weights(t, path, err);
     ls_free(t->host, state);
     return status;
 }
@@ -264,14 +276,14 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     ls_error why = {0};
     ls_coordination *c = t->coordination;
     int status = check_training(t, "ls_trainer_load", err);
-    if (status == LS_OK && ls_saver_rest(t)) /* it may read the exchange */
+    if (status == LS_OK && ls_saver_rest(t->dir.saver, NULL)) /* it may read the exchange */
         status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
     if (status == LS_OK)
         status = read_from(t, path, err);
     if (status)
         return status;
     forget_snapshot(t);
-    ls_saver_forget(t);
+    ls_saver_forget(t->dir.saver);
     c->settled = t->position.steps;
     status = ls_gang(t, ls_worker_load, &why);
     if (status == LS_OK && t->life == LS_BEGUN)

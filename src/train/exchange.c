@@ -13,8 +13,8 @@ static bool lacks_scores(const ls_exchange *e, const struct ls_trainer *t)
 
 static bool allocate(ls_exchange *e, const struct ls_trainer *t)
 {
-    const uint32_t train = ls_subset_rows(t, LS_TRAIN);
-    e->test = (ls_sharded_rows){.rows = ls_subset_rows(t, LS_TEST),
+    const uint32_t train = ls_dataset_rows(t->data[LS_TRAIN]);
+    e->test = (ls_sharded_rows){.rows = ls_dataset_rows(t->data[LS_TEST]),
                                 .batch = (uint32_t)t->config.batch_size,
                                 .shards = (uint32_t)t->shards,
                                 .classes = t->model->classes,
@@ -45,7 +45,7 @@ int ls_exchange_create(ls_exchange **out, struct ls_trainer *t, ls_error *err)
         const bool scores = e && lacks_scores(e, t);
         ls_exchange_destroy(e, t->host);
         if (scores)
-            return ls_config_fail_scores(err, &t->config, ls_subset_rows(t, LS_TEST),
+            return ls_config_fail_scores(err, &t->config, ls_dataset_rows(t->data[LS_TEST]),
                                          t->model->classes);
         return ls_fail(err, LS_ENOMEM, "out of memory for the lists of rows and %zu weights",
                        t->model->floats);

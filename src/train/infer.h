@@ -9,6 +9,7 @@
 #ifndef TRAIN_INFER_H
 #define TRAIN_INFER_H
 
+#include "nn/loss.h"
 #include "nn/model.h"
 #include "nn/replica.h"
 
@@ -49,6 +50,15 @@ ls_tally ls_sharded_rows_sum(const ls_sharded_rows *rows);
  * yet: LS_SHARD_SIZES at most. Returns how many there are then. */
 enum { LS_SHARD_SIZES = 4 };
 int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch, uint32_t shards);
+
+/* ---- what outputs mean ------------------------------------------------------------------------ */
+
+/* Logits of a row → probabilities of classes: their softmax. Both may be one. */
+void ls_softmax(float *out, const float *logits, int classes);
+/* The first largest logit, as in training, and its softmax. */
+int ls_best_class(const float *logits, int classes, double *probability);
+/* One output of a model of vectors → its value; of bits, a probability. */
+double ls_output_value(const ls_loss *loss, float output);
 
 /* ---- snapshot.c ------------------------------------------------------------------------------- */
 

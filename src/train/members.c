@@ -1,7 +1,7 @@
 #include "train/members.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "train/coordinator.h"
 
 #include <lockstep/split.h>
@@ -90,6 +90,12 @@ int ls_members_close(struct ls_trainer *t, bool used)
     m->device = NULL;
     m->devices = 0;
     return ls_cluster_close(m->cluster);
+}
+
+bool ls_stopping(const struct ls_trainer *t)
+{
+    return t->members.cluster ? t->position.steps >= t->members.stop_behind
+                              : atomic_load_explicit(&t->stop, memory_order_relaxed) != 0;
 }
 
 bool ls_members_first(const struct ls_trainer *t)

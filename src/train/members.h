@@ -55,6 +55,10 @@ int ls_members_close(struct ls_trainer *trainer, bool used);
 void *ls_members_gather(int *status, struct ls_trainer *trainer, const void *own, size_t size,
                         ls_error *err);
 
+/* Whether the run is to stop behind the steps that are done: the caller has asked for it, or, where there are several
+ * members, all have agreed. */
+bool ls_stopping(const struct ls_trainer *trainer);
+
 /* Whether this process has the run directory. */
 bool ls_members_first(const struct ls_trainer *trainer);
 /* The text of the run's own config, for members without its directory; the caller frees it with ls_free. */

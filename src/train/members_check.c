@@ -76,9 +76,9 @@ static int compare_likeness(const struct ls_trainer *t, const likeness *all, int
 static int compare_all(struct ls_trainer *t, ls_error *err)
 {
     likeness own = {.version = LS_VERSION,
-                    .train_rows = ls_subset_rows(t, LS_TRAIN),
-                    .test_rows = ls_subset_rows(t, LS_TEST),
-                    .data_crc32 = ls_data_crc32(t)};
+                    .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
+                    .test_rows = ls_dataset_rows(t->data[LS_TEST]),
+                    .data_crc32 = ls_data_crc32(t->data)};
     int status = hash_recipe(&own.recipe_crc32, t, err);
     if (status)
         return status;
@@ -100,7 +100,7 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
             err, &t->config, "cluster.on_member_loss", LS_ECONFIG,
             "\"continue\" needs an engine that can regroup, and that by which these "
             "processes talk (mpi, or the caller's own) cannot: start them with --join, "
-            "or say \"stop\" and have the launcher go on (--hosts … --relaunch 3)");
+            "or say \"stop\", and go on with --resume when a host was lost");
     return compare_all(t, err);
 }
 

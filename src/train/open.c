@@ -1,11 +1,12 @@
 /* Opening a run: everything is made here, in the order in which things need each other. */
 #include "base/error.h"
 #include "base/host.h"
+#include "config/card.h"
 #include "nn/safetensors.h"
-#include "train/card.h"
 #include "train/coordinator.h"
-#include "train/run_dir.h"
-#include "train/saver.h"
+#include "train/run_files.h"
+#include "train/run_records.h"
+#include "train/saving.h"
 #include "train/worker.h"
 
 #include <lockstep/split.h>
@@ -30,7 +31,7 @@ static int check_monitor(const ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     if ((c->patience == 0 && !c->checkpoint.best) ||
-        (ls_subset_rows(t, LS_TEST) > 0 && c->eval_every > 0))
+        (ls_dataset_rows(t->data[LS_TEST]) > 0 && c->eval_every > 0))
         return LS_OK;
     return ls_config_fail(
         err, c, c->patience ? "patience" : "checkpoint.best", LS_ECONFIG,
@@ -47,13 +48,14 @@ static int open_data(ls_trainer *t, ls_error *err)
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
     snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test %s of %d×%d×%d%s%s",
              info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
-             (unsigned)ls_subset_rows(t, LS_TEST), info->dtype == LS_ROW_U8 ? "images" : "rows",
-             info->channels, info->height, info->width,
+             (unsigned)ls_dataset_rows(t->data[LS_TEST]),
+             info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels, info->height,
+             info->width,
              info->dtype == LS_ROW_U8 ? ", bytes / 255"
              : info->stored           ? ", floats from "
                                       : "",
              info->stored ? info->stored : "");
-    status = ls_config_fit_data(&t->config, info, ls_subset_rows(t, LS_TEST), err);
+    status = ls_config_fit_data(&t->config, info, ls_dataset_rows(t->data[LS_TEST]), err);
     if (status == LS_OK)
         status = check_monitor(t, err);
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
@@ -65,7 +67,8 @@ static int open_data(ls_trainer *t, ls_error *err)
 static int check_schedule(const ls_trainer *t, ls_error *err)
 {
     const ls_schedule *s = &t->config.schedule;
-    if (ls_subset_rows(t, LS_TRAIN) > 0 || (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0))
+    if (ls_dataset_rows(t->data[LS_TRAIN]) > 0 ||
+        (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0))
         return LS_OK;
     return ls_config_fail(err, &t->config, "schedule", LS_ECONFIG,
                           "the data has no epochs (train_rows is 0), so that only a constant rate "
@@ -196,7 +199,7 @@ static int open_exchange(ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = ls_exchange_create(&t->exchange, t, err);
     if (status == LS_OK && t->dir.resumed)
-        status = ls_resume_load(t, err);
+        status = ls_go_on_from(t, t->dir.resumed, err);
     if (status || t->dir.resumed || !ls_members_first(t))
         return status ? status : ls_members_share_start(t, err);
     ls_init_weights(t->exchange->canonical, t->model, &t->config.init, t->config.seed);
@@ -309,7 +312,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         ls_tell_metric(t, NULL);
     t->result.devices = t->text.devices;
     if (t->dir.resumed)
-        ls_resume_compare_libraries(t);
+        ls_resume_compare_libraries(t->dir.resumed, t->summary.isa, t->summary.library, t->host);
     return LS_OK;
 }
 
@@ -374,7 +377,7 @@ static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t b
 static void warn_of_single_rows(const ls_trainer *t)
 {
     const ls_layer *norm = find_norm_of_vectors(t->model);
-    const uint32_t all = ls_subset_rows(t, LS_TRAIN), batch = (uint32_t)t->config.batch_size;
+    const uint32_t all = ls_dataset_rows(t->data[LS_TRAIN]), batch = (uint32_t)t->config.batch_size;
     const uint32_t whole = all > 0 && all < batch ? all : batch, left = all > 0 ? all % whole : 0;
     char cure[160] = "";
     if (!norm)
@@ -492,7 +495,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = ls_members_open(t, err);
     if (status == LS_OK && t->options.resume && ls_members_first(t))
-        status = ls_resume_find(t, &own, err);
+        status = ls_resume_find(&t->dir, &own, t->options.resume, given ? &t->config : NULL,
+                                t->host, err);
     if (status == LS_OK && !given)
         status = read_own_config(t, own, err);
     ls_free(t->host, own);
@@ -528,16 +532,15 @@ typedef int stage(ls_trainer *t, ls_error *err);
 
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static stage *const stages[] = {/* what is asked for, */
-                                    check_options, read_inject, read_config,
-                                    /* what is trained, */
-                                    open_data, open_feed, build_model, choose_shards,
-                                    /* by whom, */
-                                    open_pool, ls_members_compare, open_exchange, open_trace,
-                                    open_workers, open_group,
-                                    /* and what is kept and told of it */
-                                    ls_run_dir_open, ls_run_dir_open_sinks, ls_saver_create,
-                                    ls_coordination_create, summarise, warn};
+    static stage *const stages[] = {
+        /* what is asked for, */
+        check_options, read_inject, read_config,
+        /* what is trained, */
+        open_data, open_feed, build_model, choose_shards,
+        /* by whom, */
+        open_pool, ls_members_compare, open_exchange, open_trace, open_workers, open_group,
+        /* and what is kept and told of it */
+        ls_open_run_dir, ls_open_sinks, ls_open_saver, ls_coordination_create, summarise, warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

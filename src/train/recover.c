@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "train/coordinator.h"
+#include "train/run_records.h"
 #include "train/worker.h"
 
 #include <lockstep/split.h>
@@ -379,7 +380,7 @@ static int renew_exchange(struct ls_trainer *t, ls_error *err)
         return status;
     for (int i = 0; i < 2; i++)
         memcpy(fresh->permutation[i], old->permutation[i],
-               ls_subset_rows(t, LS_TRAIN) * sizeof *fresh->permutation[i]);
+               ls_dataset_rows(t->data[LS_TRAIN]) * sizeof *fresh->permutation[i]);
     old->next = t->faults.old_exchanges;
     t->faults.old_exchanges = old;
     t->exchange = fresh;

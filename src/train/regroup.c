@@ -16,8 +16,9 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "train/coordinator.h"
-#include "train/run_dir.h"
-#include "train/saver.h"
+#include "train/run_files.h"
+#include "train/run_records.h"
+#include "train/saving.h"
 #include "train/worker.h"
 
 #include <stdio.h>
@@ -153,8 +154,9 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     struct ls_cluster *c = t->members.cluster;
     const size_t bytes = t->model->floats * sizeof(float);
     int status = newest == t->members.member ? ls_snapshot_replicas(t, true, err)
-                 : ls_saver_rest(t)          ? ls_fail(err, LS_ESTALLED, "a save does not end")
-                                             : LS_OK;
+                 : ls_saver_rest(t->dir.saver, NULL)
+                     ? ls_fail(err, LS_ESTALLED, "a save does not end")
+                     : LS_OK;
     if (status == LS_OK)
         status = ls_cluster_share_from(c, newest, t->exchange->canonical, bytes, err);
     for (int i = 0; i < LS_STATES && status == LS_OK; i++)
@@ -193,9 +195,10 @@ static bool is_new_first(const struct ls_trainer *t)
 /* The new first member saves at once, so that its disk holds a checkpoint no older than the loss. */
 static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
-    int status = t->dir.saver ? ls_snapshot_replicas(t, true, err) : LS_OK;
+    const ls_due due = ls_checkpoint_due(t, &(ls_moment){.occasion = LS_TAKEN_OVER});
+    int status = due == LS_DUE_NOTHING ? LS_OK : ls_snapshot_replicas(t, true, err);
     t->members.unsaved = false;
-    return status || !t->dir.saver ? status : ls_checkpoint(t, false, err);
+    return status ? status : ls_save(t, due, err);
 }
 
 /* All know what all have done, so all know what is sent. */
@@ -210,7 +213,7 @@ static int level(struct ls_trainer *t, const standing *all, ls_error *err)
         evaluations |= all[i].evaluations < all[newest].evaluations;
     }
     if (status == LS_OK && is_new_first(t)) {
-        status = ls_run_dir_take_over(t, err);
+        status = ls_take_over(t, err);
         t->members.took_over = t->members.unsaved = status == LS_OK;
     }
     if (status == LS_OK && steps)

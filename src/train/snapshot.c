@@ -4,11 +4,10 @@
  * would take a second CPU, of which several callers have none. */
 #include "base/error.h"
 #include "base/host.h"
-#include "base/portable_math.h"
 #include "base/thread_state.h"
+#include "config/card.h"
 #include "device/registry.h"
 #include "nn/safetensors.h"
-#include "train/card.h"
 #include "train/infer.h"
 
 #include <lockstep/model.h>
@@ -455,18 +454,6 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
     return open_model(out, path, &o, err);
 }
 
-static void to_probabilities(float *p, int classes)
-{
-    double sum = 0;
-    float most = p[0];
-    for (int i = 1; i < classes; i++)
-        most = p[i] > most ? p[i] : most;
-    for (int i = 0; i < classes; i++)
-        sum += ls_exp((double)p[i] - (double)most);
-    for (int i = 0; i < classes; i++)
-        p[i] = (float)(ls_exp((double)p[i] - (double)most) / sum);
-}
-
 int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
                  ls_error *err)
 {
@@ -480,9 +467,9 @@ int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output for
         return status;
     const size_t classes = (size_t)model->inference->model->classes;
     for (size_t i = 0; i < n * classes && loss->bits; i++)
-        outputs[i] = (float)(1 / (1 + ls_exp(-(double)outputs[i])));
+        outputs[i] = (float)ls_output_value(loss, outputs[i]);
     for (size_t i = 0; i < n && !loss->vectors; i++)
-        to_probabilities(outputs + i * classes, (int)classes);
+        ls_softmax(outputs + i * classes, outputs + i * classes, (int)classes);
     return LS_OK;
 }
 

@@ -4,11 +4,11 @@
 #include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
-#include "train/run_dir.h"
-#include "train/saver.h"
+#include "train/run_files.h"
+#include "train/run_records.h"
+#include "train/saving.h"
 #include "train/worker.h"
 
-#include <math.h>
 #include <string.h>
 
 /* What version 0.1.0 had. */
@@ -86,16 +86,18 @@ static int close_pool(ls_trainer *t)
 static int close_records(ls_trainer *t)
 {
     ls_error err;
-    int status = ls_saver_destroy(t->dir.saver);
+    int status = ls_saver_stop(t->dir.saver);
     if (status)
         return status;
     if (t->life == LS_BEGUN)
         ls_record_run_end(t, t->broken.status, t->broken.text, NULL);
     ls_sinks_close(&t->records.sinks, NULL);
-    ls_trace_drain(t->trace, t);
+    ls_drain_trace(t);
     if (t->life == LS_BEGUN && ls_trace_finish(t->trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
     ls_trace_leave_devices(t->trace);
+    ls_saver_destroy(t->dir.saver); /* whose path the last record has */
+    t->dir.saver = NULL;
     return LS_OK;
 }
 
@@ -127,7 +129,9 @@ int ls_trainer_close(ls_trainer *t)
     ls_free(host, t->worker);
     ls_free(host, t->records.times);
     ls_free(host, t->records.device);
-    ls_resume_destroy(t);
+    if (t->dir.resumed)
+        ls_resumed_fini(t->dir.resumed, host);
+    ls_free(host, t->dir.resumed);
     ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
     ls_feed_destroy(t->feed);
@@ -155,46 +159,6 @@ void ls_trainer_interrupt(ls_trainer *t)
     atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
 }
 
-/* ---- what other files ask of a trainer ------------------------------------------------------ */
-
-uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset)
-{
-    return ls_dataset_describe(trainer->data[subset])->rows;
-}
-
-double ls_accuracy(const struct ls_trainer *trainer, double correct, double rows)
-{
-    return trainer->config.loss->hits ? correct / rows : NAN;
-}
-
-void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
-{
-    const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
-    t->result.metric = ls_metric_names[told];
-    t->result.test_metric = told == LS_METRIC_ACCURACY ? t->result.test_accuracy
-                            : told == LS_METRIC_LOSS   ? t->result.test_loss
-                            : measured                 ? measured->value[told]
-                                                       : NAN;
-}
-
-uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
-{
-    uint64_t first = (uint64_t)index * batch_size;
-    return total - first < batch_size ? (uint32_t)(total - first) : batch_size;
-}
-
-uint32_t ls_steps_per_epoch(const struct ls_trainer *t)
-{
-    uint32_t batch = (uint32_t)t->config.batch_size, rows = ls_subset_rows(t, LS_TRAIN);
-    return rows > 0 ? (uint32_t)(((uint64_t)rows + batch - 1) / batch) : UINT32_MAX;
-}
-
-bool ls_stopping(const struct ls_trainer *t)
-{
-    return t->members.cluster ? t->position.steps >= t->members.stop_behind
-                              : atomic_load_explicit(&t->stop, memory_order_relaxed) != 0;
-}
-
 /* ---- running -------------------------------------------------------------------------------- */
 
 /* Whether the weights are those of a whole step, and worth keeping. */
@@ -219,15 +183,15 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
         return LS_OK;
-    int save_status = status == LS_ESTALLED ? ls_run_dir_open_apart(t, err) : LS_OK;
+    int save_status = status == LS_ESTALLED ? ls_open_apart(t, err) : LS_OK;
     if (save_status == LS_OK)
         save_status = ls_snapshot_replicas(t, true, err);
     if (save_status)
         return save_status;
-    const bool saves = t->dir.saver && status != LS_ENONFINITE;
-    if (saves)
-        save_status = ls_checkpoint(t, true, err);
-    t->result.saved = saves && save_status == LS_OK;
+    const ls_moment end = {.occasion = LS_RUN_ENDED, .status = status};
+    const ls_due due = ls_checkpoint_due(t, &end);
+    save_status = ls_save(t, due, err);
+    t->result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
     int weights_status = write_weights(t, save_status ? NULL : err);
     return save_status ? save_status : weights_status;
 }
@@ -286,8 +250,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     t->life = LS_ENDED;
     later_status = ls_trace_finish(t->trace, &later);
     note(status, first, later_status, &later);
-    if (ls_saver_rest(t) == LS_OK) { /* a save under way syncs the metrics file */
-        t->dir.metrics = NULL;
+    if (ls_saver_rest(t->dir.saver, NULL) == LS_OK) { /* a save under way syncs the metrics file */
         later_status = ls_sinks_close(&t->records.sinks, &later);
         note(status, first, later_status, &later);
     }
@@ -297,7 +260,7 @@ static int check_run(const ls_trainer *t, ls_error *err)
 {
     if (t->ran)
         return ls_fail(err, LS_EINVAL, "ls_trainer_run: a trainer runs once; open another one");
-    if (ls_subset_rows(t, LS_TRAIN) == 0)
+    if (ls_dataset_rows(t->data[LS_TRAIN]) == 0)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_run: the data has no training rows; drive the trainer with "
                        "ls_trainer_step");

@@ -2,20 +2,20 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
+#include "checkpoint/run_dir.h"
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"
+#include "records/sink.h"
+#include "records/trace.h"
 #include "store/durable.h"
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"
-#include "train/checkpoint.h"
 #include "train/exchange.h"
 #include "train/infer.h"
 #include "train/inject.h"
 #include "train/members.h"
-#include "train/sink.h"
-#include "train/trace.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -83,18 +83,6 @@ typedef enum ls_presence {
     LS_STALLED /* it no longer answers: its thread and its memory are left alone */
 } ls_presence;
 
-/* Where a worker is when it is not in one of its replica's ops. */
-enum {
-    LS_PLACE_IDLE,
-    LS_PLACE_MERGE,
-    LS_PLACE_APPLY,
-    LS_PLACE_OPEN,
-    LS_PLACE_EXPORT,
-    LS_PLACE_STEP, /* begins one */
-    LS_PLACE_ADD,  /* adds a shard's gradient to those before */
-    LS_PLACE_WAIT  /* in a merge, for its peers */
-};
-
 /* What a worker does between steps, on its thread: LS_OK, or what its `error` says. */
 struct ls_train_worker;
 typedef int ls_worker_job(struct ls_train_worker *worker, const ls_exchange *e);
@@ -156,7 +144,6 @@ typedef struct ls_old_group {
     struct ls_old_group *next;
 } ls_old_group;
 
-struct ls_saver;
 struct ls_coordination;
 
 /* How far a trainer's life is. */
@@ -165,15 +152,6 @@ typedef enum ls_stage_of_life {
     LS_BEGUN,  /* the first record is written */
     LS_ENDED   /* so is the last */
 } ls_stage_of_life;
-
-/* What a run keeps on the disk. */
-typedef struct ls_run_files {
-    char *path; /* of its directory; NULL when there is none */
-    ls_dir_lock lock;
-    ls_sink *metrics;           /* the sink that writes metrics.jsonl, or NULL */
-    struct ls_saver *saver;     /* NULL: nothing is saved */
-    struct ls_resumed *resumed; /* NULL: a new run */
-} ls_run_files;
 
 /* Where records go, and room for one. */
 typedef struct ls_record_room {
@@ -196,7 +174,6 @@ typedef struct ls_fault_book {
 /* What the summary and the result point to. */
 typedef struct ls_run_text {
     char data[160], devices[512], resumed[512];
-    char checkpoint[4200];
     char early[160]; /* why the run stopped early; "": it did not */
     char best[4200];
 } ls_run_text;
@@ -247,28 +224,16 @@ struct ls_trainer {
     ls_run_text text;
 };
 
-/* Rows of a subset. */
-uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset);
-
-/* The share of rows that are correct; NaN where the loss knows no such rows. */
-double ls_accuracy(const struct ls_trainer *trainer, double correct, double rows);
-
-/* Which metric the result tells, and its value where it was measured. */
-void ls_tell_metric(struct ls_trainer *trainer, const ls_measured *measured);
-
-/* Steps of an epoch; UINT32_MAX where there are no epochs. */
-uint32_t ls_steps_per_epoch(const struct ls_trainer *trainer);
-
-/* Rows of minibatch `index` of `total` rows cut into minibatches of `batch_size`. */
-uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index);
-
-/* Whether the caller has asked the run to stop. */
-bool ls_stopping(const struct ls_trainer *trainer);
-
 /* ---- open.c --------------------------------------------------------------------------------- */
 
 /* Makes everything that a run needs; what was made before a failure is ls_trainer_close's. */
 int ls_open_run(struct ls_trainer *trainer, ls_error *err);
+
+/* ---- drive.c -------------------------------------------------------------------------------- */
+
+/* Another sink of a trainer's, from now on, which it closes at the end of the run or, on failure, now. Errors:
+ * LS_EINVAL (too many). */
+int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
 
 /* ---- trainer.c ------------------------------------------------------------------------------ */
 

@@ -8,6 +8,7 @@
 #include "train/coordinator.h"
 
 #include <lockstep/split.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- jobs, as the coordinator has them done --------------------------------------------------- */
@@ -60,6 +61,38 @@ int ls_gang(struct ls_trainer *t, ls_worker_job *job, ls_error *err)
     return status;
 }
 
+/* With three or more, the odd one out; with two it cannot be told. */
+static int compare_checksums(const struct ls_trainer *t, ls_error *err)
+{
+    const int first = ls_first_worker(t, LS_LIVE);
+    char list[300] = "";
+    size_t used = 0;
+    bool differ = false;
+    for (int w = first; w < t->workers && used < sizeof list; w++) {
+        const ls_train_worker *worker = &t->worker[w];
+        if (worker->presence != LS_LIVE)
+            continue;
+        differ |= worker->checksum != t->worker[first].checksum;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%sworker %d %08x",
+                                 used ? ", " : "", w, (unsigned)worker->checksum);
+    }
+    if (!differ)
+        return LS_OK;
+    return ls_fail(
+        err, LS_EDIVERGED,
+        "after step %llu the replicas are no longer equal (checksums: %s); a device or its "
+        "memory is faulty; resume from a checkpoint before that",
+        (unsigned long long)t->position.steps, list);
+}
+
+int ls_read_replicas(struct ls_trainer *t, bool exports, ls_error *err)
+{
+    t->exchange->exporter = exports ? ls_first_worker(t, LS_LIVE) : -1;
+    t->exchange->steps = t->position.steps;
+    int status = ls_gang(t, ls_worker_snapshot, err);
+    return status ? status : compare_checksums(t, err);
+}
+
 int ls_worker_inject(ls_train_worker *w, uint64_t step, ls_stage stage)
 {
     return ls_inject_at(&w->trainer->injections, w->index, step, stage, &w->error);
@@ -74,7 +107,7 @@ enum { SIZES = LS_SHARD_SIZES * (LS_SUBSETS + 1 + LS_STEP_ROWS) };
 static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const struct ls_trainer *t)
 {
     const uint32_t batch = (uint32_t)t->config.batch_size, shards = (uint32_t)t->shards;
-    int count = ls_add_shard_sizes(sizes, 0, ls_subset_rows(t, LS_TRAIN), batch, shards);
+    int count = ls_add_shard_sizes(sizes, 0, ls_dataset_rows(t->data[LS_TRAIN]), batch, shards);
     if (t->feed)
         count = ls_add_shard_sizes(sizes, count, batch, batch, shards);
     for (int i = 0; i < t->options.step_row_count; i++) {
@@ -82,7 +115,7 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const struct ls
         count = ls_add_shard_sizes(sizes, count, rows, rows, shards);
     }
     *trained = count;
-    return ls_add_shard_sizes(sizes, count, ls_subset_rows(t, LS_TEST), batch, shards);
+    return ls_add_shard_sizes(sizes, count, ls_dataset_rows(t->data[LS_TEST]), batch, shards);
 }
 
 /* Where state `i` of the optimizer lies. */
@@ -138,7 +171,7 @@ static int open_replica(ls_train_worker *w, const ls_exchange *e)
     };
     for (int s = 0; s < LS_SUBSETS; s++) {
         ls_dataset_view view = ls_dataset_resident(t->data[s]);
-        const uint32_t rows = ls_subset_rows(t, (ls_subset)s);
+        const uint32_t rows = ls_dataset_rows(t->data[s]);
         if (rows > 0)
             desc.data[s] =
                 (ls_replica_data){.images = view.images, .labels = view.labels, .rows = view.rows};
@@ -296,7 +329,7 @@ static int add_checksum(ls_train_worker *w, const float *arena, size_t floats)
 int ls_worker_probe(ls_train_worker *w, const ls_exchange *e)
 {
     const struct ls_trainer *t = e->trainer;
-    const uint32_t all = ls_subset_rows(t, LS_TRAIN);
+    const uint32_t all = ls_dataset_rows(t->data[LS_TRAIN]);
     const uint32_t batch = (uint32_t)t->config.batch_size;
     uint32_t first, count;
     if (w->index > 0)

@@ -22,6 +22,10 @@ static inline bool ls_worker_rebinds(const ls_train_worker *w)
  * else the first cause; ls_recover then says how to go on. */
 int ls_gang(struct ls_trainer *trainer, ls_worker_job *job, ls_error *err);
 
+/* No worker is at work. Compares the replicas and, with `exports`, brings the first live one's weights and optimizer
+ * state into the exchange. Errors: LS_EDIVERGED names the replica that differs; those of ls_gang. */
+int ls_read_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
+
 /* Learns which device it has. */
 int ls_worker_describe(ls_train_worker *worker, const ls_exchange *e);
 /* Worker 0's device's choices among kernels → members.choices. */

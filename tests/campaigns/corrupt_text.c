@@ -4,7 +4,7 @@
  * JSON has no check sum: a flipped digit is another number. So a changed text may pass if, of all
  * values of its document, exactly that one differs whose characters were hit. */
 #include "campaigns/corrupt.h"
-#include "train/config.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

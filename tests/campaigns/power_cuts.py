@@ -2,7 +2,6 @@
 """Makes every directory that a power cut may leave, and lets a user's commands loose on it.
 
     power_cuts.py --shim fs_fault.so --driver power_driver [--trainer trainer_ref]
-                  [--service power_service --service-config FILE]
                   [--long] [--only NAME] [--keep DIR]
 
 A program runs once under the shim, which records what it asks of the file system and how much it has
@@ -548,43 +547,18 @@ class Campaign:
                   [self.args.trainer, "export", "run", "--to", files[1]],
                   [self.args.trainer, "report", "run"]], judge_of)
 
-    # ---- the service ----
-
-    def service(self):
-        if not self.args.service:
-            return
-        options = ["--shape", "1x8x8", "--save-s", "1", "--passes", "2", self.args.service_config]
-
-        def judge_of(last):
-            newest = max(path for path in last if path.startswith("state/saves/step-"))
-
-            def judge(state, said, place):
-                kept = [int(line.split()[1]) for line in said.splitlines() if "kept" in line]
-                self.ask([self.args.service, "judge", *options],
-                         f"{os.path.join(place, 'state')} {max(kept, default=0)}")
-                saves = os.path.join(place, "state/saves")
-                if any(name.startswith("damaged") for name in os.listdir(saves)):
-                    raise Broken("a save is damaged")
-                if "stopped" in said.split() and newest not in state:
-                    raise Broken("it had said that everything was saved, but the save is not there")
-                return "started"
-            return judge
-        self.run("service", [], [[self.args.service, "run", "--state", "state", *options]], judge_of)
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--shim", required=True)
     parser.add_argument("--driver", required=True)
     parser.add_argument("--trainer")
-    parser.add_argument("--service")
-    parser.add_argument("--service-config")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--only", action="append")
     parser.add_argument("--keep", help="copies of the states that break a promise")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
-    for name in ("shim", "driver", "trainer", "service", "service_config"):
+    for name in ("shim", "driver", "trainer"):
         if getattr(args, name):
             setattr(args, name, os.path.abspath(getattr(args, name)))
     # In memory where there is enough of it: thousands of directories, and syncs.
@@ -592,7 +566,7 @@ def main():
     base = "/dev/shm" if roomy else None
     with tempfile.TemporaryDirectory(prefix="lockstep-power-", dir=base) as folder:
         campaign = Campaign(args, os.path.realpath(folder))
-        for name in ("train", "sweep", "export", "service", "ext4"):
+        for name in ("train", "sweep", "export", "ext4"):
             if not args.only or name in args.only:
                 getattr(campaign, name)()
     campaign.counts["violations"] = campaign.violations

@@ -49,12 +49,11 @@ def campaigns(args):
          "old or new checkpoint whole, no false success, no left-overs",
          words(sys.executable, HERE / "store_faults.py", "--long", "--shim", shim,
                "--driver", here / "save_driver")),
-        ("power_cuts", "power cut before every file system call of a run, a sweep, exports and the "
-         "service: lost is any of what was not synced (200 subsets a cut); images of an ext4",
+        ("power_cuts", "power cut before every file system call of a run, a sweep and exports: "
+         "lost is any of what was not synced (200 subsets a cut); images of an ext4",
          "what was said to be saved or done is there; before, the old state or a clean beginning",
          words(sys.executable, HERE / "power_cuts.py", "--long", "--shim", shim, "--driver",
-               here / "power_driver", "--trainer", reference, "--service", here / "power_service",
-               "--service-config", ROOT / "tests" / "service" / "config.json")),
+               here / "power_driver", "--trainer", reference)),
         ("kill_points", "SIGKILL at every file system call of a run that saves often, resumed on "
          "1 to 4 workers (small net)", "weights and records of the undisturbed run",
          words(sys.executable, HERE / "kill_resume.py", "--trainer", reference, "--backend", "ref",

@@ -12,7 +12,7 @@
  *     save_driver recover DIRECTORY GENERATION same|numbered
  *         check, save, check: four numbers, "1" or "0" for the save, four numbers.
  */
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
 #include <stdio.h>

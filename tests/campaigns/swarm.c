@@ -20,7 +20,7 @@
 #include "nn/guarded_device.h"
 #include "nn/model.h"
 #include "ref/ref.h"
-#include "train/config.h"
+#include "config/config.h"
 
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"

@@ -1,7 +1,7 @@
 /* Random recipes: data, and every key of the config. */
 #include "base/rng.h"
 #include "campaigns/swarm.h"
-#include "train/config.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -30,6 +30,42 @@ run eval run --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
 run eval run/weights.safetensors --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
+# Balanced weights of classes are those of the training rows, which --data does not read.
+awk '!/small/ || n++ < 10' train.csv >skew.csv
+run table.json --quiet --set run_dir=weighed --set class_weights=balanced --set data.path=skew.csv --set epochs=1
+expect_code 0
+loss_of() { sed -n 's/.* loss \([0-9.]*\).*/\1/p' stdout.txt; }
+run eval weighed --train
+weighed=$(loss_of)
+run eval weighed --train --set 'class_weights=[1,1]'
+plain=$(loss_of)
+[ "$weighed" != "$plain" ] || fail 'balanced weights change the loss'
+for model in weighed weighed/weights.safetensors; do
+    run eval $model --data skew.csv
+    expect_stdout "^test acc: .* loss $plain without class_weights; "
+    expect_stderr_line "trainer: class_weights are balanced by the run's training rows, which are not read: the loss is without them"
+    run eval $model --data skew.csv --json
+    expect_stdout '"class_weights":false'
+done
+run eval weighed --train --json
+! grep -q class_weights stdout.txt || fail 'class_weights of the run itself'
+# A file of an earlier version says nothing but features.
+mkdir old
+cp run/config.json old
+bytes=$(od -An -tu4 -N4 run/weights.safetensors | tr -d ' ')
+{
+    head -c 8 run/weights.safetensors
+    tail -c +9 run/weights.safetensors | head -c "$bytes" |
+        sed 's/\\"preparation\\":{.*},\\"recipe\\"/\\"recipe\\"/' | awk -v n="$bytes" '{ printf "%-" n "s", $0 }'
+    tail -c +$((9 + bytes)) run/weights.safetensors
+} >old/weights.safetensors
+grep -q preparation run/weights.safetensors && ! grep -q preparation old/weights.safetensors || fail 'a file of an earlier version'
+run predict run/weights.safetensors mixed.csv --to new-says.csv
+run predict old/weights.safetensors mixed.csv --to old-says.csv
+cmp -s old-says.csv new-says.csv || fail "predictions of an earlier version's file: $(cat old-says.csv)"
+expect_failure 71 "mixed.csv: the model does not say which column it has learnt; its file is of an older version: name the run in place of the file" eval old/weights.safetensors --data mixed.csv
+run eval old --data mixed.csv
+expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
 # A file is enough: neither the run nor the table nor the place is needed.
 mkdir -p elsewhere && cp run/weights.safetensors elsewhere/w.safetensors
 mv train.csv gone.csv
@@ -155,9 +191,64 @@ npy '(3, 2)' 'zm!mzm' >new.npy
 run predict alone/weights.safetensors new.npy --to out.csv
 expect_code 0
 [ "$(cut -d, -f1,2 out.csv | tr '\n' ' ')" = 'row,prediction 0,1 1,0 2,1 ' ] || fail "predictions of an array: $(cat out.csv)"
+label='an array on standard input'
+"$program" predict alone/weights.safetensors - --to piped.csv <new.npy >stdout.txt 2>stderr.txt
+cmp -s piped.csv out.csv || fail "predictions: $(cat piped.csv stderr.txt)"
+head -c 130 new.npy >cut.npy
+"$program" predict alone/weights.safetensors - <cut.npy >stdout.txt 2>stderr.txt
+grep -q 'standard input: offset 10: expected as many bytes as shape and type make' stderr.txt || fail "an array that is cut off: $(cat stderr.txt)"
+"$program" predict run/weights.safetensors - <new.npy >stdout.txt 2>stderr.txt
+grep -q 'standard input: expected rows of (N, 3, 1, 1), or (N, features), as the model reads them, found (N, 2)' stderr.txt ||
+    fail "an array for a table of three: $(cat stderr.txt)"
+"$program" predict alone/weights.safetensors - <new.csv >stdout.txt 2>stderr.txt
+grep -q 'standard input: the model reads arrays, not pictures; name an .npy file' stderr.txt ||
+    fail "a table for a model of arrays: $(cat stderr.txt)"
 npy '(3, 3)' 'zm!mzmzmz' >wide.npy
-run predict alone/weights.safetensors wide.npy
-[ "$code" -ne 0 ] || fail 'rows of another width are predicted'
+expect_failure 65 'wide.npy: expected rows of (N, 2, 1, 1), or (N, features), as the model reads them, found (N, 3)' predict alone/weights.safetensors wide.npy
+# Others with their labels, of which three are right: from files beside one another, and from tensors in one.
+mkdir four wide labels floats half
+npy '(4, 2)' 'zm!mzm!m' >four/x.npy
+{ npy '(4,)' ''; printf '\001\000\000\000'; } >four/y.npy
+header='{"x":{"dtype":"U8","shape":[4,2],"data_offsets":[0,8]},"y":{"dtype":"U8","shape":[4],"data_offsets":[8,12]}}'
+{ printf "\\$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%szm!mzm!m" "$header"; printf '\001\000\000\000'; } >four.safetensors
+for model in array alone/weights.safetensors; do
+    run eval $model --data four
+    expect_stdout '^test acc: 0.7500, .*; 4 images of four/x.npy '
+    [ $model = array ] || run eval $model --data four.safetensors
+    [ $model = array ] || expect_stdout '^test acc: 0.7500, .*; 4 images of four.safetensors '
+    run eval $model --data four --json
+    expect_stdout '"split":"test"'
+done
+run eval array --set data.name=safetensors --set data.x=x --set data.y=y --data four.safetensors
+expect_stdout '^test acc: 0.7500, .*; 4 images of four.safetensors '
+cp four/y.npy wide; cp four/y.npy floats; cp four/x.npy labels
+npy '(4, 3)' 'zm!mzmzmzmzm' >wide/x.npy
+{ npy '(4,)' ''; printf '\001\000\002\000'; } >labels/y.npy
+npy '(4, 2)' 'zm!mzm!mzm!mzm!m' | sed 's/|u1/<f2/' >floats/x.npy
+for model in array alone/weights.safetensors; do
+    for rows in wide floats; do
+        run eval $model --data $rows
+        expect_code 65
+        kind=$([ $rows = wide ] && echo '3×1×1 bytes' || echo '2×1×1 floats')
+        expect_stderr_line "trainer: .*: the model is of 2×1×1 bytes with 2 classes; those of $rows (.*) are $kind with 2 classes; give rows as those that it was trained on"
+    done
+    expect_failure 65 'labels/y.npy: y: expected labels from 0 to 1, found 2; the model has learnt no others' eval $model --data labels
+    run eval $model --data nowhere
+    expect_code 66
+done
+# Holes are filled as in the training, with the means of its rows: a half and 1.
+{ npy '(20, 2)' '' | sed 's/|u1/<f2/'; for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\074\000\074\000\000\000\074'; done; } >half/x.npy
+cp y.npy half/y.npy # 0 where the first is 1
+run array.json --quiet --set run_dir=holes --set data.path=half --set data.on_nan=mean
+expect_code 0
+{ npy '(4, 2)' '' | sed 's/|u1/<f2/'; printf '\000\074\000\176\000\000\000\176\000\074\000\074\000\000\000\074'; } >floats/x.npy
+{ npy '(4,)' ''; printf '\000\001\000\001'; } >floats/y.npy
+mv half gone
+run eval holes --data floats
+expect_stdout '^test acc: 1.0000, .*; 4 rows of floats/x.npy '
+cp stdout.txt whole.txt
+run eval holes/weights.safetensors --data floats
+[ "$(cut -d';' -f1 stdout.txt)" = "$(cut -d';' -f1 whole.txt)" ] || fail "holes: $(cat whole.txt)"
 
 # ---- generated images have no files ---------------------------------------------------------------------------------
 

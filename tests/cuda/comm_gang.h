@@ -11,7 +11,7 @@
 #define TESTS_CUDA_COMM_GANG_H
 
 #include "comm/comm.h"
-#include "cuda/cuda_comm_group.h"
+#include "cuda/comm/group.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,23 +2,12 @@
 # several_gpus.sh TRAINER CONFIG: whole training runs over the doubles of three GPUs. However
 # workers share them, and whether or not one fails, the weights are those of one worker. With nccl,
 # and a model whose gradient has two buckets, a worker may fail where the first is under way.
-set -u
+# shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
+. "$(dirname "$0")/../cuda_gpu/training.sh"
 program=$1
 config=$2
-LC_ALL=C
 LOCKSTEP_DOUBLE_GPUS=3
-export LC_ALL LOCKSTEP_DOUBLE_GPUS
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-several.XXXXXX") || exit 1
-trap 'rm -rf "$scratch"' EXIT
-XDG_CACHE_HOME=$scratch/cache
-export XDG_CACHE_HOME
-failures=0
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    cat "$scratch/stderr.txt"
-}
+export LOCKSTEP_DOUBLE_GPUS
 
 # train DEVICES OPTION...: leaves the exit status in $status and the hash of the weights in $found.
 train() {
@@ -28,9 +17,9 @@ train() {
     "$program" "$config" --devices "$devices" --quiet --metrics "$scratch/metrics.jsonl" \
         --set data.name=synthetic --set data.limit=64 --set batch_size=32 --set epochs=1 \
         --set eval_every=0 --set run_dir=null --set optimizer.momentum=0.9 "$@" \
-        >"$scratch/stdout.txt" 2>"$scratch/stderr.txt"
+        >/dev/null 2>"$scratch/train.err"
     status=$?
-    found=$(sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/metrics.jsonl")
+    found=$(weights "$scratch/metrics.jsonl")
     echo "$devices $*: status $status, weights $found"
 }
 
@@ -62,12 +51,12 @@ train cuda:0,1,2 --set shards=2 --set allreduce=nccl
 fault=worker=0,step=2,kind=fail,stage=merge # a GPU's leader
 train cuda:0,0,1 --set shards=5 --inject "$fault"
 expect "$wanted" "$fault"
-grep -q 'go on without it' "$scratch/stderr.txt" || fail "$fault: nobody failed"
+grep -q 'go on without it' "$scratch/train.err" || fail "$fault: nobody failed"
 
 # refused ALLREDUCE TEXT
 refused() {
     train cuda:0,0,1 --set shards=5 --set "allreduce=$1"
-    if [ "$status" -eq 0 ] || ! grep -q "$2" "$scratch/stderr.txt"; then
+    if [ "$status" -eq 0 ] || ! grep -q "$2" "$scratch/train.err"; then
         fail "$1: expected '$2'"
     fi
 }
@@ -98,6 +87,6 @@ done
 fault=worker=1,step=2,kind=fail,stage=merge
 train cuda:0,1,2 --set allreduce=nccl --inject "$fault"
 expect "$found" "nccl, $fault"
-grep -q 'go on without it' "$scratch/stderr.txt" || fail "nccl, $fault: nobody failed"
+grep -q 'go on without it' "$scratch/train.err" || fail "nccl, $fault: nobody failed"
 
-[ "$failures" -eq 0 ]
+finish

@@ -2,25 +2,14 @@
 # several_hosts.sh TRAINER CONFIG PYTHON: training over processes, each with GPUs of its own that are doubles, joined by
 # TCP: the weights of one process; choices of kernels are the first host's; another driver is refused; who is lost, or
 # fails, is missed by the others, and what was saved, or who is left, goes on.
-set -u
+# shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
+. "$(dirname "$0")/../cuda_gpu/training.sh"
 program=$1
 config=$2
 python=$3
-LC_ALL=C
 LOCKSTEP_DOUBLE_GPUS=3
-export LC_ALL LOCKSTEP_DOUBLE_GPUS
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu-hosts.XXXXXX") || exit 1
-trap 'rm -rf "$scratch"' EXIT
-XDG_CACHE_HOME=$scratch/cache
-export XDG_CACHE_HOME
-failures=0
+export LOCKSTEP_DOUBLE_GPUS
 (umask 077 && head -c 32 /dev/urandom >"$scratch/key")
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    cat "$scratch"/*.err
-}
 
 # start NAME DEVICES OPTION...: a host, in the background; its number in $started. $extra: more options
 extra=
@@ -71,7 +60,7 @@ print(s.getsockname()[1])')
     wait $pids
     statuses=$(cat "$scratch"/host?.status | tr '\n' ' ')
     rm -f "$scratch"/host?.status "$scratch"/host?.pid
-    found=$(cat "$scratch"/host?.jsonl | sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p')
+    found=$(weights "$scratch"/host?.jsonl)
     echo "$hosts -- $*: statuses $statuses, weights $found"
 }
 special=
@@ -82,7 +71,7 @@ alone() {
     rm -f "$scratch"/*.jsonl
     start alone "$@"
     wait "$started" || fail "alone $*"
-    wanted=$(sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/alone.jsonl")
+    wanted=$(weights "$scratch/alone.jsonl")
     echo "alone $*: $wanted"
 }
 
@@ -166,7 +155,7 @@ saved=$(find "$scratch" -maxdepth 1 -type d -name 'killed*' | head -1)
 rm -f "$scratch"/*.jsonl
 "$program" --resume "$saved" --devices cuda:0 --quiet --metrics "$scratch/resumed.jsonl" \
     >"$scratch/resumed.out" 2>"$scratch/resumed.err" || fail "resuming $saved"
-found=$(sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/resumed.jsonl")
+found=$(weights "$scratch/resumed.jsonl")
 [ "$found" = "$wanted" ] || fail "resumed: weights $found, expected $wanted"
 
 # The same with three, of which two go on within the run, by themselves: with a GPU and a shard each at first.
@@ -175,4 +164,4 @@ meanwhile=kill_host2
 together cuda:0 cuda:1 cuda:2 -- --set shards=3 --set epochs=30 --set cluster.on_member_loss=continue
 same "0 137 0 " "a host killed, the others go on"
 
-[ "$failures" -eq 0 ]
+finish

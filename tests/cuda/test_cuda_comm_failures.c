@@ -6,6 +6,8 @@
 #include "doubles/control.h"
 #include "runner.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -257,6 +259,124 @@ static void an_abort_from_outside_releases_everybody(void **state)
     }
 }
 
+/* ---- whose GPU reads the others' memory ------------------------------------------------------ */
+
+static void lose_whoever_asks_first(void)
+{
+    dbl_lose_at("cudaEventQuery", 1, 0);
+}
+
+/* A rank loses its GPU while it waits for it: nothing of that GPU runs any more. */
+static void a_rank_whose_gpu_is_lost_reads_no_more(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        comm_gang g = gang_of(&kinds[k]);
+        g.check = 0;
+        g.plant = lose_whoever_asks_first;
+        g.last = may_read_no_more;
+        dbl_begin(&world);
+        comm_gang_run(&g);
+        assert_string_equal(dbl_end(), "");
+        assert_int_equal(comm_gang_status(&g), LS_EDEVICE);
+        comm_gang_free(&g);
+    }
+}
+
+enum { MANY = 2000 }; /* questions: whoever asks so often waits */
+
+static pthread_t onlooker;
+static int still_reads;
+
+static void *abort_and_look_on(void *arg)
+{
+    comm_gang *g = arg;
+    while (dbl_calls("cudaEventQuery") < MANY)
+        sched_yield();
+    g->type->abort(g->group);
+    while (dbl_calls("cudaStreamQuery") < MANY && atomic_load(&g->returned) < RANKS)
+        sched_yield();
+    still_reads = atomic_load(&g->returned) < RANKS && g->type->may_read(g->group, 1);
+    dbl_go_on();
+    return NULL;
+}
+
+static void stall_device_one_and_look_on(void)
+{
+    dbl_stall_streams(1);
+    assert_int_equal(pthread_create(&onlooker, NULL, abort_and_look_on, to_abort), 0);
+}
+
+/* An abort ends everybody's wait. A rank whose kernels do not run reads until they have run. */
+static void a_gpu_that_hangs_reads_until_it_goes_on(void **state)
+{
+    (void)state;
+    comm_gang g = gang_of(&kinds[0]);
+    to_abort = &g;
+    g.check = 0;
+    g.plant = stall_device_one_and_look_on;
+    dbl_begin(&world);
+    comm_gang_run(&g);
+    assert_int_equal(pthread_join(onlooker, NULL), 0);
+    assert_string_equal(dbl_end(), "");
+    assert_true(still_reads);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(g.member[r].status, LS_EABORTED);
+    comm_gang_free(&g);
+}
+
+static void says_that_it_reads(comm_member *m)
+{
+    if (m->rank != 1)
+        return;
+    assert_int_equal(m->gang->type->may_read(m->gang->group, 1), 1);
+    dbl_go_on();
+}
+
+/* The rank itself goes on after five seconds; what it has enqueued may still run. */
+static void a_rank_that_no_longer_waits_for_its_gpu_still_reads(void **state)
+{
+    (void)state;
+    comm_gang g = gang_of(&kinds[0]);
+    g.check = 0;
+    g.timeout_ns = 100000000;
+    g.plant = stall_device_one;
+    g.last = says_that_it_reads;
+    dbl_begin(&world);
+    comm_gang_run(&g);
+    assert_string_equal(dbl_end(), "");
+    assert_int_equal(comm_gang_status(&g), LS_ETIMEDOUT);
+    comm_gang_free(&g);
+}
+
+/* ---- the watchdog --------------------------------------------------------------------------- */
+
+/* Rank 1 loses its GPU while it does not merge, and says nothing. */
+static int lose_own_gpu(comm_member *m, int step)
+{
+    const ls_cuda_group *group = (const ls_cuda_group *)m->gang->group;
+    if (m->rank != 1 || step != 1)
+        return LS_OK;
+    dbl_lose_device(1, 0);
+    while (!ls_merge_aborted(&group->merge))
+        sched_yield();
+    return LS_OK;
+}
+
+static void a_gpu_that_is_lost_between_merges_ends_the_group(void **state)
+{
+    (void)state;
+    comm_gang g = gang_of(&kinds[0]);
+    g.between = lose_own_gpu;
+    g.timeout_ns = TEN_SECONDS;
+    dbl_begin(&world);
+    comm_gang_run(&g);
+    assert_string_equal(dbl_end(), "");
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(g.member[r].status, LS_EABORTED); /* and nobody's time was over */
+    comm_gang_free(&g);
+}
+
 LS_TESTS(cuda_comm_failures, "integration doubles no-tsan")
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +385,17 @@ LS_TESTS(cuda_comm_failures, "integration doubles no-tsan")
         cmocka_unit_test(a_call_that_takes_too_long_times_the_group_out),
         cmocka_unit_test(a_gpu_that_hangs_times_the_group_out),
         cmocka_unit_test(an_abort_from_outside_releases_everybody),
+        cmocka_unit_test(a_rank_whose_gpu_is_lost_reads_no_more),
+        cmocka_unit_test(a_gpu_that_hangs_reads_until_it_goes_on),
+        cmocka_unit_test(a_gpu_that_is_lost_between_merges_ends_the_group),
     };
     return cmocka_run_group_tests_name("cuda_comm_failures", tests, NULL, NULL);
+}
+
+LS_TESTS(cuda_comm_patience, "nightly doubles no-tsan")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_no_longer_waits_for_its_gpu_still_reads),
+    };
+    return cmocka_run_group_tests_name("cuda_comm_patience", tests, NULL, NULL);
 }

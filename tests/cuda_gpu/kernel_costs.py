@@ -3,7 +3,7 @@
 
     kernel_costs.py BUDGETS --nvcc NVCC --source FOLDER [--cuobjdump PROGRAM]
 
-Compiles FOLDER/kernels_*.cu for one GPU as the plugin's build does, and fails when
+Compiles FOLDER/*.cu for one GPU as the plugin's build does, and fails when
 
  - ptxas spills registers to memory, or gives a kernel more of them than its budget (`ptxas -v`);
  - a kernel of BUDGETS has more machine instructions for each element than its budget (`cuobjdump
@@ -113,12 +113,12 @@ def cost(code, row):
 
 
 def compile_all(nvcc, folder, out):
-    sources = sorted(folder.glob("kernels_*.cu"))
+    sources = sorted(folder.glob("*.cu"))
     if not sources:
-        sys.exit(f"{folder}: no kernels_*.cu")
+        sys.exit(f"{folder}: no *.cu")
 
     def one(source):
-        return run([nvcc, *FLAGS, f"-I{folder.parent}", "-o", f"{out}/{source.stem}.cubin", source])
+        return run([nvcc, *FLAGS, f"-I{folder.parent.parent}", "-o", f"{out}/{source.stem}.cubin", source])
 
     with ThreadPoolExecutor(2) as pool:
         return "".join(pool.map(one, sources))

@@ -9,7 +9,7 @@
 #ifndef TESTS_CUDA_GPU_KERNELS_RUN_H
 #define TESTS_CUDA_GPU_KERNELS_RUN_H
 
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 
 #include <stddef.h>
 #include <stdint.h>

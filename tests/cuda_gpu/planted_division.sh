@@ -4,14 +4,14 @@ script=$1 budgets=$2 source=$3 nvcc=$4 cuobjdump=$5
 set -eu
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-planted.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-mkdir "$scratch/cuda"
-cp "$source/kernels.h" "$source/kernels.cuh" "$source/kernels_pool.cu" "$scratch/cuda"
+mkdir -p "$scratch/cuda/kernels"
+cp "$source/kernels.h" "$source/kernels.cuh" "$source/pool.cu" "$scratch/cuda/kernels"
 grep -E '^(nvcc|registers|quads|pool)' "$budgets" >"$scratch/budgets"
-check() { python3 -B "$script" "$scratch/budgets" --nvcc "$nvcc" --source "$scratch/cuda" --cuobjdump "$cuobjdump"; }
+check() { python3 -B "$script" "$scratch/budgets" --nvcc "$nvcc" --source "$scratch/cuda/kernels" --cuobjdump "$cuobjdump"; }
 check && status=0 || status=$?
 [ "$status" -eq 0 ] || exit "$status" # 77: another compiler
-sed -i 's|return (uint32_t)((uint64_t)n \* by.factor >> by.shift);|return n / by.d;|' "$scratch/cuda/kernels.cuh"
-grep -q 'return n / by.d;' "$scratch/cuda/kernels.cuh"
+sed -i 's|return (uint32_t)((uint64_t)n \* by.factor >> by.shift);|return n / by.d;|' "$scratch/cuda/kernels/kernels.cuh"
+grep -q 'return n / by.d;' "$scratch/cuda/kernels/kernels.cuh"
 if check; then
     echo "a division in every pooling kernel, and the budgets hold"
     exit 1

@@ -3,25 +3,14 @@
 # worker on a GPU and with several that share it, and from run to run, in every precision.
 # LOCKSTEP_TEST_TRAINER names another program, which has another plugin beside it; PRECISIONS, LENET_ROWS
 # and LENET_ALONE make the test smaller.
+# shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
+. "$(dirname "$0")/training.sh"
 probe=$1
 program=${LOCKSTEP_TEST_TRAINER:-$2}
 lenet=$3
 resnet=$4
-set -u
-LC_ALL=C
-export LC_ALL
 "$probe" || exit
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu-bits.XXXXXX") || exit 1
-trap 'rm -rf "$scratch"' EXIT
-XDG_CACHE_HOME=$scratch/cache # kernels are chosen anew, and then by all alike
-export XDG_CACHE_HOME
 rows=${LENET_ROWS:-400}
-failures=0
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-}
 
 # sha CONFIG DEVICES OPTION...: the hash of the weights; nothing where the run fails.
 sha() {
@@ -31,8 +20,8 @@ sha() {
     rm -f "$scratch/metrics.jsonl"
     "$program" "$config" --devices "$devices" --quiet --metrics "$scratch/metrics.jsonl" \
         --set data.name=synthetic --set epochs=1 --set eval_every=0 --set run_dir=null \
-        --set shards=8 "$@" >/dev/null 2>"$scratch/stderr.txt" || cat "$scratch/stderr.txt" >&2
-    sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/metrics.jsonl" 2>/dev/null
+        --set shards=8 "$@" >/dev/null 2>"$scratch/train.err"
+    weights "$scratch/metrics.jsonl"
 }
 
 # same_bits NAME CONFIG OPTION...: leaves the hash in $wanted.
@@ -69,4 +58,4 @@ for allreduce in local ordered nccl; do
     [ -n "$found" ] || fail "LeNet on cuda:0 with allreduce $allreduce: expected a hash"
 done
 
-[ "$failures" -eq 0 ]
+finish

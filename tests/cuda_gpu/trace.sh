@@ -2,30 +2,19 @@
 # trace.sh PROBE TRAINER CHECK CONFIG-OF-LENET: --trace has what GPUs do, below the workers that use them;
 # and where CUPTI fails, the run is the same and the timeline says why it lacks that.
 # LOCKSTEP_TEST_TRAINER names another program, which has another plugin beside it.
+# shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
+. "$(dirname "$0")/training.sh"
 probe=$1
 program=${LOCKSTEP_TEST_TRAINER:-$2}
 check=$3
 lenet=$4
-set -u
-LC_ALL=C
-export LC_ALL
 command -v python3 >/dev/null || {
     echo 'skipped: no python3 to read the timeline with'
     exit 77
 }
 "$probe" || exit
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu-trace.XXXXXX") || exit 1
-trap 'rm -rf "$scratch"' EXIT
-XDG_CACHE_HOME=$scratch/cache
-export XDG_CACHE_HOME
-failures=0
 
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-}
-
-# run DEVICES OPTION...: three steps; leaves trace.json, stderr.txt and metrics.jsonl.
+# run DEVICES OPTION...: three steps; leaves trace.json, train.err and metrics.jsonl.
 run() {
     devices=$1
     shift
@@ -33,10 +22,8 @@ run() {
     "$program" "$lenet" --devices "$devices" --quiet --metrics "$scratch/metrics.jsonl" \
         --trace "$scratch/trace.json" --set data.name=synthetic --set data.limit=96 --set epochs=1 \
         --set batch_size=32 --set run_dir=null --set shards=4 --set precision=fp32 "$@" \
-        >"$scratch/stdout.txt" 2>"$scratch/stderr.txt" || fail "$devices: $(cat "$scratch/stderr.txt")"
+        >/dev/null 2>"$scratch/train.err" || fail "$devices"
 }
-
-weights() { sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/metrics.jsonl"; }
 
 sound() {
     python3 -B "$check" "$scratch/trace.json" "$@" 2>&1 || fail "$devices: the timeline is not sound"
@@ -44,10 +31,10 @@ sound() {
 
 run cuda:0
 if [ -z "${LOCKSTEP_TEST_PLUGIN-}" ] && grep -q no_device_spans "$scratch/trace.json"; then
-    echo "skipped: $(cat "$scratch/stderr.txt")"
+    echo "skipped: $(cat "$scratch/train.err")"
     exit 77
 fi
-wanted=$(weights)
+wanted=$(weights "$scratch/metrics.jsonl")
 [ -n "$wanted" ] || fail 'expected the hash of the weights'
 sound --workers 1 --steps 3 --devices
 grep -q '"name":"cuda(0) stream [0-9]*"' "$scratch/trace.json" || fail "expected the stream's track"
@@ -55,7 +42,7 @@ grep -q '"cat":"device","name":"[^"]*ls_k_\|"cat":"device","name":"[^"]*sum' "$s
     fail 'expected our kernels by their names'
 run cuda:0,0
 sound --workers 2 --steps 3 --devices
-[ "$(weights)" = "$wanted" ] || fail 'expected the same weights from two workers'
+[ "$(weights "$scratch/metrics.jsonl")" = "$wanted" ] || fail 'expected the same weights from two workers'
 
 # What only the double of CUPTI can be asked for.
 if [ -n "${LOCKSTEP_TEST_PLUGIN-}" ]; then
@@ -66,11 +53,11 @@ if [ -n "${LOCKSTEP_TEST_PLUGIN-}" ]; then
     for function in load cuptiActivityEnable; do # of the others, cuda_spans
         LOCKSTEP_DOUBLE_CUPTI=$function run cuda:0,0
         sound --workers 2 --steps 3
-        [ "$(weights)" = "$wanted" ] || fail "$function fails: expected the same weights"
-        said=$(grep -c "the timeline has nothing of cuda(0)'s own: cupti\|own: CUPTI" "$scratch/stderr.txt")
+        [ "$(weights "$scratch/metrics.jsonl")" = "$wanted" ] || fail "$function fails: expected the same weights"
+        said=$(grep -c "the timeline has nothing of cuda(0)'s own: cupti\|own: CUPTI" "$scratch/train.err")
         [ "$said" -eq 1 ] || fail "$function fails: expected one line of why, not $said"
         grep -q '"no_device_spans":"' "$scratch/trace.json" ||
             fail "$function fails: expected the timeline to say why"
     done
 fi
-[ "$failures" -eq 0 ]
+finish

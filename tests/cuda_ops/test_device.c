@@ -187,6 +187,27 @@ static void a_stream_waits_for_anothers_event(void **state)
     end();
 }
 
+static void a_stream_that_is_destroyed_brings_its_downloads(void **state)
+{
+    const float three[16] = {1, 2, 3};
+    float back[16] = {0};
+    ls_stream *other = NULL;
+    ls_error err = {0};
+    void *memory = NULL;
+    (void)state;
+    begin(DBL_LAZY, 1);
+    ls_device *d = open_device(0);
+    assert_int_equal(d->ops->stream_create(&other, d, 0, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&memory, d, sizeof three, &err), LS_OK);
+    assert_int_equal(d->ops->upload(d, other, memory, three, sizeof three, &err), LS_OK);
+    assert_int_equal(d->ops->download(d, other, back, memory, sizeof back, &err), LS_OK);
+    d->ops->stream_destroy(d, other);
+    assert_memory_equal(back, three, sizeof three);
+    d->ops->free(d, memory);
+    d->ops->close(d);
+    end();
+}
+
 /* ---- bad data ------------------------------------------------------------------------------- */
 
 static void a_label_that_is_no_class_is_told_at_sync(void **state)
@@ -298,6 +319,30 @@ static void a_lost_device_ends_in_an_error(void **state)
     assert_false(cuda_is_lost(cudaErrorMemoryAllocation));
 }
 
+/* It is told by the first wait or question, and closing it waits for nothing. */
+static void a_lost_device_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (int asks = 0; asks < 2; asks++) {
+        ls_event *event = NULL;
+        ls_error err = {0};
+        int reached = 1;
+        begin(DBL_THREADS, 1);
+        ls_device *d = open_device(0);
+        assert_int_equal(d->ops->record(&event, d, NULL, &err), LS_OK);
+        dbl_lose_device(0, 0);
+        assert_int_equal(asks ? d->ops->reached(&reached, d, event, &err)
+                              : d->ops->sync(d, NULL, &err),
+                         LS_EDEVICE);
+        assert_non_null(strstr(err.text, "the device is lost"));
+        assert_int_equal(reached, !asks);
+        long waits = dbl_calls("cudaStreamSynchronize");
+        d->ops->close(d);
+        assert_int_equal(dbl_calls("cudaStreamSynchronize"), waits);
+        end();
+    }
+}
+
 /* Each of its inputs is small enough: kernels count values with 31 bits. */
 static void a_concat_of_too_many_values_is_refused(void **state)
 {
@@ -327,10 +372,12 @@ LS_TESTS(cuda_device, "unit doubles no-tsan")
         cmocka_unit_test(uploads_leave_the_callers_memory_free),
         cmocka_unit_test(memory_is_zeroed_for_every_stream),
         cmocka_unit_test(a_stream_waits_for_anothers_event),
+        cmocka_unit_test(a_stream_that_is_destroyed_brings_its_downloads),
         cmocka_unit_test(a_label_that_is_no_class_is_told_at_sync),
         cmocka_unit_test(a_concat_of_too_many_values_is_refused),
         cmocka_unit_test(every_failing_call_ends_in_an_error),
         cmocka_unit_test(a_lost_device_ends_in_an_error),
+        cmocka_unit_test(a_lost_device_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

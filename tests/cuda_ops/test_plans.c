@@ -3,7 +3,7 @@
  * end's, over doubles of the CUDA runtime; `ls_math_…` is wrapped by the linker, so that what an op asks
  * for comes here. What cuDNN would compile at run time it refuses to plan so, hence a plan that is found
  * here is found on the GPU as well. */
-#include "cuda/math_inside.h"
+#include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
 #include "nn/plan.h"

@@ -1,6 +1,6 @@
 /* How a convolution's engine is chosen and kept: cuDNN plans for a GPU that is described, and what it would
  * run there is a double that takes as long, and is as repeatable, as the test says. */
-#include "cuda/math_inside.h"
+#include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/launch.h"
 #include "nn/nn_fixture.h"

@@ -1,5 +1,6 @@
 /* Tables: what becomes of their columns, and what is told of a field that is not what it should be. */
 #include "data/dataset.h"
+#include "data/new_rows.h"
 #include "data/scratch.h"
 #include "runner.h"
 
@@ -205,6 +206,68 @@ static void fields_and_columns_have_bounds(void **state)
     free(text);
 }
 
+/* A file of weights has U+FFFD in place of bytes that are no UTF-8. */
+static void names_that_would_be_one_in_a_file_are_refused(void **state)
+{
+    static const char *const text[] = {"\xe9,\xe8,kind\n1,2,x\n3,4,z\n",
+                                       "b,kind\nZ\xfcri,x\nZ\xf6ri,z\n",
+                                       "b,kind\n1,Z\xfcri\n2,Z\xf6ri\n", "k\xe9,k\xe8\n1,x\n2,z\n"};
+    static const char *const says[] = {
+        "found \"\xEF\xBF\xBD\" twice", "column \"b\": expected different levels",
+        "class \"Z\xEF\xBF\xBDri\": expected different names", "another name than the target's"};
+    for (int i = 0; i < 4; i++) {
+        ls_data_keys keys = kind_target;
+        keys.target = i == 3 ? "k\xe8" : keys.target;
+        refuses(*state, text[i], keys, LS_EDATA, says[i]);
+        refuses(*state, text[i], keys, LS_EDATA, "UTF-8");
+    }
+    ls_dataset *split[2];
+    opens(*state, "\xe9,b,kind\n1,Z\xfcri,Z\xfcri\n2,Bern,Z\xc3\xbcri\n", NULL, kind_target, split);
+    const float row[] = {1, 0, 1};
+    row_is(split[0], 0, 3, row);
+    close_both(split);
+}
+
+/* A model that has learnt a class and a column of such names finds them in new rows. */
+static void names_of_new_rows_are_compared_as_in_files(void **state)
+{
+    static const char *const level[] = {"Z\xfcri", "Bern"}, *const class[] = {"\xEF\xBF\xBD", "z"};
+    static const char once[] = "k\xef,\xe9,b\n\xee,1,Z\xfcri\nz,2,Bern\n",
+                      twice[] = "k\xef,\xe9,\xe8,b\nz,1,2,Bern\n";
+    ls_error err = {0};
+    ls_prep *prep;
+    ls_dataset *rows;
+    (void)state;
+    assert_int_equal(ls_prep_create(&prep, LS_PREP_TABLE, NULL, &err), LS_OK);
+    assert_int_equal(ls_prep_add(prep, "\xe9", NULL, 0, &err), LS_OK);
+    assert_int_equal(ls_prep_add(prep, "b", level, 2, &err), LS_OK);
+    assert_int_equal(ls_prep_finish(prep, &err), LS_OK);
+    const ls_new_rows as = {.prep = prep,
+                            .channels = 3,
+                            .height = 1,
+                            .width = 1,
+                            .floats = true,
+                            .classes = 2,
+                            .class_name = class,
+                            .target = "k\xEF\xBF\xBD",
+                            .labelled = true,
+                            .split = "test"};
+    if (ls_new_rows_read_csv(&rows, &as, "once", once, sizeof once - 1, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    const float row[] = {1, 1, 0};
+    row_is(rows, 0, 3, row);
+    assert_int_equal(ls_dataset_resident(rows).labels[0], 0);
+    assert_int_equal(ls_dataset_resident(rows).labels[1], 1);
+    ls_dataset_close(rows);
+    assert_int_equal(ls_new_rows_read_csv(&rows, &as, "twice", twice, sizeof twice - 1, &err),
+                     LS_EDATA);
+    assert_null(rows);
+    assert_non_null(strstr(err.text, "expected once, found twice"));
+    assert_int_equal(ls_new_rows_class(&as, "\xe9"), 0);
+    assert_int_equal(ls_new_rows_class(&as, "e"), -1);
+    ls_prep_free(prep);
+}
+
 /* A terminal must not do what a file's names tell it, and a log is UTF-8. */
 static void names_are_told_without_what_terminals_obey(void **state)
 {
@@ -332,6 +395,8 @@ static void test_tables_have_the_same_columns_and_texts(void **state)
 LS_TESTS(data_csv, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_new_rows_are_compared_as_in_files),
+        IN_SCRATCH(names_that_would_be_one_in_a_file_are_refused),
         IN_SCRATCH(numbers_stay_texts_are_one_hot_and_targets_classes),
         IN_SCRATCH(classes_that_are_numbers_are_in_their_order),
         IN_SCRATCH(what_is_missing_is_filled_and_scaled_by_the_training_rows),

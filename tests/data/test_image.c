@@ -1,5 +1,6 @@
 /* Images from files: what is in them, and everything that can be wrong with them. */
 #include "data/image.h"
+#include "data/png.h"
 #include "data/scratch.h"
 #include "runner.h"
 
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <cmocka.h>
 #ifdef LOCKSTEP_WITH_JPEG
@@ -141,68 +141,12 @@ static void every_cut_of_a_pgm_is_refused(void **state)
 
 #ifdef LOCKSTEP_WITH_PNG
 
-/* ---- PNG, put together here ----------------------------------------------------------------- */
-
-typedef struct png_bytes {
-    uint8_t bytes[2048];
-    size_t count;
-} png_bytes;
-
-static void put(png_bytes *p, const void *bytes, size_t count)
-{
-    memcpy(p->bytes + p->count, bytes, count);
-    p->count += count;
-}
-
-static void put_u32(png_bytes *p, uint32_t v)
-{
-    const uint8_t b[4] = {(uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v};
-    put(p, b, 4);
-}
-
-static void put_chunk(png_bytes *p, const char *type, const void *data, size_t count)
-{
-    put_u32(p, (uint32_t)count);
-    const size_t from = p->count;
-    put(p, type, 4);
-    put(p, data, count);
-    put_u32(p, (uint32_t)crc32(0, p->bytes + from, (uInt)(p->count - from)));
-}
-
-static png_bytes make_any(int width, int height, int depth, int type, int interlaced,
-                          const void *rows, size_t count, const char *palette)
-{
-    png_bytes p = {.count = 0};
-    uint8_t packed[512];
-    uLongf length = sizeof packed;
-    const uint8_t header[13] = {0,
-                                0,
-                                0,
-                                (uint8_t)width,
-                                0,
-                                0,
-                                0,
-                                (uint8_t)height,
-                                (uint8_t)depth,
-                                (uint8_t)type,
-                                0,
-                                0,
-                                (uint8_t)interlaced};
-    assert_int_equal(compress(packed, &length, rows, count), Z_OK);
-    put(&p, "\x89PNG\r\n\x1a\n", 8);
-    put_chunk(&p, "IHDR", header, sizeof header);
-    if (palette)
-        put_chunk(&p, "PLTE", palette, strlen(palette));
-    put_chunk(&p, "IDAT", packed, length / 2); /* in two, as the format allows */
-    put_chunk(&p, "IDAT", packed + length / 2, length - length / 2);
-    put_chunk(&p, "IEND", "", 0);
-    return p;
-}
+/* ---- PNG ------------------------------------------------------------------------------------- */
 
 static png_bytes make_png(int width, int height, int type, const void *rows, size_t count,
                           const char *palette)
 {
-    return make_any(width, height, 8, type, 0, rows, count, palette);
+    return png_make((uint32_t)width, (uint32_t)height, 8, type, 0, rows, count, palette);
 }
 
 /* The same six pixels behind each filter: 10 20 40 / 15 30 60. */
@@ -249,19 +193,19 @@ static void png_of_any_depth_and_interlaced_is_read(void **state)
     (void)state;
     uint8_t out[18];
     ls_error err;
-    png_bytes p = make_any(3, 2, 1, 0, 0, "\0\xa0\0\x40", 4, NULL);
+    png_bytes p = png_make(3, 2, 1, 0, 0, "\0\xa0\0\x40", 4, NULL);
     assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "\xff\0\xff\0\xff\0", 6);
-    p = make_any(3, 2, 2, 0, 0, "\0\x18\0\xe4", 4, NULL);
+    p = png_make(3, 2, 2, 0, 0, "\0\x18\0\xe4", 4, NULL);
     assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "\0\x55\xaa\xff\xaa\x55", 6);
-    p = make_any(3, 2, 4, 3, 0, "\0\x01\x10\0\x10\x10", 6, "AaxBby");
+    p = png_make(3, 2, 4, 3, 0, "\0\x01\x10\0\x10\x10", 6, "AaxBby");
     assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "ABBBABabbbabxyyyxy", 18);
-    p = make_any(3, 2, 16, 0, 0, "\0a.b.c.\0d.e.f.", 14, NULL);
+    p = png_make(3, 2, 16, 0, 0, "\0a.b.c.\0d.e.f.", 14, NULL);
     assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "abcdef", 6);
-    p = make_any(3, 2, 8, 0, 1, "\0a\0c\0b\0def", 10, NULL);
+    p = png_make(3, 2, 8, 0, 1, "\0a\0c\0b\0def", 10, NULL);
     assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
     assert_memory_equal(out, "abcdef", 6);
 }
@@ -290,10 +234,10 @@ static void a_png_of_another_size_is_refused_before_it_is_decoded(void **state)
         .size = sizeof host, .alloc = note_largest, .free = give_back, .user = &largest};
     static const uint8_t header[13] = {0, 0, 0x40, 0, 0, 0, 0x40, 0, 8, 6};
     png_bytes p = {.count = 0};
-    put(&p, "\x89PNG\r\n\x1a\n", 8);
-    put_chunk(&p, "IHDR", header, sizeof header);
-    put_chunk(&p, "IDAT", "no pixels", 9);
-    put_chunk(&p, "IEND", "", 0);
+    png_put(&p, "\x89PNG\r\n\x1a\n", 8);
+    png_put_chunk(&p, "IHDR", header, sizeof header);
+    png_put_chunk(&p, "IDAT", "no pixels", 9);
+    png_put_chunk(&p, "IEND", "", 0);
     write_file(p.bytes, p.count);
     assert_int_equal(ls_image_read(out, 1, 2, 3, path, &host, &err), LS_EDATA);
     assert_string_equal(err.text, "image: 16384×16384 pixels, but the model reads 3×2; with "
@@ -318,9 +262,9 @@ static void a_palette_with_transparent_colours_is_read(void **state)
     ls_error err;
     png_bytes p = make_png(3, 2, 3, "\0\0\1\1\0\1\1\0", 8, "AaxBby"), q = {.count = 0};
     const size_t before = 8 + 12 + 13 + 12 + 6; /* signature, header, palette */
-    put(&q, p.bytes, before);
-    put_chunk(&q, "tRNS", "\0\x80", 2);
-    put(&q, p.bytes + before, p.count - before);
+    png_put(&q, p.bytes, before);
+    png_put_chunk(&q, "tRNS", "\0\x80", 2);
+    png_put(&q, p.bytes + before, p.count - before);
     assert_int_equal(read_bytes(out, &colour_2x3, q.bytes, q.count, &err), LS_OK);
     assert_memory_equal(out, "ABBBBAabbbbaxyyyyx", 18);
 }
@@ -349,7 +293,7 @@ static void a_program_without_libspng_says_so(void **state)
     uint8_t out[6];
     ls_error err;
     assert_int_equal(READ(out, &grey_2x3, "\x89PNG\r\n\x1a\n", &err), LS_EUNSUPPORTED);
-    assert_string_equal(err.text, "image: this program was built without libspng and reads no PNG; "
+    assert_string_equal(err.text, "image: Lockstep was built without libspng and reads no PNG; "
                                   "install Debian's libspng-dev and build it again, or convert "
                                   "the image: convert IN OUT.ppm");
 }

@@ -208,10 +208,3 @@ cudaError_t cudaGetLastError(void)
     last_error = cudaSuccess;
     return last;
 }
-
-cudaError_t cudaPeekAtLastError(void)
-{
-    int error;
-    dbl_enter(DBL_cudaPeekAtLastError, &error);
-    return dbl_lost(dbl_current_device()) ? dbl_lost(dbl_current_device()) : last_error;
-}

@@ -80,17 +80,6 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     return enqueue_copy((struct copy){to, from, bytes}, kind, stream);
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
-                                size_t bytes, cudaStream_t stream)
-{
-    DBL_ENTER_CUDA(cudaMemcpyPeerAsync);
-    if (dbl_place(to, bytes) != to_device || dbl_place(from, bytes) != from_device) {
-        dbl_complain("cudaMemcpyPeerAsync with memory of other devices than it says");
-        return dbl_result(cudaErrorInvalidValue);
-    }
-    return enqueue_copy((struct copy){to, from, bytes}, cudaMemcpyDeviceToDevice, stream);
-}
-
 /* At once, on the caller's thread: streams that do not block know nothing of the default stream. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {

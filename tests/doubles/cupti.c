@@ -142,10 +142,10 @@ static void note_fill(int device, int stream, uint64_t begin)
     f->end = cupti.now();
 }
 
-/* A graph's kernels are there one by one; events and host functions are no activities. */
+/* A graph's kernels are there one by one; events are no activities. */
 void dbl_cupti_ran(const char *what, int device, int stream, uint64_t begin_ns)
 {
-    static const char *const none[] = {"graph", "event record", "event wait", "host function"};
+    static const char *const none[] = {"graph", "event record", "event wait"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         if (strcmp(what, none[i]) == 0)
             return;

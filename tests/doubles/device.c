@@ -65,13 +65,6 @@ cudaError_t cudaSetDevice(int device)
     return dbl_result(dbl_lost(device));
 }
 
-cudaError_t cudaGetDevice(int *device)
-{
-    DBL_ENTER_CUDA(cudaGetDevice);
-    *device = current;
-    return cudaSuccess;
-}
-
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
     DBL_ENTER_CUDA(cudaGetDeviceProperties);
@@ -90,32 +83,6 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     prop->canMapHostMemory = 1;
     prop->asyncEngineCount = 2;
     prop->concurrentKernels = 1;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
-{
-    DBL_ENTER_CUDA(cudaDeviceGetAttribute);
-    if (!exists(device))
-        return dbl_result(cudaErrorInvalidDevice);
-    switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
-    case cudaDevAttrMultiProcessorCount: *value = 4; break;
-    case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
-    case cudaDevAttrWarpSize: *value = 32; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = 49152; break;
-    default: *value = 0;
-    }
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
-{
-    DBL_ENTER_CUDA(cudaDeviceGetPCIBusId);
-    if (!exists(device))
-        return dbl_result(cudaErrorInvalidDevice);
-    snprintf(text, (size_t)length, "0000:%02x:00.0", (unsigned)device + 1);
     return cudaSuccess;
 }
 
@@ -148,15 +115,6 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
-{
-    DBL_ENTER_CUDA(cudaDeviceCanAccessPeer);
-    if (!exists(device) || !exists(peer))
-        return dbl_result(cudaErrorInvalidDevice);
-    *can = device != peer;
-    return cudaSuccess;
-}
-
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 {
     DBL_ENTER_CUDA(cudaDeviceEnablePeerAccess);
@@ -173,14 +131,6 @@ cudaError_t cudaDeviceSynchronize(void)
     if (dbl_capture_breaks(current))
         return dbl_result(cudaErrorStreamCaptureUnsupported);
     return dbl_result(dbl_drain_device(current, "cudaDeviceSynchronize"));
-}
-
-cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
-{
-    DBL_ENTER_CUDA(cudaFuncSetAttribute);
-    (void)attribute;
-    (void)value;
-    return dbl_result(function ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 const char *cudaGetErrorName(cudaError_t error)

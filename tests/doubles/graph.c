@@ -287,24 +287,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
-                                cudaGraphExecUpdateResultInfo *info)
-{
-    DBL_ENTER_CUDA(cudaGraphExecUpdate);
-    int same = exec->nodes.count == graph->nodes.count;
-    for (int i = 0; same && i < graph->nodes.count; i++)
-        same = exec->nodes.at[i].work->run == graph->nodes.at[i].work->run &&
-               memcmp(exec->nodes.at[i].after, graph->nodes.at[i].after,
-                      sizeof graph->nodes.at[i].after) == 0;
-    memset(info, 0, sizeof *info);
-    info->result = same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
-    if (!same)
-        return dbl_result(cudaErrorGraphExecUpdateFailure);
-    free_nodes(&exec->nodes);
-    exec->nodes = copy_nodes(&graph->nodes);
-    return cudaSuccess;
-}
-
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     int error;
@@ -319,13 +301,6 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
     dbl_bury(exec);
     dbl_count(DBL_EXEC, -1);
     return dbl_result((cudaError_t)error);
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    DBL_ENTER_CUDA(cudaGraphUpload);
-    (void)exec;
-    return dbl_result(dbl_check_stream(stream, "cudaGraphUpload"));
 }
 
 /* ---- a launch ------------------------------------------------------------------------------- */

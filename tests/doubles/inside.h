@@ -176,7 +176,6 @@ struct CUstream_st {
     _Atomic int magic;
     int number;
     int device;
-    int priority;
     pthread_mutex_t producers; /* one at a time; the consumer never takes it */
     dbl_fifo fifo;
     _Atomic uint64_t pushed, finished;

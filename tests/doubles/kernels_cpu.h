@@ -1,8 +1,8 @@
-/* What the CPU twins of the kernels (src/cuda/kernels.h) share. */
+/* What the CPU twins of the kernels (src/cuda/kernels/kernels.h) share. */
 #ifndef TESTS_DOUBLES_KERNELS_CPU_H
 #define TESTS_DOUBLES_KERNELS_CPU_H
 
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "doubles/launch.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* The double of src/cuda/math_lib.h: convolutions and products as plain loops over channels-last
+/* The double of src/cuda/math/math_lib.h: convolutions and products as plain loops over channels-last
  * memory, enqueued like kernels. Sums are double; with `half`, results of convolutions are rounded to
  * bf16 as the library rounds them, and in TF32 factors to ten bits. */
-#include "cuda/math_lib.h"
+#include "cuda/math/math_lib.h"
 
 #include "base/error.h"
 #include "doubles/control.h"

@@ -181,12 +181,6 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
     return dbl_result(allocate(out, bytes, DBL_ON_HOST));
 }
 
-cudaError_t cudaMallocHost(void **out, size_t bytes)
-{
-    DBL_ENTER_CUDA(cudaMallocHost);
-    return dbl_result(allocate(out, bytes, DBL_ON_HOST));
-}
-
 cudaError_t cudaFreeHost(void *memory)
 {
     int error;
@@ -213,12 +207,4 @@ cudaError_t cudaHostUnregister(void *memory)
         return (cudaError_t)error;
     cudaError_t own = release(memory, 1, true, "cudaHostUnregister");
     return dbl_result(error ? (cudaError_t)error : own);
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
-{
-    DBL_ENTER_CUDA(cudaMemGetInfo);
-    *total = dbl_world.memory_bytes;
-    *free_bytes = *total - dbl_taken_bytes(dbl_current_device());
-    return cudaSuccess;
 }

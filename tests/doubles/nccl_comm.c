@@ -1,4 +1,4 @@
-/* Communicators of the NCCL double: from the unique id to abort and destruction. */
+/* Communicators of the NCCL double: from the unique id to abort. */
 #include "doubles/nccl_inside.h"
 
 #include <stdlib.h>
@@ -7,13 +7,6 @@
 static dbl_clique *cliques;
 static uint32_t last_id;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-ncclResult_t ncclGetVersion(int *version)
-{
-    DBL_ENTER(ncclGetVersion, ncclResult_t);
-    *version = NCCL_VERSION_CODE;
-    return ncclSuccess;
-}
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
@@ -79,13 +72,12 @@ void dbl_nccl_end(void)
     }
 }
 
-static ncclResult_t arrive(dbl_clique *clique, int ranks, int rank, int blocking)
+static ncclResult_t arrive(dbl_clique *clique, int ranks, int rank)
 {
     ncclResult_t result = ncclSuccess;
     pthread_mutex_lock(&clique->lock);
     if (clique->ranks == 0) {
         clique->ranks = ranks;
-        clique->blocking = blocking;
         clique->channel = calloc((size_t)ranks * (size_t)ranks, sizeof *clique->channel);
         for (int c = 0; c < ranks * ranks; c++)
             dbl_fifo_init(&clique->channel[c].messages);
@@ -93,9 +85,6 @@ static ncclResult_t arrive(dbl_clique *clique, int ranks, int rank, int blocking
     if (clique->ranks != ranks || clique->present[rank]) {
         dbl_complain("NCCL rank %d of %d came twice or to another number of ranks", rank, ranks);
         result = ncclInvalidArgument;
-    } else if (clique->blocking != blocking) {
-        dbl_complain("blocking and non-blocking NCCL communicators are mixed");
-        result = ncclInvalidUsage;
     } else {
         clique->present[rank] = 1;
         clique->device[rank] = dbl_current_device();
@@ -123,16 +112,22 @@ static ncclResult_t check_devices(const dbl_clique *clique)
 
 /* ---- creation ------------------------------------------------------------------------------- */
 
-static void leave(dbl_clique *clique);
-static void bury(ncclComm_t comm);
-
-static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *id, int rank, int blocking)
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
 {
-    dbl_clique *clique = clique_of(id);
+    DBL_ENTER(ncclCommInitRankConfig, ncclResult_t);
+    ncclConfig_t usual = NCCL_CONFIG_INITIALIZER;
+    dbl_clique *clique = clique_of(&id);
     *out = NULL;
+    if (!config || config->magic != usual.magic || config->size != usual.size ||
+        config->blocking != 0) {
+        dbl_complain("the double has non-blocking communicators only, with an ncclConfig_t that "
+                     "began as NCCL_CONFIG_INITIALIZER");
+        return ncclInvalidArgument;
+    }
     if (!clique || ranks < 1 || ranks > DBL_RANKS || rank < 0 || rank >= ranks)
         return ncclInvalidArgument;
-    ncclResult_t result = arrive(clique, ranks, rank, blocking);
+    ncclResult_t result = arrive(clique, ranks, rank);
     if (result != ncclSuccess)
         return result;
     ncclComm_t comm = calloc(1, sizeof *comm);
@@ -140,45 +135,13 @@ static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *id, int
     comm->clique = clique;
     comm->rank = rank;
     comm->device = dbl_current_device();
-    comm->blocking = blocking;
+    comm->initialising = 1;
+    comm->polls = dbl_world.nccl_polls;
+    comm->state = ncclInProgress;
     pthread_mutex_init(&comm->lock, NULL);
     dbl_count(DBL_COMM, 1);
     *out = comm;
-    if (!blocking) {
-        comm->initialising = 1;
-        comm->polls = dbl_world.nccl_polls;
-        comm->state = ncclInProgress;
-        return ncclInProgress;
-    }
-    if (dbl_wait_until(everybody_is_here, clique, NULL, "ncclCommInitRank") != cudaSuccess)
-        result = ncclSystemError;
-    else
-        result = check_devices(clique);
-    comm->state = result;
-    if (result != ncclSuccess) {
-        *out = NULL;
-        leave(clique);
-        bury(comm);
-    }
-    return result;
-}
-
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
-                                    ncclConfig_t *config)
-{
-    DBL_ENTER(ncclCommInitRankConfig, ncclResult_t);
-    ncclConfig_t usual = NCCL_CONFIG_INITIALIZER;
-    if (config && (config->magic != usual.magic || config->size != usual.size)) {
-        dbl_complain("an ncclConfig_t without NCCL_CONFIG_INITIALIZER");
-        return ncclInvalidArgument;
-    }
-    return init(out, ranks, &id, rank, !(config && config->blocking == 0));
-}
-
-ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank)
-{
-    DBL_ENTER(ncclCommInitRank, ncclResult_t);
-    return init(out, ranks, &id, rank, 1);
+    return ncclInProgress;
 }
 
 /* ---- while it lives ------------------------------------------------------------------------- */
@@ -238,27 +201,6 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
-{
-    DBL_ENTER(ncclCommCount, ncclResult_t);
-    *count = comm->clique->ranks;
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
-{
-    DBL_ENTER(ncclCommCuDevice, ncclResult_t);
-    *device = comm->device;
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
-{
-    DBL_ENTER(ncclCommUserRank, ncclResult_t);
-    *rank = comm->rank;
-    return ncclSuccess;
-}
-
 /* ---- the end -------------------------------------------------------------------------------- */
 
 /* The lock is the clique's. */
@@ -315,41 +257,6 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     atomic_store_explicit(&comm->aborted, 1, memory_order_relaxed);
     dbl_wait_until(nothing_runs, comm, NULL, "ncclCommAbort");
     leave(comm->clique);
-    bury(comm);
-    return (ncclResult_t)error;
-}
-
-ncclResult_t ncclCommFinalize(ncclComm_t comm)
-{
-    DBL_ENTER(ncclCommFinalize, ncclResult_t);
-    ncclResult_t result = dbl_comm_check(comm, "ncclCommFinalize");
-    if (result != ncclSuccess || comm->blocking)
-        return result;
-    pthread_mutex_lock(&comm->lock);
-    comm->polls = dbl_world.nccl_polls;
-    comm->state = ncclInProgress;
-    pthread_mutex_unlock(&comm->lock);
-    return ncclInProgress;
-}
-
-static int everybody_leaves(void *arg)
-{
-    const dbl_clique *clique = arg;
-    return atomic_load(&clique->leaving) == atomic_load(&clique->arrived);
-}
-
-/* A collective of the ranks of this process, as the documentation has it. */
-ncclResult_t ncclCommDestroy(ncclComm_t comm)
-{
-    int error;
-    if (dbl_enter(DBL_ncclCommDestroy, &error))
-        return (ncclResult_t)error;
-    if (!is_alive(comm, "ncclCommDestroy"))
-        return ncclInvalidArgument;
-    if (!nothing_runs(comm) || comm->deferred_count)
-        dbl_complain("ncclCommDestroy while an operation is in flight");
-    leave(comm->clique);
-    dbl_wait_until(everybody_leaves, comm->clique, NULL, "ncclCommDestroy");
     bury(comm);
     return (ncclResult_t)error;
 }

@@ -46,11 +46,11 @@ static ncclResult_t check_stream(const call *c)
     return ncclSuccess;
 }
 
-/* A non-blocking communicator says "in progress" and enqueues when it has been asked often enough. */
+/* A communicator says "in progress" and enqueues when it has been asked often enough. */
 static ncclResult_t submit(const call *first, dbl_work *work)
 {
     ncclComm_t comm = first->comm;
-    if (first->stream->capture || comm->blocking || dbl_world.nccl_polls == 0)
+    if (first->stream->capture || dbl_world.nccl_polls == 0)
         return dbl_enqueue(first->stream, work) ? ncclUnhandledCudaError : ncclSuccess;
     pthread_mutex_lock(&comm->lock);
     work->device = comm->device;
@@ -154,31 +154,6 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
     ncclResult_t result = only_sums_of_floats(type, how);
     dbl_op op = {.kind = DBL_ALL_REDUCE, .send = send, .recv = recv, .count = count};
     return result ? result : add("ncclAllReduce", comm, stream, op, type);
-}
-
-ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
-                               ncclRedOp_t how, ncclComm_t comm, cudaStream_t stream)
-{
-    DBL_ENTER(ncclReduceScatter, ncclResult_t);
-    ncclResult_t result = only_sums_of_floats(type, how);
-    dbl_op op = {.kind = DBL_REDUCE_SCATTER, .send = send, .recv = recv, .count = count};
-    return result ? result : add("ncclReduceScatter", comm, stream, op, type);
-}
-
-ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t stream)
-{
-    DBL_ENTER(ncclAllGather, ncclResult_t);
-    dbl_op op = {.kind = DBL_ALL_GATHER, .send = send, .recv = recv, .count = count};
-    return add("ncclAllGather", comm, stream, op, type);
-}
-
-ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           int root, ncclComm_t comm, cudaStream_t stream)
-{
-    DBL_ENTER(ncclBroadcast, ncclResult_t);
-    dbl_op op = {.kind = DBL_BROADCAST, .send = send, .recv = recv, .count = count, .peer = root};
-    return add("ncclBroadcast", comm, stream, op, type);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,

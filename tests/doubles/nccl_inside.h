@@ -25,12 +25,11 @@ struct dbl_clique {
     dbl_clique *next;
     uint32_t id;
     int ranks; /* 0: nobody has come yet */
-    int blocking;
     pthread_mutex_t lock;
     int present[DBL_RANKS];
     int device[DBL_RANKS];
     _Atomic int arrived;
-    _Atomic int leaving;  /* destroyed or aborted */
+    _Atomic int leaving;  /* aborted */
     dbl_channel *channel; /* [from][to] */
     const void **limbo;   /* buffers of aborted operations, until every rank has aborted */
     size_t limbo_count, limbo_room;
@@ -39,7 +38,7 @@ struct dbl_clique {
 struct ncclComm {
     _Atomic int magic;
     dbl_clique *clique;
-    int rank, device, blocking;
+    int rank, device;
     pthread_mutex_t lock;
     int initialising;
     int polls;             /* until what is under way is ready */
@@ -53,21 +52,14 @@ struct ncclComm {
     _Atomic(cudaStream_t) stream;
 };
 
-typedef enum dbl_op_kind {
-    DBL_ALL_REDUCE = 1,
-    DBL_REDUCE_SCATTER,
-    DBL_ALL_GATHER,
-    DBL_BROADCAST,
-    DBL_SEND,
-    DBL_RECV
-} dbl_op_kind;
+typedef enum dbl_op_kind { DBL_ALL_REDUCE = 1, DBL_SEND, DBL_RECV } dbl_op_kind;
 
 typedef struct dbl_op {
     dbl_op_kind kind;
     const void *send;
     void *recv;
     size_t count, item; /* items, and bytes of one */
-    int peer;           /* send, receive; broadcast: the root */
+    int peer;           /* send, receive */
 } dbl_op;
 
 /* nccl_comm.c */

@@ -44,28 +44,18 @@ static void post(task *t, int to, dbl_op_kind kind, const void *data, size_t byt
     dbl_fifo_push(&c->messages, message);
 }
 
-/* How many parts of `count` items the sending side has: one for each rank, or one for all. */
-static size_t send_bytes(const task *t, const dbl_op *op)
-{
-    size_t parts = op->kind == DBL_REDUCE_SCATTER ? (size_t)t->comm->clique->ranks : 1;
-    return parts * op->count * op->item;
-}
-
 static void post_op(task *t, const dbl_op *op)
 {
     size_t bytes = op->count * op->item;
-    if (op->kind == DBL_RECV || (op->kind == DBL_BROADCAST && op->peer != t->comm->rank) ||
-        !dbl_may_touch(op->send, send_bytes(t, op)))
+    if (op->kind == DBL_RECV || !dbl_may_touch(op->send, bytes))
         return;
     if (op->kind == DBL_SEND) {
         post(t, op->peer, DBL_SEND, op->send, bytes);
         t->awaited[op->peer] = channel(t, t->comm->rank, op->peer)->sent;
         return;
     }
-    for (int r = 0; r < t->comm->clique->ranks; r++) {
-        size_t part = op->kind == DBL_REDUCE_SCATTER ? (size_t)r * bytes : 0;
-        post(t, r, op->kind, (const unsigned char *)op->send + part, bytes);
-    }
+    for (int r = 0; r < t->comm->clique->ranks; r++)
+        post(t, r, op->kind, op->send, bytes);
 }
 
 /* ---- taking --------------------------------------------------------------------------------- */
@@ -74,23 +64,14 @@ static int messages_wanted(const task *t, const dbl_op *op)
 {
     if (op->kind == DBL_SEND)
         return 0;
-    return op->kind == DBL_RECV || op->kind == DBL_BROADCAST ? 1 : t->comm->clique->ranks;
+    return op->kind == DBL_RECV ? 1 : t->comm->clique->ranks;
 }
 
-static size_t recv_bytes(const task *t, const dbl_op *op)
+static void put(const dbl_op *op, int is_first, const void *data)
 {
-    size_t parts = op->kind == DBL_ALL_GATHER ? (size_t)t->comm->clique->ranks : 1;
-    return op->recv ? parts * op->count * op->item : 0;
-}
-
-static void put(const dbl_op *op, int from, int is_first, const void *data)
-{
-    size_t bytes = op->count * op->item;
     float *sum = op->recv;
-    if (op->kind == DBL_ALL_GATHER)
-        memcpy((unsigned char *)op->recv + (size_t)from * bytes, data, bytes);
-    else if (is_first || (op->kind != DBL_ALL_REDUCE && op->kind != DBL_REDUCE_SCATTER))
-        memcpy(op->recv, data, bytes);
+    if (is_first || op->kind != DBL_ALL_REDUCE)
+        memcpy(op->recv, data, op->count * op->item);
     else
         for (size_t i = 0; i < op->count; i++)
             sum[i] += ((const float *)data)[i];
@@ -107,8 +88,7 @@ static void mismatch(const task *t, int from)
 static int take(task *t, const dbl_op *op)
 {
     int ranks = t->comm->clique->ranks;
-    int lone = op->kind == DBL_RECV || op->kind == DBL_BROADCAST;
-    int from = lone ? op->peer : (t->from + 1) % ranks;
+    int from = op->kind == DBL_RECV ? op->peer : (t->from + 1) % ranks;
     dbl_channel *c = channel(t, from, t->comm->rank);
     const dbl_work *message = dbl_fifo_peek(&c->messages);
     if (!message)
@@ -118,8 +98,8 @@ static int take(task *t, const dbl_op *op)
     dbl_op_kind expected = op->kind == DBL_RECV ? DBL_SEND : op->kind;
     if (h.kind != expected || h.bytes != op->count * op->item)
         mismatch(t, from);
-    else if (h.bytes && dbl_may_touch(op->recv, recv_bytes(t, op)))
-        put(op, from, t->from == 0, message->data + sizeof h);
+    else if (h.bytes && dbl_may_touch(op->recv, h.bytes))
+        put(op, t->from == 0, message->data + sizeof h);
     dbl_fifo_pop(&c->messages);
     atomic_fetch_add_explicit(&c->taken, 1, memory_order_relaxed);
     return 1;

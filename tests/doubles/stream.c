@@ -1,10 +1,10 @@
-/* Streams, launches and host functions. */
+/* Streams and launches. */
 #include "doubles/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static cudaError_t create(cudaStream_t *out, unsigned flags, int priority)
+static cudaError_t create(cudaStream_t *out, unsigned flags)
 {
     if (flags != cudaStreamNonBlocking) {
         dbl_complain("a stream that waits for the default stream: pass cudaStreamNonBlocking");
@@ -14,7 +14,6 @@ static cudaError_t create(cudaStream_t *out, unsigned flags, int priority)
     if (!s)
         return cudaErrorMemoryAllocation;
     s->device = dbl_current_device();
-    s->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     atomic_store(&s->magic, DBL_ALIVE);
     cudaError_t error = dbl_stream_start(s);
     if (error) {
@@ -29,20 +28,14 @@ static cudaError_t create(cudaStream_t *out, unsigned flags, int priority)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     DBL_ENTER_CUDA(cudaStreamCreateWithFlags);
-    return dbl_result(create(out, flags, 0));
+    return dbl_result(create(out, flags));
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority)
 {
     DBL_ENTER_CUDA(cudaStreamCreateWithPriority);
-    return dbl_result(create(out, flags, priority));
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
-{
-    DBL_ENTER_CUDA(cudaStreamGetPriority);
-    *priority = stream->priority;
-    return cudaSuccess;
+    (void)priority;
+    return dbl_result(create(out, flags));
 }
 
 /* As the real one it returns at once; what the stream holds still runs. */
@@ -156,27 +149,4 @@ int dbl_may_touch(const void *memory, size_t bytes)
                                               : "that are no CUDA memory");
     dbl_fault(device, cudaErrorIllegalAddress);
     return 0;
-}
-
-struct host_function {
-    cudaHostFn_t function;
-    void *user;
-};
-
-static dbl_progress run_host_function(dbl_work *work)
-{
-    const struct host_function *h = (const struct host_function *)work->data;
-    h->function(h->user);
-    return DBL_DONE;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *user)
-{
-    DBL_ENTER_CUDA(cudaLaunchHostFunc);
-    cudaError_t error = dbl_check_stream(stream, "cudaLaunchHostFunc");
-    if (error)
-        return dbl_result(error);
-    struct host_function h = {function, user};
-    return dbl_result(
-        dbl_enqueue(stream, dbl_work_create("host function", run_host_function, &h, sizeof h)));
 }

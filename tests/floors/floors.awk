@@ -28,6 +28,7 @@ BEGIN {
     room("json", "base")
     room("hash", "base")
     room("store", "base json hash")
+    room("formats", "base json hash store")
     room("device", "base sync pool")
     room("cpu", "base sync device", "pool")
     room("cuda", "base sync merge", "device")
@@ -35,13 +36,19 @@ BEGIN {
     room("cluster", "base sync merge pool device")
     room("mpi", "base", "cluster") # a plugin
     room("comm", "base sync merge pool json hash device cluster")
-    room("nn", "base sync merge pool json hash store device")
+    room("nn", "base sync merge pool json formats device")
     room("prep", "base json")
-    room("data", "base sync pool json prep hash device")
-    room("train", "base sync merge pool json prep hash store device cpu cluster comm nn data")
-    room("page", "base sync merge pool json prep hash store device cpu cluster comm nn data train")
+    room("data", "base sync pool json prep hash formats device")
+    low = "base sync merge pool json prep hash store formats device cluster comm nn data"
+    room("config", low, "train") # it reads the options
+    room("records", low " config", "train") # they tell the summary and the result
+    room("checkpoint", low " config records", "train")
+    run = "config records checkpoint"
+    room("train", low " cpu " run)
+    room("page", low " cpu " run " train")
+    room("picture", "base data", "train") # a library beside the library; in the program, too
     room("http", "") # examples/service has it, too
-    room("cli", "base sync merge pool json prep hash store device cpu cluster comm nn data train page http")
+    room("cli", low " cpu " run " train page http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
@@ -51,6 +58,7 @@ BEGIN {
     floor["collective"] = "comm"
     floor["data_source"] = "data"
     floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
+    floor["picture"] = "picture"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
     # types in its own headers: whoever sees the room may use them too.

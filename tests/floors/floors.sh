@@ -7,7 +7,7 @@ cd -- "$1"
 
 # The map names files that are there.
 # shellcheck disable=SC2016
-lost=$(grep -o '`[a-z]*/[a-z_0-9]*\.[a-z]*`' src/README.md | tr -d '`' | sort -u | while read -r file; do
+lost=$(grep -o '`[a-z]*/[a-z_0-9/]*\.[a-z]*`' src/README.md | tr -d '`' | sort -u | while read -r file; do
     [ -f "src/$file" ] || [ -f "$file" ] || echo "src/README.md: there is no src/$file"
 done)
 [ -z "$lost" ] || {

@@ -72,6 +72,26 @@ int fuzz_names_place(const char *text, const char *name)
     return names_byte(text, "byte ") || names_byte(text, "offset ");
 }
 
+/* ---- PNG ---- */
+
+static uint32_t big_endian(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+void fuzz_mend_png(uint8_t *data, size_t size)
+{
+    for (size_t at = 8; size >= 12 && at <= size - 12;) {
+        const size_t count = big_endian(data + at);
+        if (count > size - at - 12)
+            return;
+        const uLong crc = crc32(0, data + at + 4, (uInt)count + 4);
+        for (size_t i = 0; i < 4; i++)
+            data[at + 8 + count + i] = (uint8_t)(crc >> (24 - 8 * i));
+        at += 12 + count;
+    }
+}
+
 /* ---- files ---- */
 
 void fuzz_file_open(fuzz_file *f)

@@ -24,6 +24,9 @@ void fuzz_check_refusal(int status, const ls_error *err, const char *name);
 /* Whether a message says where in the file: "NAME:LINE:COLUMN:", "byte N", "offset N". */
 int fuzz_names_place(const char *text, const char *name);
 
+/* Gives the chunks of a PNG file the checksums that they should have: else hardly any mutant would come past them. */
+void fuzz_mend_png(uint8_t *data, size_t size);
+
 /* A file without a name in any folder, under a path that readers can open. */
 typedef struct fuzz_file {
     int fd;

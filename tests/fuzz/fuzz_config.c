@@ -2,7 +2,7 @@
  * accepted stays within its limits, and the resolved config that a run writes down reads as
  * itself. */
 #include "fuzz/fuzz.h"
-#include "train/config.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

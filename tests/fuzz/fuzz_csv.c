@@ -2,29 +2,7 @@
 #include "fuzz/fuzz_dataset.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* Without quotes every line has as many commas as the header. */
-static void check_commas(const uint8_t *data, size_t size)
-{
-    size_t first = 0, commas = 0, lines = 0, bytes = 0;
-    if (memchr(data, '"', size))
-        return;
-    for (size_t i = size >= 3 && memcmp(data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; i <= size; i++) {
-        const int ends = i == size || data[i] == '\n';
-        if (!ends) {
-            commas += data[i] == ',';
-            bytes += data[i] != '\r';
-            continue;
-        }
-        if (bytes > 0 || commas > 0) {
-            first = lines++ == 0 ? commas : first;
-            fuzz_check(commas == first, "every row has the header's fields");
-        }
-        commas = bytes = 0;
-    }
-}
 
 static ls_dataset *open_as(const fuzz_file *file, ls_data_keys keys)
 {
@@ -48,8 +26,7 @@ static void check_table(const ls_dataset *ds)
     const ls_dataset_info *info = ls_dataset_describe(ds);
     const ls_dataset_view view = ls_dataset_resident(ds);
     fuzz_check(info->rows > 0 && info->channels > 0, "there are rows and columns");
-    for (size_t i = 0; i < info->rows * (size_t)info->channels; i++)
-        fuzz_check(isfinite(view.values[i]), "values are finite");
+    fuzz_check_finite(view.values, info->rows * (size_t)info->channels);
     for (size_t r = 0; r < info->rows; r++)
         fuzz_check(info->targets ? isfinite(view.targets[r])
                                  : view.labels[r] >= 0 && view.labels[r] < info->classes,
@@ -73,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!ds)
             continue;
         check_table(ds);
-        check_commas(data, size);
+        (void)fuzz_check_commas(data, size);
         ls_dataset_close(ds);
     }
     return 0;

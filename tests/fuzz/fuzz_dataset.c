@@ -1,5 +1,6 @@
 #include "fuzz/fuzz_dataset.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,4 +57,30 @@ void fuzz_check_rows(const ls_dataset *ds, const uint8_t *images, size_t image_s
             fuzz_check(label == labels[row * label_step], "a label is the byte of the file");
     }
     free(image);
+}
+
+size_t fuzz_check_commas(const uint8_t *data, size_t size)
+{
+    size_t first = 0, commas = 0, lines = 0, bytes = 0;
+    if (memchr(data, '"', size))
+        return 0;
+    for (size_t i = size >= 3 && memcmp(data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; i <= size; i++) {
+        if (i < size && data[i] != '\n') {
+            commas += data[i] == ',';
+            bytes += data[i] != '\r';
+            continue;
+        }
+        if (bytes > 0 || commas > 0) {
+            first = lines++ == 0 ? commas : first;
+            fuzz_check(commas == first, "every row has the header's fields");
+        }
+        commas = bytes = 0;
+    }
+    return lines;
+}
+
+void fuzz_check_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        fuzz_check(isfinite(values[i]), "values are finite");
 }

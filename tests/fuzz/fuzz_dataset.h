@@ -1,4 +1,4 @@
-/* What the targets of datasets share: two files in memory, opened as a dataset's. */
+/* What the targets of datasets share: two files in memory, opened as a dataset's; tables. */
 #ifndef TESTS_FUZZ_FUZZ_DATASET_H
 #define TESTS_FUZZ_FUZZ_DATASET_H
 
@@ -25,5 +25,11 @@ void fuzz_check_data_refusal(int status, const ls_error *err, const fuzz_file fi
  * bytes from one row to the next. */
 void fuzz_check_rows(const ls_dataset *ds, const uint8_t *images, size_t image_step,
                      const uint8_t *labels, size_t label_step);
+
+/* Of a table that was accepted: every line has as many commas as the first one. Returns how many lines are not empty,
+ * or 0 where there are quotes, in which commas and ends of lines may stand. */
+size_t fuzz_check_commas(const uint8_t *data, size_t size);
+
+void fuzz_check_finite(const float *values, size_t count);
 
 #endif

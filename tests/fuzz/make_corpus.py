@@ -80,6 +80,7 @@ images = {
 }
 for name, data in images.items():
     put("image", name, data)
+    put("picture", name, data)
 
 # ---- JSON: what is allowed, and each thing that is not -----------------------------------------
 

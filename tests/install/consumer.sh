@@ -1,7 +1,7 @@
 #!/bin/sh
 # consumer.sh WAY WHAT KIND PREFIX LIBDIR WORK CMAKE CC CXX: builds and runs a program against the
 # installed PREFIX alone, as C and as C++.
-#   WAY   cmake or pkgconfig     WHAT  pool or trainer     KIND  shared or static
+#   WAY   cmake or pkgconfig     WHAT  pool, trainer or picture     KIND  shared or static
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 way=$1 what=$2 kind=$3 prefix=$4 libdir=$5 work=$6 cmake=$7 cc=$8 cxx=$9
@@ -26,6 +26,7 @@ by_cmake()
     pool-static) set -- "$1" pool lockstep::pool_static ;;
     trainer-shared) set -- "$1" '' lockstep::lockstep ;;
     trainer-static) set -- "$1" static lockstep::static ;;
+    picture-shared) set -- "$1" picture lockstep::picture ;;
     esac
     "$cmake" -S . -B "$1" -D CMAKE_PREFIX_PATH="$prefix" -D LANGUAGE="$1" -D COMPONENTS="$2" \
         -D TARGET="$3" -D SOURCE="$what.c" -D CMAKE_C_COMPILER="$cc" -D CMAKE_CXX_COMPILER="$cxx" \
@@ -44,8 +45,8 @@ by_cmake()
 # With both kinds installed, the linker has to be told that it is the archive.
 by_pkgconfig()
 {
-    name=lockstep
-    [ "$what" = trainer ] || name=lockstep-pool
+    name=lockstep-$what
+    [ "$what" != trainer ] || name=lockstep
     export PKG_CONFIG_PATH="$prefix/$libdir/pkgconfig"
     compiler=$cc
     [ "$1" = C ] || compiler="$cxx -x c++"
@@ -74,6 +75,11 @@ for language in C CXX; do
         [ "$kind" = static ] || die "$language: linked the archive"
     fi
 done
+
+# liblockstep needs no picture library, and does not know of the library that does.
+if [ "$what" = picture ]; then
+    needed "$prefix/$libdir/liblockstep.so" | grep -e spng -e jpeg -e picture && die "liblockstep needs them"
+fi
 
 # The pool needs the C library and its threads, and nothing else.
 if [ "$what" = pool ]; then

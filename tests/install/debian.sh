@@ -1,5 +1,6 @@
 #!/bin/sh
-# debian.sh CPACK BUILD WORK CONTAINERFILE: three Debian packages come out of a build, and each has its own part;
+# debian.sh CPACK BUILD WORK CONTAINERFILE: Debian packages come out of a build, and each has its own part; that of
+# pictures is there where the library is;
 # what the container starts is in them, and a user who is not root starts it.
 # Skipped where the tools for that are missing.
 set -eu
@@ -39,6 +40,12 @@ holds liblockstep-dev '/usr/lib/.*liblockstep[.]so' '/usr/lib/.*liblockstep[.]a'
     '/usr/lib/.*/lockstep-config[.]cmake' /usr/include/lockstep/trainer.h
 holds lockstep /usr/bin/lockstep /usr/bin/trainer /usr/share/man/man1/lockstep.1.gz \
     /usr/share/man/man1/trainer.1.gz
+if [ -e "$build/src/liblockstep_picture.so" ]; then
+    holds liblockstep-picture0 '/usr/lib/.*liblockstep_picture[.]so[.][0-9.]*'
+    dpkg-deb -f "$work"/liblockstep-picture0_*.deb Depends | grep -q 'liblockstep0 (= .*libc6 (>= ' ||
+        fail "liblockstep-picture0 depends on: $(dpkg-deb -f "$work"/liblockstep-picture0_*.deb Depends)"
+    ! dpkg-deb -f "$work"/liblockstep0_*.deb Depends | grep -e spng -e jpeg || fail "liblockstep0 needs them"
+fi
 twice=$(cat "$work"/*.files | grep -v '/$' | sort | uniq -d)
 [ -z "$twice" ] || fail "in two packages: $twice"
 dpkg-deb -f "$work"/liblockstep-dev_*.deb Depends | grep -q 'liblockstep0 (= ' ||

@@ -144,6 +144,21 @@ static void names_that_are_no_utf8_are_found_again(void **state)
     ls_prep_free(p);
 }
 
+static void names_are_compared_as_they_are_in_files(void **state)
+{
+    static const char *const name[] = {"Z\xfcrich", "Bern", "Z\xc3\xbcrich", "Z\xf6rich"};
+    (void)state;
+    ls_error err = {0};
+    assert_int_equal(ls_prep_check_names(name, 3, "class", NULL, &err), LS_OK);
+    assert_int_equal(ls_prep_check_names(name, 4, "class", NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "class \"Z\xEF\xBF\xBDrich\": expected different names"));
+    assert_true(ls_prep_is_name("Z\xEF\xBF\xBDrich", name[0]));
+    assert_false(ls_prep_is_name("Z\xEF\xBF\xBDrich", name[2]));
+    assert_false(ls_prep_is_name("Z\xEF\xBF\xBDrich", "Z\xfcric"));
+    assert_false(ls_prep_is_name("Z\xEF\xBF\xBD", "Z\xfcr"));
+    assert_true(ls_prep_is_name("Bern", "Bern"));
+}
+
 static void holes_of_arrays_are_filled(void **state)
 {
     (void)state;
@@ -216,6 +231,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(values_become_what_the_network_reads),
         cmocka_unit_test(what_does_not_fit_is_refused_by_its_name),
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),
+        cmocka_unit_test(names_are_compared_as_they_are_in_files),
         cmocka_unit_test(holes_of_arrays_are_filled),
         cmocka_unit_test(features_of_older_files_are_read),
         cmocka_unit_test(files_that_say_something_else_are_refused),

@@ -1,14 +1,17 @@
 """The wheel as a user has it: installed into an environment of its own, without the repository."""
+import base64
 import ctypes
 import importlib.metadata
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +46,7 @@ def members(structure):
 
 
 def test_structures_are_those_of_the_headers(tmp_path):
-    lines = ["#include <lockstep/model.h>", "#include <lockstep/trainer.h>", "#include <stdio.h>",
+    lines = ["#include <lockstep/model.h>", "#include <lockstep/picture.h>", "#include <lockstep/trainer.h>", "#include <stdio.h>",
              "int main(void) {"]
     for name, structure in _library.STRUCTURES.items():
         lines.append(f'printf("{name} %zu", sizeof({name}));')
@@ -279,6 +282,106 @@ def test_bytes_stand_for_numbers_where_these_were_unsigned(tmp_path, kind, taken
                 model.predict(bits.astype(np.uint8))
 
 
+JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAx"
+    "NDQ0Hyc5PTgyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIy"
+    "MjIyMjIyMjL/wAARCAACAAMDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAX/xAAaEAEAAQUAAAAAAAAAAAAAAAAAAgED"
+    "MXOy/8QAFQEBAQAAAAAAAAAAAAAAAAAABgf/xAAbEQABBAMAAAAAAAAAAAAAAAAAAQIzcQMEsf/aAAwDAQACEQMRAD8Aiwzc2z6q"
+    "AoutAyk4As0jrU//2Q==")  # of 3 × 2 pixels, in colours
+
+
+def png(pixels):
+    """A PNG file of grey pixels, (height, width), or of colours, (height, width, 3)."""
+    h, w = pixels.shape[:2]
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)),
+              (b"IDAT", zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels))), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(data)) + kind + data
+                                          + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks)
+
+
+HAS_PICTURES = any((Path(lockstep.__file__).parent / "lib").glob("liblockstep_picture.so*"))
+pictures_are_read = pytest.mark.skipif(not HAS_PICTURES, reason="Lockstep was built without libspng and libjpeg")
+
+
+@pictures_are_read
+def test_pictures_come_as_paths_folders_and_bytes_and_give_one_number(tmp_path):
+    x = stripes(4, 3)[0]
+    folder = tmp_path / "photos"
+    (folder / "b").mkdir(parents=True)
+    wide = np.pad(x[2], ((0, 0), (3, 3)))  # the middle of it is the row
+    files = {folder / "a.png": png(x[0]), folder / "b/0.PNG": png(np.stack([x[1]] * 3, 2)), folder / "c.png": png(wide)}
+    for path, contents in files.items():
+        path.write_bytes(contents)
+    (folder / ".hidden.png").write_bytes(b"")
+    (folder / "notes.txt").write_bytes(b"")
+    with trainer() as t, t.snapshot() as model:
+        want = model.predict(x[:3])
+        assert lockstep.pictures(folder) == [str(path) for path in files]
+        for form in (folder, str(folder), [folder], list(files), [str(path) for path in files], list(files.values()),
+                     [bytearray(files[folder / "a.png"]), folder / "b", memoryview(files[folder / "c.png"])]):
+            assert (model.predict(form) == want).all(), form
+        assert (model.predict(folder / "a.png") == want[:1]).all()
+        assert (model.predict(files[folder / "a.png"], logits=True) == model.predict(x[:1], logits=True)).all()
+        assert (t.predict(folder) == want).all()
+        assert model.predict([JPEG]).shape == (1, 3)
+
+
+@pictures_are_read
+def test_pictures_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "cut.png").write_bytes(png(stripes(1)[0][0])[:-20])
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with trainer() as t, t.snapshot() as model:
+        with pytest.raises(lockstep.Error, match="cut.png: before offset") as error:
+            model.predict([JPEG, tmp_path / "cut.png"])
+        assert error.value.status == "LS_EDATA"
+        with pytest.raises(lockstep.Error, match="picture 1: offset 0: expected a PNG, JPEG"):
+            model.predict([JPEG, b"GIF89a"])
+        with pytest.raises(ValueError, match="empty: expected images"):
+            model.predict(tmp_path / "empty")
+        with pytest.raises(FileNotFoundError, match="nowhere.png"):
+            model.predict("nowhere.png")
+        with pytest.raises(ValueError, match="pipe: expected a file"):
+            model.predict(tmp_path / "pipe")
+    config = {**CONFIG, "data": {}, "model": {"layers": [{"type": "dense", "out": 2}]}}
+    with lockstep.Trainer(config, shape=(4,), classes=2, dtype="f4") as t, t.snapshot() as model:
+        with pytest.raises(lockstep.Error, match="picture 0: the model reads rows of 4×1×1 floats, not pictures"):
+            model.predict(JPEG)
+        with pytest.raises(ValueError, match="photo.png: expected an array"):
+            model.predict("photo.png")
+
+
+def test_without_the_library_of_pictures_its_lack_is_said(monkeypatch):
+    def load(name, functions):
+        raise OSError(f"{name}.so.0.2: cannot open shared object file")
+
+    with trainer() as t, t.snapshot() as model:
+        monkeypatch.setattr(_library, "_picture_library", None)
+        monkeypatch.setattr(_library, "_load", load)
+        with pytest.raises(lockstep.Error, match="liblockstep_picture, .* libspng-dev, libjpeg-dev") as error:
+            model.predict(JPEG)
+        assert error.value.status == "LS_EUNSUPPORTED"
+        assert model.predict(stripes(2)[0]).shape == (2, 3)
+
+
+@pictures_are_read
+@pytest.mark.skipif("LOCKSTEP_TRAINER" not in os.environ, reason="no program beside it")
+def test_pictures_give_the_programs_bits(tmp_path):
+    draw = np.random.default_rng(6)
+    (tmp_path / "new").mkdir()
+    for i, shape in enumerate([(8, 8), (17, 9, 3), (5, 31, 3), (1, 1), (64, 40)]):
+        (tmp_path / f"new/{i}.png").write_bytes(png(draw.integers(0, 255, shape, dtype=np.uint8)))
+    (tmp_path / "new/9.jpg").write_bytes(JPEG)
+    file = tmp_path / "model.safetensors"
+    with trainer() as t:
+        t.fit(save=file)
+    said = subprocess.run([os.environ["LOCKSTEP_TRAINER"], "predict", file, tmp_path / "new", "--json", "--devices", "cpu:1"],
+                          check=True, capture_output=True, text=True).stdout.splitlines()
+    want = np.array([json.loads(line)["logits"] for line in said], np.float32)
+    with lockstep.Model.open(file) as model:
+        assert (model.predict(tmp_path / "new", logits=True) == want).all()
+
+
 def test_records_come_one_by_one_and_leaving_the_loop_stops_the_run():
     with trainer() as t:
         types = [r["type"] for r in t.records()]
@@ -501,6 +604,8 @@ def test_everything_that_is_bundled_has_its_licence():
     assert {n for n in libraries if not n.startswith("liblockstep")} | {"lockstep"} == licences
     assert all((package / "licences" / n).stat().st_size > 200 for n in licences)
     assert importlib.metadata.version("lockstep-trainer") == lockstep.__version__
+    if HAS_PICTURES:
+        _library._picture_lib()
     maps = Path("/proc/self/maps").read_text()
     for name in libraries:
         if name.startswith("liblockstep"):

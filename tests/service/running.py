@@ -1,5 +1,4 @@
 """A service that runs for a test, curl, and examples to send."""
-import base64
 import http.client
 import json
 import os
@@ -12,7 +11,6 @@ import struct
 import subprocess
 import tempfile
 import time
-import zlib
 
 PIXELS = 784
 BYTES = ("-H", "Content-Type: application/octet-stream", "--data-binary")
@@ -35,10 +33,6 @@ def example(number):
 
 def examples(first, count):
     return b"".join(example(i) for i in range(first, first + count))
-
-
-def text(pixels):
-    return base64.b64encode(pixels).decode()
 
 
 class Answer:
@@ -98,19 +92,6 @@ def metrics(answer):
     return values
 
 
-def journal(state):
-    """The examples of a journal file that are whole, in order."""
-    raw = (pathlib.Path(state) / "journal").read_bytes()
-    assert raw[:8] == b"LSJRNL1\n"
-    found = []
-    size = 1 + PIXELS + 4
-    for i in range((len(raw) - 16) // size):
-        record = raw[16 + i * size:16 + (i + 1) * size]
-        expected = zlib.crc32(struct.pack("<Q", i) + record[:-4])
-        found.append(record[:-4] if struct.unpack("<I", record[-4:])[0] == expected else None)
-    return found
-
-
 class Service:
     """One run of the program; `state` stays between runs."""
 
@@ -163,10 +144,12 @@ class Service:
         return self
 
     def begun_at(self):
-        """(step, trained, waiting) as the log tells them."""
-        found = re.search(r"step (\d+), (\d+) examples trained, (\d+) waiting", self.said())
-        assert found, self.said()
-        return tuple(int(n) for n in found.groups())
+        """The step that the log says it has begun at."""
+        return int(re.search(r"begins at step (\d+)", self.said())[1])
+
+    def saved(self):
+        """The newest step that the log says is saved, or 0."""
+        return max(map(int, re.findall(r"saved: step (\d+)", self.said())), default=0)
 
     def end(self, number=signal.SIGTERM):
         """Its exit status, with what a sanitizer found as an error."""
@@ -204,8 +187,8 @@ class Place:
         program = pathlib.Path(self.program).read_bytes()
         return b"__asan_init" in program or b"__tsan_init" in program
 
-    def saves(self):
-        return sorted(p.name for p in (self.state / "saves").iterdir())
+    def save(self):
+        return self.state / "model.safetensors"
 
     def __enter__(self):
         return self

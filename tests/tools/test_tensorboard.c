@@ -3,7 +3,7 @@
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"
 #include "runner.h"
-#include "train/sink.h"
+#include "records/sink.h"
 
 #include <dirent.h>
 #include <errno.h>

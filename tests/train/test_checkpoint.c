@@ -1,5 +1,5 @@
 /* Checkpoints in a directory: which is the newest that is whole, and which may go. */
-#include "train/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include "base/host.h"
 #include "data/scratch.h"

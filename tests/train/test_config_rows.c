@@ -1,9 +1,9 @@
 /* The lists of a config's keys and of the records': the documentation is that list, and every key goes through
  * it. */
 #include "base/host.h"
+#include "config/config.h"
+#include "records/record.h"
 #include "runner.h"
-#include "train/config.h"
-#include "train/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

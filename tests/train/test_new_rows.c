@@ -149,12 +149,106 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     end(&s);
 }
 
+/* "NAME0000,NAME0001,…,y" and rows below it; of column i, row r has 100 · i + r. */
+static void write_wide(scratch *dir, const char *file, int columns, int name_bytes, int rows)
+{
+    const size_t room = (size_t)columns * (size_t)(name_bytes + 12 * rows + 2) + 64;
+    char *text = malloc(room);
+    size_t n = 0;
+    assert_non_null(text);
+    for (int i = 0; i < columns; i++)
+        n += (size_t)snprintf(text + n, room - n, "%0*d,", name_bytes, i);
+    n += (size_t)snprintf(text + n, room - n, "y\n");
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < columns; i++)
+            n += (size_t)snprintf(text + n, room - n, "%d,", 100 * i + r);
+        n += (size_t)snprintf(text + n, room - n, "%d\n", r % 2);
+    }
+    scratch_file(dir, file, text, n);
+    free(text);
+}
+
+static const char *wide_data(char out[1024], scratch *dir)
+{
+    const char *path = scratch_path(dir, "wide.csv");
+    snprintf(out, 1024,
+             "data={\"name\":\"csv\",\"path\":\"%s\",\"test_path\":\"%s\",\"target\":\"y\","
+             "\"labels\":\"values\",\"standardize\":true}",
+             path, path);
+    return out;
+}
+
+/* As many columns as a table of genes has: its file says of each how it is scaled. */
+static void a_wide_table_is_standardised_too(void **state)
+{
+    enum { WIDE = 17000 };
+    (void)state;
+    fixture f;
+    scratch dir;
+    char data[1024];
+    float *rows = malloc(2 * WIDE * sizeof *rows), values[2];
+    assert_non_null(rows);
+    fixture_begin(&f);
+    scratch_begin(&dir);
+    write_wide(&dir, "wide.csv", WIDE, 5, 2);
+    fixture_set(&f, wide_data(data, &dir));
+    fixture_set(&f, "batch_size=2");
+    fixture_set(&f, "epochs=40");
+    fixture_set(&f, "eval_every=40");
+    fixture_set(&f, "shards=2");
+    fixture_set(&f, "optimizer={\"name\":\"sgd\",\"lr\":0.00001}");
+    fixture_set(&f, "model={\"layers\":[{\"type\":\"dense\",\"out\":1}]}");
+    ls_trainer *t = fixture_run(&f);
+    const double loss = t->result.test_loss; /* of the table that it was trained on */
+    for (int i = 0; i < 2 * WIDE; i++)
+        rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
+    const char *path = scratch_path(&dir, "model.safetensors");
+    assert_int_equal(ls_trainer_save(t, path, &f.err), LS_OK);
+    ls_trainer_close(t);
+    ls_snapshot *model;
+    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
+    if (ls_model_open(&model, path, &o, &f.err) != LS_OK)
+        fail_msg("%s", f.err.text);
+    assert_int_equal(ls_model_predict(model, rows, 2, values, &f.err), LS_OK);
+    const double found =
+        ((double)values[0] * (double)values[0] + (values[1] - 1.0) * (values[1] - 1.0)) / 2;
+    if (!(loss < 0.4 && fabs(found - loss) < 1e-5)) /* 0.5: nothing was learnt */
+        fail_msg("loss %g in the training, %g of the file", loss, found);
+    ls_snapshot_release(model);
+    scratch_end(&dir);
+    fixture_end(&f);
+    free(rows);
+}
+
+static void more_than_a_file_can_say_is_refused_before_the_run(void **state)
+{
+    (void)state;
+    fixture f;
+    scratch dir;
+    char data[1024];
+    ls_trainer *t;
+    fixture_begin(&f);
+    scratch_begin(&dir);
+    write_wide(&dir, "wide.csv", 3300, 4000, 1);
+    fixture_set(&f, wide_data(data, &dir));
+    fixture_set(&f, "model={\"layers\":[{\"type\":\"dense\",\"out\":1}]}");
+    assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_EDATA);
+    assert_null(t);
+    if (!strstr(f.err.text, "too long for their file: 3300 columns of 3300 numbers") ||
+        !strstr(f.err.text, "data.drop"))
+        fail_msg("%s", f.err.text);
+    scratch_end(&dir);
+    fixture_end(&f);
+}
+
 LS_TESTS(train_new_rows, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_table_are_standardised_as_in_the_training),
         cmocka_unit_test(rows_by_the_names_of_columns_are_the_same),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        cmocka_unit_test(a_wide_table_is_standardised_too),
+        cmocka_unit_test(more_than_a_file_can_say_is_refused_before_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
+#include "config/config.h"
 #include "runner.h"
-#include "train/config.h"
 #include "json/writer.h"
 
 #include <math.h>

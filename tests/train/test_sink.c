@@ -1,8 +1,8 @@
 /* The metrics file when the disk does not take everything, and when it has changed before a run goes on
  * with it. */
 #include "data/scratch.h"
+#include "records/sink.h"
 #include "runner.h"
-#include "train/sink.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -31,6 +31,13 @@ static void emit(ls_sink *sink, int number)
     sink->emit(sink, &(ls_record){.json = text, .length = (size_t)n}, &err);
 }
 
+/* The file's records are handed to the system, as before a checkpoint. */
+static int flush(ls_sink *jsonl, ls_sink_mark *mark, ls_error *err)
+{
+    ls_sinks sinks = {.metrics = jsonl, .sink = {jsonl}, .count = 1};
+    return ls_sinks_flush(&sinks, mark, err);
+}
+
 static void what_could_not_be_written_is_the_end_of_the_file(void **state)
 {
     (void)state;
@@ -46,11 +53,11 @@ static void what_could_not_be_written_is_the_end_of_the_file(void **state)
     for (int i = 0; i < 6; i++)
         emit(sink, i);
     limit_files(40); /* two records of 16 bytes, and half a third */
-    assert_int_equal(ls_sink_jsonl_flush(sink, &mark, &err), LS_EIO);
+    assert_int_equal(flush(sink, &mark, &err), LS_EIO);
     limit_files(RLIM_INFINITY); /* there is room again: too late */
     for (int i = 6; i < 12; i++)
         emit(sink, i);
-    assert_int_equal(ls_sink_jsonl_flush(sink, &mark, &again), LS_EIO);
+    assert_int_equal(flush(sink, &mark, &again), LS_EIO);
     assert_string_equal(again.text, err.text);
     assert_int_equal(sink->close(sink, &again), LS_EIO);
     FILE *f = fopen(path, "r");
@@ -74,7 +81,7 @@ static ls_sink_mark write_records(scratch *files, const char **path)
     assert_int_equal(ls_sink_jsonl(&sink, *path, NULL, NULL, &err), LS_OK);
     for (int i = 0; i < RECORDS; i++)
         emit(sink, i);
-    assert_int_equal(ls_sink_jsonl_flush(sink, &mark, &err), LS_OK);
+    assert_int_equal(flush(sink, &mark, &err), LS_OK);
     assert_int_equal(mark.bytes, RECORDS * RECORD);
     assert_int_equal(mark.sums.lines, RECORDS);
     emit(sink, 99); /* behind the mark: will be cut away */
@@ -178,7 +185,7 @@ static void a_file_that_is_as_it_was_goes_on_and_can_go_on_again(void **state)
     ls_sink_mark mark = write_records(&files, &path), second;
     assert_int_equal(ls_sink_jsonl(&sink, path, &mark, NULL, &err), LS_OK);
     emit(sink, 50);
-    assert_int_equal(ls_sink_jsonl_flush(sink, &second, &err), LS_OK);
+    assert_int_equal(flush(sink, &second, &err), LS_OK);
     assert_int_equal(second.bytes, (RECORDS + 1) * RECORD);
     assert_int_equal(sink->close(sink, &err), LS_OK);
     assert_int_equal(ls_sink_jsonl(&sink, path, &second, NULL, &err), LS_OK);

@@ -1,7 +1,7 @@
 /* What devices say in a timeline: their tracks, what overlaps, what is lost, and why there is nothing. */
 #include "base/clock.h"
+#include "records/trace.h"
 #include "runner.h"
-#include "train/trace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +92,8 @@ static void say(scene *s, uint32_t stream, uint64_t from, uint64_t to, const cha
 static void finish(scene *s)
 {
     ls_error err = {0};
-    ls_trace_drain(s->trace, NULL);
+    ls_trace_drain(s->trace, 0, NULL);
+    ls_trace_drain(s->trace, 1, NULL);
     assert_int_equal(ls_trace_finish(s->trace, &err), LS_OK);
     ls_trace_destroy(s->trace);
     FILE *f = fopen(s->path, "r");

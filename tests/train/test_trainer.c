@@ -322,7 +322,7 @@ static void evaluation_on_many_devices_equals_that_on_one(void **state)
         assert_true(r->test_loss == loss);
         assert_true(r->test_accuracy == accuracy);
         /* Hits over labels: a whole number of the 1000 test images. */
-        double hits = r->test_accuracy * ls_subset_rows(t, LS_TEST);
+        double hits = r->test_accuracy * ls_dataset_rows(t->data[LS_TEST]);
         assert_true(fabs(hits - round(hits)) < 1e-9 && hits > 0);
         ls_trainer_close(t);
         fixture_end(&f);

@@ -22,10 +22,11 @@ import time as _time
 import numpy as _np
 
 from . import _library as _l
-from . import _table, _tensors
+from . import _picture, _table, _tensors
 from ._library import Error
+from ._picture import pictures
 
-__all__ = ["Error", "Model", "Result", "Trainer"]
+__all__ = ["Error", "Model", "Result", "Trainer", "pictures"]
 __version__ = "0.2.0"
 
 
@@ -223,7 +224,11 @@ class Model(_l.Handle):
     def _prepare(self, x):
         """Rows as they are in the user's data, whatever they lie in → as ls_model_run takes them."""
         table = self._table()
-        if isinstance(x, (str, bytes, _os.PathLike)):
+        if table is None and _picture.are_several(x):
+            return _picture.rows(self.handle, self.shape, x)
+        if _picture.is_one(x):
+            if self._is_picture(x, table):
+                return _picture.rows(self.handle, self.shape, [x])
             x = self._read(_os.fsdecode(x), table)
         if table is not None:
             named = _table.of(x, [column["name"] for column in table])
@@ -244,14 +249,20 @@ class Model(_l.Handle):
                              "divided by 255")
         return x.astype(_np.float32) if x.dtype.kind in "biuf" else x
 
+    def _is_picture(self, x, table):
+        """Of a path, or of bytes, which are a picture's file."""
+        if not isinstance(x, (str, _os.PathLike)):
+            return True
+        return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".csv"))
+
     @staticmethod
     def _read(path, table):
         if path.lower().endswith(".npy"):
             return _np.load(path, allow_pickle=False)
         if table is not None and not _os.path.isdir(path):
             return _table.read(path)
-        raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}; "
-                         "pictures are read by `trainer predict`, and here as arrays of their pixels")
+        raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}, as the "
+                         "model reads it")
 
     def predict(self, x, logits=False):
         """Rows as they are in the user's data → probabilities, or logits, (n, classes); of a model that learnt
@@ -260,7 +271,9 @@ class Model(_l.Handle):
         x    an array (n, …) of values as in training: uint8 for pixels, else numbers of any type; of a table, numbers
              in the order of `columns`, NaN where one is missing. Or, of a table, what has names: a data frame, a list of
              dicts, a dict of lists, or of values, which is one row; columns in any order, others are ignored.
-             Or the path of a .csv or an .npy file"""
+             Or the path of a .csv or an .npy file; of a model of images the path of a picture (JPEG, PNG, PGM, PPM) of
+             any size, or of a folder of them (`pictures` lists what is taken), or a picture's file as bytes, or a
+             list of these"""
         info = self._info()
         x = self._prepare(x)
         x = x.reshape(len(x), *_sides(x.shape[1:]))

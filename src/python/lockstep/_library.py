@@ -1,4 +1,5 @@
-"""liblockstep through ctypes: the structures of <lockstep/trainer.h> and <lockstep/model.h>, member by member.
+"""liblockstep through ctypes: the structures of <lockstep/trainer.h>, <lockstep/model.h> and <lockstep/picture.h>,
+member by member.
 
 tests/python compares each with what the C compiler makes of the headers. A newer library may know of more
 members behind these: what it reads has its `size` in front, and what it writes into has room to spare.
@@ -76,9 +77,14 @@ class field(c.Structure):
     _fields_ = [("column", c.c_char_p), ("text", c.c_char_p), ("number", c.c_double)]
 
 
+class picture_options(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("host", c.c_void_p)]
+
+
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
               "ls_trainer_options": trainer_options, "ls_step_result": step_result,
-              "ls_snapshot_info": snapshot_info, "ls_model_options": model_options, "ls_field": field}
+              "ls_snapshot_info": snapshot_info, "ls_model_options": model_options, "ls_field": field,
+              "ls_picture_options": picture_options}
 
 _P, _E = c.c_void_p, c.POINTER(c_error)
 _FUNCTIONS = {  # name: (result, arguments); those that give a status take a c_error last
@@ -104,32 +110,50 @@ _FUNCTIONS = {  # name: (result, arguments); those that give a status take a c_e
     "ls_model_card": (c.c_char_p, [_P]),
     "ls_model_class_name": (c.c_char_p, [_P, c.c_int]),
 }
+_PICTURE_FUNCTIONS = {  # of liblockstep_picture
+    "ls_model_picture": (c.c_int, [_P, c.c_char_p, c.c_size_t, c.POINTER(picture_options), _P, _E]),
+}
 
 
-def _load():
-    beside = sorted((Path(__file__).parent / "lib").glob("liblockstep.so*"))
-    library = c.CDLL(str(beside[0]) if beside else "liblockstep.so.0.2")
-    for name, (restype, argtypes) in _FUNCTIONS.items():
-        function = getattr(library, name)
+def _load(name, functions):
+    beside = sorted((Path(__file__).parent / "lib").glob(f"{name}.so*"))
+    library = c.CDLL(str(beside[0]) if beside else f"{name}.so.0.2")
+    for function, (restype, argtypes) in functions.items():
+        function = getattr(library, function)
         function.restype, function.argtypes = restype, argtypes
     return library
 
 
-_library = None
+_library = _picture_library = None
 
 
 def lib():
     """The library, loaded when it is first needed."""
     global _library
     if _library is None:
-        _library = _load()
+        _library = _load("liblockstep", _FUNCTIONS)
     return _library
+
+
+def _picture_lib():
+    """The library that reads pictures, loaded when it is first needed."""
+    global _picture_library
+    if _picture_library is None:
+        lib()  # which it needs, and finds as it is loaded
+        try:
+            _picture_library = _load("liblockstep_picture", _PICTURE_FUNCTIONS)
+        except OSError as why:
+            raise Error("LS_EUNSUPPORTED", f"pictures need the library liblockstep_picture, which cannot be loaded: {why}; "
+                        "it is built with liblockstep where libspng or libjpeg is installed (Debian: libspng-dev, "
+                        "libjpeg-dev): build Lockstep again with them, or pass pictures as arrays of their pixels") from None
+    return _picture_library
 
 
 def call(name, *arguments):
     """Calls a function that gives a status; raises Error with the library's message."""
     error = c_error()
-    status = getattr(lib(), name)(*arguments, c.byref(error))
+    library = _picture_lib() if name in _PICTURE_FUNCTIONS else lib()
+    status = getattr(library, name)(*arguments, c.byref(error))
     if status:
         raise failure(status, error.text)
 

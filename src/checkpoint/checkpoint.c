@@ -1,0 +1,525 @@
+#include "checkpoint/checkpoint.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "hash/hash.h"
+#include "json/fields.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- one file ------------------------------------------------------------------------------- */
+
+/* What is not finite is not worth keeping: it would take the place of what can be gone on from. */
+static int check_finite(const float *values, size_t count, ls_error *err)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return ls_fail(err, LS_ENONFINITE, "a weight is not finite: not worth keeping");
+    return LS_OK;
+}
+
+/* Under PyTorch's names for them. A name of a layer has no '/'. */
+static void name_slots(char prefix[LS_STATES][40], const ls_optimizer *optimizer)
+{
+    for (int i = 0; i < ls_optimizer_states(optimizer); i++)
+        snprintf(prefix[i], sizeof prefix[i], "optimizer/%s/",
+                 ls_optimizer_state_name(optimizer, i));
+}
+
+int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimizer *optimizer,
+                        const ls_checkpoint_values *values, const char *state, const ls_host *host,
+                        ls_error *err)
+{
+    ls_file_writer w;
+    ls_tensors_out group[1 + LS_STATES] = {{"", values->weights}};
+    char prefix[LS_STATES][40];
+    name_slots(prefix, optimizer);
+    for (int i = 0; i < ls_optimizer_states(optimizer); i++)
+        group[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
+    int status = check_finite(values->weights, model->floats, err);
+    if (status == LS_OK)
+        status = ls_replace_begin(&w, path, host, err);
+    if (status)
+        return status;
+    status = ls_safetensors_write(&w, model, group, 1 + ls_optimizer_states(optimizer), state, host,
+                                  err);
+    if (status == LS_OK)
+        status = ls_replace_commit(&w, err);
+    ls_file_writer_abandon(&w);
+    return status;
+}
+
+int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
+                       const ls_optimizer *optimizer, const ls_host *host, ls_error *err)
+{
+    ls_tensors_in group[1 + LS_STATES] = {{"", values->weights}};
+    char prefix[LS_STATES][40];
+    name_slots(prefix, optimizer);
+    for (int i = 0; i < ls_optimizer_states(optimizer); i++)
+        group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
+    int status = ls_safetensors_load_groups(group, 1 + ls_optimizer_states(optimizer), path, model,
+                                            host, err);
+    /* Where the weights are an average, those that are trained have the same statistics. */
+    for (int i = 0; i < model->stats && ls_optimizer_average(optimizer) >= 0; i++)
+        memcpy(values->slot[ls_optimizer_average(optimizer)] + model->stat[i]->offset,
+               values->weights + model->stat[i]->offset,
+               model->stat[i]->count * sizeof *values->weights);
+    return status;
+}
+
+/* ---- the state ------------------------------------------------------------------------------ */
+
+/* Where all labels fit into a byte they count as bytes: as in the checkpoints of versions that knew no
+ * others. */
+static uint32_t add_labels(uint32_t crc, const int32_t *labels, size_t rows)
+{
+    uint8_t byte[1024];
+    for (size_t done = 0; done < rows;) {
+        const size_t left = rows - done, n = left < sizeof byte ? left : sizeof byte;
+        for (size_t i = 0; i < n; i++)
+            byte[i] = (uint8_t)labels[done + i];
+        crc = ls_crc32(crc, byte, n);
+        done += n;
+    }
+    return crc;
+}
+
+uint32_t ls_data_crc32(ls_dataset *const *data)
+{
+    uint32_t crc = 0;
+    for (int s = 0; s < LS_SUBSETS; s++) {
+        const ls_dataset_info *info = ls_dataset_describe(data[s]);
+        const ls_dataset_view view = ls_dataset_resident(data[s]);
+        if (!view.images) /* streamed: the rows are not known before they are trained on */
+            continue;
+        crc = ls_crc32(crc, view.images, view.rows * ls_dataset_image_bytes(data[s]));
+        crc = info->targets == 0 && info->classes <= 256
+                  ? add_labels(crc, view.labels, view.rows)
+                  : ls_crc32(crc, view.labels, view.rows * ls_dataset_target_bytes(data[s]));
+    }
+    return crc;
+}
+
+static void write_best(ls_json_writer *w, const ls_best *best)
+{
+    ls_json_open_object(w, "best");
+    ls_json_put_string(w, "metric", ls_metric_names[best->metric]);
+    ls_json_put_double(w, "value", best->value);
+    ls_json_put_uint(w, "epoch", best->epoch);
+    ls_json_put_uint(w, "steps", best->steps);
+    ls_json_put_uint(w, "waited", best->waited);
+    ls_json_put_uint(w, "kept", best->kept);
+    ls_json_close(w);
+}
+
+static void write_position(ls_json_writer *w, const ls_position *at)
+{
+    ls_json_open_object(w, "position");
+    ls_json_put_uint(w, "steps", at->steps);
+    ls_json_put_uint(w, "epoch", at->epoch);
+    ls_json_put_uint(w, "step", at->step);
+    ls_json_put_bool(w, "recorded", at->recorded);
+    ls_json_put_double(w, "loss", at->totals.loss);
+    ls_json_put_double(w, "correct", at->totals.correct);
+    ls_json_put_double(w, "rows", at->totals.rows);
+    ls_json_put_double(w, "seconds", at->totals.seconds);
+    ls_json_put_double(w, "trained_s", at->trained_s);
+    if (at->best.epoch > 0)
+        write_best(w, &at->best);
+    else
+        ls_json_put_null(w, "best"); /* nothing was evaluated */
+    ls_json_close(w);
+}
+
+static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
+{
+    ls_json_open_object(w, "metrics");
+    ls_json_put_uint(w, "bytes", mark->bytes);
+    ls_json_put_uint(w, "lines", mark->sums.lines);
+    ls_json_put_uint(w, "sum", mark->sums.sum);
+    ls_json_put_uint(w, "moment", mark->sums.moment);
+    ls_json_close(w);
+}
+
+void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *config)
+{
+    ls_json_open_object(w, NULL);
+    ls_json_put_int(w, "schema", LS_STATE_SCHEMA);
+    write_position(w, &state->position);
+    ls_json_put_int(w, "epochs", state->epochs);
+    ls_json_put_double(w, "test_loss", state->test_loss);
+    ls_json_put_double(w, "test_accuracy", state->test_accuracy);
+    ls_json_put_string(w, "metric", ls_metric_names[state->told]);
+    ls_json_put_double(w, "test_metric", state->test_metric);
+    write_metrics(w, &state->metrics);
+    ls_json_put_int(w, "shards", state->shards);
+    ls_json_put_string(w, "instruction_set", state->isa);
+    ls_json_put_string(w, "library", state->library);
+    ls_json_put_uint(w, "train_rows", state->train_rows);
+    ls_json_put_uint(w, "test_rows", state->test_rows);
+    ls_json_put_uint(w, "data_crc32", state->data_crc32);
+    ls_config_write_recipe(w, "recipe", config, state->shards);
+    ls_json_close(w);
+}
+
+#define EXACT 9007199254740992.0 /* 2⁵³ */
+
+static uint64_t read_count(ls_fields *f, const char *key, double most)
+{
+    double value = 0;
+    if (ls_field_double(f, key, 0, most, NULL, &value) && value != floor(value))
+        ls_fields_fail(f, ls_field_any(f, key), "%s: expected an integer, found %g", key, value);
+    return (uint64_t)value;
+}
+
+/* null: a number that there is not */
+static double read_optional(ls_fields *f, const char *key)
+{
+    double value = NAN;
+    if (!cJSON_IsNull(ls_field_any(f, key)))
+        ls_field_double(f, key, -INFINITY, INFINITY, NULL, &value);
+    return value;
+}
+
+static const cJSON *read_object(ls_fields *f, const char *key)
+{
+    const cJSON *node = ls_field_any(f, key);
+    if (!cJSON_IsObject(node))
+        ls_fields_fail(f, node, "%s: expected an object {…}, found %s", key, ls_json_kind(node));
+    return node;
+}
+
+/* A metric's name, of one that is a number. */
+static ls_metric read_metric(ls_fields *f)
+{
+    int m;
+    if (ls_field_choice(f, "metric", ls_metric_names, NULL, &m) && m == LS_METRIC_CONFUSION)
+        ls_fields_fail(f, ls_field_any(f, "metric"), "metric: expected one that is a number");
+    return (ls_metric)m;
+}
+
+static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    ls_fields f;
+    ls_fields_begin(&f, doc, node, "best", err);
+    out->metric = read_metric(&f);
+    ls_field_double(&f, "value", -INFINITY, INFINITY, NULL, &out->value);
+    out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
+    out->steps = read_count(&f, "steps", EXACT);
+    out->waited = (uint32_t)read_count(&f, "waited", 1e6);
+    if (ls_field_any(&f, "kept")) /* younger than the rest */
+        out->kept = read_count(&f, "kept", EXACT);
+    return ls_fields_end(&f);
+}
+
+static int read_position(ls_position *out, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    int recorded;
+    ls_fields f;
+    ls_fields_begin(&f, doc, node, "position", err);
+    out->steps = read_count(&f, "steps", EXACT);
+    out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
+    out->step = (uint32_t)read_count(&f, "step", UINT32_MAX);
+    ls_field_bool(&f, "recorded", NULL, &recorded);
+    out->recorded = recorded;
+    ls_field_double(&f, "loss", -INFINITY, INFINITY, NULL, &out->totals.loss);
+    out->totals.correct = (double)read_count(&f, "correct", EXACT);
+    out->totals.rows = (double)read_count(&f, "rows", EXACT);
+    ls_field_double(&f, "seconds", 0, INFINITY, NULL, &out->totals.seconds);
+    ls_field_double(&f, "trained_s", 0, INFINITY, NULL, &out->trained_s);
+    const cJSON *best = ls_field_any(&f, "best");
+    int status = ls_fields_end(&f);
+    return status || !best || cJSON_IsNull(best) ? status : read_best(&out->best, doc, best, err);
+}
+
+static int read_metrics(ls_sink_mark *out, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    ls_fields f;
+    ls_fields_begin(&f, doc, node, "metrics", err);
+    out->bytes = read_count(&f, "bytes", EXACT);
+    out->sums.lines = read_count(&f, "lines", EXACT);
+    out->sums.sum = (uint32_t)read_count(&f, "sum", UINT32_MAX);
+    out->sums.moment = (uint32_t)read_count(&f, "moment", UINT32_MAX);
+    return ls_fields_end(&f);
+}
+
+static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
+{
+    long schema, epochs, shards;
+    ls_fields f;
+    ls_fields_begin(&f, doc, ls_json_root(doc), "the state", err);
+    ls_field_int(&f, "schema", LS_STATE_SCHEMA, LS_STATE_SCHEMA, NULL, &schema);
+    const cJSON *position = read_object(&f, "position");
+    ls_field_int(&f, "epochs", 0, 1000000, NULL, &epochs);
+    out->test_loss = read_optional(&f, "test_loss");
+    out->test_accuracy = read_optional(&f, "test_accuracy");
+    out->told = LS_METRIC_CONFUSION;
+    if (ls_field_any(&f, "metric")) { /* younger than the rest */
+        out->told = read_metric(&f);
+        out->test_metric = read_optional(&f, "test_metric");
+    }
+    const cJSON *metrics = read_object(&f, "metrics");
+    ls_field_int(&f, "shards", 1, LS_SHARDS_MAX, NULL, &shards);
+    ls_field_text(&f, "instruction_set", NULL, &out->isa);
+    ls_field_text(&f, "library", NULL, &out->library);
+    out->train_rows = read_count(&f, "train_rows", UINT32_MAX);
+    out->test_rows = read_count(&f, "test_rows", UINT32_MAX);
+    out->data_crc32 = (uint32_t)read_count(&f, "data_crc32", UINT32_MAX);
+    out->recipe = read_object(&f, "recipe");
+    out->epochs = (int)epochs;
+    out->shards = (int)shards;
+    int status = ls_fields_end(&f);
+    status = status ? status : read_position(&out->position, doc, position, err);
+    return status ? status : read_metrics(&out->metrics, doc, metrics, err);
+}
+
+int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err)
+{
+    ls_error cause;
+    int status = read_all(out, doc, &cause);
+    return status ? ls_fail(err, LS_EDATA, "%.400s; use another checkpoint", cause.text) : LS_OK;
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps)
+{
+    snprintf(out, LS_CHECKPOINT_NAME, "step-%09llu.safetensors", (unsigned long long)steps);
+}
+
+/* Only names that ls_checkpoint_name makes. */
+static bool read_name(const char *name, uint64_t *steps)
+{
+    char again[LS_CHECKPOINT_NAME];
+    unsigned long long n;
+    if (sscanf(name, "step-%20llu.safetensors", &n) != 1)
+        return false;
+    ls_checkpoint_name(again, n);
+    *steps = n;
+    return strcmp(name, again) == 0;
+}
+
+bool ls_checkpoint_is_named(const char *path)
+{
+    uint64_t steps;
+    const char *slash = strrchr(path, '/');
+    return read_name(slash ? slash + 1 : path, &steps);
+}
+
+/* ---- what there is -------------------------------------------------------------------------- */
+
+/* The steps of a directory's checkpoints, the newest first. */
+typedef struct listing {
+    uint64_t *steps;
+    size_t count, capacity;
+} listing;
+
+static int newest_first(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+static int add(listing *l, uint64_t steps, const ls_host *host)
+{
+    uint64_t *all = ls_grown(host, l->steps, l->count, &l->capacity, sizeof *all);
+    if (!all)
+        return LS_ENOMEM;
+    l->steps = all;
+    l->steps[l->count++] = steps;
+    return LS_OK;
+}
+
+/* A directory that does not exist has none. */
+static int list(listing *out, const char *directory, const ls_host *host, ls_error *err)
+{
+    char why[LS_REASON];
+    uint64_t steps;
+    int status = LS_OK;
+    *out = (listing){NULL, 0, 0};
+    DIR *stream = opendir(directory);
+    if (!stream && errno == ENOENT)
+        return LS_OK;
+    errno = stream ? 0 : errno;
+    for (const struct dirent *e; stream && status == LS_OK && (e = readdir(stream)); errno = 0)
+        if (read_name(e->d_name, &steps))
+            status = add(out, steps, host);
+    const int error = errno;
+    if (stream)
+        closedir(stream);
+    if (status)
+        ls_fail(err, status, "%.300s: out of memory to list it", directory);
+    else if (!stream || error)
+        status = ls_fail(err, LS_EIO, "%.300s: cannot read the directory: %s", directory,
+                         ls_reason(why, error));
+    if (out->count > 1)
+        qsort(out->steps, out->count, sizeof *out->steps, newest_first);
+    return status;
+}
+
+bool ls_checkpoints_exist(const char *directory)
+{
+    uint64_t steps;
+    bool found = false;
+    DIR *stream = opendir(directory);
+    for (const struct dirent *e; stream && !found && (e = readdir(stream));)
+        found = read_name(e->d_name, &steps);
+    if (stream)
+        closedir(stream);
+    return found;
+}
+
+/* ---- the newest that is whole --------------------------------------------------------------- */
+
+/* A file without a state is none that a run has saved. */
+static int open_one(char **state, const char *path, const ls_host *host, ls_error *err)
+{
+    int status = ls_safetensors_state(state, path, host, err);
+    if (status == LS_OK && !*state)
+        status = ls_fail(err, LS_EDATA,
+                         "%.300s: offset 8: expected a run's state in its metadata; it is a file "
+                         "of weights, or damaged",
+                         path);
+    return status;
+}
+
+/* Earlier versions kept a directory for each: "step-000000469" with a manifest.json. */
+static int fail_without_any(const char *directory, ls_error *err)
+{
+    char old[LS_CHECKPOINT_NAME] = "", path[LS_PATH_BYTES];
+    struct stat st;
+    DIR *stream = opendir(directory);
+    for (const struct dirent *e; stream && !old[0] && (e = readdir(stream));)
+        if (strncmp(e->d_name, "step-", 5) == 0 &&
+            stat(ls_path_join(path, directory, e->d_name), &st) == 0 && S_ISDIR(st.st_mode))
+            snprintf(old, sizeof old, "%.40s", e->d_name);
+    if (stream)
+        closedir(stream);
+    if (!old[0])
+        return ls_fail(err, LS_ENOENT, "%.300s: there is nothing saved here", directory);
+    return ls_fail(err, LS_EDATA,
+                   "%.200s: %s is a directory, as versions before 0.2 saved; this version reads "
+                   "one file for each: finish the run with the version that began it, or begin a "
+                   "new one with its weights: init.weights, %s/weights.safetensors",
+                   directory, old, old);
+}
+
+int ls_checkpoints_latest(char **path, char **state, const char *directory, bool warns,
+                          const ls_host *host, ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES];
+    ls_error why = {0};
+    listing l;
+    *path = *state = NULL;
+    int status = list(&l, directory, host, err);
+    for (size_t i = 0; i < l.count && status == LS_OK && !*state; i++) {
+        ls_checkpoint_name(name, l.steps[i]);
+        const int found = open_one(state, ls_path_join(file, directory, name), host, &why);
+        if (found == LS_ENOMEM)
+            status = ls_fail(err, found, "%s", why.text);
+        else if (found && warns)
+            ls_log(host, LS_LOG_WARNING,
+                   "checkpoint %s is damaged, so an older one is used: %.380s", name, why.text);
+    }
+    if (*state)
+        status = ls_path_copy(path, file, host, err);
+    if (status && *state) {
+        ls_free(host, *state);
+        *state = NULL;
+    }
+    if (status == LS_OK && l.count == 0)
+        status = fail_without_any(directory, err);
+    else if (status == LS_OK && !*state)
+        status = ls_fail(err, LS_EDATA, "%.200s: no checkpoint is whole; the oldest: %.280s",
+                         directory, why.text);
+    ls_free(host, l.steps);
+    return status;
+}
+
+/* ---- pruning -------------------------------------------------------------------------------- */
+
+static bool has_steps(const listing *l, uint64_t steps)
+{
+    bool found = false;
+    for (size_t i = 0; i < l->count; i++)
+        found |= l->steps[i] == steps;
+    return found;
+}
+
+int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
+                         const ls_host *host, ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME], path[LS_PATH_BYTES];
+    listing l;
+    int status = list(&l, directory, host, err);
+    const bool spares = best && best->epoch > 0;
+    const uint64_t spared = !spares ? 0 : has_steps(&l, best->steps) ? best->steps : best->kept;
+    for (size_t i = keep; i < l.count; i++) {
+        ls_checkpoint_name(name, l.steps[i]);
+        if (strcmp(name, saved) == 0 || (spares && l.steps[i] == spared))
+            continue;
+        int failed =
+            ls_remove_file(ls_path_join(path, directory, name), status == LS_OK ? err : NULL);
+        status = status == LS_OK ? failed : status;
+    }
+    ls_free(host, l.steps);
+    return status;
+}
+
+/* ---- the best ------------------------------------------------------------------------------- */
+
+static int read_best_of(ls_best *out, const char *path, const char *text, const ls_host *host,
+                        ls_error *err)
+{
+    ls_json *doc;
+    ls_state state = {0};
+    int status = ls_json_parse(&doc, path, text, strlen(text), host, err);
+    if (status)
+        return status;
+    status = ls_state_read(&state, doc, err);
+    *out = state.position.best;
+    ls_json_destroy(doc);
+    return status;
+}
+
+bool ls_checkpoint_of_best(char *path, size_t size, const char *run_dir, const ls_best *best)
+{
+    char name[LS_CHECKPOINT_NAME];
+    if (best->epoch == 0)
+        return false;
+    ls_checkpoint_name(name, best->steps);
+    snprintf(path, size, "%s/checkpoints/%s", run_dir, name);
+    return access(path, F_OK) == 0;
+}
+
+int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES], *newest, *text;
+    ls_best best = {0};
+    *path = NULL;
+    int status = ls_checkpoints_latest(&newest, &text, directory, false, host, err);
+    if (status)
+        return status;
+    status = read_best_of(&best, newest, text, host, err);
+    ls_free(host, newest);
+    ls_free(host, text);
+    if (status)
+        return status;
+    if (best.epoch == 0)
+        return ls_fail(err, LS_ENOENT, "%.300s: nothing was evaluated before the newest checkpoint",
+                       directory);
+    ls_checkpoint_name(name, best.steps);
+    if (access(ls_path_join(file, directory, name), F_OK) == 0)
+        return ls_path_copy(path, file, host, err);
+    return ls_fail(err, LS_ENOENT,
+                   "%.300s: the best evaluation was after epoch %u, but %s is not kept; keep it "
+                   "with checkpoint.best",
+                   directory, (unsigned)best.epoch, name);
+}

@@ -1,0 +1,269 @@
+/* Going on where a run was left: after an interrupt, a crash, or a loss of power. */
+#include "base/error.h"
+#include "base/host.h"
+#include "base/plain_file.h"
+#include "checkpoint/run_dir.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RUNS "runs"
+
+/* ---- which run ------------------------------------------------------------------------------ */
+
+/* What a run says about itself in its first record. */
+typedef struct beginning {
+    ls_json *doc;
+    const char *time, *name;
+} beginning;
+
+/* The first line of the run's metrics.jsonl; the caller frees it. */
+static int read_first_line(void **text, size_t *length, const char *path, const ls_host *host,
+                           ls_error *err)
+{
+    const char *newline = NULL;
+    int status = LS_OK;
+    *text = NULL;
+    for (size_t most = (size_t)1 << 16; !newline && most <= LS_JSON_BYTES; most <<= 8) {
+        ls_free(host, *text);
+        status =
+            ls_read_file_start(text, length, path, "a metrics file", LS_EDATA, most, host, err);
+        if (status)
+            return status;
+        newline = memchr(*text, '\n', *length);
+    }
+    *length = newline ? (size_t)(newline - (const char *)*text) : *length;
+    return LS_OK;
+}
+
+static int take_beginning(beginning *out, ls_json *doc, ls_error *err)
+{
+    const cJSON *root = ls_json_root(doc),
+                *config = cJSON_GetObjectItemCaseSensitive(root, "config");
+    out->doc = doc;
+    out->time = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "time"));
+    out->name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "name"));
+    return out->time && out->name
+               ? LS_OK
+               : ls_json_fail(err, doc, root, LS_EDATA,
+                              "expected the beginning of a run, with \"time\" and \"config\"");
+}
+
+static int read_beginning(beginning *out, const char *run, const ls_host *host, ls_error *err)
+{
+    void *text = NULL;
+    size_t length;
+    char path[LS_PATH_BYTES];
+    *out = (beginning){NULL, NULL, NULL};
+    int status =
+        read_first_line(&text, &length, ls_path_join(path, run, "metrics.jsonl"), host, err);
+    if (status == LS_OK)
+        status = ls_json_parse(&out->doc, path, text, length, host, err);
+    if (status == LS_OK)
+        status = take_beginning(out, out->doc, err);
+    ls_free(host, text);
+    return status;
+}
+
+static bool has_checkpoints(const char *run)
+{
+    char path[LS_PATH_BYTES];
+    return ls_checkpoints_exist(ls_path_join(path, run, "checkpoints"));
+}
+
+/* Begun later; of two in the same second the one with the longer name. */
+static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
+{
+    if (!b_run)
+        return true;
+    const int order = strcmp(a->time, b->time);
+    if (order != 0)
+        return order > 0;
+    const size_t n = strlen(a_run), m = strlen(b_run); /* NAME, NAME-2, … NAME-10 */
+    return n != m ? n > m : strcmp(a_run, b_run) > 0;
+}
+
+/* Takes the run in the place of the latest one so far if it is later. */
+static void consider(char **latest, beginning *begun, const char *run, const char *name,
+                     bool resumable, const ls_host *host)
+{
+    ls_error why;
+    beginning b;
+    int status = read_beginning(&b, run, host, &why);
+    if (status)
+        ls_log(host, LS_LOG_WARNING, "%slatest passes over %.200s: %.300s",
+               resumable ? "--resume " : "", run, why.text);
+    const bool later = status == LS_OK && (!name || strcmp(b.name, name) == 0) &&
+                       is_later(&b, run, begun, *latest);
+    char *copy = later ? ls_strdup(host, run) : NULL;
+    if (!copy) {
+        ls_json_destroy(b.doc);
+        return;
+    }
+    ls_json_destroy(begun->doc);
+    ls_free(host, *latest);
+    *begun = b;
+    *latest = copy;
+}
+
+static void find_latest(char **out, const char *name, bool resumable, const ls_host *host)
+{
+    beginning begun = {NULL, NULL, NULL};
+    char run[LS_PATH_BYTES];
+    DIR *runs = opendir(RUNS);
+    *out = NULL;
+    for (struct dirent *e; runs && (e = readdir(runs)) != NULL;)
+        if (e->d_name[0] != '.' && ls_path_join(run, RUNS, e->d_name) &&
+            (!resumable || has_checkpoints(run)))
+            consider(out, &begun, run, name, resumable, host);
+    if (runs)
+        closedir(runs);
+    ls_json_destroy(begun.doc);
+}
+
+int ls_run_latest(char **out, const ls_host *host, ls_error *err)
+{
+    find_latest(out, NULL, false, host);
+    return *out ? LS_OK
+                : ls_fail(err, LS_ENOENT,
+                          "latest: there is no run in " RUNS "/; name its directory");
+}
+
+int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err)
+{
+    find_latest(out, name, true, host);
+    if (*out)
+        return LS_OK;
+    return ls_fail(err, LS_ENOENT,
+                   "--resume latest: no run%s%.200s in " RUNS "/ has a checkpoint; name its "
+                   "directory: --resume DIR",
+                   name ? " of " : "", name ? name : "");
+}
+
+static int find_directory(char **out, const char *wanted, const ls_config *config,
+                          const ls_host *host, ls_error *err)
+{
+    if (strcmp(wanted, "latest") == 0) {
+        if (!config || !config->run_dir || !config->run_dir[0])
+            return ls_resume_latest(out, config ? config->name : NULL, host, err);
+        wanted = config->run_dir;
+    }
+    return ls_path_copy(out, wanted, host, err);
+}
+
+/* ---- its newest checkpoint ------------------------------------------------------------------ */
+
+static int read_state(ls_resumed *r, const char *text, const ls_host *host, ls_error *err)
+{
+    int status = ls_json_parse(&r->doc, r->path, text, strlen(text), host, err);
+    return status ? status : ls_state_read(&r->state, r->doc, err);
+}
+
+static int open_checkpoint(ls_run_files *files, const ls_host *host, ls_error *err)
+{
+    ls_resumed *r = files->resumed;
+    char *state, path[LS_PATH_BYTES];
+    int status = ls_checkpoints_latest(
+        &r->path, &state, ls_path_join(path, files->path, "checkpoints"), true, host, err);
+    if (status == LS_ENOENT)
+        return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", files->path);
+    if (status == LS_OK)
+        status = read_state(r, state, host, err);
+    ls_free(host, state);
+    return status;
+}
+
+int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
+                   const ls_config *config, const ls_host *host, ls_error *err)
+{
+    char path[LS_PATH_BYTES];
+    *config_path = NULL;
+    int status = find_directory(&files->path, wanted, config, host, err);
+    if (status)
+        return status;
+    files->resumed = ls_alloc(host, sizeof *files->resumed);
+    if (!config)
+        *config_path = ls_strdup(host, ls_path_join(path, files->path, "config.json"));
+    if (!files->resumed || (!config && !*config_path))
+        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    status = ls_dir_lock_take(&files->lock, files->path, err);
+    return status ? status : open_checkpoint(files, host, err);
+}
+
+int ls_resumed_read(ls_resumed *out, const char *path, const char *state, const ls_host *host,
+                    ls_error *err)
+{
+    *out = (ls_resumed){0};
+    int status = ls_path_copy(&out->path, path, host, err);
+    return status ? status : read_state(out, state, host, err);
+}
+
+void ls_resumed_fini(ls_resumed *r, const ls_host *host)
+{
+    ls_json_destroy(r->doc);
+    ls_free(host, r->path);
+}
+
+/* ---- the same recipe, the same data --------------------------------------------------------- */
+
+static int check_recipe(const ls_resumed *r, const ls_successor *run, ls_error *err)
+{
+    ls_config recipe;
+    ls_error cause;
+    int status = ls_config_read_recipe(&recipe, r->doc, r->state.recipe, run->host, &cause);
+    if (status)
+        return ls_fail(err, LS_EDATA, "%.400s; use another checkpoint, or this version's",
+                       cause.text);
+    return ls_config_same_recipe(run->config, run->shards, &recipe, err);
+}
+
+static int check_data(const ls_state *s, const ls_successor *run, ls_error *err)
+{
+    if (s->train_rows == ls_dataset_rows(run->data[LS_TRAIN]) &&
+        s->test_rows == ls_dataset_rows(run->data[LS_TEST]) &&
+        s->data_crc32 == ls_data_crc32(run->data))
+        return LS_OK;
+    return ls_fail(err, LS_EDATA,
+                   "%.200s: the data is not what the run was trained on (%llu training and %llu "
+                   "test images, checksum %08x); put it back, or begin a new run",
+                   ls_dataset_describe(run->data[LS_TRAIN])->source,
+                   (unsigned long long)s->train_rows, (unsigned long long)s->test_rows,
+                   (unsigned)s->data_crc32);
+}
+
+static int check_position(const ls_resumed *r, const ls_successor *run, ls_error *err)
+{
+    const ls_position *at = &r->state.position;
+    const uint64_t steps =
+        ls_steps_per_epoch(ls_dataset_rows(run->data[LS_TRAIN]), (uint32_t)run->config->batch_size);
+    if (at->step > steps || at->steps != at->epoch * steps + at->step ||
+        (at->recorded && at->step != steps))
+        return ls_fail(err, LS_EDATA, "%.300s: position %llu of epoch %u does not exist",
+                       ls_json_name(r->doc), (unsigned long long)at->step, (unsigned)at->epoch + 1);
+    return LS_OK;
+}
+
+int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *r, const ls_successor *run,
+                   ls_error *err)
+{
+    int status = check_recipe(r, run, err);
+    if (status == LS_OK)
+        status = check_data(&r->state, run, err);
+    if (status == LS_OK)
+        status = ls_checkpoint_read(values, r->path, run->model, &run->config->optimizer, run->host,
+                                    err);
+    return status ? status : check_position(r, run, err);
+}
+
+/* The devices are open: bits depend on the library, and of some on the instruction set. */
+void ls_resume_compare_libraries(const ls_resumed *r, const char *isa, const char *library,
+                                 const ls_host *host)
+{
+    const ls_state *s = &r->state;
+    if (strcmp(s->isa, isa) != 0 || strcmp(s->library, library) != 0)
+        ls_log(host, LS_LOG_WARNING,
+               "the run was begun with %s%s%s and goes on with %s%s%s: its bits will differ from "
+               "those of an undisturbed run",
+               s->library, s->isa[0] ? ", " : "", s->isa, library, isa[0] ? ", " : "", isa);
+}

@@ -1,0 +1,265 @@
+/* Saving checkpoints (checkpoint.h) while a run goes on.
+ *
+ * While no worker is at work the weights are copied out of a replica; a thread of the saver's own then
+ * writes them, and training goes on. The copy belongs to that thread until it is done: the next
+ * snapshot waits for it.
+ */
+#include "checkpoint/saver.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "pool/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LONGEST_SAVE_NS ((uint64_t)600 * 1000000000u)
+
+struct ls_saver {
+    ls_saver_desc run;
+    ls_pool *pool;   /* the writing thread */
+    char *directory; /* <run>/checkpoints */
+    bool busy;       /* a save was begun and not looked at since */
+    bool hangs;      /* it took too long, and is waited for no more */
+    /* What is being saved; the writing thread's while it is busy. */
+    ls_checkpoint_values values;
+    ls_json_writer state;
+    ls_position position;
+    char name[LS_CHECKPOINT_NAME];
+    uint32_t data_crc32;
+    bool has_crc;
+    /* What came of it. */
+    int status;
+    ls_error error;
+    uint64_t begin_ns, end_ns;
+    ls_position saved; /* the last one that succeeded */
+    bool saved_any;
+    char path[4200]; /* its file; "": none did */
+};
+
+/* ---- the writing thread --------------------------------------------------------------------- */
+
+/* The records that the checkpoint counts on are on the disk before it is. */
+static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer *state,
+                      const ls_checkpoint_values *values, ls_error *err)
+{
+    const char *text = ls_json_writer_text(state, NULL, err);
+    int status = text ? ls_sinks_sync(run->sinks, err) : LS_ENOMEM;
+    return status ? status
+                  : ls_checkpoint_write(path, run->model, &run->config->optimizer, values, text,
+                                        run->host, err);
+}
+
+/* Old ones that cannot be removed do no harm: the save itself succeeded. */
+static int save(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)w;
+    (void)err;
+    struct ls_saver *s = arg;
+    char path[LS_PATH_BYTES];
+    ls_error pruning;
+    s->begin_ns = ls_now_ns();
+    s->status = write_file(ls_path_join(path, s->directory, s->name), &s->run, &s->state,
+                           &s->values, &s->error);
+    s->end_ns = ls_now_ns();
+    const ls_best *best = s->run.config->checkpoint.best ? &s->position.best : NULL;
+    if (s->status == LS_OK &&
+        ls_checkpoints_prune(s->directory, (size_t)s->run.config->checkpoint.keep, s->name, best,
+                             s->run.host, &pruning))
+        ls_log(s->run.host, LS_LOG_WARNING, "old checkpoints: %.400s", pruning.text);
+    return LS_OK;
+}
+
+/* ---- waiting for it ------------------------------------------------------------------------- */
+
+static void note_success(struct ls_saver *s)
+{
+    s->saved = s->position;
+    s->saved_any = true;
+    snprintf(s->path, sizeof s->path, "%s/%s", s->directory, s->name);
+}
+
+/* Until nothing is being written. s->status, and s->error, are what came of the save that was; LS_OK: there was none. */
+static int wait_until_idle(struct ls_saver *s, ls_error *err)
+{
+    if (!s->busy) {
+        s->status = LS_OK;
+        return LS_OK;
+    }
+    s->hangs = s->hangs || ls_pool_wait(s->pool, LONGEST_SAVE_NS, NULL) == LS_ETIMEDOUT;
+    if (s->hangs)
+        return ls_fail(
+            err, LS_ESTALLED,
+            "%.300s: writing a checkpoint has taken longer than %d s; is the disk there?",
+            s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
+    s->busy = false;
+    ls_trace_span(s->run.trace, LS_TRACK_SAVER, "write a checkpoint", s->begin_ns, s->end_ns,
+                  s->position.steps);
+    if (s->status == LS_OK)
+        note_success(s);
+    return LS_OK;
+}
+
+/* The save under way, if there is one. Where it failed the run goes on, and the next one may succeed. */
+int ls_saver_rest(struct ls_saver *s, ls_error *err)
+{
+    if (!s)
+        return LS_OK;
+    int status = wait_until_idle(s, err);
+    if (status == LS_OK && s->status)
+        ls_log(s->run.host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s",
+               s->error.text);
+    return status;
+}
+
+const char *ls_saver_path(const struct ls_saver *s)
+{
+    return s->path;
+}
+
+/* ---- saving --------------------------------------------------------------------------------- */
+
+static bool same_position(const ls_position *a, const ls_position *b)
+{
+    return a->steps == b->steps && a->epoch == b->epoch && a->recorded == b->recorded &&
+           a->best.epoch == b->best.epoch && a->best.steps == b->best.steps &&
+           a->best.waited == b->best.waited;
+}
+
+/* The text of the state, with where the records are by now. */
+static int write_state(ls_json_writer *out, const ls_saver_desc *run, const ls_state *state,
+                       ls_error *err)
+{
+    ls_state whole = *state;
+    int status = ls_sinks_flush(run->sinks, &whole.metrics, err);
+    if (status)
+        return status;
+    ls_json_writer_reset(out);
+    ls_state_write(out, &whole, run->config);
+    return LS_OK;
+}
+
+static int describe(struct ls_saver *s, const ls_state *state, const ls_checkpoint_values *values,
+                    ls_error *err)
+{
+    ls_state whole = *state;
+    if (!s->has_crc)
+        s->data_crc32 = ls_data_crc32(s->run.data);
+    s->has_crc = true;
+    whole.data_crc32 = s->data_crc32;
+    s->values = *values;
+    s->position = state->position;
+    return write_state(&s->state, &s->run, &whole, err);
+}
+
+int ls_saver_save(struct ls_saver *s, const ls_state *state, const ls_checkpoint_values *values,
+                  bool wait, ls_error *err)
+{
+    int status = ls_saver_rest(s, err);
+    if (status || (s->saved_any && same_position(&s->saved, &state->position)))
+        return status;
+    status = describe(s, state, values, err);
+    ls_checkpoint_name(s->name, state->position.steps);
+    if (status == LS_OK)
+        status = ls_pool_submit(s->pool, 0, save, s, err);
+    if (status)
+        return status;
+    s->busy = true;
+    if (!wait)
+        return s->run.config->checkpoint.async ? LS_OK : ls_saver_rest(s, err);
+    status = wait_until_idle(s, err);
+    if (status)
+        return status;
+    return s->status ? ls_fail(err, s->status, "%s", s->error.text) : LS_OK;
+}
+
+void ls_saver_forget(struct ls_saver *s)
+{
+    if (s)
+        s->saved_any = false;
+}
+
+/* ---- elsewhere ------------------------------------------------------------------------------ */
+
+int ls_save_to_file(const char *path, const ls_saver_desc *run, const ls_state *state,
+                    const ls_checkpoint_values *values, ls_error *err)
+{
+    struct stat st;
+    ls_json_writer text;
+    ls_state whole = *state;
+    if (!*path || path[strlen(path) - 1] == '/' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+        return ls_fail(err, LS_EINVAL,
+                       "\"%.300s\": expected the name of a file, such as saves/one.safetensors, "
+                       "found a directory's",
+                       path);
+    ls_json_writer_init(&text, 0, run->host);
+    whole.data_crc32 = ls_data_crc32(run->data);
+    int status = write_state(&text, run, &whole, err);
+    if (status == LS_OK)
+        status = write_file(path, run, &text, values, err);
+    ls_json_writer_fini(&text);
+    return status;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* A link in the place of the directory would lead checkpoints, and the pruning of old ones, elsewhere. */
+static int make_directory(const char *path, ls_error *err)
+{
+    struct stat st;
+    int made;
+    if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+        return ls_fail(err, LS_EIO,
+                       "%.300s: is no directory; links are not followed for writing: put the "
+                       "directory itself there, or choose another run_dir",
+                       path);
+    return ls_make_directory(path, &made, err);
+}
+
+int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_desc *run,
+                    ls_error *err)
+{
+    char path[LS_PATH_BYTES];
+    struct ls_saver *s = ls_alloc(run->host, sizeof *s);
+    if (!s)
+        return ls_fail(err, LS_ENOMEM, "out of memory for checkpoints");
+    ls_pool_options o = {.size = sizeof o, .workers = 1, .name = "saver", .host = run->host};
+    s->run = *run;
+    ls_json_writer_init(&s->state, 0, run->host);
+    int status =
+        ls_path_copy(&s->directory, ls_path_join(path, run_dir, "checkpoints"), run->host, err);
+    if (status == LS_OK)
+        status = make_directory(s->directory, err);
+    if (status == LS_OK)
+        status = ls_pool_create(&s->pool, &o, err);
+    if (status)
+        ls_saver_destroy(s);
+    else
+        *out = s;
+    return status;
+}
+
+int ls_saver_stop(struct ls_saver *s)
+{
+    if (!s || !s->pool)
+        return LS_OK;
+    int status = ls_pool_destroy_within(s->pool, s->hangs ? 0 : LONGEST_SAVE_NS, NULL);
+    if (status == LS_OK)
+        s->pool = NULL;
+    return status;
+}
+
+int ls_saver_destroy(struct ls_saver *s)
+{
+    if (!s)
+        return LS_OK;
+    int status = ls_saver_stop(s);
+    if (status)
+        return status;
+    ls_json_writer_fini(&s->state);
+    ls_free(s->run.host, s->directory);
+    ls_free(s->run.host, s);
+    return LS_OK;
+}

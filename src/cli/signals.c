@@ -1,0 +1,45 @@
+/* Signals interrupt the run that is under way. */
+#include "cli/cli.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+/* A handler can reach nothing but globals. These are the program's, not the library's. */
+static ls_trainer *volatile running;
+static volatile sig_atomic_t signals;
+
+static void on_signal(int number)
+{
+    /* MPICH's launcher sends SIGUSR1 for each process that ends. */
+    if (signals++ > 0 && number != SIGUSR1)
+        _exit(EXIT_INTERRUPTED);
+    if (running)
+        ls_trainer_interrupt(running);
+}
+
+int cli_run(ls_trainer *trainer, ls_error *err)
+{
+    running = trainer;
+    if (signals > 0)
+        ls_trainer_interrupt(trainer);
+    int status = ls_trainer_run(trainer, err);
+    running = NULL;
+    return status;
+}
+
+bool cli_interrupted(void)
+{
+    return signals > 0;
+}
+
+void cli_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL); /* mpirun passes it on at once, and waits */
+    /* A reader that leaves, or a full disk quota, must not kill a run: writes fail instead. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}

@@ -1,0 +1,260 @@
+#include "config/card.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/safetensors.h"
+#include "json/fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SCHEMA = 1,
+    /* Below what a file's header may be (nn/safetensors_format.h, json/json.h): tensors and a checkpoint's state are
+     * in it, too. */
+    MOST_VALUES = 900000,
+    MOST_BYTES = 12 << 20
+};
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void write_text(ls_json_writer *w, const ls_model *model, const ls_config *config,
+                       const char *const *class_name, const cJSON *features, const ls_prep *prep)
+{
+    const int sides[] = {model->input.c, model->input.h, model->input.w};
+    ls_json_open_object(w, NULL);
+    ls_json_put_int(w, "schema", SCHEMA);
+    ls_json_open_array(w, "input");
+    for (int i = 0; i < 3; i++)
+        ls_json_put_int(w, NULL, sides[i]);
+    ls_json_close(w);
+    ls_json_put_bool(w, "floats", config->preprocessing.floats);
+    ls_json_put_int(w, "classes", model->classes);
+    ls_json_put_bool(w, "targets", config->preprocessing.targets > 0);
+    if (class_name) {
+        ls_json_open_array(w, "class_names");
+        for (int i = 0; i < model->classes; i++)
+            ls_json_put_string(w, NULL, class_name[i]);
+        ls_json_close(w);
+    }
+    if (features)
+        ls_json_put_node(w, "features", features);
+    if (prep)
+        ls_prep_write(w, "preparation", prep);
+    ls_config_write_of_model(w, "recipe", config);
+    ls_json_close(w);
+}
+
+/* Of a text in a file's header, which is JSON itself. */
+static size_t escaped_bytes(const char *text, size_t length)
+{
+    size_t n = length;
+    for (size_t i = 0; i < length; i++)
+        n += text[i] == '"' || text[i] == '\\';
+    return n;
+}
+
+static int fail_length(const ls_config *config, const ls_model *model,
+                       const char *const *class_name, const ls_prep *prep, ls_error *err)
+{
+    const bool table = prep && prep->kind == LS_PREP_TABLE;
+    const char *cure =
+        table ? "leave columns of many texts or long names out by data.drop, or shorten names"
+        : prep && prep->fills > 1
+            ? "set data.on_nan to \"zero\", or fill what is missing in the file"
+            : "shorten the names of classes";
+    return ls_fail(err, LS_EDATA,
+                   "%.100s: how rows are prepared and what classes are called is kept with the "
+                   "weights, and is too long for their file: %d columns of %d numbers, %d means, "
+                   "names of %d classes; expected at most %d values and %d bytes; %s",
+                   config->data_name ? config->data_name : "data", prep ? prep->columns : 0,
+                   table ? prep->features : 0, prep ? prep->fills : 0,
+                   class_name ? model->classes : 0, MOST_VALUES, MOST_BYTES, cure);
+}
+
+int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
+                  const char *features, const ls_prep *prep, const ls_host *host, ls_error *err)
+{
+    const size_t values =
+        (class_name ? (size_t)model->classes : 0) + (prep ? ls_prep_values(prep) : 0);
+    if (values > MOST_VALUES)
+        return fail_length(config, model, class_name, prep, err);
+    if (class_name) {
+        int clear = ls_prep_check_names(class_name, model->classes, "class", host, err);
+        if (clear)
+            return clear;
+    }
+    ls_json_writer w;
+    ls_json *doc = NULL;
+    int status = features ? ls_json_parse(&doc, "", features, strlen(features), host, err) : LS_OK;
+    if (status)
+        return status;
+    ls_json_writer_init(&w, 0, host);
+    write_text(&w, model, config, class_name, doc ? ls_json_root(doc) : NULL, prep);
+    ls_json_destroy(doc);
+    size_t length = 0;
+    const char *text = ls_json_writer_text(&w, &length, err);
+    if (text && escaped_bytes(text, length) > MOST_BYTES) {
+        ls_json_writer_fini(&w);
+        return fail_length(config, model, class_name, prep, err);
+    }
+    model->card = text ? ls_strdup(host, text) : NULL;
+    ls_json_writer_fini(&w);
+    return model->card ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the model's card");
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static void read_input(ls_card *c, ls_fields *f)
+{
+    const cJSON *node = ls_field_any(f, "input"), *side = node ? node->child : NULL;
+    int *const sides[] = {&c->input.c, &c->input.h, &c->input.w};
+    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 3)
+        ls_fields_fail(f, node, "expected \"input\": [channels, height, width]");
+    for (int i = 0; i < 3 && f->status == LS_OK; i++, side = side->next) {
+        if (ls_field_is_int(f, "input", side, 1, 1 << 20))
+            *sides[i] = (int)side->valuedouble;
+    }
+}
+
+static void read_names(ls_card *c, ls_fields *f)
+{
+    const cJSON *name;
+    c->names = ls_field_any(f, "class_names");
+    if (!c->names || f->status)
+        return;
+    if (!cJSON_IsArray(c->names) || cJSON_GetArraySize(c->names) != c->classes)
+        ls_fields_fail(f, c->names, "expected \"class_names\", one for each of %d classes",
+                       c->classes);
+    cJSON_ArrayForEach(name, c->names)
+    {
+        if (f->status == LS_OK && !cJSON_IsString(name))
+            ls_fields_fail(f, name, "expected a class's name, found %s", ls_json_kind(name));
+    }
+}
+
+/* What a file that does not say how rows are prepared lets one infer. */
+static int infer_preparation(ls_card *c, const ls_json *doc, size_t input, bool floats,
+                             ls_error *err)
+{
+    const bool images =
+        !floats && (c->input.c == 1 || c->input.c == 3) && c->input.h > 1 && c->input.w > 1;
+    if (c->features && floats)
+        return ls_prep_read_features(&c->prep, doc, c->features, input, c->config.host, err);
+    int status =
+        ls_prep_create(&c->prep, images ? LS_PREP_IMAGES : LS_PREP_ARRAY, c->config.host, err);
+    if (status == LS_OK)
+        c->prep->divisor = floats ? 1 : 255;
+    return status;
+}
+
+static int read_preparation(ls_card *c, const ls_json *doc, const cJSON *node, bool floats,
+                            ls_error *err)
+{
+    const size_t input = (size_t)c->input.c * (size_t)c->input.h * (size_t)c->input.w;
+    c->prepared = node;
+    return node ? ls_prep_read(&c->prep, doc, node, input, floats, c->config.host, err)
+                : infer_preparation(c, doc, input, floats, err);
+}
+
+static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
+{
+    long schema, classes;
+    int floats, targets;
+    ls_fields f;
+    ls_fields_begin(&f, doc, ls_json_root(doc), "the model's card", err);
+    ls_field_int(&f, "schema", SCHEMA, SCHEMA, NULL, &schema);
+    ls_field_int(&f, "classes", 1, 1 << 20, NULL, &classes);
+    c->classes = (int)classes;
+    ls_field_bool(&f, "floats", NULL, &floats);
+    ls_field_bool(&f, "targets", NULL, &targets);
+    read_input(c, &f);
+    read_names(c, &f);
+    c->features = ls_field_any(&f, "features");
+    if (c->features && !cJSON_IsArray(c->features))
+        ls_fields_fail(&f, c->features, "expected \"features\", an array");
+    const cJSON *preparation = ls_field_any(&f, "preparation");
+    const cJSON *recipe = ls_field_any(&f, "recipe");
+    if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(recipe, "model")))
+        ls_fields_fail(&f, recipe, "expected \"recipe\": an object with a \"model\"");
+    int status = ls_fields_end(&f);
+    if (status == LS_OK)
+        status = ls_config_read_of_model(&c->config, doc, recipe, c->config.host, err);
+    c->config.doc = doc;
+    if (status == LS_OK)
+        status = read_preparation(c, doc, preparation, floats != 0, err);
+    const ls_dataset_info data = {.dtype = floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  .classes = targets ? 0 : c->classes,
+                                  .targets = targets ? c->classes : 0};
+    return status ? status : ls_config_fit_data(&c->config, &data, 0, err);
+}
+
+int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_host *host,
+                  ls_error *err)
+{
+    ls_json *doc;
+    memset(out, 0, sizeof *out);
+    out->config.host = host;
+    int status = ls_json_parse(&doc, name, text, strlen(text), host, err);
+    if (status == LS_OK && (status = read_fields(out, doc, err)) != LS_OK)
+        ls_card_fini(out);
+    /* No config of the caller's is wrong: the file is. */
+    return status == LS_ECONFIG ? (err ? err->status = LS_EDATA : LS_EDATA) : status;
+}
+
+int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err)
+{
+    char name[300], *text;
+    int status = ls_safetensors_card(&text, path, host, err);
+    if (status)
+        return status;
+    if (!text)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: the file does not say which model it is of; expected one that a "
+                       "run has written, with \"lockstep_model\" in its metadata",
+                       path);
+    snprintf(name, sizeof name, "%.240s: lockstep_model", path);
+    status = ls_card_parse(out, name, text, host, err);
+    ls_free(host, text);
+    return status;
+}
+
+void ls_card_fini(ls_card *c)
+{
+    ls_prep_free(c->prep);
+    ls_config_fini(&c->config);
+    memset(c, 0, sizeof *c);
+}
+
+int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char *path,
+                 ls_error *err)
+{
+    const ls_host *host = c->config.host;
+    ls_error why;
+    *weights = NULL;
+    int status =
+        ls_model_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
+    if (status) /* of a layer the message says it all, of sizes it does not say whose */
+        return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
+                       status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
+    status = ls_safetensors_card(&(*model)->card, path, host, err);
+    if (status == LS_OK)
+        *weights = ls_alloc_array(host, (*model)->floats, sizeof **weights);
+    if (status == LS_OK)
+        status = *weights ? ls_safetensors_load(*weights, path, *model, "", host, err)
+                          : ls_fail(err, LS_ENOMEM, "out of memory for %zu parameters",
+                                    (*model)->floats);
+    if (status == LS_OK)
+        return LS_OK;
+    ls_free(host, *weights);
+    *weights = NULL;
+    ls_model_destroy(*model, host);
+    *model = NULL;
+    return status;
+}
+
+const char *ls_card_class_name(const ls_card *c, int label)
+{
+    const cJSON *name = c->names ? cJSON_GetArrayItem(c->names, label) : NULL;
+    return name ? name->valuestring : NULL;
+}

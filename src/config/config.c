@@ -1,0 +1,346 @@
+#include "config/config.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/portable_math.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static bool same_group(const ls_config_key *a, const ls_config_key *b)
+{
+    return a->key && b->key && strcmp(a->group, b->group) == 0;
+}
+
+/* The rows of one group, from an object that may be absent; returns the row behind them. */
+static const ls_config_key *read_group(ls_config *c, ls_fields *top, const ls_config_key *row)
+{
+    static const cJSON nothing = {.type = cJSON_Object};
+    const ls_config_key *const first = row;
+    const cJSON *node = ls_field_any(top, first->group);
+    ls_fields f;
+    ls_fields_begin(&f, top->doc, node ? node : &nothing, first->group, top->err);
+    for (; same_group(row, first); row++)
+        ls_config_read_key(c, &f, row);
+    if (top->status == LS_OK)
+        top->status = ls_fields_end(&f);
+    return row;
+}
+
+static int read_rows(ls_config *c, const ls_json *doc, const cJSON *root, ls_error *err)
+{
+    ls_fields top;
+    ls_fields_begin(&top, doc, root, "the config", err);
+    for (const ls_config_key *row = ls_config_keys; row->key;) {
+        if (*row->group)
+            row = read_group(c, &top, row);
+        else
+            ls_config_read_key(c, &top, row++);
+    }
+    return ls_fields_end(&top);
+}
+
+static int check_required(const ls_config *c, const ls_json *doc, ls_error *err)
+{
+    if (!c->model)
+        return ls_json_fail(err, doc, NULL, LS_ECONFIG,
+                            "expected a member \"model\": an object with \"layers\", or the path "
+                            "of a file that holds one");
+    if (!c->optimizer.type)
+        return ls_json_fail(err, doc, NULL, LS_ECONFIG,
+                            "expected a member \"optimizer\", such as "
+                            "{\"name\": \"sgd\", \"lr\": 0.2}");
+    return LS_OK;
+}
+
+/* A model given as a path is looked for beside the config file. */
+static int read_model_file(ls_config *c, const char *config_path, ls_error *err)
+{
+    char path[4096];
+    c->model_path = c->model->valuestring;
+    const char *slash = config_path ? strrchr(config_path, '/') : NULL;
+    int directory = slash && c->model_path[0] != '/' ? (int)(slash + 1 - config_path) : 0;
+    int n = snprintf(path, sizeof path, "%.*s%s", directory, config_path ? config_path : "",
+                     c->model_path);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return ls_config_fail(err, c, "model", LS_ECONFIG, "the model's path is too long");
+    ls_error cause;
+    int status = ls_json_read_file(&c->model_doc, path, c->host, &cause);
+    if (status == LS_ENOENT)
+        return ls_config_fail(err, c, "model", status, "%s", cause.text);
+    if (status) {
+        if (err)
+            *err = cause;
+        return status;
+    }
+    c->model = ls_json_root(c->model_doc);
+    return LS_OK;
+}
+
+static int read_document(ls_config *c, const ls_trainer_options *o, ls_error *err)
+{
+    int status;
+    if (o->config_path)
+        status = ls_json_read_file(&c->doc, o->config_path, o->host, err);
+    else if (o->config_text)
+        status =
+            ls_json_parse(&c->doc, "config", o->config_text, strlen(o->config_text), o->host, err);
+    else
+        status = ls_fail(err, LS_EINVAL, "neither config_path nor config_text is set");
+    for (int i = 0; status == LS_OK && i < o->set_count; i++)
+        status = ls_json_set(c->doc, o->set[i], err);
+    return status;
+}
+
+int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->host = options->host;
+    int status = read_document(out, options, err);
+    if (status == LS_OK)
+        status = read_rows(out, out->doc, ls_json_root(out->doc), err);
+    if (status == LS_OK)
+        status = check_required(out, out->doc, err);
+    if (status == LS_OK && cJSON_IsString(out->model))
+        status = read_model_file(out, options->config_path, err);
+    if (status)
+        ls_config_fini(out);
+    return status;
+}
+
+void ls_config_fini(ls_config *config)
+{
+    ls_json_destroy(config->model_doc);
+    ls_json_destroy(config->doc);
+    memset(config, 0, sizeof *config);
+}
+
+double ls_config_lr(const ls_config *config)
+{
+    double lr = config->optimizer.lr;
+    return config->linear_scaling ? lr * (double)config->batch_size / 256 : lr;
+}
+
+const ls_json *ls_config_model_doc(const ls_config *config)
+{
+    return config->model_doc ? config->model_doc : config->doc;
+}
+
+int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
+                   const char *format, ...)
+{
+    const cJSON *node = config->node ? config->node : ls_json_root(config->doc);
+    char part[64], text[LS_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    while (node && *key) {
+        size_t length = strcspn(key, ".");
+        snprintf(part, sizeof part, "%.*s", (int)length, key);
+        node = cJSON_GetObjectItemCaseSensitive(node, part);
+        key += length + (key[length] == '.');
+    }
+    return ls_json_fail_value(err, config->doc, node, status, "%s", text);
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* Bits, 1 << part, of what a recipe is made of. */
+static unsigned parts_of_recipe(const ls_config *c)
+{
+    const ls_schedule_rule rule = c->schedule.rule;
+    const bool end = rule == LS_SCHEDULE_COSINE || rule == LS_SCHEDULE_ONE_CYCLE;
+    return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_END;
+}
+
+static bool is_among(unsigned parts, const ls_config_key *row)
+{
+    return parts & 1u << row->part;
+}
+
+/* The rows of these parts. A group is opened where its first row is written. */
+static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, unsigned parts)
+{
+    const ls_config_key *open = NULL;
+    ls_json_open_object(w, key);
+    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
+        if (!is_among(parts, row))
+            continue;
+        if (open && !same_group(open, row)) {
+            ls_json_close(w);
+            open = NULL;
+        }
+        if (*row->group && !open) {
+            ls_json_open_object(w, row->group);
+            open = row;
+        }
+        ls_config_write_key(w, c, row);
+    }
+    if (open)
+        ls_json_close(w);
+    ls_json_close(w);
+}
+
+void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config *c, int shards)
+{
+    ls_config resolved = *c;
+    resolved.shards = shards;
+    write_rows(w, key, &resolved, parts_of_recipe(c));
+}
+
+void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
+{
+    write_rows(w, key, c, ~0u);
+}
+
+int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 2, host);
+    ls_config_write(&w, NULL, config);
+    ls_buffer_put(&w.out, "\n");
+    const char *text = ls_json_writer_text(&w, NULL, NULL);
+    *out = text ? ls_strdup(host, text) : NULL;
+    ls_json_writer_fini(&w);
+    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the resolved config");
+}
+
+/* ---- comparing ------------------------------------------------------------------------------ */
+
+int ls_config_read_recipe(ls_config *out, const ls_json *doc, const cJSON *node,
+                          const ls_host *host, ls_error *err)
+{
+    int status = ls_config_read_of_model(out, doc, node, host, err);
+    return status ? status : check_required(out, doc, err);
+}
+
+void ls_config_write_of_model(ls_json_writer *w, const char *key, const ls_config *c)
+{
+    write_rows(w, key, c, 1u << LS_RECIPE_OF_MODEL);
+}
+
+int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *node,
+                            const ls_host *host, ls_error *err)
+{
+    *out = (ls_config){.host = host, .node = node};
+    return read_rows(out, doc, node, err);
+}
+
+/* A row's value as it would stand in a config, in brackets; NULL without memory. */
+static const char *show(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_writer_reset(w);
+    ls_json_open_object(w, NULL);
+    ls_config_write_key(w, c, row);
+    ls_json_close(w);
+    return ls_json_writer_text(w, NULL, NULL);
+}
+
+/* What stands behind the key in such a text, cut where it gets long. */
+static void shorten(char out[128], const char *text, const ls_config_key *row)
+{
+    const size_t skip = strlen(row->key) + strlen("{\"\":"), length = strlen(text);
+    if (length <= skip)
+        snprintf(out, 128, "nothing");
+    else
+        snprintf(out, 128, "%.*s%s", length - skip > 110 ? 110 : (int)(length - skip - 1),
+                 text + skip, length - skip > 110 ? "…" : "");
+}
+
+static int fail_other(ls_error *err, const ls_config *c, const ls_config_key *row, const char *mine,
+                      const char *theirs)
+{
+    char key[64], here[128], there[128];
+    snprintf(key, sizeof key, "%s%s%s", row->group, *row->group ? "." : "", row->key);
+    shorten(here, mine, row);
+    shorten(there, theirs, row);
+    return ls_config_fail(
+        err, c, key, LS_ECONFIG,
+        "%s: this run was made with %s, not with %s; a resumed run keeps its recipe", key, there,
+        here);
+}
+
+int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *recipe,
+                          ls_error *err)
+{
+    ls_config mine = *config;
+    ls_json_writer a, b;
+    int status = LS_OK;
+    mine.shards = shards;
+    ls_json_writer_init(&a, 0, config->host);
+    ls_json_writer_init(&b, 0, config->host);
+    for (const ls_config_key *row = ls_config_keys; row->key && status == LS_OK; row++) {
+        if (!is_among(parts_of_recipe(&mine), row))
+            continue;
+        const char *here = show(&a, &mine, row), *there = show(&b, recipe, row);
+        if (!here || !there)
+            status = ls_fail(err, LS_ENOMEM, "out of memory for comparing two recipes");
+        else if (strcmp(here, there) != 0)
+            status = fail_other(err, config, row, here, there);
+    }
+    ls_json_writer_fini(&a);
+    ls_json_writer_fini(&b);
+    return status;
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static ls_dataset_spec data_spec(const ls_config *c)
+{
+    return (ls_dataset_spec){.name = c->data_name,
+                             .path = c->data_path,
+                             .limit = (uint32_t)c->data_limit,
+                             .seed = c->seed,
+                             .keys = c->data_keys};
+}
+
+/* What the data that is named does not have is refused where it stands. */
+static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error *err)
+{
+    ls_error cause;
+    char key[64];
+    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
+        if (strcmp(row->group, "data") != 0 || !ls_config_is_set(c, row))
+            continue;
+        int status = ls_dataset_check_key(spec, row->key, &cause);
+        if (status) {
+            snprintf(key, sizeof key, "data.%s", row->key);
+            return ls_config_fail(err, c, key, status, "%s", cause.text);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c,
+                        const ls_trainer_options *o, ls_error *err)
+{
+    const char *key = "data";
+    ls_error cause;
+    ls_dataset_spec spec = data_spec(c);
+    spec.search = o->data_dirs;
+    spec.search_count = (size_t)o->data_dir_count;
+    spec.sources = o->sources;
+    spec.source_count = o->source_count;
+    spec.wrong = &key;
+    int status = check_keys(c, &spec, err);
+    if (status)
+        return status;
+    status = ls_dataset_open(train, test, &spec, o->host, &cause);
+    if (status == LS_ECONFIG)
+        return ls_config_fail(err, c, key, status, "%s", cause.text);
+    return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
+}
+
+int ls_config_find_data(const ls_dataset_about **out, const ls_config *c, ls_error *err)
+{
+    ls_error cause;
+    const ls_dataset_spec spec = data_spec(c);
+    int status = ls_dataset_find(out, &spec, &cause);
+    return status ? ls_config_fail(err, c, "data.name", status, "%s", cause.text) : LS_OK;
+}

@@ -1,0 +1,239 @@
+/* What of a config depends on the data: metrics, the loss, augmentation, weights of classes. */
+#include "config/config.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what is measured ----------------------------------------------------------------------- */
+
+static int refuse_metric(ls_error *err, const ls_config *c, const cJSON *name, unsigned fitting)
+{
+    char list[128] = "";
+    for (int m = 0; m < LS_METRICS; m++)
+        if (fitting & 1u << m)
+            strcat(strcat(list, " "), ls_metric_names[m]);
+    return ls_config_fail(err, c, "metrics.names", LS_ECONFIG,
+                          "metrics.names: \"%.40s\" is none for this loss; expected \"auto\" or a "
+                          "list of:%s",
+                          cJSON_IsString(name) ? name->valuestring : ls_json_kind(name), list);
+}
+
+static bool are_metrics_named(const ls_config *c)
+{
+    const cJSON *node = c->metric_names;
+    return node && !(cJSON_IsString(node) && strcmp(node->valuestring, "auto") == 0);
+}
+
+unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs)
+{
+    const uint64_t bytes = rows * sizeof(float) * (uint64_t)outputs;
+    if (are_metrics_named(c) || !ls_metrics_need_scores(c->metrics) || bytes <= LS_SCORES_BYTES)
+        return c->metrics;
+    ls_log(
+        c->host, LS_LOG_INFO,
+        "metrics: only loss and accuracy: the others need %u scores of each of %u rows, %.1f GB; "
+        "metrics.names asks for them nevertheless",
+        (unsigned)outputs, (unsigned)rows, (double)bytes * 1e-9);
+    return ls_metrics_without_scores(c->metrics);
+}
+
+int ls_config_fail_scores(ls_error *err, const ls_config *c, uint32_t rows, int outputs)
+{
+    return ls_config_fail(
+        err, c, "metrics.names", LS_ENOMEM,
+        "metrics.names: out of memory for %u scores of each of %u rows, %.1f GB; [] needs none",
+        (unsigned)outputs, (unsigned)rows, (double)rows * outputs * sizeof(float) * 1e-9);
+}
+
+static int choose_metrics(ls_config *c, int outputs, ls_error *err)
+{
+    const unsigned fitting = ls_metrics_of(c->loss, outputs);
+    const cJSON *node = c->metric_names, *name;
+    c->metrics = ls_metrics_by_default(c->loss, outputs);
+    if (!are_metrics_named(c))
+        return LS_OK;
+    if (!cJSON_IsArray(node))
+        return refuse_metric(err, c, node, fitting);
+    c->metrics = 0;
+    cJSON_ArrayForEach(name, node)
+    {
+        const ls_metric m = cJSON_IsString(name) ? ls_metric_find(name->valuestring) : LS_METRICS;
+        if (!(fitting >> m & 1))
+            return refuse_metric(err, c, name, fitting);
+        c->metrics |= 1u << m;
+    }
+    return LS_OK;
+}
+
+static int choose_monitor(ls_config *c, ls_error *err)
+{
+    const unsigned measured =
+        c->metrics | 1u << LS_METRIC_LOSS | (unsigned)c->loss->hits << LS_METRIC_ACCURACY;
+    c->monitor = c->loss->hits ? LS_METRIC_ACCURACY : LS_METRIC_LOSS;
+    if (strcmp(c->monitor_name, "auto") == 0)
+        return LS_OK;
+    const ls_metric named = ls_metric_find(c->monitor_name);
+    if (named < LS_METRIC_CONFUSION && measured >> named & 1) {
+        c->monitor = named;
+        return LS_OK;
+    }
+    return ls_config_fail(
+        err, c, "monitor", LS_ECONFIG,
+        "monitor: expected \"auto\", \"loss\", or a metric that is measured (metrics.names) and "
+        "has a number, found \"%.40s\"",
+        c->monitor_name);
+}
+
+/* ---- the loss ------------------------------------------------------------------------------- */
+
+/* The names of the losses for such targets, behind "auto". */
+static void list_losses(char *out, size_t size, bool vectors)
+{
+    size_t used = (size_t)snprintf(out, size, "auto");
+    for (const ls_loss *l = ls_losses; l->name && used < size; l++)
+        if (l->vectors == vectors)
+            used += (size_t)snprintf(out + used, size - used, ", %s", l->name);
+}
+
+/* What is done to images needs some. */
+static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_error *err)
+{
+    const ls_gather *g = &c->preprocessing;
+    const char *key = g->crop     ? "augment.crop"
+                      : g->flip   ? "augment.flip"
+                      : g->rotate ? "augment.rotate"
+                      : g->erase  ? "augment.erase"
+                                  : "augment.brightness";
+    if (info->height * info->width == 1 &&
+        (g->crop || g->flip || g->rotate || g->erase || g->brightness))
+        return ls_config_fail(err, c, key, LS_ECONFIG,
+                              "%s: is for images, but a row of this data is %d numbers; remove it",
+                              key, info->channels);
+    if (g->crop <= info->height + info->width)
+        return LS_OK;
+    return ls_config_fail(err, c, "augment.crop", LS_ECONFIG,
+                          "augment.crop: expected at most %d for images of %d×%d, found %d",
+                          info->height + info->width, info->height, info->width, g->crop);
+}
+
+int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows, ls_error *err)
+{
+    const bool vectors = info->targets > 0;
+    const int outputs = vectors ? info->targets : info->classes;
+    char names[160];
+    c->preprocessing.floats = info->dtype == LS_ROW_F32;
+    c->preprocessing.targets = info->targets;
+    c->preprocessing.brightness = (int)(c->brightness * 256 + 0.5);
+    c->preprocessing.mixup = (int)(c->mixup * 256 + 0.5);
+    int status = check_augment(c, info, err);
+    if (status)
+        return status;
+    c->loss = ls_loss_find(c->loss_name, vectors);
+    if (!c->loss) {
+        list_losses(names, sizeof names, vectors);
+        return ls_config_fail(
+            err, c, "loss", LS_ECONFIG,
+            "loss: \"%.40s\" is none for this data, whose targets are %s; expected one of: %s",
+            c->loss_name, vectors ? "vectors" : "classes", names);
+    }
+    if (vectors && c->label_smoothing != 0)
+        return ls_config_fail(
+            err, c, "label_smoothing", LS_ECONFIG,
+            "label_smoothing: belongs to classes, but the targets of this data are "
+            "vectors; remove it");
+    status = choose_metrics(c, outputs, err);
+    if (status)
+        return status;
+    c->metrics = ls_config_metrics_of(c, rows, outputs);
+    return choose_monitor(c, err);
+}
+
+/* ---- weights of classes --------------------------------------------------------------------- */
+
+static int read_weights(float *out, const ls_config *c, int classes, ls_error *err)
+{
+    const char *const key = "class_weights";
+    const cJSON *item;
+    double sum = 0;
+    int k = 0;
+    if (!cJSON_IsArray(c->class_weights) || cJSON_GetArraySize(c->class_weights) != classes)
+        return ls_config_fail(
+            err, c, key, LS_ECONFIG,
+            "class_weights: expected \"balanced\", or a number for each of %d classes", classes);
+    cJSON_ArrayForEach(item, c->class_weights)
+    {
+        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 1e6))
+            return ls_config_fail(
+                err, c, key, LS_ECONFIG,
+                "class_weights: expected numbers from 0 to 1e6, not so of class %d", k);
+        sum += item->valuedouble;
+        out[k++] = (float)item->valuedouble;
+    }
+    return sum > 0 ? LS_OK : ls_config_fail(err, c, key, LS_ECONFIG, "class_weights: all are 0");
+}
+
+/* Counted in integers: any number of hosts finds the same. */
+static int balance(float *out, const ls_config *c, const ls_dataset *train, int classes,
+                   ls_error *err)
+{
+    const char *const key = "class_weights";
+    const uint32_t rows = ls_dataset_describe(train)->rows;
+    const ls_dataset_view view = ls_dataset_resident(train);
+    uint32_t *count = ls_alloc_array(c->host, (size_t)classes, sizeof *count);
+    if (!view.images || !count) {
+        ls_free(c->host, count);
+        return view.images ? ls_fail(err, LS_ENOMEM, "out of memory for %d classes", classes)
+                           : ls_config_fail(err, c, key, LS_ECONFIG,
+                                            "class_weights: rows that are streamed cannot be "
+                                            "counted; give a number for each class");
+    }
+    for (uint32_t i = 0; i < rows; i++) {
+        const int32_t label = view.labels[view.row ? view.row[i] : i];
+        if (label < 0 || label >= classes) {
+            ls_free(c->host, count);
+            return ls_fail(err, LS_EDATA,
+                           "class_weights: training row %u has label %d, but the model has %d "
+                           "classes",
+                           (unsigned)i, (int)label, classes);
+        }
+        count[label]++;
+    }
+    int absent = -1;
+    for (int k = 0; k < classes; k++) {
+        absent = count[k] == 0 && absent < 0 ? k : absent;
+        out[k] = (float)((double)rows / ((double)classes * count[k]));
+    }
+    ls_free(c->host, count);
+    return absent < 0 ? LS_OK
+                      : ls_config_fail(err, c, key, LS_ECONFIG,
+                                       "class_weights: class %d has no training row that it could "
+                                       "be balanced by; give a number for each class",
+                                       absent);
+}
+
+int ls_config_class_weights(float **out, const ls_config *c, const ls_dataset *train, int classes,
+                            ls_error *err)
+{
+    const cJSON *node = c->class_weights;
+    *out = NULL;
+    if (!node)
+        return LS_OK;
+    if (c->loss->kind != LS_OP_SOFTMAX_XENT)
+        return ls_config_fail(err, c, "class_weights", LS_ECONFIG,
+                              "class_weights: belong to the loss cross_entropy; remove them");
+    float *weights = ls_alloc_array(c->host, (size_t)classes, sizeof *weights);
+    if (!weights)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d classes", classes);
+    const bool balanced = cJSON_IsString(node) && strcmp(node->valuestring, "balanced") == 0;
+    int status = balanced ? balance(weights, c, train, classes, err)
+                          : read_weights(weights, c, classes, err);
+    if (status)
+        ls_free(c->host, weights);
+    else
+        *out = weights;
+    return status;
+}

@@ -1,0 +1,293 @@
+#include "config/metrics.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const ls_metric_names[LS_METRICS + 1] = {"loss", "accuracy", "top5",     "mae",
+                                                     "r2",   "auc",      "confusion"};
+
+#define ONE(metric) (1u << LS_METRIC_##metric)
+
+ls_metric ls_metric_told(const ls_loss *loss, unsigned wanted, const ls_measured *measured)
+{
+    static const ls_metric order[] = {LS_METRIC_R2, LS_METRIC_MAE};
+    for (size_t i = 0; !loss->hits && i < sizeof order / sizeof *order; i++)
+        if (wanted & 1u << order[i] && (!measured || !isnan(measured->value[order[i]])))
+            return order[i];
+    return loss->hits ? LS_METRIC_ACCURACY : LS_METRIC_LOSS;
+}
+
+ls_metric ls_metric_find(const char *name)
+{
+    int m = LS_METRIC_LOSS;
+    while (m < LS_METRICS && strcmp(name, ls_metric_names[m]) != 0)
+        m++;
+    return (ls_metric)m;
+}
+
+bool ls_metric_rises(ls_metric metric)
+{
+    return metric != LS_METRIC_LOSS && metric != LS_METRIC_MAE;
+}
+
+unsigned ls_metrics_of(const ls_loss *loss, int outputs)
+{
+    unsigned all = ONE(LOSS) | (loss->hits ? ONE(ACCURACY) : 0);
+    if (!loss->vectors)
+        return all | ONE(TOP5) | (outputs <= LS_CONFUSION_MOST ? ONE(CONFUSION) : 0);
+    return all | (loss->bits ? ONE(AUC) : ONE(MAE) | ONE(R2));
+}
+
+unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
+{
+    unsigned all = ls_metrics_of(loss, outputs);
+    if (outputs <= 5)
+        all &= ~ONE(TOP5); /* it would be 1 */
+    return outputs <= LS_CONFUSION_CLASSES ? all : all & ~ONE(CONFUSION);
+}
+
+unsigned ls_metrics_without_scores(unsigned wanted)
+{
+    return wanted & (ONE(LOSS) | ONE(ACCURACY));
+}
+
+bool ls_metrics_need_scores(unsigned wanted)
+{
+    return wanted != ls_metrics_without_scores(wanted);
+}
+
+void ls_measured_clear(ls_measured *m)
+{
+    for (int i = 0; i < LS_METRICS; i++)
+        m->value[i] = NAN;
+    m->classes = 0;
+}
+
+int ls_measured_init(ls_measured *out, unsigned wanted, int outputs, const ls_host *host,
+                     ls_error *err)
+{
+    *out = (ls_measured){0};
+    ls_measured_clear(out);
+    if (!(wanted & ONE(CONFUSION)))
+        return LS_OK;
+    out->confusion =
+        ls_alloc_array(host, (size_t)outputs * sizeof *out->confusion, (size_t)outputs);
+    return out->confusion ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a confusion matrix");
+}
+
+static size_t row_of(const ls_judged *j, uint32_t i)
+{
+    return j->row ? j->row[i] : i;
+}
+
+/* ---- classes -------------------------------------------------------------------------------- */
+
+/* The class with the largest score, the first of equal ones: as the loss's kernels see it. */
+static int largest(const float *score, int classes)
+{
+    int best = 0;
+    for (int k = 1; k < classes; k++)
+        if (score[k] > score[best])
+            best = k;
+    return best;
+}
+
+/* Classes before the label. */
+static int rank_of(const float *score, int classes, int label)
+{
+    int rank = 0;
+    for (int k = 0; k < classes; k++)
+        rank += score[k] > score[label] || (k < label && score[k] == score[label]);
+    return rank;
+}
+
+static void measure_classes(ls_measured *out, unsigned wanted, const ls_judged *j)
+{
+    const int32_t *labels = j->labels;
+    const size_t classes = (size_t)j->outputs;
+    uint32_t among = 0;
+    if (wanted & ONE(CONFUSION)) {
+        out->classes = j->outputs;
+        memset(out->confusion, 0, classes * classes * sizeof *out->confusion);
+    }
+    for (uint32_t i = 0; i < j->rows; i++) {
+        const float *score = j->scores + i * classes;
+        const int32_t label = labels[row_of(j, i)];
+        if (wanted & ONE(TOP5))
+            among += rank_of(score, j->outputs, label) < 5;
+        if (wanted & ONE(CONFUSION))
+            out->confusion[(size_t)label * classes + (size_t)largest(score, j->outputs)]++;
+    }
+    if (wanted & ONE(TOP5))
+        out->value[LS_METRIC_TOP5] = (double)among / j->rows;
+}
+
+double ls_precision_of(const ls_measured *m, int class)
+{
+    const size_t n = (size_t)m->classes, k = (size_t) class;
+    uint64_t taken = 0;
+    for (size_t i = 0; i < n; i++)
+        taken += m->confusion[i * n + k];
+    return taken ? (double)m->confusion[k * n + k] / (double)taken : NAN;
+}
+
+double ls_recall_of(const ls_measured *m, int class)
+{
+    const size_t n = (size_t)m->classes, k = (size_t) class;
+    uint64_t rows = 0;
+    for (size_t i = 0; i < n; i++)
+        rows += m->confusion[k * n + i];
+    return rows ? (double)m->confusion[k * n + k] / (double)rows : NAN;
+}
+
+static void put_shares(ls_json_writer *w, const char *key, const ls_measured *m,
+                       double (*share)(const ls_measured *, int))
+{
+    ls_json_open_array(w, key);
+    for (int k = 0; k < m->classes; k++)
+        ls_json_put_double(w, NULL, share(m, k));
+    ls_json_close(w);
+}
+
+static void put_matrix(ls_json_writer *w, const char *key, const ls_measured *m)
+{
+    const size_t n = (size_t)m->classes;
+    ls_json_open_array(w, key);
+    for (size_t i = 0; i < n; i++) {
+        ls_json_open_array(w, NULL);
+        for (size_t k = 0; k < n; k++)
+            ls_json_put_uint(w, NULL, m->confusion[i * n + k]);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+}
+
+const char *const ls_class_keys[] = {"precision", "recall", "confusion", NULL};
+
+void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *m)
+{
+    if (m->classes == 0)
+        return;
+    if (strcmp(key, ls_class_keys[0]) == 0)
+        put_shares(w, key, m, ls_precision_of);
+    else if (strcmp(key, ls_class_keys[1]) == 0)
+        put_shares(w, key, m, ls_recall_of);
+    else
+        put_matrix(w, key, m);
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+static double target(const ls_judged *j, uint32_t i, int k)
+{
+    return (double)((const float *)j->labels)[row_of(j, i) * (size_t)j->outputs + (size_t)k];
+}
+
+/* Σ(target − mean)² of an output. */
+static double spread(const ls_judged *j, int k)
+{
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < j->rows; i++)
+        sum += target(j, i, k);
+    const double mean = sum / j->rows;
+    for (uint32_t i = 0; i < j->rows; i++)
+        squares += (target(j, i, k) - mean) * (target(j, i, k) - mean);
+    return squares;
+}
+
+static void measure_values(ls_measured *out, unsigned wanted, const ls_judged *j)
+{
+    double absolute = 0, squares = 0, spreads = 0;
+    for (uint32_t i = 0; i < j->rows; i++)
+        for (int k = 0; k < j->outputs; k++) {
+            const double far =
+                (double)j->scores[i * (size_t)j->outputs + (size_t)k] - target(j, i, k);
+            absolute += fabs(far);
+            squares += far * far;
+        }
+    for (int k = 0; k < j->outputs && wanted & ONE(R2); k++)
+        spreads += spread(j, k);
+    if (wanted & ONE(MAE))
+        out->value[LS_METRIC_MAE] = absolute / ((double)j->rows * j->outputs);
+    if (wanted & ONE(R2))
+        out->value[LS_METRIC_R2] = spreads > 0 ? 1 - squares / spreads : NAN;
+}
+
+/* ---- bits ----------------------------------------------------------------------------------- */
+
+typedef struct scored {
+    float score;
+    bool positive;
+} scored;
+
+static int ascending(const void *a, const void *b)
+{
+    const float x = ((const scored *)a)->score, y = ((const scored *)b)->score;
+    return (x > y) - (x < y);
+}
+
+/* Of one output; NaN where it has not both kinds of rows. Twice the pairs, so that a tie is a whole number. */
+static double auc_of(scored *list, uint32_t rows)
+{
+    uint64_t pairs2 = 0, negatives = 0, positives = 0;
+    qsort(list, rows, sizeof *list, ascending);
+    for (uint32_t i = 0, end; i < rows; i = end) {
+        uint64_t here[2] = {0, 0};
+        for (end = i; end < rows && list[end].score == list[i].score; end++)
+            here[list[end].positive]++;
+        pairs2 += here[1] * (2 * negatives + here[0]);
+        negatives += here[0];
+        positives += here[1];
+    }
+    return positives && negatives ? (double)pairs2 / 2 / ((double)positives * (double)negatives)
+                                  : NAN;
+}
+
+static int measure_bits(ls_measured *out, const ls_judged *j, const ls_host *host, ls_error *err)
+{
+    double sum = 0;
+    int counted = 0;
+    scored *list = ls_alloc_array(host, j->rows, sizeof *list);
+    if (!list)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the AUC of %u rows", (unsigned)j->rows);
+    for (int k = 0; k < j->outputs; k++) {
+        for (uint32_t i = 0; i < j->rows; i++)
+            list[i] =
+                (scored){j->scores[i * (size_t)j->outputs + (size_t)k], target(j, i, k) > 0.5};
+        const double auc = auc_of(list, j->rows);
+        if (!isnan(auc)) {
+            sum += auc;
+            counted++;
+        }
+    }
+    ls_free(host, list);
+    out->value[LS_METRIC_AUC] = counted ? sum / counted : NAN;
+    return LS_OK;
+}
+
+static bool are_finite(const ls_judged *j)
+{
+    for (size_t i = 0; i < (size_t)j->rows * (size_t)j->outputs; i++)
+        if (!isfinite(j->scores[i]))
+            return false;
+    return true;
+}
+
+int ls_measure(ls_measured *out, unsigned wanted, const ls_judged *j, const ls_host *host,
+               ls_error *err)
+{
+    out->classes = 0;
+    for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
+        out->value[m] = wanted >> m & 1 ? NAN : out->value[m];
+    if (j->rows == 0 || !are_finite(j)) /* no order among scores that are no numbers */
+        return LS_OK;
+    if (wanted & (ONE(TOP5) | ONE(CONFUSION)))
+        measure_classes(out, wanted, j);
+    if (wanted & (ONE(MAE) | ONE(R2)))
+        measure_values(out, wanted, j);
+    return wanted & ONE(AUC) ? measure_bits(out, j, host, err) : LS_OK;
+}

@@ -1,0 +1,4 @@
+/* The kernels for AVX-512 (F, BW, DQ, VL). */
+#include "cpu/kernels/isa_table.inc"
+
+CPU_ISA(avx512);

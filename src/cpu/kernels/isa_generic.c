@@ -1,0 +1,4 @@
+/* The kernels for every other CPU: vectors of four floats. */
+#include "cpu/kernels/isa_table.inc"
+
+CPU_ISA(generic);

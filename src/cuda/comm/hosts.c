@@ -1,0 +1,93 @@
+/* Merging over several processes, each with GPUs of its own.
+ *
+ *     the process's nodes of the shard tree, on its GPUs            as in one process (the ways)
+ *     → the host's memory, which is pinned                          each rank its chunk
+ *     → the tree over all processes' nodes                          the courier, over the wire (ls_members_ops)
+ *     → every rank's total
+ *
+ * So the bits are those of one process that has all the workers, and a host that is lost, or stops, or differs is
+ * found as with any workers: no kernel ever waits for another host. NCCL stays within a process.
+ *
+ * Buckets ahead, where a process has one rank with one partial sum: that is the process's node as it is. Whoever runs
+ * backward calls merge_ready with what is complete so far, and buckets go down on the communication stream, each
+ * behind an event of the compute stream; the courier is told of those that have come down, here and while
+ * all_reduce waits, and sends them while earlier layers still run.
+ *
+ * A step cut short behind merge_ready: what the courier was told of stays as it is, and is what the step
+ * gives when it is repeated, since a node has the same bits whoever computes it; so it is not brought again.
+ */
+#include "cuda/comm/group.h"
+
+/* ---- down ----------------------------------------------------------------------------------- */
+
+/* This process's node `node` ← the floats first … end − 1 of `from`, an arena. */
+static int bring(const ls_cuda_comm *comm, int node, const float *from, size_t first, size_t end,
+                 cudaStream_t stream, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    const size_t sent = d->members_ops->is_ready(d->members);
+    first = first > sent ? first : sent;
+    if (first >= end)
+        return LS_OK;
+    float *to = d->members_ops->node(d->members, node);
+    cudaError_t e = cudaMemcpyAsync(to + first, from + first, (end - first) * sizeof *to,
+                                    cudaMemcpyDeviceToHost, stream);
+    return cuda_check(err, e, "%s: bringing a sum down to the host", comm->mine->device->name);
+}
+
+int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
+                       cudaStream_t stream, ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; i < comm->rest.sums && status == LS_OK; i++) {
+        status = ls_cuda_comm_sum(comm, i, total, first, count, stream, err);
+        if (status == LS_OK)
+            status = bring(comm, i, total, first, first + count, stream, err);
+    }
+    return status;
+}
+
+int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
+                             int bucket, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    cudaStream_t stream = comm->mine->device->communication->cuda;
+    (void)merge;
+    int status =
+        bring(comm, 0, from, bucket ? d->buckets[bucket - 1] : 0, d->buckets[bucket], stream, err);
+    return status ? status : ls_cuda_comm_record(comm, comm->mine->down[bucket], stream, err);
+}
+
+int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    ls_cuda_ahead *ahead = &comm->ahead;
+    if (!ls_merge_has_members(&comm->group->merge))
+        return LS_OK;
+    for (; ahead->told < ahead->buckets; ahead->told++) {
+        bool passed;
+        int status = ls_cuda_passed(&passed, comm->mine->device, comm->mine->down[ahead->told],
+                                    "merging", err);
+        if (status || !passed)
+            return status;
+        d->members_ops->ready(d->members, d->buckets[ahead->told]);
+    }
+    return LS_OK;
+}
+
+/* ---- and up --------------------------------------------------------------------------------- */
+
+int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    int status = ls_merge_over_members(&comm->base, merge->times, err);
+    if (status != LS_OK)
+        return status;
+    comm->ahead.buckets = comm->ahead.told = 0; /* the next step's first */
+    cudaError_t e =
+        cudaMemcpyAsync(merge->total, d->members_ops->total(d->members), d->floats * sizeof(float),
+                        cudaMemcpyHostToDevice, merge->compute);
+    if (e == cudaSuccess)
+        e = cudaEventRecord(comm->mine->whole, merge->compute);
+    return cuda_check(err, e, "%s: bringing the sum up from the host", comm->mine->device->name);
+}

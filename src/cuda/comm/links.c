@@ -1,0 +1,307 @@
+#include "cuda/comm/group.h"
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "cuda/cuda_device.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+enum { LOOK_EVERY_NS = 2000000 };
+
+typedef struct nccl_link {
+    pthread_mutex_t lock;
+    ncclComm_t comm; /* NULL before it was made, and when it was aborted */
+    char own_cache_line[64];
+} nccl_link;
+
+struct ls_cuda_links {
+    ls_barrier *barrier;
+    const ls_host *host;
+    int ranks;
+    ncclUniqueId id;      /* rank 0 writes it before the first meeting */
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    pthread_t watchdog;
+    int watched; /* there is a watchdog */
+    int closing;
+    int gone;         /* every communicator was aborted; none is made any more */
+    ls_error failure; /* what the watchdog found; status 0: nothing */
+    nccl_link link[]; /* [ranks] */
+};
+
+void ls_cuda_nap(unsigned rounds)
+{
+    const struct timespec nap = {0, 50000};
+    if (rounds < 64)
+        return;
+    if (rounds < 4096) /* some milliseconds: a nap, however short, takes longer than most steps */
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+static int nccl_fail(ls_error *err, int rank, const char *what, ncclResult_t result)
+{
+    int status = result == ncclInvalidUsage ? LS_EUNSUPPORTED : LS_EDEVICE;
+    return ls_fail(err, status, "NCCL, rank %d: %s: %s%s", rank, what, ncclGetErrorString(result),
+                   result == ncclInvalidUsage
+                       ? " (workers that share a GPU merge with \"ordered\" or \"local\")"
+                       : "");
+}
+
+/* ---- the watchdog --------------------------------------------------------------------------- */
+
+static void abort_all(ls_cuda_links *l)
+{
+    for (int r = 0; r < l->ranks; r++) {
+        pthread_mutex_lock(&l->link[r].lock);
+        if (l->link[r].comm)
+            (void)ncclCommAbort(l->link[r].comm);
+        l->link[r].comm = NULL;
+        pthread_mutex_unlock(&l->link[r].lock);
+    }
+}
+
+/* Asks every communicator; an error ends the group. */
+static void look(ls_cuda_links *l)
+{
+    for (int r = 0; r < l->ranks; r++) {
+        ncclResult_t state = ncclSuccess, result = ncclSuccess;
+        pthread_mutex_lock(&l->link[r].lock);
+        if (l->link[r].comm)
+            result = ncclCommGetAsyncError(l->link[r].comm, &state);
+        pthread_mutex_unlock(&l->link[r].lock);
+        if (!ls_nccl_is_bad(result) && !ls_nccl_is_bad(state))
+            continue;
+        pthread_mutex_lock(&l->lock);
+        if (l->failure.status == LS_OK)
+            (void)nccl_fail(&l->failure, r, "asynchronous error",
+                            ls_nccl_is_bad(result) ? result : state);
+        pthread_mutex_unlock(&l->lock);
+        ls_barrier_abort(l->barrier);
+        return;
+    }
+}
+
+/* Until the next look, or until somebody wakes it. */
+static int sleep_until_closing(ls_cuda_links *l)
+{
+    uint64_t end = ls_now_ns() + LOOK_EVERY_NS;
+    struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
+    pthread_mutex_lock(&l->lock);
+    if (!l->closing && !(ls_barrier_aborted(l->barrier) && !l->gone))
+        pthread_cond_timedwait(&l->changed, &l->lock, &until);
+    int closing = l->closing;
+    pthread_mutex_unlock(&l->lock);
+    return closing;
+}
+
+static void end_all(ls_cuda_links *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->gone = 1; /* first, so that no communicator is added behind the last abort */
+    pthread_mutex_unlock(&l->lock);
+    abort_all(l);
+    pthread_mutex_lock(&l->lock);
+    l->gone = 2;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void *watch(void *arg)
+{
+    ls_cuda_links *l = arg;
+    int ended = 0;
+    while (!sleep_until_closing(l)) {
+        if (!ended && !ls_barrier_aborted(l->barrier))
+            look(l);
+        if (!ended && ls_barrier_aborted(l->barrier)) {
+            end_all(l);
+            ended = 1;
+        }
+    }
+    if (!ended)
+        end_all(l);
+    return NULL;
+}
+
+static int start_watchdog(ls_cuda_links *l, ls_error *err)
+{
+    pthread_mutex_lock(&l->lock);
+    const int failed = ls_thread_start(&l->watchdog, watch, l);
+    l->watched = !failed;
+    pthread_mutex_unlock(&l->lock);
+    return failed ? ls_fail(err, LS_ESYSTEM, "the system refused a thread for NCCL's watchdog")
+                  : LS_OK;
+}
+
+void ls_cuda_links_wake(ls_cuda_links *l)
+{
+    pthread_mutex_lock(&l->lock);
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool ls_cuda_links_are_gone(ls_cuda_links *l, uint64_t deadline_ns)
+{
+    struct timespec until = {(time_t)(deadline_ns / 1000000000u),
+                             (long)(deadline_ns % 1000000000u)};
+    pthread_mutex_lock(&l->lock);
+    while (l->watched && l->gone < 2 && ls_now_ns() < deadline_ns) {
+        pthread_cond_broadcast(&l->changed);
+        pthread_cond_timedwait(&l->changed, &l->lock, &until);
+    }
+    const bool gone = !l->watched || l->gone == 2;
+    pthread_mutex_unlock(&l->lock);
+    return gone;
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static int make_locks(ls_cuda_links *l)
+{
+    pthread_condattr_t attributes;
+    int failed = pthread_mutex_init(&l->lock, NULL);
+    if (failed || pthread_condattr_init(&attributes) != 0)
+        return -1;
+    failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) != 0 ||
+             pthread_cond_init(&l->changed, &attributes) != 0;
+    pthread_condattr_destroy(&attributes);
+    for (int r = 0; !failed && r < l->ranks; r++)
+        failed = pthread_mutex_init(&l->link[r].lock, NULL);
+    return failed ? -1 : 0;
+}
+
+int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, const ls_host *host,
+                         ls_error *err)
+{
+    ls_cuda_links *l = ls_alloc(host, sizeof *l + (size_t)ranks * sizeof *l->link);
+    *out = NULL;
+    if (!l)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d communicators", ranks);
+    l->barrier = barrier;
+    l->host = host;
+    l->ranks = ranks;
+    if (make_locks(l) != 0) {
+        ls_free(host, l);
+        return ls_fail(err, LS_ESYSTEM, "the system has no locks for %d communicators", ranks);
+    }
+    *out = l;
+    return LS_OK;
+}
+
+void ls_cuda_links_destroy(ls_cuda_links *l)
+{
+    if (!l)
+        return;
+    if (l->watched) {
+        pthread_mutex_lock(&l->lock);
+        l->closing = 1;
+        pthread_cond_broadcast(&l->changed);
+        pthread_mutex_unlock(&l->lock);
+        pthread_join(l->watchdog, NULL);
+    }
+    for (int r = 0; r < l->ranks; r++)
+        pthread_mutex_destroy(&l->link[r].lock);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    ls_free(l->host, l);
+}
+
+/* ---- a rank's calls ------------------------------------------------------------------------- */
+
+/* The watchdog's finding, once; else that somebody failed. */
+static int say_why(ls_cuda_links *l, ls_error *err)
+{
+    pthread_mutex_lock(&l->lock);
+    ls_error failure = l->failure;
+    pthread_mutex_unlock(&l->lock);
+    if (failure.status != LS_OK)
+        return ls_fail(err, failure.status, "%s", failure.text);
+    return ls_fail(err, LS_EABORTED, "another worker failed first");
+}
+
+/* Waits, without the lock between two looks, until the communicator is ready. */
+static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadline_ns, ls_error *err)
+{
+    for (unsigned rounds = 0;; rounds++) {
+        ncclResult_t state = ncclSuccess, result = ncclSuccess;
+        pthread_mutex_lock(&l->link[rank].lock);
+        int gone = !l->link[rank].comm;
+        if (!gone)
+            result = ncclCommGetAsyncError(l->link[rank].comm, &state);
+        pthread_mutex_unlock(&l->link[rank].lock);
+        if (gone || ls_barrier_aborted(l->barrier))
+            return say_why(l, err);
+        if (ls_nccl_is_bad(result) || ls_nccl_is_bad(state))
+            return nccl_fail(err, rank, what, ls_nccl_is_bad(result) ? result : state);
+        if (state == ncclSuccess)
+            return LS_OK;
+        if (ls_now_ns() >= deadline_ns)
+            return ls_fail(err, LS_ETIMEDOUT, "NCCL, rank %d: %s: not done in time", rank, what);
+        ls_cuda_nap(rounds);
+    }
+}
+
+/* The communicator is the watchdog's to abort from here on. */
+static int make_comm(ls_cuda_links *l, int rank, ls_cuda_peer peer, ls_error *err)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t comm = NULL;
+    ncclResult_t result = ncclCommInitRankConfig(&comm, peer.ranks, l->id, peer.rank, &config);
+    pthread_mutex_lock(&l->link[rank].lock);
+    pthread_mutex_lock(&l->lock);
+    int late = l->gone != 0;
+    pthread_mutex_unlock(&l->lock);
+    if (!late)
+        l->link[rank].comm = comm;
+    pthread_mutex_unlock(&l->link[rank].lock);
+    if (late && comm)
+        (void)ncclCommAbort(comm);
+    if (ls_nccl_is_bad(result))
+        return nccl_fail(err, rank, "joining", result);
+    return late ? say_why(l, err) : LS_OK;
+}
+
+int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_t deadline_ns,
+                          ls_error *err)
+{
+    int status = LS_OK;
+    if (rank == 0) {
+        ncclResult_t result = ncclGetUniqueId(&l->id);
+        if (result != ncclSuccess)
+            status = nccl_fail(err, rank, "a unique id", result);
+        if (status == LS_OK)
+            status = start_watchdog(l, err);
+    }
+    if (status == LS_OK)
+        status = ls_barrier_wait(l->barrier, rank, deadline_ns, err);
+    if (status == LS_OK && peer.rank >= 0)
+        status = make_comm(l, rank, peer, err);
+    if (status == LS_OK && peer.rank >= 0)
+        status = settle(l, rank, "joining", deadline_ns, err);
+    return status == LS_OK ? ls_barrier_wait(l->barrier, rank, deadline_ns, err) : status;
+}
+
+int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *l, int rank, ls_error *err)
+{
+    pthread_mutex_lock(&l->link[rank].lock);
+    *out = l->link[rank].comm;
+    if (*out)
+        return LS_OK;
+    pthread_mutex_unlock(&l->link[rank].lock);
+    return say_why(l, err);
+}
+
+int ls_cuda_links_end(ls_cuda_links *l, int rank, ncclResult_t result, uint64_t deadline_ns,
+                      ls_error *err)
+{
+    pthread_mutex_unlock(&l->link[rank].lock);
+    if (ls_nccl_is_bad(result))
+        return nccl_fail(err, rank, "merging", result);
+    return result == ncclInProgress ? settle(l, rank, "merging", deadline_ns, err) : LS_OK;
+}

@@ -1,0 +1,425 @@
+/* The phases of a merge: who joins, the first collective call, all_reduce, merge_ready; and the table. */
+#include "base/clock.h"
+#include "cuda/comm/group.h"
+
+/* How long a rank that failed waits for its GPU to let go of the others' memory, and one that leaves an aborted
+ * group for NCCL to let go. */
+#define GIVE_UP_NS 5000000000u
+#define LEAVE_NS 10000000000u
+
+/* ---- waiting for the GPU -------------------------------------------------------------------- */
+
+/* Polls until `whole` has passed, so that an abort or the deadline ends the wait when the GPU does not. */
+static int await_whole(ls_cuda_comm *comm, ls_error *err)
+{
+    ls_cuda_device *d = comm->mine->device;
+    uint64_t deadline = ls_merge_deadline(&comm->group->merge);
+    for (unsigned rounds = 0;; rounds++) {
+        bool passed;
+        int status = ls_cuda_passed(&passed, d, comm->mine->whole, "merging", err);
+        if (status == LS_OK)
+            status = ls_cuda_comm_tell(comm, err);
+        if (status != LS_OK || passed)
+            return status;
+        if (ls_merge_aborted(&comm->group->merge))
+            return ls_fail(err, LS_EABORTED, "another worker failed first");
+        if (ls_now_ns() >= deadline)
+            return ls_fail(err, LS_ETIMEDOUT, "%s (rank %d) did not finish its merge in time",
+                           d->name, comm->base.rank);
+        ls_cuda_nap(rounds);
+    }
+}
+
+/* Whether nothing of the stream runs any more, or nothing ever will. */
+static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
+{
+    for (unsigned rounds = 0;; rounds++) {
+        cudaError_t e = cudaStreamQuery(stream);
+        if (e == cudaSuccess || cuda_is_lost(e))
+            return true;
+        (void)cudaGetLastError();
+        if (e != cudaErrorNotReady || ls_now_ns() >= deadline_ns)
+            return false;
+        ls_cuda_nap(rounds);
+    }
+}
+
+/* Aborts the group and waits, with a limit, until nothing this rank enqueued touches anybody's memory. Once. */
+static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
+{
+    uint64_t deadline = ls_deadline_ns(GIVE_UP_NS);
+    if (comm->gave_up)
+        return;
+    comm->gave_up = 1;
+    ls_cuda_group_abort(comm->base.group);
+    if (comm->group->links && !ls_cuda_links_are_gone(comm->group->links, deadline))
+        return;
+    if (is_idle(comm->mine->device->communication->cuda, deadline) && is_idle(compute, deadline))
+        ls_merge_stop_reading(&comm->base);
+    (void)cudaGetLastError();
+}
+
+/* LS_OK, or LS_EABORTED of a group that is; what was enqueued ahead has then ended. */
+static int check_alive(ls_cuda_comm *comm, ls_error *err)
+{
+    if (!ls_merge_aborted(&comm->group->merge))
+        return LS_OK;
+    if (comm->ahead.buckets > 0)
+        give_up(comm, comm->ahead.compute);
+    return ls_fail(err, LS_EABORTED, "another worker failed first");
+}
+
+/* ---- joining and leaving -------------------------------------------------------------------- */
+
+enum { EVENTS = 2 + LS_BUCKETS };
+
+static void list_events(cudaEvent_t *event[EVENTS], ls_cuda_rank *mine)
+{
+    event[0] = &mine->ready;
+    event[1] = &mine->whole;
+    for (int b = 0; b < LS_BUCKETS; b++)
+        event[2 + b] = &mine->down[b];
+}
+
+static int make_events(ls_cuda_rank *mine, int count, ls_error *err)
+{
+    cudaEvent_t *event[EVENTS];
+    int status = LS_OK;
+    list_events(event, mine);
+    for (int i = 0; i < count && status == LS_OK; i++)
+        status = cuda_check(err, cudaEventCreateWithFlags(event[i], cudaEventDisableTiming),
+                            "%s: an event", mine->device->name);
+    return status;
+}
+
+static void free_rank(ls_cuda_rank *mine)
+{
+    cudaEvent_t *event[EVENTS];
+    list_events(event, mine);
+    for (int i = 0; i < EVENTS; i++) {
+        if (*event[i])
+            (void)cudaEventDestroy(*event[i]);
+        *event[i] = NULL;
+    }
+    if (mine->stage)
+        (void)cudaFree(mine->stage);
+    mine->stage = NULL;
+    mine->stage_floats = 0;
+}
+
+/* Frees nothing that NCCL may still touch: where a merge was cut short, every communicator has to
+ * be aborted first, and what this rank has enqueued ahead of an all_reduce that never came has to
+ * end. */
+static void comm_leave(ls_comm *base)
+{
+    ls_cuda_comm *comm = (ls_cuda_comm *)base;
+    if (!comm)
+        return;
+    ls_cuda_group *group = comm->group;
+    if (comm->ahead.buckets > 0)
+        give_up(comm, comm->ahead.compute);
+    if (group->links && ls_merge_aborted(&group->merge))
+        (void)ls_cuda_links_are_gone(group->links, ls_deadline_ns(LEAVE_NS));
+    free_rank(comm->mine);
+    ls_tree_rest_fini(&comm->rest, group->merge.desc.host);
+    ls_free(group->merge.desc.host, comm);
+}
+
+static int comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device, ls_error *err)
+{
+    ls_cuda_group *group = (ls_cuda_group *)base;
+    *out = NULL;
+    if (device->ops->op_create != ls_cuda_op_create) {
+        ls_device_info info;
+        device->ops->describe(device, &info);
+        return ls_fail(err, LS_EUNSUPPORTED, "allreduce '%s' is for CUDA devices; %s is none",
+                       base->type->name, info.name);
+    }
+    ls_cuda_comm *comm = ls_alloc(group->merge.desc.host,
+                                  sizeof *comm + 2 * (size_t)base->ranks * sizeof *comm->maps);
+    if (!comm)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
+    comm->map = (ls_cuda_gpu_map){0, comm->maps, comm->maps + base->ranks};
+    comm->base.group = base;
+    comm->base.rank = rank;
+    comm->group = group;
+    comm->mine = &group->rank[rank];
+    comm->shown = &group->merge.rank[rank];
+    comm->mine->device = ls_cuda_device_of(device);
+    comm->mine->ordinal = comm->mine->device->ordinal;
+    int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
+                            comm->mine->device->name);
+    if (status == LS_OK)
+        status = make_events(comm->mine, base->ahead ? EVENTS : 2, err);
+    if (status != LS_OK) {
+        comm_leave(&comm->base);
+        return status;
+    }
+    *out = &comm->base;
+    return LS_OK;
+}
+
+/* ---- the first collective call -------------------------------------------------------------- */
+
+static void map_gpus(ls_cuda_comm *comm)
+{
+    const ls_cuda_rank *rank = comm->group->rank;
+    ls_cuda_gpu_map *map = &comm->map;
+    for (int r = 0; r < comm->base.group->ranks; r++) {
+        int g = 0;
+        while (g < map->gpus && rank[map->leader[g]].ordinal != rank[r].ordinal)
+            g++;
+        if (g == map->gpus)
+            map->leader[map->gpus++] = r;
+        map->gpu[r] = g;
+    }
+}
+
+/* The way depends on who shares a GPU, which is known when everybody has come. */
+static int choose_way(const ls_cuda_way **out, ls_cuda_comm *comm, ls_error *err)
+{
+    const ls_comm_type *type = comm->base.group->type;
+    const int ranks = comm->base.group->ranks;
+    map_gpus(comm);
+    const int gpus = comm->map.gpus;
+    if (type == &ls_cuda_comm_nccl && gpus < ranks)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "allreduce 'nccl' needs a GPU for each worker, and %d workers have %d "
+                       "here; workers that share one merge with 'ordered'",
+                       ranks, gpus);
+    if (type == &ls_cuda_comm_local && gpus > 1)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "allreduce 'local' is for workers that share one GPU, and there are "
+                       "%d here; use 'ordered'",
+                       gpus);
+    *out = type == &ls_cuda_comm_nccl ? &ls_cuda_way_nccl
+           : gpus == 1                ? &ls_cuda_way_local
+                                      : &ls_cuda_way_ordered;
+    return LS_OK;
+}
+
+static ls_cuda_peer peer_of(const ls_cuda_comm *comm)
+{
+    return (ls_cuda_peer){ls_cuda_comm_leads(comm) ? ls_cuda_comm_gpu(comm) : -1, comm->map.gpus};
+}
+
+static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+{
+    const ls_cuda_way *way = NULL;
+    int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
+                            comm->mine->device->name);
+    if (status == LS_OK)
+        status = ls_merge_meet(&comm->base, merge->times, err);
+    if (status == LS_OK)
+        status = choose_way(&way, comm, err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_pin(comm, err);
+    if (status == LS_OK && way->links)
+        status = ls_cuda_links_connect(comm->group->links, comm->base.rank, peer_of(comm),
+                                       ls_merge_deadline(&comm->group->merge), err);
+    if (status == LS_OK)
+        comm->way = way;
+    return status;
+}
+
+/* ---- a merge -------------------------------------------------------------------------------- */
+
+/* One rank, one host: its partial sums are added on its own stream, and nobody is waited for. */
+static int alone(ls_cuda_comm *comm, const ls_partial *partials, int count,
+                 const ls_cuda_merge *merge, ls_error *err)
+{
+    const uint64_t start = ls_now_ns();
+    for (int i = 0; i < count; i++)
+        comm->shown->partials[i] = partials[i];
+    comm->shown->count = count;
+    int status = ls_cuda_comm_rest(comm, err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_sum(comm, 0, merge->total, 0, comm->group->merge.desc.floats,
+                                  merge->compute, err);
+    merge->times->exposed += (double)(ls_now_ns() - start) * 1e-9;
+    return status;
+}
+
+static int work(ls_comm *base, void *merge, ls_error *err)
+{
+    ls_cuda_comm *comm = (ls_cuda_comm *)base;
+    int status = comm->way->enqueue(comm, merge, err);
+    if (status == LS_OK)
+        status = await_whole(comm, err);
+    if (status != LS_OK || !ls_merge_has_members(&comm->group->merge))
+        return status;
+    status = ls_cuda_comm_over_members(comm, merge, err);
+    return status ? status : await_whole(comm, err);
+}
+
+static int together(ls_cuda_comm *comm, const ls_partial *partials, int count, ls_cuda_merge *merge,
+                    ls_error *err)
+{
+    int status = comm->way ? LS_OK : prepare(comm, merge, err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_record(comm, comm->mine->ready, merge->compute, err);
+    return status ? status
+                  : ls_merge_run(&comm->base, partials, count, merge->total, merge->times, work,
+                                 merge, err);
+}
+
+static int comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
+                           float *total, ls_comm_times *times, ls_error *err)
+{
+    ls_cuda_comm *comm = (ls_cuda_comm *)base;
+    ls_cuda_merge merge = {
+        .compute = ls_cuda_stream(comm->mine->device, stream),
+        .total = total,
+        .times = times,
+    };
+    if (count < 0 || count > LS_PARTIALS_MAX)
+        return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
+    /* An aborted group is not touched: others may still read what was shown to them. */
+    int status = check_alive(comm, err);
+    if (status != LS_OK)
+        return status;
+    status = base->group->ranks == 1 && !ls_merge_has_members(&comm->group->merge)
+                 ? alone(comm, partials, count, &merge, err)
+                 : together(comm, partials, count, &merge, err);
+    if (status != LS_OK)
+        give_up(comm, merge.compute);
+    ls_merge_committed(base, status);
+    return status;
+}
+
+/* ---- ahead ---------------------------------------------------------------------------------- */
+
+int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const float *total,
+                         ls_error *err)
+{
+    const ls_cuda_ahead *ahead = &comm->ahead;
+    if (ahead->buckets == 0 || (ahead->from == from && ahead->total == total))
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL,
+                   "rank %d: a merge that merge_ready began goes on with another partial sum "
+                   "or another total",
+                   comm->base.rank);
+}
+
+int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
+                          int complete, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    ls_cuda_rank *mine = comm->mine;
+    int next = comm->ahead.buckets, status = LS_OK;
+    if (next == 0 && d->members)
+        status = d->members_ops->begin(d->members, err);
+    if (status != LS_OK || next >= complete)
+        return status;
+    comm->ahead.compute = merge->compute;
+    cudaError_t e = cudaEventRecord(mine->ready, merge->compute);
+    if (e == cudaSuccess)
+        e = cudaStreamWaitEvent(mine->device->communication->cuda, mine->ready, 0);
+    status = cuda_check(err, e, "%s: waiting for its own sums", mine->device->name);
+    for (; next < complete && status == LS_OK; next++)
+        status = comm->way->ahead(comm, merge, from, next, err);
+    comm->ahead.buckets = next;
+    return status ? status : ls_cuda_comm_tell(comm, err);
+}
+
+static int comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
+                            size_t floats, ls_error *err)
+{
+    ls_cuda_comm *comm = (ls_cuda_comm *)base;
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    ls_cuda_device *device = comm->mine->device;
+    ls_cuda_merge merge = {.compute = ls_cuda_stream(device, stream), .total = total};
+    int status = check_alive(comm, err);
+    if (status == LS_OK && floats > d->floats)
+        status = ls_fail(err, LS_EINVAL, "%zu floats of an arena of %zu are complete", floats,
+                         d->floats);
+    if (status == LS_OK)
+        status = ls_cuda_not_recording(device, ls_cuda_stream_of(device, stream), "merging", err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_goes_on(comm, gradient, total, err);
+    /* A group of one, or one that is not connected yet, merges in all_reduce. */
+    if (status != LS_OK || !comm->way || !base->group->ahead)
+        return status;
+    const int complete = ls_buckets_complete(d->buckets, d->bucket_count, floats);
+    if (complete <= comm->ahead.buckets)
+        return ls_cuda_comm_tell(comm, err);
+    comm->ahead.from = gradient;
+    comm->ahead.total = total;
+    atomic_store(&comm->shown->reading, true);
+    status = ls_cuda_comm_go_ahead(comm, &merge, gradient, complete, err);
+    if (status != LS_OK)
+        give_up(comm, merge.compute);
+    return status;
+}
+
+/* ---- the way of workers that share one GPU -------------------------------------------------- */
+
+/* Over several processes, of the one rank with one partial sum: the buckets that are left, then `whole`. */
+static int bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+{
+    ls_cuda_rank *mine = comm->mine;
+    const float *from = comm->rest.part[0].data;
+    int status = ls_cuda_comm_goes_on(comm, from, merge->total, err);
+    if (status == LS_OK)
+        status =
+            ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.bucket_count, err);
+    return status ? status
+                  : ls_cuda_comm_record(comm, mine->whole, mine->device->communication->cuda, err);
+}
+
+/* Merging for workers that share one GPU: its memory is everybody's, so a rank sums its chunk from
+ * where the others' partial sums are, and puts the sum where they want it.
+ *
+ *     wait for everybody's `ready`
+ *     my total's chunk ← the tree over everybody's partial sums
+ *     that chunk → everybody's total
+ *     record `whole`
+ *
+ * Whose total is complete is known at the commit point: behind it, everybody's `whole` has passed.
+ * So nobody writes to a partial sum or a total again before all that reads or writes it is done.
+ */
+static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+{
+    const bool members = ls_merge_has_members(&comm->group->merge);
+    size_t first, count;
+    ls_merge_chunk(&comm->group->merge, comm->base.group->ranks, comm->base.rank, &first, &count);
+    int status = ls_cuda_comm_rest(comm, err);
+    if (status == LS_OK && members && comm->base.group->ranks == 1 && comm->rest.count == 1)
+        return bring_rest(comm, merge, err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_await_ready(comm, merge->compute, err);
+    if (status == LS_OK && count > 0 && members)
+        status = ls_cuda_comm_bring(comm, merge->total, first, count, merge->compute, err);
+    else if (status == LS_OK && count > 0) {
+        status = ls_cuda_comm_sum(comm, 0, merge->total, first, count, merge->compute, err);
+        if (status == LS_OK)
+            status = ls_cuda_comm_hand_out(comm, merge->total, first, count, merge->compute, err);
+    }
+    return status ? status : ls_cuda_comm_record(comm, comm->mine->whole, merge->compute, err);
+}
+
+const ls_cuda_way ls_cuda_way_local = {
+    .links = 0, .enqueue = enqueue_local, .ahead = ls_cuda_comm_bring_ahead};
+
+/* ---- the communicators, by name -------------------------------------------------------------- */
+
+#define ROW(row_name, bits)                                                                        \
+    {                                                                                              \
+        .name = (row_name), .same_bits = (bits), .group_create = ls_cuda_group_create,             \
+        .group_destroy = ls_cuda_group_destroy, .set_timeout = ls_merge_set_timeout,               \
+        .join = comm_join, .leave = comm_leave, .all_reduce = comm_all_reduce,                     \
+        .merge_ready = comm_merge_ready, .abort = ls_cuda_group_abort,                             \
+        .may_read = ls_cuda_group_may_read,                                                        \
+        .over_members = (bits), /* over a wire all is added in the tree's order */                 \
+    }
+
+const ls_comm_type ls_cuda_comm_ordered = ROW("ordered", 1);
+const ls_comm_type ls_cuda_comm_nccl = ROW("nccl", 0);
+const ls_comm_type ls_cuda_comm_local = ROW("local", 1);
+
+const ls_comm_type *const *ls_cuda_comms(void)
+{
+    static const ls_comm_type *const types[] = {&ls_cuda_comm_ordered, &ls_cuda_comm_nccl,
+                                                &ls_cuda_comm_local, NULL};
+    return types;
+}

@@ -1,0 +1,245 @@
+#include "cuda/math/inside.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CONFIGS = 128,
+    NOTES = CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+    BEHAVIORS = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT
+};
+
+/* ---- objects that the caller destroys ------------------------------------------------------- */
+
+static ls_graph_object object(cudnnBackendDescriptorType_t type)
+{
+    ls_graph_object o = NULL;
+    return cudnnBackendCreateDescriptor(type, &o) == CUDNN_STATUS_SUCCESS ? o : NULL;
+}
+
+static void destroy(ls_graph_object o)
+{
+    if (o)
+        cudnnBackendDestroyDescriptor(o);
+}
+
+static bool set(ls_graph_object o, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t count, const void *value)
+{
+    return cudnnBackendSetAttribute(o, name, type, count, value) == CUDNN_STATUS_SUCCESS;
+}
+
+/* How many there are. */
+static int get(ls_graph_object o, cudnnBackendAttributeName_t name,
+               cudnnBackendAttributeType_t type, int64_t room, void *values)
+{
+    int64_t count = 0;
+    if (cudnnBackendGetAttribute(o, name, type, room, &count, values) != CUDNN_STATUS_SUCCESS)
+        return 0;
+    return (int)(count < room ? count : room);
+}
+
+/* ---- what an engine is like ----------------------------------------------------------------- */
+
+typedef struct traits {
+    int64_t number;
+    int note[NOTES];
+    int compiled; /* at run time */
+} traits;
+
+static void read_behavior(traits *t, ls_graph_object engine)
+{
+    cudnnBackendBehaviorNote_t note[BEHAVIORS];
+    int notes =
+        get(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, BEHAVIORS, note);
+    for (int i = 0; i < notes; i++)
+        t->compiled |= note[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+}
+
+static bool read_traits(traits *out, ls_graph_object config)
+{
+    cudnnBackendNumericalNote_t note[NOTES];
+    ls_graph_object engine = object(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    memset(out, 0, sizeof *out);
+    const bool good = engine && get(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine) == 1;
+    if (good) {
+        get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &out->number);
+        int notes =
+            get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, NOTES, note);
+        for (int i = 0; i < notes; i++)
+            if ((int)note[i] >= 0 && (int)note[i] < NOTES)
+                out->note[note[i]] = 1;
+        read_behavior(out, engine);
+    }
+    destroy(engine);
+    return good;
+}
+
+/* On fp32 operands, tensor cores mean tf32. */
+static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
+{
+    const int *note = t->note;
+    if (note[CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC] ||
+        note[CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION] ||
+        note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6] ||
+        note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13] || note[CUDNN_NUMERICAL_NOTE_FFT])
+        return false;
+    if (!shape->half && note[CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS])
+        return false;
+    return shape->half || math->desc.precision != LS_PRECISION_FP32 ||
+           !note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE];
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+void ls_engine_destroy(ls_engine *engine)
+{
+    destroy(engine->plan);
+    memset(engine, 0, sizeof *engine);
+}
+
+static int finish(ls_engine *out, ls_graph_object plan)
+{
+    int64_t bytes = 0;
+    out->plan = plan;
+    if (!plan || cudnnBackendFinalize(plan) != CUDNN_STATUS_SUCCESS ||
+        get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) != 1 ||
+        bytes < 0 || (size_t)bytes > LS_ENGINE_WORKSPACE) {
+        ls_engine_destroy(out);
+        return LS_EUNSUPPORTED;
+    }
+    out->workspace_bytes = (size_t)bytes;
+    return LS_OK;
+}
+
+static ls_graph_object new_plan(const ls_math *math)
+{
+    ls_graph_object plan = object(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (plan && math->cudnn)
+        set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &math->cudnn);
+    else if (plan)
+        set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+            &math->properties);
+    return plan;
+}
+
+static int make_engine(ls_engine *out, ls_graph_object config, const traits *t, const ls_math *math)
+{
+    memset(out, 0, sizeof *out);
+    ls_graph_object plan = new_plan(math);
+    if (plan)
+        set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+            &config);
+    int status = finish(out, plan);
+    out->number = t->number;
+    snprintf(out->name, sizeof out->name, "engine %lld%s%s", (long long)t->number,
+             t->note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE] ? ", tensor cores" : "",
+             t->compiled ? ", compiled here" : "");
+    return status;
+}
+
+/* The configurations that one of cuDNN's modes recommends, best first. */
+static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *math,
+                     cudnnBackendHeurMode_t mode)
+{
+    ls_graph_object h = object(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    int count = 0;
+    for (int i = 0; i < CONFIGS; i++)
+        config[i] = NULL;
+    if (h &&
+        set(h, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+            &g->graph) &&
+        set(h, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) &&
+        (!math->properties || set(h, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &math->properties)) &&
+        cudnnBackendFinalize(h) == CUDNN_STATUS_SUCCESS) {
+        for (int i = 0; i < CONFIGS; i++)
+            config[i] = object(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        count =
+            get(h, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGS, config);
+    }
+    destroy(h);
+    return count;
+}
+
+/* Candidates so far. */
+typedef struct list {
+    ls_engine *at;
+    int room, count;
+    int compiled; /* which engines are looked for: those, or all others */
+} list;
+
+static int variants_of(const list *l, int64_t number)
+{
+    int count = 0;
+    for (int i = 0; i < l->count; i++)
+        count += l->at[i].number == number;
+    return count;
+}
+
+static void consider(list *l, ls_graph_object config, const ls_math *math,
+                     const ls_math_shape *shape)
+{
+    traits t;
+    if (l->count < l->room && read_traits(&t, config) && is_welcome(&t, math, shape) &&
+        t.compiled == l->compiled && variants_of(l, t.number) < LS_ENGINE_VARIANTS)
+        l->count += make_engine(&l->at[l->count], config, &t, math) == LS_OK;
+}
+
+int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_math *math,
+                         const ls_math_shape *shape)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    ls_graph_object config[CONFIGS];
+    list l = {out, room, 0, 0};
+    for (; l.compiled < 2 && l.count == 0; l.compiled++)
+        for (int m = 0; m < 2 && l.count < room; m++) {
+            int count = recommend(config, g, math, modes[m]);
+            for (int i = 0; i < count; i++)
+                consider(&l, config[i], math, shape);
+            for (int i = 0; i < CONFIGS; i++)
+                destroy(config[i]);
+        }
+    return l.count;
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+/* The name on a line of its own, then cuDNN's own form. */
+char *ls_engine_to_text(const ls_engine *engine, const ls_math *math)
+{
+    int64_t bytes = 0;
+    const size_t head = strlen(engine->name) + 1;
+    if (cudnnBackendGetAttribute(engine->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, 0, &bytes, NULL) != CUDNN_STATUS_SUCCESS ||
+        bytes <= 0)
+        return NULL;
+    char *text = ls_alloc(math->desc.host, head + (size_t)bytes + 1);
+    if (!text)
+        return NULL;
+    snprintf(text, head + 1, "%s\n", engine->name);
+    if (cudnnBackendGetAttribute(engine->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                 CUDNN_TYPE_CHAR, bytes, &bytes,
+                                 text + head) == CUDNN_STATUS_SUCCESS)
+        return text;
+    ls_free(math->desc.host, text);
+    return NULL;
+}
+
+int ls_engine_from_text(ls_engine *out, const ls_math *math, const char *text)
+{
+    const char *line = strchr(text, '\n');
+    memset(out, 0, sizeof *out);
+    if (!line)
+        return LS_EUNSUPPORTED;
+    ls_graph_object plan = new_plan(math);
+    if (plan && !set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                     (int64_t)strlen(line + 1), line + 1)) {
+        destroy(plan);
+        return LS_EUNSUPPORTED;
+    }
+    int status = finish(out, plan);
+    snprintf(out->name, sizeof out->name, "%.*s", (int)(line - text), text);
+    return status;
+}

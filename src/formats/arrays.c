@@ -1,0 +1,470 @@
+/* Arrays in files, mapped: NumPy's .npy, and tensors of safetensors files. Nothing of a header is believed
+ * before it was compared with the file's size. Formats: NEP 1 (numpy/lib/format.py) and the description in
+ * safetensors' reference implementation. */
+#include "formats/arrays.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/plain_file.h"
+#include "json/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MOST_HEADER ((size_t)16 << 20)
+
+static const struct {
+    const char *numpy, *tensor; /* what the formats call it; NULL: they do not have it */
+    const char *name;
+    size_t bytes;
+} types[] = {
+    [LS_ARRAY_U8] = {"u1", "U8", "u8", 1},     [LS_ARRAY_BOOL] = {"b1", "BOOL", "bool", 1},
+    [LS_ARRAY_I8] = {"i1", "I8", "i8", 1},     [LS_ARRAY_U16] = {"u2", "U16", "u16", 2},
+    [LS_ARRAY_I16] = {"i2", "I16", "i16", 2},  [LS_ARRAY_U32] = {"u4", "U32", "u32", 4},
+    [LS_ARRAY_I32] = {"i4", "I32", "i32", 4},  [LS_ARRAY_U64] = {"u8", "U64", "u64", 8},
+    [LS_ARRAY_I64] = {"i8", "I64", "i64", 8},  [LS_ARRAY_F16] = {"f2", "F16", "f16", 2},
+    [LS_ARRAY_BF16] = {"", "BF16", "bf16", 2}, [LS_ARRAY_F32] = {"f4", "F32", "f32", 4},
+    [LS_ARRAY_F64] = {"f8", "F64", "f64", 8},
+};
+
+enum { TYPES = sizeof types / sizeof *types };
+
+static int fail_at(const ls_array *a, size_t offset, ls_error *err, const char *text)
+{
+    return ls_fail(err, LS_EDATA, "%.300s: offset %zu: %s", a->path, offset, text);
+}
+
+int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err)
+{
+    *a = (ls_array){.path = path};
+    int fd;
+    uint64_t size;
+    int status = ls_open_to_read(&fd, &size, a->path, what, LS_EDATA, err);
+    if (status)
+        return status;
+    if (size == 0 || size > PTRDIFF_MAX) {
+        status = ls_fail(err, LS_EDATA, "%.300s: offset 0: expected %s, found an empty file",
+                         a->path, what);
+    } else {
+        void *map = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
+        a->map = map == MAP_FAILED ? NULL : map;
+        a->map_bytes = (size_t)size;
+        if (!a->map)
+            status = ls_fail(err, LS_ENOMEM, "%.300s: no address space to map its %zu bytes",
+                             a->path, (size_t)size);
+    }
+    close(fd);
+    return status;
+}
+
+void ls_array_close(ls_array *a)
+{
+    if (a->map)
+        munmap(a->map, a->map_bytes);
+    a->map = NULL;
+}
+
+size_t ls_array_row(const ls_array *a)
+{
+    size_t n = 1;
+    for (int i = 1; i < a->rank; i++)
+        n *= (size_t)a->dim[i];
+    return n;
+}
+
+/* Sizes that multiply beyond the file, or beyond 64 bits, are the header's fault. */
+static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error *err)
+{
+    uint64_t left = bytes / types[a->type].bytes;
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dim[i] == 0)
+            return fail_at(a, offset, err,
+                           "expected a shape without zeros; there are no rows in it");
+        left /= a->dim[i];
+    }
+    uint64_t product = types[a->type].bytes; /* at most `bytes` where something is left */
+    for (int i = 0; i < a->rank; i++)
+        product *= a->dim[i];
+    if (left > 0 && product == bytes)
+        return LS_OK;
+    return ls_fail(err, LS_EDATA,
+                   "%.300s: offset %zu: expected as many bytes as shape and type make, found %llu "
+                   "of data; the file is cut off, or its header damaged",
+                   a->path, offset, (unsigned long long)bytes);
+}
+
+/* ---- npy ------------------------------------------------------------------------------------- */
+
+/* The header's text, a Python dictionary. */
+typedef struct cursor {
+    const ls_array *array;
+    const char *text;
+    size_t at, end; /* in the file */
+    ls_error *err;
+} cursor;
+
+static char next_of(cursor *c)
+{
+    while (c->at < c->end && (c->text[c->at] == ' ' || c->text[c->at] == '\n'))
+        c->at++;
+    return c->at < c->end ? c->text[c->at] : '\0';
+}
+
+static bool take(cursor *c, char wanted)
+{
+    const bool there = next_of(c) == wanted;
+    c->at += there;
+    return there;
+}
+
+static bool take_word(cursor *c, const char *word)
+{
+    const size_t n = strlen(word);
+    next_of(c);
+    const bool there = c->end - c->at >= n && memcmp(c->text + c->at, word, n) == 0;
+    c->at += there ? n : 0;
+    return there;
+}
+
+/* A text in quotes, of less than `size` bytes. */
+static bool take_text(cursor *c, char *out, size_t size)
+{
+    const char quote = next_of(c);
+    size_t n = 0;
+    if (quote != '\'' && quote != '"')
+        return false;
+    for (c->at++; c->at < c->end && c->text[c->at] != quote && n + 1 < size; c->at++)
+        out[n++] = c->text[c->at];
+    out[n] = '\0';
+    return take(c, quote);
+}
+
+static bool take_number(cursor *c, uint64_t *out)
+{
+    size_t digits = 0;
+    *out = 0;
+    for (next_of(c); c->at < c->end && c->text[c->at] >= '0' && c->text[c->at] <= '9'; digits++) {
+        const uint64_t digit = (uint64_t)(c->text[c->at++] - '0');
+        if (*out > (UINT64_MAX - digit) / 10)
+            return false;
+        *out = 10 * *out + digit;
+    }
+    return digits > 0;
+}
+
+static int read_descr(cursor *c, ls_array *a)
+{
+    char text[16] = "";
+    const size_t at = c->at;
+    const bool read = take_text(c, text, sizeof text);
+    const bool ordered = read && strchr("<>|=", text[0]) && text[0] && text[1];
+    for (int i = 0; ordered && i < TYPES; i++)
+        if (strcmp(text + 1, types[i].numpy) == 0) {
+            a->type = (ls_array_type)i;
+            a->big_endian = text[0] == '>';
+            return LS_OK;
+        }
+    ls_json_tidy(text);
+    return ls_fail(
+        c->err, LS_EDATA,
+        "%.300s: offset %zu: expected whole numbers (u1 to u8, i1 to i8), floats (f2, f4, "
+        "f8) or bool (b1), found '%s'; save values as x.astype('<f4'), classes as "
+        "y.astype('<i8')",
+        a->path, at, read ? text : "something else");
+}
+
+static int read_shape(cursor *c, ls_array *a)
+{
+    const size_t at = c->at;
+    bool good = take(c, '(');
+    for (a->rank = 0; good && !take(c, ')');) {
+        good = a->rank < LS_ARRAY_RANK && take_number(c, &a->dim[a->rank]);
+        a->rank += good;
+        good = good && (take(c, ',') || next_of(c) == ')');
+    }
+    if (good && a->rank > 0)
+        return LS_OK;
+    return ls_fail(c->err, LS_EDATA,
+                   "%.300s: offset %zu: expected a shape of 1 to %d numbers, such as (60000, 784)",
+                   a->path, at, LS_ARRAY_RANK);
+}
+
+static int read_order(cursor *c, const ls_array *a)
+{
+    const size_t at = c->at;
+    if (take_word(c, "False"))
+        return LS_OK;
+    if (take_word(c, "True"))
+        return fail_at(a, at, c->err,
+                       "expected rows one after another, found Fortran's order; save "
+                       "numpy.ascontiguousarray(x)");
+    return fail_at(a, at, c->err, "expected True or False as fortran_order");
+}
+
+static int read_member(cursor *c, ls_array *a, unsigned *seen)
+{
+    static const char *const key[] = {"descr", "fortran_order", "shape"};
+    char text[16] = "";
+    const size_t at = c->at;
+    bool named = take_text(c, text, sizeof text) && take(c, ':');
+    for (int i = 0; named && i < 3; i++)
+        if (strcmp(text, key[i]) == 0 && !(*seen & 1u << i)) {
+            *seen |= 1u << i;
+            return i == 0 ? read_descr(c, a) : i == 1 ? read_order(c, a) : read_shape(c, a);
+        }
+    return fail_at(a, at, c->err, "expected descr, fortran_order and shape, each once");
+}
+
+static int read_dictionary(cursor *c, ls_array *a)
+{
+    unsigned seen = 0;
+    int status = take(c, '{') ? LS_OK : fail_at(a, c->at, c->err, "expected '{'");
+    while (status == LS_OK && !take(c, '}')) {
+        status = read_member(c, a, &seen);
+        if (status == LS_OK && !take(c, ',') && next_of(c) != '}')
+            status = fail_at(a, c->at, c->err, "expected ',' or '}'");
+    }
+    if (status == LS_OK && (seen != 7 || next_of(c) != '\0'))
+        status = fail_at(a, c->at, c->err, "expected descr, fortran_order and shape, and no more");
+    return status;
+}
+
+bool ls_array_is_npy(const void *bytes, size_t count)
+{
+    static const char magic[] = "\x93NUMPY";
+    return count >= 12 && memcmp(bytes, magic, 6) == 0;
+}
+
+static int read_npy(ls_array *a, ls_error *err)
+{
+    const uint8_t *b = a->map;
+    if (!ls_array_is_npy(b, a->map_bytes))
+        return fail_at(a, 0, err, "expected an .npy file, as numpy.save writes it");
+    if (b[6] < 1 || b[6] > 3)
+        return fail_at(a, 6, err, "expected version 1, 2 or 3 of the .npy format");
+    const size_t begin = b[6] == 1 ? 10 : 12;
+    const size_t length = (size_t)b[8] | (size_t)b[9] << 8 |
+                          (b[6] == 1 ? 0 : (size_t)b[10] << 16 | (size_t)b[11] << 24);
+    if (length > MOST_HEADER || length > a->map_bytes - begin)
+        return fail_at(a, 8, err, "expected a header that ends in the file; it is cut off");
+    cursor c = {a, a->map, begin, begin + length, err};
+    int status = read_dictionary(&c, a);
+    a->data = b + begin + length;
+    return status ? status : check_size(a, a->map_bytes - begin - length, begin, err);
+}
+
+int ls_array_open_npy(ls_array *a, const char *path, ls_error *err)
+{
+    int status = ls_file_map(a, path, "an .npy file", err);
+    if (status == LS_OK)
+        status = read_npy(a, err);
+    if (status)
+        ls_array_close(a);
+    return status;
+}
+
+int ls_array_read_npy(ls_array *a, const char *name, const void *bytes, size_t count, ls_error *err)
+{
+    *a = (ls_array){.path = name, .map = (void *)(uintptr_t)bytes, .map_bytes = count};
+    int status = read_npy(a, err);
+    a->map = NULL; /* it is the caller's */
+    return status;
+}
+
+/* ---- safetensors ------------------------------------------------------------------------------- */
+
+static uint64_t read_u64(const uint8_t *b)
+{
+    uint64_t n = 0;
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | b[i];
+    return n;
+}
+
+int ls_tensors_open(ls_tensors *t, const char *path, const ls_host *host, ls_error *err)
+{
+    ls_error why;
+    *t = (ls_tensors){0};
+    int status = ls_file_map(&t->file, path, "a safetensors file", err);
+    if (status)
+        return status;
+    const uint64_t size = t->file.map_bytes, length = size < 8 ? 0 : read_u64(t->file.map);
+    if (length < 2 || length > MOST_HEADER || length > size - 8) {
+        status = fail_at(&t->file, 0, err,
+                         "expected the length of a header that lies in the file; it is cut off, or "
+                         "no safetensors file");
+    } else {
+        t->data = 8 + (size_t)length;
+        status = ls_json_parse(&t->header, "header", (const char *)t->file.map + 8, (size_t)length,
+                               host, &why);
+        if (status && status != LS_ENOMEM)
+            status = ls_fail(err, LS_EDATA, "%.300s: offset 8: %.400s", path, why.text);
+        else if (status)
+            ls_fail(err, status, "%s", why.text);
+        else if (!cJSON_IsObject(ls_json_root(t->header)))
+            status = fail_at(&t->file, 8, err, "expected an object");
+    }
+    if (status)
+        ls_tensors_close(t);
+    return status;
+}
+
+void ls_tensors_close(ls_tensors *t)
+{
+    ls_json_destroy(t->header);
+    ls_array_close(&t->file);
+    t->header = NULL;
+}
+
+const char *ls_tensors_note(const ls_tensors *t, const char *key)
+{
+    const cJSON *notes = cJSON_GetObjectItemCaseSensitive(ls_json_root(t->header), "__metadata__");
+    const cJSON *note = cJSON_GetObjectItemCaseSensitive(notes, key);
+    return cJSON_IsString(note) ? note->valuestring : NULL;
+}
+
+bool ls_tensors_has(const ls_tensors *t, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(ls_json_root(t->header), name) != NULL;
+}
+
+/* A whole number that a double holds exactly. */
+static bool is_whole(const cJSON *node, uint64_t *out)
+{
+    if (!cJSON_IsNumber(node) || !(node->valuedouble >= 0 && node->valuedouble <= 0x1p53))
+        return false;
+    *out = (uint64_t)node->valuedouble;
+    return (double)*out == node->valuedouble;
+}
+
+static bool read_type(ls_array *a, const cJSON *type)
+{
+    for (int i = 0; cJSON_IsString(type) && i < TYPES; i++)
+        if (strcmp(type->valuestring, types[i].tensor) == 0) {
+            a->type = (ls_array_type)i;
+            return true;
+        }
+    return false;
+}
+
+static bool read_dims(ls_array *a, const cJSON *shape)
+{
+    const cJSON *node;
+    if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > LS_ARRAY_RANK)
+        return false;
+    a->rank = 0;
+    cJSON_ArrayForEach(node, shape)
+    {
+        if (!is_whole(node, &a->dim[a->rank++]))
+            return false;
+    }
+    return a->rank > 0;
+}
+
+static int fail_tensor(const ls_tensors *t, const char *name, ls_error *err, const char *text)
+{
+    ls_fail(err, LS_EDATA, "%.300s: offset 8: tensor \"%.80s\": %s", t->file.path, name, text);
+    return ls_json_tidied(LS_EDATA, err);
+}
+
+int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error *err)
+{
+    const cJSON *entry = cJSON_GetObjectItemCaseSensitive(ls_json_root(t->header), name);
+    const cJSON *span = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
+    uint64_t begin = 0, end = 0;
+    *a = (ls_array){.path = t->file.path};
+    if (!entry)
+        return fail_tensor(t, name, err, "there is none of that name; name it in data.x or data.y");
+    if (!read_type(a, cJSON_GetObjectItemCaseSensitive(entry, "dtype")))
+        return fail_tensor(t, name, err,
+                           "expected a dtype of BOOL, U8 to U64, I8 to I64, F16, BF16, F32 or F64; "
+                           "convert it");
+    if (!read_dims(a, cJSON_GetObjectItemCaseSensitive(entry, "shape")))
+        return fail_tensor(t, name, err, "expected a shape of 1 to 4 whole numbers");
+    if (cJSON_GetArraySize(span) != 2 || !is_whole(cJSON_GetArrayItem(span, 0), &begin) ||
+        !is_whole(cJSON_GetArrayItem(span, 1), &end) || begin > end ||
+        end > t->file.map_bytes - t->data)
+        return fail_tensor(t, name, err,
+                           "expected data_offsets [begin, end] inside the file; it is cut off or "
+                           "damaged");
+    a->data = (const uint8_t *)t->file.map + t->data + begin;
+    return check_size(a, end - begin, 8, err);
+}
+
+const char *ls_array_type_name(ls_array_type type)
+{
+    return types[type].name;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------- */
+
+/* A float of `bits` bits behind its sign and its exponent of `exponent` bits. */
+static double float_of(uint64_t v, int bits, int exponent)
+{
+    const int bias = (1 << (exponent - 1)) - 1, top = (1 << exponent) - 1;
+    const int e = (int)(v >> bits & (uint64_t)top);
+    const double fraction = ldexp((double)(v & (((uint64_t)1 << bits) - 1)), -bits);
+    const double sign = v >> (bits + exponent) & 1 ? -1 : 1;
+    if (e == top)
+        return fraction > 0 ? (double)NAN : sign * (double)INFINITY;
+    return sign * ldexp(e ? 1 + fraction : fraction, (e ? e : 1) - bias);
+}
+
+/* The bits of number `i`, whatever the order of bytes of the file and of the machine. */
+static uint64_t bits_of(const ls_array *a, size_t i)
+{
+    const size_t n = types[a->type].bytes;
+    const uint8_t *b = a->data + i * n;
+    uint64_t bits = 0;
+    for (size_t k = 0; k < n; k++)
+        bits = bits << 8 | b[a->big_endian ? k : n - 1 - k];
+    return bits;
+}
+
+double ls_array_number(const ls_array *a, size_t i)
+{
+    const uint64_t bits = bits_of(a, i);
+    const uint32_t low = (uint32_t)bits;
+    float f32;
+    double f64;
+    switch (a->type) {
+    case LS_ARRAY_U8:
+    case LS_ARRAY_U16:
+    case LS_ARRAY_U32:
+    case LS_ARRAY_U64: return (double)bits;
+    case LS_ARRAY_BOOL: return bits != 0;
+    case LS_ARRAY_I8: return (int8_t)bits;
+    case LS_ARRAY_I16: return (int16_t)bits;
+    case LS_ARRAY_I32: return (int32_t)bits;
+    case LS_ARRAY_I64: return (double)(int64_t)bits;
+    case LS_ARRAY_F16: return float_of(bits, 10, 5);
+    case LS_ARRAY_BF16: return float_of(bits, 7, 8);
+    case LS_ARRAY_F32: memcpy(&f32, &low, sizeof f32); return (double)f32;
+    case LS_ARRAY_F64: break;
+    }
+    memcpy(&f64, &bits, sizeof f64);
+    return f64;
+}
+
+bool ls_array_of_bytes(const ls_array *a)
+{
+    return a->type == LS_ARRAY_U8;
+}
+
+bool ls_array_is_whole(const ls_array *a)
+{
+    return a->type < LS_ARRAY_F16;
+}
+
+/* Floats are the file's own where the machine has its order of bytes. */
+bool ls_array_in_place(const ls_array *a)
+{
+    static const uint16_t one = 1;
+    uint8_t first;
+    memcpy(&first, &one, 1);
+    return ls_array_of_bytes(a) || (a->type == LS_ARRAY_F32 && a->big_endian == (first == 0) &&
+                                    (uintptr_t)a->data % sizeof(float) == 0);
+}

@@ -1,0 +1,33 @@
+/* What the safetensors reader and writer share. */
+#ifndef FORMATS_SAFETENSORS_FORMAT_H
+#define FORMATS_SAFETENSORS_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PREFACE = 8,      /* bytes: the header's length */
+    CHUNK = 4096,     /* floats at a time */
+    TENSOR_NAME = 160 /* bytes of a prefix and a tensor's name, the zero included */
+};
+
+/* The format's own limit is 100 MB; a header of ours has a few kilobytes. */
+#define MAX_HEADER ((size_t)16 << 20)
+
+/* What a file with a state begins with behind the preface, and where the digits of its hash lie. */
+#define LS_WHOLE_START "{\"__metadata__\":{\"sha256\":\""
+#define LS_WHOLE_ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+enum { LS_WHOLE_AT = PREFACE + sizeof LS_WHOLE_START - 1 };
+
+static inline void put_u32(uint8_t *out, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(v >> (8 * i));
+}
+
+static inline uint32_t get_u32(const uint8_t *in)
+{
+    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
+}
+
+#endif

@@ -1,0 +1,543 @@
+#include "formats/safetensors.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/plain_file.h"
+#include "formats/safetensors_format.h"
+#include "hash/hash.h"
+#include "json/json.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+typedef struct file {
+    const char *path;
+    int fd;
+    uint64_t size; /* of the file */
+    uint64_t data; /* where the tensors begin */
+    bool strict;   /* nothing but what we write ourselves */
+    ls_json *header;
+    const ls_host *host;
+    ls_error *err;
+} file;
+
+static int read_at(const file *f, void *out, size_t count, uint64_t offset)
+{
+    char why[LS_REASON];
+    char *p = out;
+    while (count > 0) {
+        ssize_t n = pread(f->fd, p, count, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return ls_fail(f->err, LS_EIO, "%s: cannot be read: %s", f->path,
+                           ls_reason(why, errno));
+        if (n == 0)
+            return ls_fail(f->err, LS_EDATA, "%s: offset %llu: the file ends here unexpectedly",
+                           f->path, (unsigned long long)offset);
+        p += n;
+        count -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return LS_OK;
+}
+
+/* Reads the preface: the header's length. */
+static int read_length(file *f, size_t *length)
+{
+    uint8_t bytes[PREFACE];
+    if (f->size < PREFACE)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 0: expected 8 bytes with the header's length, found %llu; the "
+                       "file is cut off or no safetensors file",
+                       f->path, (unsigned long long)f->size);
+    int status = read_at(f, bytes, sizeof bytes, 0);
+    if (status != LS_OK)
+        return status;
+    uint64_t n = (uint64_t)get_u32(bytes + 4) << 32 | get_u32(bytes);
+    if (memcmp(bytes, "PK\3\4", 4) == 0)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 0: expected a safetensors file, found a zip archive, as "
+                       "torch.save writes it; write it with "
+                       "safetensors.torch.save_file(model.state_dict(), FILE)",
+                       f->path);
+    if (n > f->size - PREFACE || n > MAX_HEADER || n < 2)
+        return ls_fail(
+            f->err, LS_EDATA,
+            "%s: offset 0: expected a header of 2 to %llu bytes, found %llu; the file "
+            "is cut off or no safetensors file",
+            f->path,
+            (unsigned long long)(f->size - PREFACE < MAX_HEADER ? f->size - PREFACE : MAX_HEADER),
+            (unsigned long long)n);
+    *length = (size_t)n;
+    f->data = PREFACE + n;
+    return LS_OK;
+}
+
+static int read_header(file *f)
+{
+    size_t length = 0;
+    ls_error why;
+    int status = read_length(f, &length);
+    if (status != LS_OK)
+        return status;
+    char *text = ls_alloc(f->host, length);
+    if (!text)
+        return ls_fail(f->err, LS_ENOMEM, "%s: no memory for its header", f->path);
+    status = read_at(f, text, length, PREFACE);
+    if (status == LS_OK) {
+        status = ls_json_parse(&f->header, "header", text, length, f->host, &why);
+        if (status == LS_ENOMEM)
+            ls_fail(f->err, status, "%s", why.text);
+        else if (status != LS_OK)
+            status = ls_fail(f->err, LS_EDATA, "%s: offset 8: %s", f->path, why.text);
+    }
+    ls_free(f->host, text);
+    return status;
+}
+
+/* ---- the header's entries ------------------------------------------------------------------- */
+
+typedef struct span {
+    uint64_t begin, end; /* from the start of the data */
+} span;
+
+static int fail_entry(const file *f, const cJSON *entry, const char *text)
+{
+    int status = ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path,
+                         entry->string, text);
+    if (f->err)
+        ls_json_tidy(f->err->text); /* a name may hold anything, and may be cut */
+    return status;
+}
+
+/* A number that is a whole one and no larger than `max`. */
+static bool whole(const cJSON *node, double max, uint64_t *out)
+{
+    if (!cJSON_IsNumber(node) || !(node->valuedouble >= 0 && node->valuedouble <= max))
+        return false;
+    *out = (uint64_t)node->valuedouble;
+    return (double)*out == node->valuedouble;
+}
+
+static int read_span(const file *f, const cJSON *entry, span *out)
+{
+    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
+    const double max = (double)(f->size - f->data);
+    if (!cJSON_IsObject(entry))
+        return fail_entry(f, entry, "expected an object with dtype, shape and data_offsets");
+    if (cJSON_GetArraySize(offsets) != 2 || !cJSON_IsArray(offsets) ||
+        !whole(offsets->child, max, &out->begin) || !whole(offsets->child->next, max, &out->end) ||
+        out->begin > out->end)
+        return fail_entry(f, entry,
+                          "expected data_offsets [begin, end] inside the file; it is cut off or "
+                          "damaged");
+    return LS_OK;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const span *x = a;
+    const span *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* The format allows neither gaps nor overlaps nor bytes behind the last tensor. */
+static int check_tiling(const file *f, span *spans, size_t count)
+{
+    uint64_t end = 0;
+    qsort(spans, count, sizeof *spans, by_begin);
+    for (size_t i = 0; i < count; i++) {
+        if (spans[i].begin != end)
+            return ls_fail(f->err, LS_EDATA,
+                           "%s: offset %llu: expected a tensor to begin here, but the next one "
+                           "begins at %llu; the header is damaged",
+                           f->path, (unsigned long long)(f->data + end),
+                           (unsigned long long)(f->data + spans[i].begin));
+        end = spans[i].end;
+    }
+    if (f->data + end != f->size)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset %llu: expected the file to end here, found %llu more bytes",
+                       f->path, (unsigned long long)(f->data + end),
+                       (unsigned long long)(f->size - f->data - end));
+    return LS_OK;
+}
+
+static bool is_metadata(const cJSON *entry)
+{
+    return strcmp(entry->string, "__metadata__") == 0;
+}
+
+static int check_header(const file *f)
+{
+    const cJSON *root = ls_json_root(f->header);
+    size_t count = 0;
+    int status = LS_OK;
+    if (!cJSON_IsObject(root))
+        return ls_fail(f->err, LS_EDATA, "%s: offset 8: expected an object, found %s", f->path,
+                       ls_json_kind(root));
+    span *spans = ls_alloc_array(f->host, (size_t)cJSON_GetArraySize(root), sizeof *spans);
+    if (!spans)
+        return ls_fail(f->err, LS_ENOMEM, "%s: no memory for its header", f->path);
+    for (const cJSON *e = root->child; e && status == LS_OK; e = e->next)
+        if (!is_metadata(e))
+            status = read_span(f, e, &spans[count++]);
+    if (status == LS_OK)
+        status = check_tiling(f, spans, count);
+    ls_free(f->host, spans);
+    return status;
+}
+
+/* ---- one tensor ----------------------------------------------------------------------------- */
+
+static float widen_half(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t exponent = (h >> 10) & 0x1F;
+    uint32_t fraction = h & 0x3FFu;
+    uint32_t bits = sign | (exponent + 112) << 23 | fraction << 13;
+    float value;
+    if (exponent == 0) { /* zero or subnormal: a multiple of 2⁻²⁴ */
+        value = (float)fraction * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    if (exponent == 31) /* infinite or NaN */
+        bits = sign | 0x7F800000u | fraction << 13;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* How a number stands in the file. */
+typedef enum number { F32, F16, BF16, NUMBERS } number;
+
+static const char *const number_names[NUMBERS] = {"F32", "F16", "BF16"};
+
+static number number_of(const cJSON *entry)
+{
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
+    int n = 0;
+    while (n < NUMBERS &&
+           !(cJSON_IsString(dtype) && strcmp(dtype->valuestring, number_names[n]) == 0))
+        n++;
+    return (number)n;
+}
+
+static size_t width_of(number n)
+{
+    return n == F32 ? 4 : 2;
+}
+
+static void decode(float *out, const uint8_t *bytes, size_t count, number n)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint16_t half = (uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8);
+        const uint32_t bits = n == F32 ? get_u32(bytes + 4 * i) : (uint32_t)half << 16;
+        if (n == F16)
+            out[i] = widen_half(half);
+        else
+            memcpy(&out[i], &bits, sizeof bits);
+    }
+}
+
+static int read_values(const file *f, float *out, size_t count, number kind, uint64_t offset)
+{
+    const size_t width = width_of(kind);
+    uint8_t bytes[4 * CHUNK];
+    for (size_t done = 0; done < count;) {
+        size_t n = count - done < CHUNK ? count - done : CHUNK;
+        int status = read_at(f, bytes, n * width, offset + done * width);
+        if (status != LS_OK)
+            return status;
+        decode(out + done, bytes, n, kind);
+        done += n;
+    }
+    return LS_OK;
+}
+
+static bool same_shape(const cJSON *shape, const ls_tensor_entry *p)
+{
+    uint64_t n;
+    if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) != p->rank)
+        return false;
+    const cJSON *node = shape->child;
+    for (int i = 0; i < p->rank; i++, node = node->next)
+        if (!whole(node, 2147483647.0, &n) || n != (uint64_t)p->dim[i])
+            return false;
+    return true;
+}
+
+static const char *shape_text(char out[64], const ls_tensor_entry *p)
+{
+    int n = 0;
+    out[0] = '\0';
+    for (int i = 0; i < p->rank; i++)
+        n += snprintf(out + n, 64 - (size_t)n, "%s%d", i ? ", " : "[", p->dim[i]);
+    snprintf(out + n, 64 - (size_t)n, "]");
+    return out;
+}
+
+static int load_tensor(const file *f, const ls_tensor_group *group, const ls_tensor_entry *p)
+{
+    char name[TENSOR_NAME];
+    char text[192];
+    char shape[64];
+    span at;
+    snprintf(name, sizeof name, "%s%s", group->prefix, p->name);
+    const cJSON *entry = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), name);
+    if (!entry)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 8: there is no tensor \"%s\"; is it the file of another model?",
+                       f->path, name);
+    const number kind = number_of(entry);
+    if (f->strict && kind != F32)
+        return fail_entry(f, entry, "expected dtype F32; use another copy of the file");
+    if (kind == NUMBERS)
+        return fail_entry(f, entry, "expected dtype F32, F16 or BF16; convert it");
+    if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p)) {
+        snprintf(text, sizeof text, "expected shape %s; is it the file of another model?",
+                 shape_text(shape, p));
+        return fail_entry(f, entry, text);
+    }
+    int status = read_span(f, entry, &at);
+    if (status != LS_OK)
+        return status;
+    if (at.end - at.begin != p->count * width_of(kind)) {
+        snprintf(text, sizeof text, "expected %zu bytes for its shape and dtype, found %llu",
+                 p->count * width_of(kind), (unsigned long long)(at.end - at.begin));
+        return fail_entry(f, entry, text);
+    }
+    return read_values(f, group->to + p->offset, p->count, kind, f->data + at.begin);
+}
+
+/* Everything but the tensors themselves. */
+static int open_checked(file *f)
+{
+    int status = ls_open_to_read(&f->fd, &f->size, f->path, "a safetensors file", LS_EDATA, f->err);
+    if (status == LS_OK)
+        status = read_header(f);
+    return status == LS_OK ? check_header(f) : status;
+}
+
+static void close_file(file *f)
+{
+    ls_json_destroy(f->header);
+    if (f->fd >= 0)
+        close(f->fd);
+}
+
+static int load_group(const file *f, const ls_tensor_group *group)
+{
+    int status = LS_OK;
+    for (int i = 0; i < group->entries && status == LS_OK; i++)
+        status = load_tensor(f, group, &group->entry[i]);
+    return status;
+}
+
+/* Is `name` a tensor of the group? */
+static bool belongs(const char *name, const ls_tensor_group *group)
+{
+    const size_t length = strlen(group->prefix);
+    if (strncmp(name, group->prefix, length) != 0)
+        return false;
+    for (int i = 0; i < group->entries; i++)
+        if (strcmp(name + length, group->entry[i].name) == 0)
+            return true;
+    return false;
+}
+
+static int check_no_others(const file *f, const ls_tensor_group *groups, int count)
+{
+    for (const cJSON *e = ls_json_root(f->header)->child; e; e = e->next) {
+        bool known = is_metadata(e);
+        for (int g = 0; g < count && !known; g++)
+            known = belongs(e->string, &groups[g]);
+        if (!known)
+            return fail_entry(f, e,
+                              "the model has none of that name; is it the file of another "
+                              "model?");
+    }
+    return LS_OK;
+}
+
+int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
+                               const ls_host *host, ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .strict = true, .host = host, .err = err};
+    int status = open_checked(&f);
+    if (status == LS_OK)
+        status = check_no_others(&f, groups, count);
+    for (int g = 0; g < count && status == LS_OK; g++)
+        status = load_group(&f, &groups[g]);
+    close_file(&f);
+    return status;
+}
+
+/* ---- proof that it is whole ----------------------------------------------------------------- */
+
+/* Of the file, its own digits as zeros. */
+static int hash_file(char out[LS_SHA256_HEX], const file *f)
+{
+    static const char zeros[] = LS_WHOLE_ZEROS;
+    const uint64_t behind = LS_WHOLE_AT + sizeof zeros - 1;
+    uint8_t bytes[4 * CHUNK];
+    ls_sha256 hash;
+    ls_sha256_init(&hash);
+    int status = read_at(f, bytes, LS_WHOLE_AT, 0);
+    if (status == LS_OK) {
+        ls_sha256_update(&hash, bytes, LS_WHOLE_AT);
+        ls_sha256_update(&hash, zeros, sizeof zeros - 1);
+    }
+    for (uint64_t at = behind; at < f->size && status == LS_OK;) {
+        const uint64_t rest = f->size - at;
+        const size_t n = rest < sizeof bytes ? (size_t)rest : sizeof bytes;
+        status = read_at(f, bytes, n, at);
+        if (status == LS_OK)
+            ls_sha256_update(&hash, bytes, n);
+        at += n;
+    }
+    ls_sha256_final_hex(&hash, out);
+    return status;
+}
+
+static int verify(const file *f, const char *digits)
+{
+    static const char start[] = LS_WHOLE_START;
+    char found[sizeof start], hash[LS_SHA256_HEX];
+    int status = read_at(f, found, sizeof start - 1, PREFACE);
+    if (status != LS_OK)
+        return status;
+    if (memcmp(found, start, sizeof start - 1) != 0 || strlen(digits) != LS_SHA256_HEX - 1)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 8: expected the file's SHA-256 before all else; the file is "
+                       "damaged",
+                       f->path);
+    status = hash_file(hash, f);
+    if (status == LS_OK && strcmp(hash, digits) != 0)
+        status =
+            ls_fail(f->err, LS_EDATA,
+                    "%s: offset %d: expected the SHA-256 %.64s of the whole file, found %s; the "
+                    "file is damaged",
+                    f->path, (int)LS_WHOLE_AT, digits, hash);
+    if (status == LS_EDATA && f->err)
+        ls_json_tidy(f->err->text);
+    return status;
+}
+
+static const cJSON *metadata(const file *f, const char *key)
+{
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), "__metadata__");
+    return cJSON_GetObjectItemCaseSensitive(all, key);
+}
+
+static int check_whole(const file *f)
+{
+    const cJSON *digits = metadata(f, "sha256");
+    const cJSON *text = metadata(f, "lockstep");
+    if (!digits && !text)
+        return LS_OK;
+    if (!cJSON_IsString(digits) || !cJSON_IsString(text))
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 8: expected \"sha256\" and \"lockstep\" in its metadata, two "
+                       "strings; the file is damaged",
+                       f->path);
+    return verify(f, digits->valuestring);
+}
+
+static int open_verified(file *f)
+{
+    int status = open_checked(f);
+    return status == LS_OK ? check_whole(f) : status;
+}
+
+/* One of the metadata's texts; NULL where it has none. */
+static int read_metadata(char **out, const char *key, const char *path, const ls_host *host,
+                         ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    *out = NULL;
+    int status = open_verified(&f);
+    const cJSON *text = status == LS_OK ? metadata(&f, key) : NULL;
+    if (cJSON_IsString(text)) {
+        *out = ls_strdup(host, text->valuestring);
+        status = *out ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: no memory for its header", path);
+    }
+    close_file(&f);
+    return status;
+}
+
+int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err)
+{
+    return read_metadata(state, "lockstep", path, host, err);
+}
+
+int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err)
+{
+    return read_metadata(card, "lockstep_model", path, host, err);
+}
+
+int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
+                        ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    int status = open_verified(&f);
+    if (status == LS_OK)
+        status = load_group(&f, group);
+    close_file(&f);
+    return status;
+}
+
+/* ---- what fits ------------------------------------------------------------------------------ */
+
+static void say(const file *f, const char *name, const char *what)
+{
+    char text[160];
+    snprintf(text, sizeof text, "tensor \"%.80s\" %s", name, what);
+    ls_json_tidy(text);
+    ls_log(f->host, LS_LOG_INFO, "%.200s: %s", f->path, text);
+}
+
+static int load_fitting(const file *f, const ls_tensor_group *group, int *taken)
+{
+    const cJSON *root = ls_json_root(f->header);
+    int status = LS_OK;
+    for (int i = 0; i < group->entries && status == LS_OK; i++) {
+        const ls_tensor_entry *p = &group->entry[i];
+        const cJSON *entry = cJSON_GetObjectItemCaseSensitive(root, p->name);
+        if (!entry)
+            say(f, p->name, "is not there: it begins as without the file");
+        else if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p))
+            say(f, p->name, "has another shape: it begins as without the file");
+        else if ((status = load_tensor(f, group, p)) == LS_OK)
+            ++*taken;
+    }
+    return status;
+}
+
+int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, const ls_host *host,
+                                ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    int taken = 0, status = open_verified(&f);
+    if (status == LS_OK)
+        status = load_fitting(&f, group, &taken);
+    if (status == LS_OK && taken == 0)
+        status = ls_fail(err, LS_EDATA,
+                         "%s: offset 8: no tensor has a name and a shape of the model's; is it the "
+                         "file of another model?",
+                         path);
+    const cJSON *e = status == LS_OK ? ls_json_root(f.header)->child : NULL;
+    for (; e; e = e->next)
+        if (!is_metadata(e) && !belongs(e->string, group))
+            say(&f, e->string, "is not used: the model has none of that name");
+    close_file(&f);
+    return status;
+}

@@ -1,0 +1,159 @@
+#include "formats/safetensors.h"
+
+#include "base/error.h"
+#include "formats/safetensors_format.h"
+#include "hash/hash.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Up to CHUNK floats as little-endian bytes. */
+static size_t encode(uint8_t *out, const float *in, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &in[i], sizeof bits);
+        put_u32(out + 4 * i, bits);
+    }
+    return 4 * count;
+}
+
+void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *dtype,
+                              const int64_t *dim, int rank, uint64_t bytes, uint64_t *at)
+{
+    ls_json_open_object(w, name);
+    ls_json_put_string(w, "dtype", dtype);
+    ls_json_open_array(w, "shape");
+    for (int i = 0; i < rank; i++)
+        ls_json_put_int(w, NULL, dim[i]);
+    ls_json_close(w);
+    ls_json_open_array(w, "data_offsets");
+    ls_json_put_uint(w, NULL, *at);
+    *at += bytes;
+    ls_json_put_uint(w, NULL, *at);
+    ls_json_close(w);
+    ls_json_close(w);
+}
+
+static void write_entry(ls_json_writer *w, const ls_tensor_entry *e, const char *prefix,
+                        uint64_t *at)
+{
+    char name[TENSOR_NAME];
+    const int64_t dim[LS_TENSOR_RANK] = {e->dim[0], e->dim[1], e->dim[2], e->dim[3]};
+    snprintf(name, sizeof name, "%s%s", prefix, e->name);
+    ls_safetensors_put_entry(w, name, "F32", dim, e->rank, 4 * (uint64_t)e->count, at);
+}
+
+/* With `state`, the metadata begin with room for the hash: LS_WHOLE_AT bytes into the file. */
+static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int count,
+                         const ls_tensor_notes *notes)
+{
+    uint64_t at = 0;
+    ls_json_open_object(w, NULL);
+    ls_json_open_object(w, "__metadata__");
+    if (notes->state)
+        ls_json_put_string(w, "sha256", LS_WHOLE_ZEROS);
+    ls_json_put_string(w, "format", "pt");
+    if (notes->state)
+        ls_json_put_string(w, "lockstep", notes->state);
+    if (notes->card)
+        ls_json_put_string(w, "lockstep_model", notes->card);
+    ls_json_close(w);
+    for (int g = 0; g < count; g++)
+        for (int i = 0; i < groups[g].entries; i++)
+            write_entry(w, &groups[g].entry[i], groups[g].prefix, &at);
+    ls_json_close(w);
+}
+
+/* Where the bytes of a file go: into the file, or, ahead of that, into its hash. */
+typedef struct target {
+    ls_file_writer *file; /* NULL: the hash */
+    ls_sha256 *hash;
+} target;
+
+static int put(const target *to, const void *bytes, size_t count, ls_error *err)
+{
+    if (to->file)
+        return ls_file_writer_write(to->file, bytes, count, err);
+    ls_sha256_update(to->hash, bytes, count);
+    return LS_OK;
+}
+
+static int write_floats(const target *to, const float *values, size_t count, ls_error *err)
+{
+    uint8_t bytes[4 * CHUNK];
+    int status = LS_OK;
+    for (size_t done = 0; done < count && status == LS_OK;) {
+        size_t n = count - done < CHUNK ? count - done : CHUNK;
+        status = put(to, bytes, encode(bytes, values + done, n), err);
+        done += n;
+    }
+    return status;
+}
+
+void ls_floats_sha256(char out[65], const float *values, size_t count)
+{
+    ls_sha256 hash;
+    const target to = {NULL, &hash};
+    ls_sha256_init(&hash);
+    (void)write_floats(&to, values, count, NULL);
+    ls_sha256_final_hex(&hash, out);
+}
+
+/* Spaces behind the header bring the data to a multiple of 8. */
+static int write_text(const target *to, const char *header, size_t length, ls_error *err)
+{
+    static const char spaces[8] = "        ";
+    uint8_t preface[PREFACE];
+    size_t padding = (8 - length % 8) % 8;
+    put_u32(preface, (uint32_t)(length + padding));
+    put_u32(preface + 4, 0);
+    int status = put(to, preface, sizeof preface, err);
+    if (status == LS_OK)
+        status = put(to, header, length, err);
+    return status == LS_OK ? put(to, spaces, padding, err) : status;
+}
+
+/* Header and tensors. */
+static int write_all(const target *to, const char *header, size_t length,
+                     const ls_tensor_group *groups, int count, ls_error *err)
+{
+    int status = write_text(to, header, length, err);
+    for (int g = 0; g < count; g++) {
+        const ls_tensor_entry *e = groups[g].entry;
+        for (int i = 0; i < groups[g].entries && status == LS_OK; i++)
+            status = write_floats(to, groups[g].from + e[i].offset, e[i].count, err);
+    }
+    return status;
+}
+
+/* Puts the hash of the whole, in which its own digits are zeros, into the header. */
+static void fill_hash(char *header, size_t length, const ls_tensor_group *groups, int count)
+{
+    ls_sha256 hash;
+    char digits[LS_SHA256_HEX];
+    const target to = {NULL, &hash};
+    ls_sha256_init(&hash);
+    (void)write_all(&to, header, length, groups, count, NULL);
+    ls_sha256_final_hex(&hash, digits);
+    memcpy(header + LS_WHOLE_AT - PREFACE, digits, LS_SHA256_HEX - 1);
+}
+
+int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
+                         const ls_tensor_notes *notes, const ls_host *host, ls_error *err)
+{
+    ls_json_writer text;
+    size_t length;
+    const target to = {w, NULL};
+    ls_json_writer_init(&text, 0, host);
+    write_header(&text, groups, count, notes);
+    int status = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
+    if (status == LS_OK && length > MAX_HEADER - 8)
+        status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->path);
+    if (status == LS_OK && notes->state)
+        fill_hash(text.out.text, length, groups, count);
+    if (status == LS_OK)
+        status = write_all(&to, text.out.text, length, groups, count, err);
+    ls_json_writer_fini(&text);
+    return status;
+}

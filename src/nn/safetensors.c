@@ -1,0 +1,120 @@
+/* A model's tensors as groups of a safetensors file. */
+#include "nn/safetensors.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+/* The tensors of a prefix: that of the weights, "", stands for running statistics too. The entries are to be freed;
+ * their names are the model's. Errors: LS_ENOMEM. */
+static int list_tensors(ls_tensor_group *out, const ls_model *model, const char *prefix,
+                        const ls_host *host, ls_error *err)
+{
+    const bool weights = prefix[0] == '\0';
+    const ls_param *const *list = weights ? model->tensor : model->param;
+    const int n = weights ? model->params + model->stats : model->params;
+    ls_tensor_entry *entry = ls_alloc_array(host, (size_t)n, sizeof *entry);
+    *out = (ls_tensor_group){.prefix = prefix, .entry = entry, .entries = n};
+    if (!entry)
+        return ls_fail(err, LS_ENOMEM, "no memory for the names of %d tensors", n);
+    for (int i = 0; i < n; i++) {
+        const ls_param *p = list[i];
+        entry[i] = (ls_tensor_entry){.name = p->name,
+                                     .rank = p->rank,
+                                     .dim = {p->dim[0], p->dim[1], p->dim[2], p->dim[3]},
+                                     .count = p->count,
+                                     .offset = p->offset};
+    }
+    return LS_OK;
+}
+
+/* Groups made by list_tensors; NULL is allowed. */
+static void free_groups(ls_tensor_group *groups, int count, const ls_host *host)
+{
+    for (int g = 0; groups && g < count; g++)
+        ls_free(host, (void *)groups[g].entry);
+    ls_free(host, groups);
+}
+
+static int new_groups(ls_tensor_group **out, int count, const ls_host *host, ls_error *err)
+{
+    *out = ls_alloc_array(host, (size_t)count, sizeof **out);
+    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "no memory for %d groups of tensors", count);
+}
+
+/* ---- saving --------------------------------------------------------------------------------- */
+
+int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
+                         int count, const char *state, const ls_host *host, ls_error *err)
+{
+    const ls_tensor_notes notes = {.state = state, .card = model->card};
+    ls_tensor_group *list;
+    int status = new_groups(&list, count, host, err);
+    for (int g = 0; g < count && status == LS_OK; g++) {
+        status = list_tensors(&list[g], model, groups[g].prefix, host, err);
+        list[g].from = groups[g].values;
+    }
+    if (status == LS_OK)
+        status = ls_tensor_file_write(w, list, count, &notes, host, err);
+    free_groups(list, count, host);
+    return status;
+}
+
+int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
+                        const ls_host *host, ls_error *err)
+{
+    const ls_tensors_out weights = {"", canonical};
+    ls_file_writer w;
+    int status = ls_replace_begin(&w, path, host, err);
+    if (status == LS_OK)
+        status = ls_safetensors_write(&w, model, &weights, 1, NULL, host, err);
+    if (status == LS_OK)
+        status = ls_replace_commit(&w, err);
+    ls_file_writer_abandon(&w);
+    return status;
+}
+
+void ls_weights_sha256(char out[65], const ls_model *model, const float *canonical)
+{
+    ls_floats_sha256(out, canonical, model->floats);
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
+                               const ls_model *model, const ls_host *host, ls_error *err)
+{
+    ls_tensor_group *list;
+    int status = new_groups(&list, count, host, err);
+    for (int g = 0; g < count && status == LS_OK; g++) {
+        status = list_tensors(&list[g], model, groups[g].prefix, host, err);
+        list[g].to = groups[g].values;
+    }
+    if (status == LS_OK)
+        status = ls_tensor_file_load_groups(list, count, path, host, err);
+    free_groups(list, count, host);
+    return status;
+}
+
+int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
+                        const char *prefix, const ls_host *host, ls_error *err)
+{
+    ls_tensor_group group;
+    int status = list_tensors(&group, model, prefix, host, err);
+    group.to = canonical;
+    if (status == LS_OK)
+        status = ls_tensor_file_load(&group, path, host, err);
+    ls_free(host, (void *)group.entry);
+    return status;
+}
+
+int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_model *model,
+                                const ls_host *host, ls_error *err)
+{
+    ls_tensor_group group;
+    int status = list_tensors(&group, model, "", host, err);
+    group.to = canonical;
+    if (status == LS_OK)
+        status = ls_tensor_file_load_fitting(&group, path, host, err);
+    ls_free(host, (void *)group.entry);
+    return status;
+}

@@ -1,0 +1,47 @@
+/* Encoded pictures as rows of a model. What it knows of the model it asks by the public functions, so that this room can
+ * be a library beside the one that has the model. */
+#include "base/error.h"
+#include "base/thread_state.h"
+#include "data/image.h"
+
+#include <lockstep/picture.h>
+#include <string.h>
+
+static int check_model(const ls_snapshot_info *info, const char *name, ls_error *err)
+{
+    if (info->floats)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "%.300s: the model reads rows of %d×%d×%d floats, not pictures; pass whole "
+                       "rows to ls_model_run, and those of a table by ls_model_row",
+                       name, info->channels, info->height, info->width);
+    if (info->channels != 1 && info->channels != 3)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "%.300s: the model reads rows of %d channels, and pictures have 1 or 3; "
+                       "pass whole rows to ls_model_run",
+                       name, info->channels);
+    return LS_OK;
+}
+
+int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,
+                     const ls_picture_options *options, void *row, ls_error *err)
+{
+    LS_OWN_ARITHMETIC;
+    ls_picture_options o = {.size = sizeof o};
+    ls_image_memory kept = {0};
+    ls_snapshot_info info;
+    if (!model || !bytes || !row)
+        return ls_fail(err, LS_EINVAL, "ls_model_picture: no model, bytes or row");
+    if (options && (options->size < sizeof o || options->size > sizeof o))
+        return ls_fail(err, LS_EINVAL, "ls_model_picture: options of another version");
+    if (options)
+        o = *options;
+    const char *name = o.name ? o.name : "the picture";
+    ls_snapshot_describe(model, &info);
+    int status = check_model(&info, name, err);
+    if (status)
+        return status;
+    status = ls_image_fit_bytes(row, info.channels, info.height, info.width, name, bytes, length,
+                                &kept, o.host, err);
+    ls_image_memory_free(&kept, o.host);
+    return status;
+}

@@ -1,0 +1,119 @@
+/* What a pool says of its workers: their jobs, who was given up, statistics. */
+#include "base/error.h"
+#include "pool/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int ls_pool_size(const ls_pool *pool)
+{
+    return pool->workers;
+}
+
+/* How the owner learns that a worker has finished, a macro so that a test can weaken it and see
+ * ThreadSanitizer object (tests/sync/weakened_orders.sh). It pairs with the release in
+ * ls_pool_work. */
+#ifndef LS_POOL_FINISHED_ACQUIRE
+#define LS_POOL_FINISHED_ACQUIRE memory_order_acquire
+#endif
+
+bool ls_pool_gave_up(const struct ls_pool_worker *w)
+{
+    /* relaxed: nothing is handed over with it. */
+    return atomic_load_explicit(&w->abandoned, memory_order_relaxed);
+}
+
+uint64_t ls_pool_pending(const struct ls_pool_worker *w)
+{
+    uint64_t finished = atomic_load_explicit(&w->finished, LS_POOL_FINISHED_ACQUIRE);
+    uint64_t submitted = atomic_load_explicit(&w->submitted, memory_order_relaxed);
+    /* Another thread may see a job finished before it sees it counted. */
+    return submitted > finished ? submitted - finished : 0;
+}
+
+int ls_pool_list(char *text, size_t size, const ls_pool *pool,
+                 bool (*which)(const struct ls_pool_worker *w))
+{
+    size_t used = 0;
+    int listed = 0;
+    text[0] = '\0';
+    for (int i = 0; i < pool->workers; i++) {
+        if (!which(&pool->worker[i]))
+            continue;
+        unsigned long long jobs = ls_pool_pending(&pool->worker[i]);
+        if (used + 48 > size) {
+            snprintf(text + used, size - used, ", …");
+            return listed + 1;
+        }
+        const char *comma = listed++ ? ", " : "";
+        used +=
+            (size_t)(jobs ? snprintf(text + used, size - used, "%sworker %d (%llu job%s)", comma, i,
+                                     jobs, jobs == 1 ? "" : "s")
+                          : snprintf(text + used, size - used, "%sworker %d (stopping)", comma, i));
+    }
+    return listed;
+}
+
+static bool exists(const ls_pool *pool, int worker)
+{
+    return worker >= 0 && worker < pool->workers;
+}
+
+int ls_pool_busy(const ls_pool *pool, int worker)
+{
+    return exists(pool, worker) ? (int)ls_pool_pending(&pool->worker[worker]) : 0;
+}
+
+int ls_pool_thread_number(const ls_pool *pool, int worker)
+{
+    return atomic_load_explicit(&pool->worker[worker].thread_number, memory_order_relaxed);
+}
+
+int ls_pool_is_abandoned(const ls_pool *pool, int worker)
+{
+    return exists(pool, worker) && ls_pool_gave_up(&pool->worker[worker]);
+}
+
+/* ---- statistics ----------------------------------------------------------------------------- */
+
+static uint64_t value(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Each counter is of its own moment. Where one is part of another, they are made to agree. */
+static void add_worker(ls_pool_stats *sum, const struct ls_pool_worker *w)
+{
+    uint64_t dropped = value(&w->dropped), sleeps = value(&w->sleeps), failed = value(&w->failed);
+    uint64_t finished = larger(value(&w->finished), dropped);
+    uint64_t run = finished - dropped;
+    sum->submitted += larger(value(&w->submitted), finished);
+    sum->run += run;
+    sum->failed += failed < run ? failed : run;
+    sum->dropped += dropped;
+    sum->waits += larger(value(&w->waits), sleeps);
+    sum->sleeps += sleeps;
+    sum->busy_ns += value(&w->busy_ns);
+}
+
+int ls_pool_get_stats(ls_pool_stats *out, const ls_pool *pool, int worker, ls_error *err)
+{
+    ls_pool_stats sum = {0};
+    if (out->size < sizeof out->size)
+        return ls_fail(err, LS_EINVAL, "stats.size is not set: expected sizeof(ls_pool_stats)");
+    if (worker < -1 || worker >= pool->workers)
+        return ls_fail(err, LS_EINVAL,
+                       "worker %d of a pool whose workers are 0 to %d, or -1 for all of them",
+                       worker, pool->workers - 1);
+    for (int i = 0; i < pool->workers; i++)
+        if (worker == -1 || i == worker)
+            add_worker(&sum, &pool->worker[i]);
+    sum.size = out->size;
+    memcpy(out, &sum, out->size < sizeof sum ? out->size : sizeof sum);
+    return LS_OK;
+}

@@ -1,0 +1,136 @@
+/* What happens in a run, as records. Sinks that want text find it rendered (train/README.md is its schema);
+ * those that want numbers take them from here. */
+#ifndef RECORDS_RECORD_H
+#define RECORDS_RECORD_H
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "json/writer.h"
+
+#include <lockstep/trainer.h>
+#include <stdbool.h>
+
+typedef enum ls_record_type {
+    LS_RECORD_RUN_START,
+    LS_RECORD_RESUME,
+    LS_RECORD_STEP,
+    LS_RECORD_EPOCH,
+    LS_RECORD_EVAL,
+    LS_RECORD_FAULT,
+    LS_RECORD_NONFINITE,
+    LS_RECORD_RUN_END,
+    LS_RECORD_TYPES
+} ls_record_type;
+
+/* Their names in text. */
+extern const char *const ls_record_names[LS_RECORD_TYPES];
+
+/* What a worker's time of a step goes into: the members' names, and what people call them. */
+enum { LS_PHASES = 6 };
+extern const char *const ls_phase_keys[LS_PHASES];
+extern const char *const ls_phase_names[LS_PHASES];
+
+typedef struct ls_worker_times {
+    int worker, queued;
+    float seconds[LS_PHASES];
+} ls_worker_times;
+
+typedef struct ls_start_values { /* of run_start and resume */
+    ls_summary summary;
+    const ls_dataset_info *data;
+    const ls_config *config;
+    uint64_t step, test_rows;
+} ls_start_values;
+
+typedef struct ls_step_values {
+    uint64_t step, rows, correct;
+    float loss, lr, images_per_s;
+    int workers;
+    bool hits; /* whether `correct` has a meaning */
+    const ls_worker_times *worker;
+} ls_step_values;
+
+typedef struct ls_epoch_values {
+    double seconds, images_per_s, train_loss, train_accuracy;
+} ls_epoch_values;
+
+typedef struct ls_eval_values {
+    double test_loss, test_accuracy, seconds;
+    ls_measured measured; /* the rest */
+    bool best;            /* better than all before, by `monitor` */
+} ls_eval_values;
+
+/* A worker failed, or another host was lost, in or behind step `step`. */
+typedef struct ls_fault {
+    int worker;    /* −1: another host, in `device` */
+    uint64_t step; /* from 1 */
+    const char *kind, *action, *text;
+    double detected_after_s; /* since its last sign of life */
+    const char *device;
+    int devices_left;
+} ls_fault;
+
+typedef struct ls_nonfinite_values {
+    uint64_t step;
+    int worker, shard;
+    const char *action;
+} ls_nonfinite_values;
+
+typedef struct ls_end_values {
+    const char *status, *error;              /* error: NULL when there was none */
+    const char *checkpoint, *weights_sha256; /* NULL: none */
+    const char *stopped_early, *best_checkpoint;
+    ls_result result;
+    bool synthetic;
+} ls_end_values;
+
+typedef struct ls_record {
+    ls_record_type type;
+    uint64_t epoch;            /* of steps, epochs and evaluations */
+    const char *const *device; /* names of those at work; of run_start, resume and run_end */
+    int devices;
+    union {
+        ls_start_values start;
+        ls_step_values step;
+        ls_epoch_values epoch;
+        ls_eval_values eval;
+        ls_fault fault;
+        ls_nonfinite_values nonfinite;
+        ls_end_values end;
+    } of;
+    const char *json; /* one line, ended by a zero; for sinks that want text */
+    size_t length;
+} ls_record;
+
+/* ---- as text --------------------------------------------------------------------------------- */
+
+typedef enum ls_member_kind {
+    LS_MEMBER_INT,
+    LS_MEMBER_UINT, /* a uint64_t */
+    LS_MEMBER_SIZE,
+    LS_MEMBER_FLOAT,
+    LS_MEMBER_DOUBLE,
+    LS_MEMBER_DOUBLE_IF_ANY, /* left out where it is NaN */
+    LS_MEMBER_BOOL,
+    LS_MEMBER_TEXT,        /* a const char *; NULL: null */
+    LS_MEMBER_TEXT_IF_ANY, /* left out where it is NULL */
+    LS_MEMBER_FORM         /* `put` writes it */
+} ls_member_kind;
+
+/* A key of one or more types of records. */
+typedef struct ls_record_key {
+    unsigned in; /* the types: 1 << type each */
+    const char *key;
+    ls_member_kind kind;
+    size_t at; /* where its value lies in ls_record */
+    void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
+} ls_record_key;
+
+/* All keys, those of a type in the order in which they are written, behind "type"; ends with a row whose key is
+ * NULL. train/README.md says what they mean. */
+extern const ls_record_key ls_record_keys[];
+
+/* Renders a record; run_start, resume and run_end with the time that it is. */
+void ls_record_write(ls_json_writer *w, const ls_record *record);
+
+#endif

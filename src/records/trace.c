@@ -1,0 +1,444 @@
+#include "records/trace.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/replica.h"
+#include "store/durable.h"
+#include "json/writer.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MARKS 16384 /* of a worker, between two looks of the coordinator */
+#define BUFFER (1u << 16)
+#define LINE 512
+#define TAKEN 4096     /* spans of a device at a time */
+#define STREAMS 16     /* of a device that have tracks */
+#define SIDE_BY_SIDE 8 /* tracks of a stream */
+#define SORT_STEP 256  /* between two workers' places, for their devices' tracks */
+
+/* What a phase is called; a step's come in this order. */
+typedef enum phase {
+    REST,
+    BEGIN,
+    GATHER,
+    FORWARD,
+    BACKWARD,
+    RECORDED,
+    ADD,
+    MERGE,
+    APPLY,
+    OPEN,
+    EXPORT
+} phase;
+static const char *const names[] = {"rest",     "begin",         "gather",   "forward",
+                                    "backward", "recorded step", "add up",   "merge",
+                                    "apply",    "open",          "read back"};
+
+/* A device's stream: its tracks, each with the end of what lies there last. */
+typedef struct stream {
+    uint32_t id;
+    int tracks, number[SIDE_BY_SIDE];
+    uint64_t end_ns[SIDE_BY_SIDE];
+} stream;
+
+/* A worker's marks, and how far they have been turned into spans. */
+typedef struct lane {
+    ls_marks marks;
+    int place; /* of the last mark */
+    phase phase;
+    uint64_t place_ns, phase_ns, step_ns; /* since when; step_ns 0: in no step */
+    uint32_t step;
+    _Atomic(ls_device *) device; /* that says what it does; NULL: none */
+    char device_name[16];        /* written before it */
+    stream stream[STREAMS];
+    int streams, tracks;
+} lane;
+
+struct ls_trace {
+    const ls_host *host;
+    ls_file_writer file;
+    ls_error failure; /* the first one; status 0: none */
+    bool ops, finished;
+    int workers;
+    uint64_t begin_ns, lost;
+    lane *lane;
+    _Atomic int refused; /* by devices: 0, 1 while `why` is written, 2 */
+    ls_error why;
+    ls_device_span *span; /* [TAKEN], from the first device on; of the coordinator */
+    uint64_t spans, lost_spans;
+    int next_track;
+    ls_json_writer quoted; /* a name */
+    size_t used;
+    char buffer[BUFFER];
+};
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void flush(ls_trace *t)
+{
+    if (t->used > 0 && t->failure.status == LS_OK)
+        ls_file_writer_write(&t->file, t->buffer, t->used, &t->failure);
+    t->used = 0;
+}
+
+static void put(ls_trace *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(ls_trace *t, const char *format, ...)
+{
+    va_list arguments;
+    if (BUFFER - t->used < LINE)
+        flush(t);
+    va_start(arguments, format);
+    int n = vsnprintf(t->buffer + t->used, LINE, format, arguments);
+    va_end(arguments);
+    t->used += n < LINE ? (size_t)n : LINE - 1;
+}
+
+/* Microseconds with three decimals, whatever the host's locale says. */
+static void put_time(ls_trace *t, const char *key, uint64_t ns)
+{
+    put(t, ",\"%s\":%llu.%03u", key, (unsigned long long)(ns / 1000), (unsigned)(ns % 1000));
+}
+
+static int track_number(const ls_trace *t, int track)
+{
+    return track >= 0 ? track + 1 : track == LS_TRACK_COORDINATOR ? 0 : t->workers + 1;
+}
+
+static void put_text(ls_trace *t, const char *key, const char *text)
+{
+    size_t count;
+    ls_json_writer_reset(&t->quoted);
+    ls_json_put_string(&t->quoted, NULL, text);
+    const char *quoted = ls_json_writer_text(&t->quoted, &count, NULL);
+    put(t, "\"%s\":%s", key, quoted ? "" : "\"?\"");
+    if (!quoted)
+        return;
+    if (BUFFER - t->used < count)
+        flush(t);
+    memcpy(t->buffer + t->used, quoted, count);
+    t->used += count;
+}
+
+static void put_numbered(ls_trace *t, int number, const char *category, const char *name,
+                         uint64_t begin, uint64_t end, uint64_t step)
+{
+    put(t, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"cat\":\"%s\",", number, category);
+    put_text(t, "name", name);
+    put_time(t, "ts", begin - t->begin_ns);
+    put_time(t, "dur", end - begin);
+    if (step > 0)
+        put(t, ",\"args\":{\"step\":%llu}", (unsigned long long)step);
+    put(t, "}");
+}
+
+static void put_span(ls_trace *t, int track, const char *category, const char *name, uint64_t begin,
+                     uint64_t end, uint64_t step)
+{
+    put_numbered(t, track_number(t, track), category, name, begin, end, step);
+}
+
+static void put_track(ls_trace *t, int number, int place, const char *name)
+{
+    put(t,
+        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+        number, name);
+    put(t,
+        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":"
+        "{\"sort_index\":%d}}",
+        number, place);
+}
+
+/* ---- from marks to spans -------------------------------------------------------------------- */
+
+static phase phase_of(int place)
+{
+    switch (place) {
+    case LS_PLACE_IDLE: return REST;
+    case LS_PLACE_STEP: return BEGIN;
+    case LS_PLACE_ADD: return ADD;
+    case LS_PLACE_MERGE:
+    case LS_PLACE_WAIT: return MERGE;
+    case LS_PLACE_APPLY: return APPLY;
+    case LS_PLACE_OPEN: return OPEN;
+    case LS_PLACE_EXPORT: return EXPORT;
+    default: break;
+    }
+    switch (ls_replica_phase(place)) {
+    case LS_PHASE_GATHER: return GATHER;
+    case LS_PHASE_BACKWARD: return BACKWARD;
+    case LS_PHASE_RECORDED: return RECORDED;
+    default: return FORWARD;
+    }
+}
+
+/* What the last mark began, ends. A worker that marks an op has a replica, which is visible with the mark. */
+static void end_place(ls_trace *t, int worker, const ls_replica *replica, uint64_t ns)
+{
+    const lane *l = &t->lane[worker];
+    char name[96];
+    if (l->place == LS_PLACE_WAIT)
+        put_span(t, worker, "wait", "wait", l->place_ns, ns, l->step);
+    if (!t->ops || ls_replica_phase(l->place) == LS_PHASE_NONE)
+        return;
+    if (ls_replica_place(name, sizeof name, replica, l->place))
+        put_span(t, worker, "op", name, l->place_ns, ns, l->step);
+}
+
+static void end_phase(ls_trace *t, int worker, uint64_t ns)
+{
+    const lane *l = &t->lane[worker];
+    if (l->phase != REST)
+        put_span(t, worker, "phase", names[l->phase], l->phase_ns, ns, l->step);
+}
+
+static void end_step(ls_trace *t, int worker, uint64_t ns)
+{
+    lane *l = &t->lane[worker];
+    char name[32];
+    if (l->step_ns == 0)
+        return;
+    snprintf(name, sizeof name, "step %lu", (unsigned long)l->step);
+    put_span(t, worker, "step", name, l->step_ns, ns, l->step);
+    l->step_ns = 0;
+    l->step = 0;
+}
+
+/* What came before the gap is not known to have ended: it is left out. */
+static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
+{
+    t->lost += mark->number;
+    l->place = LS_PLACE_IDLE;
+    l->phase = REST;
+    l->step_ns = 0;
+    l->step = 0;
+}
+
+static void take_in(ls_trace *t, int worker, const ls_replica *replica, const ls_mark *mark)
+{
+    lane *l = &t->lane[worker];
+    if (mark->place == LS_MARKS_LOST) {
+        begin_again(t, l, mark);
+        return;
+    }
+    const phase next = phase_of(mark->place);
+    end_place(t, worker, replica, mark->ns);
+    if (next != l->phase || next == BEGIN) {
+        end_phase(t, worker, mark->ns);
+        l->phase = next;
+        l->phase_ns = mark->ns;
+    }
+    if (next == REST || next == BEGIN)
+        end_step(t, worker, mark->ns);
+    if (next == BEGIN) {
+        l->step_ns = mark->ns;
+        l->step = mark->number;
+    }
+    l->place = mark->place;
+    l->place_ns = mark->ns;
+}
+
+/* ---- what devices say ----------------------------------------------------------------------- */
+
+void ls_trace_device(ls_trace *t, int worker, ls_device *device)
+{
+    ls_device_info info;
+    ls_error err = {0};
+    int none = 0;
+    if (!t || !device->ops->spans_begin)
+        return;
+    device->ops->describe(device, &info);
+    if (device->ops->spans_begin(device, &err) == LS_OK) {
+        lane *l = &t->lane[worker];
+        snprintf(l->device_name, sizeof l->device_name, "%s", info.name);
+        atomic_store_explicit(&l->device, device, memory_order_release);
+        return;
+    }
+    if (!atomic_compare_exchange_strong(&t->refused, &none, 1))
+        return;
+    t->why = err;
+    atomic_store_explicit(&t->refused, 2, memory_order_release);
+    ls_log(t->host, LS_LOG_WARNING, "the timeline has nothing of %s's own: %s", info.name,
+           err.text);
+}
+
+static stream *stream_of(lane *l, uint32_t id)
+{
+    for (int i = 0; i < l->streams; i++)
+        if (l->stream[i].id == id)
+            return &l->stream[i];
+    if (l->streams == STREAMS)
+        return NULL;
+    l->stream[l->streams].id = id;
+    return &l->stream[l->streams++];
+}
+
+/* The first of the stream's tracks that is free by then, perhaps a new one; −1: none. */
+static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
+{
+    lane *l = &t->lane[worker];
+    char name[64], again[16] = "";
+    for (int i = 0; i < s->tracks; i++)
+        if (s->end_ns[i] <= begin)
+            return i;
+    if (s->tracks == SIDE_BY_SIDE)
+        return -1;
+    if (s->tracks > 0)
+        snprintf(again, sizeof again, " (%d)", s->tracks + 1);
+    snprintf(name, sizeof name, "%s stream %lu%s", l->device_name, (unsigned long)s->id, again);
+    s->number[s->tracks] = t->next_track++;
+    put_track(t, s->number[s->tracks], (worker + 1) * SORT_STEP + ++l->tracks, name);
+    return s->tracks++;
+}
+
+static void put_device_span(ls_trace *t, int worker, const ls_device_span *span)
+{
+    stream *s = stream_of(&t->lane[worker], span->stream);
+    int track = s && span->begin_ns >= t->begin_ns && span->end_ns >= span->begin_ns
+                    ? free_track(t, worker, s, span->begin_ns)
+                    : -1;
+    if (track < 0) {
+        t->lost_spans++;
+        return;
+    }
+    s->end_ns[track] = span->end_ns;
+    t->spans++;
+    put_numbered(t, s->number[track], "device", span->name, span->begin_ns, span->end_ns, 0);
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const ls_device_span *x = a, *y = b;
+    return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+static void drain_device(ls_trace *t, int worker)
+{
+    ls_device *device = atomic_load_explicit(&t->lane[worker].device, memory_order_acquire);
+    int count = TAKEN;
+    if (!device)
+        return;
+    while (count == TAKEN) {
+        uint64_t lost = 0;
+        count = device->ops->spans_take(device, t->span, TAKEN, &lost);
+        t->lost_spans += lost;
+        qsort(t->span, (size_t)count, sizeof *t->span, by_begin);
+        for (int i = 0; i < count; i++)
+            put_device_span(t, worker, &t->span[i]);
+    }
+}
+
+void ls_trace_leave_devices(ls_trace *t)
+{
+    for (int w = 0; t && w < t->workers; w++) {
+        ls_device *device = atomic_load_explicit(&t->lane[w].device, memory_order_acquire);
+        if (device)
+            device->ops->spans_end(device);
+    }
+    for (int w = 0; t && w < t->workers; w++) {
+        if (!t->finished)
+            drain_device(t, w);
+        atomic_store_explicit(&t->lane[w].device, NULL, memory_order_relaxed);
+    }
+}
+
+void ls_trace_drain(ls_trace *t, int worker, const ls_replica *replica)
+{
+    ls_mark mark;
+    if (!t || t->finished)
+        return;
+    while (ls_marks_take(&t->lane[worker].marks, &mark))
+        take_in(t, worker, replica, &mark);
+    drain_device(t, worker);
+}
+
+void ls_trace_span(ls_trace *t, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
+                   uint64_t step)
+{
+    if (t && !t->finished)
+        put_span(t, track, "coordinator", name, begin_ns, end_ns, step);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static void begin_file(ls_trace *t)
+{
+    char name[32];
+    put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+           "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"lockstep\"}}");
+    put_track(t, track_number(t, LS_TRACK_COORDINATOR), 0, "coordinator");
+    for (int w = 0; w < t->workers; w++) {
+        snprintf(name, sizeof name, "worker %d", w);
+        put_track(t, track_number(t, w), (w + 1) * SORT_STEP, name);
+    }
+    t->next_track = track_number(t, LS_TRACK_SAVER);
+    put_track(t, t->next_track++, (t->workers + 1) * SORT_STEP, "saver");
+}
+
+int ls_trace_create(ls_trace **out, const char *path, bool ops, int workers, const ls_host *host,
+                    ls_error *err)
+{
+    ls_trace *t = ls_alloc(host, sizeof *t);
+    if (!t)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a trace");
+    t->host = host;
+    ls_json_writer_init(&t->quoted, 0, host);
+    t->ops = ops;
+    t->begin_ns = ls_now_ns();
+    t->lane = ls_alloc_array(host, (size_t)workers, sizeof *t->lane);
+    t->span = ls_alloc_array(host, TAKEN, sizeof *t->span);
+    int status = t->lane && t->span ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a trace");
+    for (; status == LS_OK && t->workers < workers; t->workers++)
+        status = ls_marks_init(&t->lane[t->workers].marks, host, MARKS, err);
+    if (status == LS_OK)
+        status = ls_replace_begin(&t->file, path, host, err);
+    if (status) {
+        ls_trace_destroy(t);
+        return status;
+    }
+    begin_file(t);
+    *out = t;
+    return LS_OK;
+}
+
+ls_marks *ls_trace_marks(ls_trace *t, int worker)
+{
+    return &t->lane[worker].marks;
+}
+
+int ls_trace_finish(ls_trace *t, ls_error *err)
+{
+    if (!t || t->finished)
+        return LS_OK;
+    ls_trace_leave_devices(t);
+    t->finished = true;
+    put(t, "\n],\"otherData\":{\"lost_marks\":\"%llu\",\"device_spans\":\"%llu\"",
+        (unsigned long long)t->lost, (unsigned long long)t->spans);
+    put(t, ",\"lost_device_spans\":\"%llu\"", (unsigned long long)t->lost_spans);
+    if (atomic_load_explicit(&t->refused, memory_order_acquire) == 2) {
+        put(t, ",");
+        put_text(t, "no_device_spans", t->why.text);
+    }
+    put(t, "}}\n");
+    flush(t);
+    if (t->failure.status == LS_OK)
+        ls_replace_commit(&t->file, &t->failure);
+    return t->failure.status ? ls_fail(err, t->failure.status, "%s", t->failure.text) : LS_OK;
+}
+
+void ls_trace_destroy(ls_trace *t)
+{
+    if (!t)
+        return;
+    ls_file_writer_abandon(&t->file);
+    for (int w = 0; t->lane && w < t->workers; w++)
+        ls_marks_fini(&t->lane[w].marks);
+    ls_json_writer_fini(&t->quoted);
+    ls_free(t->host, t->span);
+    ls_free(t->host, t->lane);
+    ls_free(t->host, t);
+}

@@ -1,0 +1,69 @@
+/* The engine's table: what a caller of ls_wire_tcp gets. */
+#include "base/error.h"
+#include "base/host.h"
+#include "tcp/join.h"
+
+/* The lines are closed before the meeting is forgotten: a peer that finds nobody at the door also finds its lines
+ * closed. */
+static void end_wire(tcp_wire *w)
+{
+    struct joining *meeting = w->meeting;
+    tcp_free(w);
+    tcp_forget_meeting(meeting);
+}
+
+/* Everything has been said; what is still on its way must not be cut off by a close on this side. */
+static void close_tcp(ls_wire *base)
+{
+    tcp_drain((tcp_wire *)base);
+    end_wire((tcp_wire *)base);
+}
+
+/* The system keeps what was handed to it, and touches nothing of the transfers'. */
+static int abort_tcp(ls_wire *base)
+{
+    end_wire((tcp_wire *)base);
+    return 0;
+}
+
+static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err)
+{
+    tcp_wire *w = NULL;
+    int status = tcp_regroup(&w, (tcp_wire *)old, how, err);
+    if (status == LS_OK)
+        w->base.type = ls_wire_tcp();
+    *out = status ? NULL : &w->base;
+    return status;
+}
+
+static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err)
+{
+    const ls_tcp_place *place = options->comm;
+    *out = NULL;
+    if (!place || place->size != sizeof *place)
+        return ls_fail(err, LS_EINVAL, "the engine tcp needs an ls_tcp_place as options.comm");
+    tcp_wire *w = ls_alloc(NULL, sizeof *w);
+    if (!w)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
+    w->base.type = ls_wire_tcp();
+    int status = tcp_join(w, place, options->regroups != 0, err);
+    if (status)
+        tcp_free(w);
+    else
+        *out = &w->base;
+    return status;
+}
+
+const ls_wire_type *ls_wire_tcp(void)
+{
+    static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
+                                          .size = sizeof(ls_wire_type),
+                                          .name = "tcp",
+                                          .open = open_tcp,
+                                          .post = tcp_post,
+                                          .poll = tcp_poll,
+                                          .close = close_tcp,
+                                          .abort = abort_tcp,
+                                          .regroup = regroup_tcp};
+    return &wire_tcp;
+}

@@ -1,0 +1,139 @@
+#include "train/run_files.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "checkpoint/saver.h"
+#include "train/run_records.h"
+#include "train/saving.h"
+
+#include <stdio.h>
+
+/* ---- at the start --------------------------------------------------------------------------- */
+
+/* A run that goes on may have been killed before its names were made to last. */
+int ls_open_run_dir(struct ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    if (!ls_members_first(t))
+        return LS_OK;
+    if (t->dir.resumed)
+        return ls_sync_path(t->dir.path, err);
+    if (c->run_dir && c->run_dir[0] == '\0')
+        return LS_OK;
+    return ls_run_dir_make(&t->dir, c->run_dir, c, t->host, err);
+}
+
+static int open_metrics(struct ls_trainer *t, ls_error *err)
+{
+    const ls_sink_mark *keep = t->dir.resumed ? &t->dir.resumed->state.metrics : NULL;
+    return ls_sinks_open_metrics(&t->records.sinks, t->dir.path, keep, t->host, err);
+}
+
+static int open_wanted(struct ls_trainer *t, ls_error *err)
+{
+    return ls_sinks_open_wanted(&t->records.sinks, t->dir.path, &t->config, t->host, err);
+}
+
+/* The caller's own. */
+static int open_callback(struct ls_trainer *t, ls_error *err)
+{
+    const ls_trainer_options *o = &t->options;
+    ls_sink *sink;
+    if (!o->record || !ls_members_first(t))
+        return LS_OK;
+    int status = ls_sink_callback(&sink, o->record, o->user, t->host, err);
+    return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
+}
+
+int ls_open_sinks(struct ls_trainer *t, ls_error *err)
+{
+    int status = t->dir.path ? open_metrics(t, err) : LS_OK;
+    if (status == LS_OK && t->dir.path)
+        status = open_wanted(t, err);
+    return status ? status : open_callback(t, err);
+}
+
+int ls_open_saver(struct ls_trainer *t, ls_error *err)
+{
+    if (!t->dir.path)
+        return LS_OK;
+    const ls_saver_desc run = ls_saved_run(t);
+    int status = ls_saver_create(&t->dir.saver, t->dir.path, &run, err);
+    if (status == LS_OK)
+        t->result.checkpoint = ls_saver_path(t->dir.saver);
+    return status;
+}
+
+/* ---- behind a loss -------------------------------------------------------------------------- */
+
+static int open_apart(struct ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    if (t->dir.path || (c->run_dir && !c->run_dir[0]))
+        return LS_OK;
+    int status = ls_run_dir_make_apart(&t->dir, t->members.origin, c, t->host, err);
+    if (status == LS_OK)
+        status = ls_open_saver(t, err);
+    if (status == LS_OK)
+        status = open_metrics(t, err);
+    t->summary.run_dir = t->dir.path ? t->dir.path : "";
+    return status;
+}
+
+int ls_open_apart(struct ls_trainer *t, ls_error *err)
+{
+    if (t->dir.path)
+        return LS_OK;
+    int status = open_apart(t, err);
+    return status || !t->dir.path ? status : ls_record_start(t, LS_RECORD_RESUME, err);
+}
+
+int ls_take_over(struct ls_trainer *t, ls_error *err)
+{
+    int status = open_apart(t, err);
+    if (status == LS_OK && t->dir.path)
+        status = open_wanted(t, err);
+    if (status == LS_OK)
+        status = open_callback(t, err);
+    if (status == LS_OK && t->dir.path)
+        ls_log(t->host, LS_LOG_WARNING,
+               "the first host is lost: records and checkpoints are in %.300s from now on",
+               t->dir.path);
+    return status ? status : ls_record_start(t, LS_RECORD_RESUME, err);
+}
+
+/* ---- from a checkpoint ---------------------------------------------------------------------- */
+
+static void take_place(struct ls_trainer *t, const ls_resumed *resumed)
+{
+    const ls_state *s = &resumed->state;
+    const ls_best *best = &s->position.best;
+    t->position = s->position;
+    if (best->epoch > 0 && best->metric != t->config.monitor) {
+        t->position.best = (ls_best){0};
+        ls_log(t->host, LS_LOG_INFO,
+               "monitor: %s, no longer %s: which evaluation is the best is decided anew",
+               ls_metric_names[t->config.monitor], ls_metric_names[best->metric]);
+    }
+    t->result.steps = s->position.steps;
+    t->result.epochs = s->epochs;
+    t->result.test_loss = s->test_loss;
+    t->result.test_accuracy = s->test_accuracy;
+    if (s->told != LS_METRIC_CONFUSION) {
+        t->result.metric = ls_metric_names[s->told];
+        t->result.test_metric = s->test_metric;
+    }
+    if (s->epochs > 0)
+        t->result.seconds_per_epoch = s->position.trained_s / s->epochs;
+    snprintf(t->text.resumed, sizeof t->text.resumed, "%.500s", resumed->path);
+}
+
+int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err)
+{
+    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
+    const ls_successor run = {&t->config, t->shards, t->data, t->model, t->host};
+    int status = ls_resume_load(&values, resumed, &run, err);
+    if (status == LS_OK)
+        take_place(t, resumed);
+    return status;
+}

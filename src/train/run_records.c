@@ -1,0 +1,191 @@
+/* What a run says of itself, put together from where it stands: records for its sinks, progress and results for its
+ * caller, spans for its timeline. */
+#include "train/run_records.h"
+
+#include "base/host.h"
+#include "train/coordinator.h"
+#include "train/saving.h"
+
+#include <math.h>
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+/* With the names of the devices that are at work. */
+static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
+{
+    ls_record r = {.type = type, .device = t->records.device};
+    const ls_members *m = &t->members;
+    for (int i = 0; i < m->devices; i++) {
+        const int own = i - m->own; /* of this process's workers, where it is one */
+        if (own < 0 || own >= t->workers || t->worker[own].presence == LS_LIVE)
+            t->records.device[r.devices++] = m->device[i].name;
+    }
+    for (int i = 0; i < t->workers && m->devices == 0; i++)
+        if (t->worker[i].presence == LS_LIVE)
+            t->records.device[r.devices++] = t->worker[i].info.name;
+    return r;
+}
+
+int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
+{
+    ls_record r = with_devices(t, type);
+    r.of.start = (ls_start_values){
+        .summary = t->summary,
+        .data = ls_dataset_describe(t->data[LS_TRAIN]),
+        .config = &t->config,
+        .step = t->position.steps,
+        .test_rows = ls_dataset_rows(t->data[LS_TEST]),
+    };
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
+static void time_worker(ls_worker_times *out, int worker, int queued, const ls_report *r)
+{
+    *out = (ls_worker_times){
+        worker,
+        queued,
+        {(float)r->times.gather, (float)r->times.forward, (float)r->times.backward,
+         (float)r->comm.exposed, (float)r->comm.wait, (float)r->times.apply},
+    };
+}
+
+int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r, ls_error *err)
+{
+    if (t->records.sinks.count == 0)
+        return LS_OK;
+    ls_record record = {.type = LS_RECORD_STEP, .epoch = t->position.epoch + 1};
+    ls_step_values *v = &record.of.step;
+    *v = (ls_step_values){
+        .step = r->number,
+        .rows = (uint64_t)r->rows,
+        .correct = (uint64_t)r->correct,
+        .hits = t->config.loss->hits,
+        .loss = r->loss / r->rows,
+        .lr = r->lr,
+        .images_per_s = (float)images_per_s,
+        .worker = t->records.times,
+    };
+    for (int i = 0; i < t->workers; i++)
+        if (t->worker[i].presence == LS_LIVE && t->worker[i].status == LS_OK)
+            time_worker(&t->records.times[v->workers++], i, ls_pool_busy(t->pool, i),
+                        &t->worker[i].report);
+    return ls_sinks_emit(&t->records.sinks, &record, err);
+}
+
+int ls_record_nonfinite(struct ls_trainer *t, int worker, int shard, ls_error *err)
+{
+    const uint64_t step = t->position.steps + 1;
+    ls_record r = {.type = LS_RECORD_NONFINITE};
+    if (t->config.skip_nonfinite && shard < 0 && t->members.cluster)
+        ls_log(
+            t->host, LS_LOG_WARNING,
+            "step %llu: the loss of no shard of this host, but of another one's, is not finite; the "
+            "step is skipped",
+            (unsigned long long)step);
+    else if (t->config.skip_nonfinite)
+        ls_log(t->host, LS_LOG_WARNING,
+               "step %llu: the loss of shard %d, on worker %d, is not finite; the step is skipped",
+               (unsigned long long)step, shard, worker);
+    r.of.nonfinite =
+        (ls_nonfinite_values){step, worker, shard, t->config.skip_nonfinite ? "skip" : "stop"};
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
+int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_error *err)
+{
+    ls_record r = {.type = LS_RECORD_FAULT, .of.fault = *fault};
+    if (fault->worker >= 0)
+        r.of.fault.device = t->worker[fault->worker].info.name;
+    r.of.fault.devices_left = fault->worker >= 0 ? t->live : t->members.devices;
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
+int ls_record_epoch(struct ls_trainer *t, ls_error *err)
+{
+    const ls_epoch_totals *totals = &t->position.totals;
+    ls_record r = {.type = LS_RECORD_EPOCH, .epoch = t->position.epoch + 1};
+    r.of.epoch = (ls_epoch_values){totals->seconds, totals->rows / totals->seconds,
+                                   totals->loss / totals->rows,
+                                   ls_loss_accuracy(t->config.loss, totals->correct, totals->rows)};
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
+int ls_record_eval(struct ls_trainer *t, double seconds, ls_error *err)
+{
+    ls_record r = {.type = LS_RECORD_EVAL, .epoch = t->position.epoch + 1};
+    r.of.eval = (ls_eval_values){.test_loss = t->result.test_loss,
+                                 .test_accuracy = t->result.test_accuracy,
+                                 .seconds = seconds,
+                                 .measured = t->measured,
+                                 .best = t->position.best.epoch > 0 &&
+                                         t->position.best.steps == t->position.steps};
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
+int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_error *err)
+{
+    const bool failed = status && status != LS_EINTERRUPTED;
+    ls_record r = with_devices(t, LS_RECORD_RUN_END);
+    r.of.end = (ls_end_values){
+        .status = failed   ? "failed"
+                  : status ? "interrupted"
+                           : "finished",
+        .error = failed ? error : NULL,
+        .result = t->result,
+        .checkpoint = t->result.saved ? t->result.checkpoint : NULL,
+        .best_checkpoint = ls_best_checkpoint(t),
+        .stopped_early = t->text.early[0] ? t->text.early : NULL,
+        .weights_sha256 = t->result.weights_sha256[0] ? t->result.weights_sha256 : NULL,
+        .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
+    };
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
+/* ---- the caller ----------------------------------------------------------------------------- */
+
+void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
+{
+    const struct ls_trainer *t = c->t;
+    const ls_position *at = &t->position;
+    if (!t->options.progress)
+        return;
+    const double epoch_s =
+        epoch_done ? at->totals.seconds : (double)(ls_run_ns(t) - c->start_ns) * 1e-9;
+    const double done = (double)at->epoch + (double)at->step / c->steps;
+    const double left = (double)t->config.epochs - done;
+    ls_progress p = {
+        .epoch = (int)at->epoch + 1,
+        .epochs = (int)t->config.epochs,
+        .step = at->step,
+        .steps = c->steps,
+        .loss = at->totals.loss / at->totals.rows,
+        .accuracy = ls_loss_accuracy(t->config.loss, at->totals.correct, at->totals.rows),
+        .images_per_s = at->totals.rows / epoch_s,
+        .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
+        .epoch_done = epoch_done,
+        .evaluated = evaluated,
+        .test_loss = t->result.test_loss,
+        .test_accuracy = t->result.test_accuracy,
+        .metric = t->result.metric,
+        .test_metric = t->result.test_metric,
+    };
+    t->options.progress(t->options.user, &p);
+}
+
+void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
+{
+    const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
+    t->result.metric = ls_metric_names[told];
+    t->result.test_metric = told == LS_METRIC_ACCURACY ? t->result.test_accuracy
+                            : told == LS_METRIC_LOSS   ? t->result.test_loss
+                            : measured                 ? measured->value[told]
+                                                       : NAN;
+}
+
+/* ---- the timeline --------------------------------------------------------------------------- */
+
+void ls_drain_trace(const struct ls_trainer *t)
+{
+    for (int w = 0; t->trace && w < t->workers; w++)
+        ls_trace_drain(t->trace, w, t->worker[w].replica);
+}

@@ -1,0 +1,102 @@
+#include "train/saving.h"
+
+#include "train/worker.h"
+
+/* ---- deciding ------------------------------------------------------------------------------- */
+
+/* Whether the evaluation behind the steps that are done is the best so far. */
+static bool is_best(const struct ls_trainer *t)
+{
+    const ls_best *best = &t->position.best;
+    return best->epoch > 0 && best->steps == t->position.steps;
+}
+
+ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
+{
+    const ls_config *c = &t->config;
+    bool due = false;
+    if (!t->dir.saver)
+        return LS_DUE_NOTHING;
+    switch (m->occasion) {
+    case LS_STEP_DONE: due = ls_is_multiple(m->steps, c->checkpoint.every_steps); break;
+    case LS_EPOCH_DONE:
+        due = ls_is_multiple(t->position.epoch, c->checkpoint.every_epochs) ||
+              (c->checkpoint.best && m->evaluated && is_best(t));
+        break;
+    case LS_TAKEN_OVER: due = true; break;
+    case LS_RUN_ENDED: return m->status == LS_ENONFINITE ? LS_DUE_NOTHING : LS_DUE_NOW;
+    case LS_ASKED: return LS_DUE_NOW;
+    }
+    return due ? LS_DUE_MEANWHILE : LS_DUE_NOTHING;
+}
+
+/* ---- saving --------------------------------------------------------------------------------- */
+
+int ls_snapshot_replicas(struct ls_trainer *t, bool exports, ls_error *err)
+{
+    int status = exports ? ls_saver_rest(t->dir.saver, err) : LS_OK;
+    return status ? status : ls_read_replicas(t, exports, err);
+}
+
+ls_saver_desc ls_saved_run(struct ls_trainer *t)
+{
+    return (ls_saver_desc){.config = &t->config,
+                           .model = t->model,
+                           .data = t->data,
+                           .sinks = &t->records.sinks,
+                           .trace = t->trace,
+                           .host = t->host};
+}
+
+/* Where the run stands, but for what the saver knows better. */
+static ls_state describe(const struct ls_trainer *t)
+{
+    const ls_result *r = &t->result;
+    return (ls_state){.position = t->position,
+                      .epochs = r->epochs,
+                      .test_loss = r->test_loss,
+                      .test_accuracy = r->test_accuracy,
+                      .told = ls_metric_find(r->metric),
+                      .test_metric = r->test_metric,
+                      .shards = t->shards,
+                      .isa = t->summary.isa,
+                      .library = t->summary.library,
+                      .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
+                      .test_rows = ls_dataset_rows(t->data[LS_TEST])};
+}
+
+int ls_save(struct ls_trainer *t, ls_due due, ls_error *err)
+{
+    const ls_state state = describe(t);
+    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
+    return due == LS_DUE_NOTHING
+               ? LS_OK
+               : ls_saver_save(t->dir.saver, &state, &values, due == LS_DUE_NOW, err);
+}
+
+int ls_save_at(struct ls_trainer *t, const char *path, ls_error *err)
+{
+    const ls_saver_desc run = ls_saved_run(t);
+    const ls_state state = describe(t);
+    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
+    return ls_save_to_file(path, &run, &state, &values, err);
+}
+
+/* ---- the best ------------------------------------------------------------------------------- */
+
+const char *ls_best_checkpoint(struct ls_trainer *t)
+{
+    char *path = t->text.best;
+    return t->dir.saver && t->config.checkpoint.best &&
+                   ls_checkpoint_of_best(path, sizeof t->text.best, t->dir.path, &t->position.best)
+               ? path
+               : NULL;
+}
+
+int ls_displace_best(struct ls_trainer *t, ls_error *err)
+{
+    int status = t->config.checkpoint.best ? ls_saver_rest(t->dir.saver, err) : LS_OK;
+    if (status == LS_OK && ls_best_checkpoint(t))
+        t->position.best.kept = t->position.best.steps;
+    return status;
+}

@@ -1,0 +1,33 @@
+# Helpers of the tests that train on GPUs and compare weights, to be read with `.`: POSIX sh.
+#
+#     . "$(dirname "$0")/training.sh"          # makes $scratch, which goes when the script ends
+#     "$program" … --metrics "$scratch/metrics.jsonl" 2>"$scratch/train.err"
+#     found=$(weights "$scratch/metrics.jsonl")
+#     [ "$found" = "$wanted" ] || fail 'expected the same weights'
+#     finish
+#
+# `finish` exits with 1 if an expectation failed.
+
+# shellcheck shell=sh
+set -u
+LC_ALL=C
+export LC_ALL
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+XDG_CACHE_HOME=$scratch/cache # kernels are chosen anew, and then by all alike
+export XDG_CACHE_HOME
+failures=0
+
+# fail TEXT...: counts a failed expectation, and shows what the programs said in $scratch/*.err.
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    for said in "$scratch"/*.err; do
+        [ ! -s "$said" ] || cat "$said"
+    done
+}
+
+# weights METRICS...: the hash of a run's weights, of each run a line; nothing where a run did not end well.
+weights() { sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$@" 2>/dev/null; }
+
+finish() { [ "$failures" -eq 0 ]; exit; }

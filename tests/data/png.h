@@ -1,0 +1,24 @@
+/* PNG files, put together in memory. */
+#ifndef TESTS_DATA_PNG_H
+#define TESTS_DATA_PNG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct png_bytes {
+    uint8_t bytes[2048];
+    size_t count;
+} png_bytes;
+
+/* Appends bytes, or a chunk with its checksum. */
+void png_put(png_bytes *p, const void *bytes, size_t count);
+void png_put_chunk(png_bytes *p, const char *type, const void *data, size_t count);
+
+/* The signature, and a header. */
+png_bytes png_begin(uint32_t width, uint32_t height, int depth, int type, int interlaced);
+
+/* A whole file of these rows, each with its filter in front. `palette`: colours of three bytes, or NULL. */
+png_bytes png_make(uint32_t width, uint32_t height, int depth, int type, int interlaced,
+                   const void *rows, size_t count, const char *palette);
+
+#endif

@@ -1,0 +1,53 @@
+/* The smallest user of pictures, in C as in C++: a picture in memory becomes a row of a model, whose outputs are asked
+ * for. The model here is not trained; ls_model_open reads one that is. */
+#include <lockstep/model.h>
+#include <lockstep/picture.h>
+#include <lockstep/trainer.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char config[] =
+    "{\"data\": {\"name\": \"synthetic\", \"limit\": 64}, \"batch_size\": 32, \"run_dir\": null,"
+    " \"devices\": \"cpu:1\", \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1},"
+    " \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
+
+static int predict(ls_snapshot *model, const void *bytes, size_t length, ls_error *err)
+{
+    unsigned char row[3 * 32 * 32];
+    float p[10];
+    ls_snapshot_info info;
+    ls_snapshot_describe(model, &info);
+    if ((size_t)info.channels * (size_t)info.height * (size_t)info.width > sizeof row)
+        return LS_EINVAL;
+    int status = ls_model_picture(model, bytes, length, 0, row, err);
+    if (status == LS_OK)
+        status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, err);
+    if (status == LS_OK)
+        printf("%g\n", (double)p[0]);
+    return status;
+}
+
+int main(void)
+{
+    static const char picture[] = "P6 2 2 255\nabcdefghijkl";
+    ls_trainer_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.config_text = config;
+    ls_trainer *trainer;
+    ls_snapshot *model = 0;
+    ls_error err;
+    int status = ls_trainer_open(&trainer, &options, &err);
+    if (status == LS_OK) {
+        status = ls_trainer_snapshot(trainer, &model, &err);
+        ls_trainer_close(trainer);
+    }
+    if (status == LS_OK)
+        status = predict(model, picture, sizeof picture - 1, &err);
+    if (status == LS_OK && predict(model, "GIF", 3, &err) != LS_EDATA)
+        status = LS_EINVAL;
+    else if (status != LS_OK)
+        fprintf(stderr, "%s\n", err.text);
+    ls_snapshot_release(model);
+    return status != LS_OK;
+}

@@ -1,0 +1,10 @@
+/* A model that is not trained, for rows of any shape. */
+#ifndef TESTS_PICTURE_NEW_MODEL_H
+#define TESTS_PICTURE_NEW_MODEL_H
+
+#include <lockstep/snapshot.h>
+
+/* NULL: `err` says why. Released by the caller. */
+ls_snapshot *new_model(int channels, int height, int width, int floats, ls_error *err);
+
+#endif
