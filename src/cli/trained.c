@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/run_dir.h"
 #include "cli/pack.h"
 #include "nn/safetensors.h"
-#include "checkpoint/checkpoint.h"
 #include "train/infer.h"
-#include "checkpoint/run_dir.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>
@@ -531,10 +531,11 @@ static int run_on_pool(ls_prediction *out, float *scores, const ls_predict_desc 
 {
     const int workers = ls_pool_size(pool), targets = d->trained->config.preprocessing.targets;
     const ls_host *host = d->trained->host;
+    const uint32_t parts = shards ? (uint32_t)shards : (uint32_t)workers;
     job j = {.desc = d,
              .rows = {.rows = d->rows,
-                      .batch = (uint32_t)d->trained->config.batch_size,
-                      .shards = shards ? (uint32_t)shards : (uint32_t)workers,
+                      .batch = ls_evaluation_batch((uint32_t)d->trained->config.batch_size, parts),
+                      .shards = parts,
                       .scores = scores,
                       .classes = d->trained->model->classes}};
     const size_t words = targets ? (size_t)targets : 1;

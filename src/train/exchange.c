@@ -14,11 +14,12 @@ static bool lacks_scores(const ls_exchange *e, const struct ls_trainer *t)
 static bool allocate(ls_exchange *e, const struct ls_trainer *t)
 {
     const uint32_t train = ls_dataset_rows(t->data[LS_TRAIN]);
-    e->test = (ls_sharded_rows){.rows = ls_dataset_rows(t->data[LS_TEST]),
-                                .batch = (uint32_t)t->config.batch_size,
-                                .shards = (uint32_t)t->shards,
-                                .classes = t->model->classes,
-                                .stop = t->members.cluster ? NULL : &t->stop};
+    e->test = (ls_sharded_rows){
+        .rows = ls_dataset_rows(t->data[LS_TEST]),
+        .batch = ls_evaluation_batch((uint32_t)t->config.batch_size, (uint32_t)t->shards),
+        .shards = (uint32_t)t->shards,
+        .classes = t->model->classes,
+        .stop = t->members.cluster ? NULL : &t->stop};
     for (int i = 0; i < 2; i++)
         e->permutation[i] = ls_alloc_array(t->host, train, sizeof *e->permutation[i]);
     e->canonical = ls_alloc_array(t->host, t->model->floats, sizeof *e->canonical);
