@@ -94,12 +94,24 @@ typedef struct ls_few_dense {
     int relu;
 } ls_few_dense;
 
+/* Sums of one channel of a depthwise convolution, of `n` sixteens of pixels that lie side by side in x or begin where
+ * `index` says: over `rows` rows of `columns` taps each. */
+typedef struct ls_few_depth {
+    int n, rows, columns;
+    ptrdiff_t row, column; /* floats of x from one tap to the next */
+    const float *x, *w;
+    float init;
+    const int32_t *index; /* [n][16], or NULL */
+    float *y;             /* aligned */
+} ls_few_depth;
+
 typedef struct ls_few_kernels {
     void (*pick)(const ls_few_pick *p, const float *from, float *to);
     /* to[pixel][16] ← up to sixteen channels, `plane` floats apart, zeros beyond; and back. */
     void (*turn)(const float *from, size_t plane, int channels, size_t pixels, float *to);
     void (*turn_back)(float *to, size_t plane, int channels, size_t pixels, const float *from);
     void (*dense)(const ls_few_dense *d);
+    void (*depth)(const ls_few_depth *d);
 } ls_few_kernels;
 
 typedef struct ls_lanes_dense {

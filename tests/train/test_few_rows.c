@@ -2,7 +2,7 @@
  * time and in lanes of sixteen, by nets of the swarm's generator and by some whose layers are wide enough for
  * Winograd's algorithm.
  *
- *     few_rows NETS     so many of the generator's
+ *     few_rows NETS WIDE     so many of the generator's, and of the wide ones
  */
 #include "campaigns/swarm.h"
 #include "cpu/cpu_device.h"
@@ -113,13 +113,13 @@ static void check(const char *model, const uint8_t *images)
     fixture_end(&s.f);
 }
 
-static int nets;
+static int nets, wide_nets;
 
 static void a_row_has_its_bits_whatever_comes_with_it(void **state)
 {
     static uint8_t images[ROWS * OWN_PIXELS];
     const ls_data_source data = own_data(0);
-    const int all = nets + (int)(sizeof wide / sizeof *wide);
+    const int all = nets + wide_nets;
     int32_t label;
     (void)state;
     for (uint32_t i = 0; i < ROWS; i++)
@@ -145,6 +145,11 @@ LS_TESTS(few_rows, "integration")
         cmocka_unit_test(the_kernels_are_those_that_are_meant),
         cmocka_unit_test(a_row_has_its_bits_whatever_comes_with_it),
     };
-    nets = argc > 1 ? atoi(argv[1]) : 8;
+    if (argc < 3)
+        return 2;
+    nets = atoi(argv[1]);
+    wide_nets = atoi(argv[2]);
+    if (wide_nets > (int)(sizeof wide / sizeof *wide))
+        return 2;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
