@@ -275,7 +275,8 @@ static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error 
     if (table || array)
         t->config.data_keys.as = &t->as;
     fit_keys(t);
-    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, &o->trainer, err);
+    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, !o->train,
+                               &o->trainer, err);
 }
 
 /* What becomes of holes in arrays, as the model says. */
