@@ -12,9 +12,9 @@
  * Predictions run on a device of the kind that the trainer uses, one for each thread that predicts at the
  * same time: with the built-in CPU back end in that thread itself, which wants a stack of 256 KiB, else on one of
  * the library's own for which the caller waits. Devices and their memory are made when they are first needed, are
- * shared by all snapshots of a trainer, serve other callers later, and go with the last snapshot. One
- * image costs about as much as sixteen: requests that come together are best asked together. A
- * snapshot must not be used in a child process after fork.
+ * shared by all snapshots of a trainer, serve other callers later, and go with the last snapshot. Few
+ * rows cost what they are, on the CPU; nine to sixteen cost as much as sixteen, which are cheaper than sixteen times
+ * one: requests that come together are best asked together. A snapshot must not be used in a child process after fork.
  */
 #ifndef LOCKSTEP_SNAPSHOT_H
 #define LOCKSTEP_SNAPSHOT_H
