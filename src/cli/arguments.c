@@ -19,6 +19,7 @@ static const char main_help[] =
     "       trainer devices | bench CONFIG          (each has a --help of its own)\n"
     "\n"
     "Trains the network that CONFIG describes, data-parallel, on every device of this machine.\n"
+    "The program is installed as lockstep and as trainer; `lockstep train CONFIG` trains, too.\n"
     "\n"
     "  --devices LIST      auto, cpu, cpu:4, … (default: the config's, else auto)\n"
     "  --set KEY=VALUE     sets any key of the config: --set optimizer.lr=0.1 --set epochs=3\n"

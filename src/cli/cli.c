@@ -239,7 +239,7 @@ static void keep_standard_streams(void)
         close(fd);
 }
 
-/* The first argument may be a verb; else it belongs to training. A config of such a name is trained
+/* The first argument may be a verb, of which `train` may be left out. A config of such a name is trained
  * as ./NAME. */
 static int run_verb(int argc, char **argv, ls_registry *registry)
 {
@@ -259,7 +259,8 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
                                  : cli_trained_run(verbs[i].trained, argc - 1, argv + 1, registry);
             return code == CLI_HELPED ? cli_flush() : code;
         }
-    return train_or_print(argc, argv, registry);
+    const int named = argc > 1 && strcmp(argv[1], "train") == 0;
+    return train_or_print(argc - named, argv + named, registry);
 }
 
 int cli_main(int argc, char **argv, ls_registry *registry)

@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "checkpoint/run_dir.h"
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
 #include "page/page.h"
-#include "checkpoint/run_dir.h"
 
 #include <getopt.h>
 #include <math.h>

@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "checkpoint/run_dir.h"
 #include "config/config.h"
 #include "nn/safetensors.h"
 #include "store/durable.h"
-#include "checkpoint/run_dir.h"
 #include "json/json.h"
 
 #include <errno.h>
@@ -331,7 +331,7 @@ int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, boo
     *packed = NULL;
     const cli_pack p = {.folder = c->data_path,
                         .test_folder = c->data_keys.test_path,
-                        .size = c->data_keys.size,
+                        .size = c->data_keys.image_size,
                         .channels = c->data_keys.channels,
                         .quiet = true};
     if (file && !is_own(file, cache))
@@ -364,7 +364,7 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
     if (strcmp(c.data_name, "folder") == 0 && c.data_path && (!packed || own)) {
         const cli_pack p = {.folder = c.data_path,
                             .test_folder = c.data_keys.test_path,
-                            .size = c.data_keys.size,
+                            .size = c.data_keys.image_size,
                             .channels = c.data_keys.channels,
                             .quiet = quiet};
         if (c.data_keys.channels == 2)
@@ -430,7 +430,7 @@ static int pack_for_resume(cli_again *room, cli_list *set, ls_trainer_options *o
         return LS_OK;
     const cli_pack p = {.folder = c->data_path,
                         .test_folder = c->data_keys.test_path,
-                        .size = c->data_keys.size,
+                        .size = c->data_keys.image_size,
                         .channels = c->data_keys.channels,
                         .quiet = quiet};
     if (!c->data_path || !cli_is_folder(c->data_path) || !o->cache_dir)
@@ -454,10 +454,9 @@ int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool q
         return LS_OK;
     if (strcmp(run, "latest") == 0 && ls_resume_latest(&latest, NULL, NULL, NULL) == LS_OK)
         run = latest;
-    ls_trainer_options own = *o;
-    own.config_path = ls_path_join(config, run, "config.json");
+    ls_path_join(config, run, "config.json");
     int status = LS_OK;
-    if (ls_config_read(&c, &own, NULL) == LS_OK) {
+    if (ls_config_read_of_run(&c, config, o, NULL) == LS_OK) {
         const char *const was[2] = {c.data_path, c.data_keys.test_path};
         char *found[2];
         for (int i = 0; i < 2; i++) {

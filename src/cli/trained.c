@@ -283,8 +283,8 @@ static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error 
 static int filling_of(const ls_prep *p)
 {
     if (p->kind != LS_PREP_ARRAY || p->fills == 0)
-        return LS_NAN_REFUSED;
-    return p->fills == 1 && p->fill[0] == 0 ? LS_NAN_ZERO : LS_NAN_MEAN;
+        return LS_MISSING_REFUSED;
+    return p->fills == 1 && p->fill[0] == 0 ? LS_MISSING_ZERO : LS_MISSING_MEAN;
 }
 
 /* Arrays and tensors: all rows of them, or those of test. */
@@ -297,7 +297,7 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
         k->y = tensors ? NULL : "y.npy";
         t->config.data_name = tensors ? "safetensors" : "npy";
     }
-    k->on_nan = filling_of(t->card.prep);
+    k->missing = filling_of(t->card.prep);
     k->validation = 0;
     t->config.data_limit = 0;
     t->config.data_path = o->new_data;
@@ -381,7 +381,7 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
                        ls_error *err)
 {
     char *card;
-    ls_trainer_options options = o->trainer;
+    const ls_trainer_options options = o->trainer;
     int status = ls_safetensors_card(&card, out->weights_path, out->host, err);
     const bool known = status == LS_OK && card;
     if (status)
@@ -389,10 +389,10 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
     ls_free(out->host, card);
     if (known && (status = ls_card_read(&out->card, out->weights_path, out->host, err)) != LS_OK)
         return status;
-    if (!options.config_path)
-        options.config_path = config;
     if (options.config_path)
         return ls_config_read(&out->config, &options, err);
+    if (config)
+        return ls_config_read_of_run(&out->config, config, &options, err);
     if (o->trainer.set_count > 0)
         return ls_fail(err, LS_EINVAL,
                        "%.300s: a file of weights has no config in which something could be set; "

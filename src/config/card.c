@@ -61,7 +61,7 @@ static int fail_length(const ls_config *config, const ls_model *model,
     const char *cure =
         table ? "leave columns of many texts or long names out by data.drop, or shorten names"
         : prep && prep->fills > 1
-            ? "set data.on_nan to \"zero\", or fill what is missing in the file"
+            ? "set data.missing to \"zero\", or fill what is missing in the file"
             : "shorten the names of classes";
     return ls_fail(err, LS_EDATA,
                    "%.100s: how rows are prepared and what classes are called is kept with the "

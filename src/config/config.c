@@ -17,6 +17,25 @@ static bool same_group(const ls_config_key *a, const ls_config_key *b)
     return a->key && b->key && strcmp(a->group, b->group) == 0;
 }
 
+/* Reads the row under its name. A key with its former name is read where a run has written it, and refused
+ * where the user has; beside the key itself it says nothing. */
+static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    ls_config_key as = *row;
+    int line, column;
+    const cJSON *former =
+        row->former ? cJSON_GetObjectItemCaseSensitive(f->object, row->former) : NULL;
+    if (former && c->written && ls_json_where(f->doc, former, false, &line, &column) == LS_OK) {
+        ls_field_any(f, row->former);
+        if (!cJSON_GetObjectItemCaseSensitive(f->object, row->key))
+            as.key = row->former;
+    } else if (former) {
+        ls_fields_fail_key(f, former, "the key \"%s\" is called \"%s\" now: rename it", row->former,
+                           row->key);
+    }
+    ls_config_read_key(c, f, &as);
+}
+
 /* The rows of one group, from an object that may be absent; returns the row behind them. */
 static const ls_config_key *read_group(ls_config *c, ls_fields *top, const ls_config_key *row)
 {
@@ -26,7 +45,7 @@ static const ls_config_key *read_group(ls_config *c, ls_fields *top, const ls_co
     ls_fields f;
     ls_fields_begin(&f, top->doc, node ? node : &nothing, first->group, top->err);
     for (; same_group(row, first); row++)
-        ls_config_read_key(c, &f, row);
+        read_row(c, &f, row);
     if (top->status == LS_OK)
         top->status = ls_fields_end(&f);
     return row;
@@ -40,7 +59,7 @@ static int read_rows(ls_config *c, const ls_json *doc, const cJSON *root, ls_err
         if (*row->group)
             row = read_group(c, &top, row);
         else
-            ls_config_read_key(c, &top, row++);
+            read_row(c, &top, row++);
     }
     return ls_fields_end(&top);
 }
@@ -97,10 +116,10 @@ static int read_document(ls_config *c, const ls_trainer_options *o, ls_error *er
     return status;
 }
 
-int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err)
+static int read_whole(ls_config *out, const ls_trainer_options *options, bool written,
+                      ls_error *err)
 {
-    memset(out, 0, sizeof *out);
-    out->host = options->host;
+    *out = (ls_config){.host = options->host, .written = written};
     int status = read_document(out, options, err);
     if (status == LS_OK)
         status = read_rows(out, out->doc, ls_json_root(out->doc), err);
@@ -111,6 +130,19 @@ int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *
     if (status)
         ls_config_fini(out);
     return status;
+}
+
+int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err)
+{
+    return read_whole(out, options, false, err);
+}
+
+int ls_config_read_of_run(ls_config *out, const char *path, const ls_trainer_options *options,
+                          ls_error *err)
+{
+    ls_trainer_options own = *options;
+    own.config_path = path;
+    return read_whole(out, &own, true, err);
 }
 
 void ls_config_fini(ls_config *config)
@@ -228,7 +260,7 @@ void ls_config_write_of_model(ls_json_writer *w, const char *key, const ls_confi
 int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *node,
                             const ls_host *host, ls_error *err)
 {
-    *out = (ls_config){.host = host, .node = node};
+    *out = (ls_config){.host = host, .node = node, .written = true};
     return read_rows(out, doc, node, err);
 }
 

@@ -40,8 +40,10 @@ typedef enum ls_cluster_engine {
 } ls_cluster_engine;
 
 typedef struct ls_config {
-    ls_json *doc;           /* owned: texts and nodes below belong to it */
-    const cJSON *node;      /* of doc: where the keys are; NULL: its root */
+    ls_json *doc;      /* owned: texts and nodes below belong to it */
+    const cJSON *node; /* of doc: where the keys are; NULL: its root */
+    bool
+        written; /* a run has written the text, maybe one of 0.2 or before: keys may have former names */
     ls_json *model_doc;     /* the model's file, when it is not inline; owned */
     const cJSON *model;     /* the model object, in one of the two */
     const char *model_path; /* NULL: inline */
@@ -100,6 +102,10 @@ typedef struct ls_config {
 /* Reads and checks everything but the model's layers (which need the data's shape). Errors:
  * LS_ECONFIG with file, line and column; LS_ENOENT, LS_EIO. */
 int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err);
+/* The same for the config.json of a run's directory, at `path`, which stands for the options' config: keys
+ * may have the names that they had when it was written. Those of the options' `set` are the user's. */
+int ls_config_read_of_run(ls_config *out, const char *path, const ls_trainer_options *options,
+                          ls_error *err);
 void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
 
 /* The learning rate before the schedule: optimizer.lr, scaled with the minibatch where lr_scaling is
@@ -225,6 +231,8 @@ struct ls_config_key {
     void (*read)(ls_config *config, ls_fields *fields, const ls_config_key *row, const cJSON *node);
     void (*write)(ls_json_writer *w, const ls_config *config, const ls_config_key *row);
     const char *help; /* a sentence or two, in Markdown */
+    const char *
+        former; /* the name of the key in 0.2 and before, which files of runs may have; NULL: the same */
 };
 
 /* The rows, those of a group one behind the other; ends with a row whose key is NULL. */

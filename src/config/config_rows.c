@@ -324,9 +324,9 @@ static const char *const scalings[] = {"none", "linear", NULL};
 static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
 static const char *const label_forms[] = {"auto", "classes", "values", NULL}; /* ls_label_form */
-static const char *const at_nan[] = {"refuse", "zero", "mean", NULL};         /* ls_on_nan */
+static const char *const at_missing[] = {"refuse", "zero", "mean", NULL};     /* ls_missing */
 static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* as in ls_cluster_engine */
-static const char *const at_member_loss[] = {"stop", "continue", NULL};
+static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
@@ -365,11 +365,15 @@ const ls_config_key ls_config_keys[] = {
          "and in a `csv`; else values"},
     {"data", "classes", LS_KEY_INT, LS_RECIPE, AT(data_keys.classes), 0, 0, INT_MAX,
      .help = "how many there are; 0: as many as the training rows have"},
-    {"data", "on_nan", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.on_nan), .choices = at_nan,
-     .help = "what is missing becomes 0, or the mean of its column's training rows"},
+    {"data", "missing", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.missing), .choices = at_missing,
+     .former = "on_nan",
+     .help =
+         "a value that is missing, an empty field or NaN: `\"refuse\"`, or it becomes 0 (`\"zero\"`) or "
+         "the mean of its column's training rows (`\"mean\"`)"},
     {"data", "packed", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.packed),
      .help = "`folder`: the file it is packed in; the program sets it"},
-    {"data", "size", LS_KEY_INT, LS_RECIPE, AT(data_keys.size), 32, 1, 4096,
+    {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), 32, 1, 4096,
+     .former = "size",
      .help = "`folder`: height and width that its images are resized and cropped to"},
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
      .help = "`folder`: 3 for colours, 1 for grey"},
@@ -392,7 +396,9 @@ const ls_config_key ls_config_keys[] = {
      FORM(seed), .help = "every random draw is a function of it"},
     {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"normal\"", FORM(init),
      .help =
-         "`{\"name\": \"normal\", \"std\": 0.01}`, `\"xavier\"`, `\"kaiming\"`; biases start at 0; "
+         "`{\"name\": \"normal\", \"std\": 0.01}`; `\"xavier\"`, also `\"glorot\"`: uniform within "
+         "±√(6 / (fan_in + fan_out)); `\"kaiming\"`, also `\"he\"`: normal, variance 2 / fan_in; "
+         "biases start at 0; "
          "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names (fp32, fp16 or bf16); with "
          "`\"partial\": true` what fits by name and shape is taken, the rest listed and begun as "
          "`\"name\"` says"},
@@ -431,7 +437,8 @@ const ls_config_key ls_config_keys[] = {
      .help =
          "of `cross_entropy`: what a row's loss, smoothing included, is multiplied with by its "
          "class, a list of numbers; or `\"balanced\"`: rows / (classes · rows of the class), of "
-         "the training rows. The mean is over rows, whatever they weigh"},
+         "the training rows. The mean is over rows, whatever they weigh. `eval --data` does not read the "
+         "training rows: its loss is without balanced weights, and it says so"},
     {"augment", "crop", LS_KEY_INT, LS_RECIPE, AT(preprocessing.crop), 0, 0, 64,
      .help = "training images are shifted by up to so many pixels"},
     {"augment", "flip", LS_KEY_BOOL, LS_RECIPE, AT(preprocessing.flip),
@@ -447,7 +454,8 @@ const ls_config_key ls_config_keys[] = {
      .help =
          "training rows have up to such a share, drawn for each, of the row behind them in the minibatch's "
          "shard; vectors of targets are mixed alike, and a class is the other's as often as that"},
-    {"", "normalize", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
+    {"", "gradient_scale", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
+     .former = "normalize",
      .help = "gradients are divided by the rows of the minibatch, or always by `batch_size` "
              "(`\"nominal\"`: another step only for a ragged last minibatch)"},
     {"", "precision", LS_KEY_CHOICE, LS_RECIPE, AT(precision), .choices = precisions,
@@ -522,8 +530,8 @@ const ls_config_key ls_config_keys[] = {
          "more than one, `\"none\"`: each trains for itself"},
     {"cluster", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(cluster.deadline_s), 0, 0, 86400,
      .help = "how long another host may be silent before it counts as lost; 0: 30 s"},
-    {"cluster", "on_member_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.survives_loss),
-     .choices = at_member_loss,
+    {"cluster", "on_host_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.survives_loss),
+     .choices = at_host_loss, .former = "on_member_loss",
      .help =
          "when a host is lost the others save and stop; `\"continue\"`: those that are left, if "
          "they are more than half, or half with the first, take over its shards and repeat the step ([hosts](hosts.md))"},

@@ -132,7 +132,7 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
                    "%.200s: %s: row %zu, column %zu: expected a finite number, found %g%s",
                    array->path, name, i / row, i % row, v,
                    isnan(v) && array != &a->split[0].y && array != &a->split[1].y
-                       ? "; data.on_nan says what else to do: \"zero\" or \"mean\""
+                       ? "; data.missing says what else to do: \"zero\" or \"mean\""
                        : "");
 }
 
@@ -143,7 +143,7 @@ static int find_means(arrays *a)
     const size_t limit = a->o->spec->limit, rows = limit ? limit : (size_t)x->dim[0];
     const size_t row = ls_array_row(x), all = row * rows;
     const ls_new_rows *as = a->o->spec->keys.as;
-    if (a->o->spec->keys.on_nan != LS_NAN_MEAN || ls_array_is_whole(x))
+    if (a->o->spec->keys.missing != LS_MISSING_MEAN || ls_array_is_whole(x))
         return LS_OK;
     if (as &&
         (size_t)as->prep->fills == row) { /* those of the rows that the model was trained on */
@@ -174,7 +174,7 @@ static int find_means(arrays *a)
 static int number_of(const arrays *a, const pair *p, size_t i, float *out)
 {
     const double v = ls_array_number(&p->x, i);
-    const bool filled = isnan(v) && a->o->spec->keys.on_nan != LS_NAN_REFUSED;
+    const bool filled = isnan(v) && a->o->spec->keys.missing != LS_MISSING_REFUSED;
     *out = !filled ? (float)v : a->mean ? (float)a->mean[i % ls_array_row(&p->x)] : 0.0f;
     return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
 }
@@ -326,7 +326,7 @@ static int prepare(const arrays *a, ls_resident *r)
                         x->type == LS_ARRAY_U8 && x->rank == LS_ARRAY_RANK &&
                         (channels == 1 || channels == 3);
     const bool fills =
-        r->base.info.dtype == LS_ROW_F32 && a->o->spec->keys.on_nan != LS_NAN_REFUSED;
+        r->base.info.dtype == LS_ROW_F32 && a->o->spec->keys.missing != LS_MISSING_REFUSED;
     int status =
         ls_prep_create(&r->prep, packed ? LS_PREP_IMAGES : LS_PREP_ARRAY, a->o->host, a->o->err);
     if (status)
@@ -480,10 +480,12 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
     return open_tensors(split, o->spec->keys.packed, o);
 }
 
-#define KEYS "x y test_x test_y labels classes on_nan"
+#define KEYS "x y test_x test_y labels classes missing"
 
 const ls_dataset_kind ls_dataset_npy = {{"npy", 0, 0, 0, 0, NULL, KEYS}, open_npy, NULL};
 const ls_dataset_kind ls_dataset_safetensors = {
     {"safetensors", 0, 0, 0, 0, NULL, KEYS}, open_safetensors, NULL};
 const ls_dataset_kind ls_dataset_folder = {
-    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed size channels"}, open_folder, NULL};
+    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels"},
+    open_folder,
+    NULL};

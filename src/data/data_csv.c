@@ -248,9 +248,9 @@ static int read_cell(csv *c, ls_table *t, int i, float *cell)
     const bool missing = ls_field_is_missing(t->field);
     if (missing && i == c->target)
         return fail_field(c, t, at, "a target in each row");
-    if (missing && c->o->spec->keys.on_nan == LS_NAN_REFUSED)
+    if (missing && c->o->spec->keys.missing == LS_MISSING_REFUSED)
         return fail_field(c, t, at,
-                          "a value; data.on_nan says what else to do: \"zero\" or \"mean\"");
+                          "a value; data.missing says what else to do: \"zero\" or \"mean\"");
     if (missing)
         return LS_OK;
     found.number = ls_field_is_number(t->field, &found.value);
@@ -358,10 +358,10 @@ static int prepare_column(csv *c, column *at)
         return status;
     at->prepared = c->prep->columns - 1;
     ls_prep_column *p = &c->prep->column[at->prepared];
-    p->fills = k->on_nan != LS_NAN_REFUSED;
+    p->fills = k->missing != LS_MISSING_REFUSED;
     if (at->kind == TEXT)
         return LS_OK;
-    p->missing = k->on_nan == LS_NAN_MEAN ? (float)at->mean : 0.0f;
+    p->missing = k->missing == LS_MISSING_MEAN ? (float)at->mean : 0.0f;
     p->scaled = k->standardize != 0;
     p->mean = p->scaled ? at->mean : 0;
     p->deviation = p->scaled ? at->deviation : 1;
@@ -633,6 +633,6 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 }
 
 const ls_dataset_kind ls_dataset_csv = {
-    {"csv", 0, 0, 0, 0, NULL, "test_path target categorical drop standardize labels on_nan"},
+    {"csv", 0, 0, 0, 0, NULL, "test_path target categorical drop standardize labels missing"},
     open_csv,
     NULL};

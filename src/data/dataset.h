@@ -104,11 +104,11 @@ typedef enum ls_label_form {
 } ls_label_form;
 
 /* What becomes of a NaN, or of an empty field of a table. */
-typedef enum ls_on_nan {
-    LS_NAN_REFUSED,
-    LS_NAN_ZERO, /* becomes 0 */
-    LS_NAN_MEAN  /* becomes the mean of its column over the training rows that have one */
-} ls_on_nan;
+typedef enum ls_missing {
+    LS_MISSING_REFUSED,
+    LS_MISSING_ZERO, /* becomes 0 */
+    LS_MISSING_MEAN  /* becomes the mean of its column over the training rows that have one */
+} ls_missing;
 
 /* Keys of the config for data of the user's own: `data.x` and so on. What is absent is NULL or 0. */
 typedef struct ls_data_keys {
@@ -119,9 +119,9 @@ typedef struct ls_data_keys {
     const char *packed;                  /* folder: the file it was packed to */
     int classes;                         /* 0: as many as the training rows have */
     int labels;                          /* an ls_label_form */
-    int on_nan;                          /* an ls_on_nan */
+    int missing;                         /* an ls_missing */
     int standardize;                     /* csv: columns become (value − mean) / deviation */
-    int size, channels;                  /* folder: what its images become */
+    int image_size, channels;            /* folder: what its images become */
     double validation;                   /* share of the training rows that is held out */
     const struct ls_new_rows
         *as;    /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */

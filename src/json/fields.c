@@ -71,6 +71,18 @@ void ls_fields_fail(ls_fields *f, const cJSON *node, const char *format, ...)
                                    f->what, text);
 }
 
+void ls_fields_fail_key(ls_fields *f, const cJSON *member, const char *format, ...)
+{
+    char text[LS_ERROR_TEXT];
+    if (f->status != LS_OK)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    f->status = ls_json_fail(f->err, f->doc, member, LS_ECONFIG, "%s: %s", f->what, text);
+}
+
 void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, const char *what,
                      ls_error *err)
 {

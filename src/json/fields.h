@@ -63,6 +63,10 @@ bool ls_fields_know(const ls_fields *f, const char *key);
 void ls_fields_fail(ls_fields *f, const cJSON *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same, at the member's key. */
+void ls_fields_fail_key(ls_fields *f, const cJSON *member, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* LS_OK, or the first failure; an unknown member is one, with "did you mean". It goes before a
  * missing one, because it is mostly the missing one misspelt. */
 int ls_fields_end(ls_fields *f);

@@ -312,9 +312,15 @@ int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
 
 /* ---- initial weights: every number is a draw of its own, so that any thread may make any part -- */
 
-static const char *const init_names[] = {"normal", "xavier", "kaiming", NULL};
+/* As in ls_init_rule, and two second names behind them. */
+static const char *const init_names[] = {"normal", "xavier", "kaiming", "glorot", "he", NULL};
 
-enum { RULES = sizeof init_names / sizeof *init_names - 1 };
+enum { INIT_NAMES = sizeof init_names / sizeof *init_names - 1 };
+
+static ls_init_rule rule_of_name(int name)
+{
+    return (ls_init_rule)(name > LS_INIT_KAIMING ? name - LS_INIT_KAIMING : name);
+}
 
 const char *ls_init_name(ls_init_rule rule)
 {
@@ -325,13 +331,14 @@ void ls_init_read(ls_init *out, ls_fields *f, bool optional)
 {
     static const double std = 0.01;
     static const int normal = LS_INIT_NORMAL;
-    int rule;
+    int name;
     double value;
-    ls_field_choice(f, "name", init_names, optional ? &normal : NULL, &rule);
+    ls_field_choice(f, "name", init_names, optional ? &normal : NULL, &name);
+    const ls_init_rule rule = rule_of_name(name);
     if (ls_field_double(f, "std", 0, 1000, &std, &value) && rule != LS_INIT_NORMAL)
         ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, "std"),
                        "\"std\" belongs to \"normal\" alone; remove it");
-    *out = (ls_init){(ls_init_rule)rule, (float)value};
+    *out = (ls_init){rule, (float)value};
 }
 
 static int parse_name(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err)
@@ -339,16 +346,17 @@ static int parse_name(ls_init *out, const ls_json *doc, const cJSON *node, ls_er
     const char *name = node->valuestring;
     for (int i = 0; init_names[i]; i++) {
         if (strcmp(init_names[i], name) == 0) {
-            *out = (ls_init){(ls_init_rule)i, 0.01f};
+            *out = (ls_init){rule_of_name(i), 0.01f};
             return LS_OK;
         }
     }
-    const char *near = ls_closest(name, init_names, RULES);
+    const char *near = ls_closest(name, init_names, INIT_NAMES);
     if (near)
         return ls_json_fail_value(err, doc, node, LS_ECONFIG,
                                   "unknown init \"%.40s\"; did you mean \"%s\"?", name, near);
     return ls_json_fail_value(err, doc, node, LS_ECONFIG,
-                              "unknown init \"%.40s\"; expected one of: normal, xavier, kaiming",
+                              "unknown init \"%.40s\"; expected one of: normal, xavier, kaiming, "
+                              "glorot, he",
                               name);
 }
 

@@ -136,8 +136,8 @@ typedef struct ls_init {
     float std; /* LS_INIT_NORMAL only */
 } ls_init;
 
-/* Reads "normal" (σ = 0.01), "xavier", "kaiming", or {"name": "normal", "std": 0.01}; a NULL node
- * means "normal". */
+/* Reads "normal" (σ = 0.01), "xavier" or "glorot", "kaiming" or "he", or {"name": "normal", "std": 0.01}; a NULL
+ * node means "normal". */
 int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err);
 /* Its keys alone, from an object that may have others; `optional`: "normal" need not be said. */
 void ls_init_read(ls_init *out, struct ls_fields *fields, bool optional);

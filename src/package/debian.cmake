@@ -14,8 +14,8 @@ function(gzipped file name)
 endfunction()
 
 gzipped(${CMAKE_CURRENT_SOURCE_DIR}/changelog changelog.gz)
-gzipped(${PROJECT_SOURCE_DIR}/src/cli/trainer.1 lockstep.1.gz)
-file(CREATE_LINK lockstep.1.gz ${CMAKE_CURRENT_BINARY_DIR}/trainer.1.gz SYMBOLIC)
+gzipped(${PROJECT_SOURCE_DIR}/src/cli/lockstep.1 lockstep.1.gz)
+gzipped(${PROJECT_SOURCE_DIR}/src/cli/trainer.1 trainer.1.gz)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstep.1.gz ${CMAKE_CURRENT_BINARY_DIR}/trainer.1.gz
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT lockstep EXCLUDE_FROM_ALL)
 

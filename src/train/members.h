@@ -7,7 +7,7 @@
  * step: who is asked to stop says so with a sum, which all of them hear in it, and one more step is done,
  * because it may be under way.
  *
- * A member that is lost ends the run for all, or, with cluster.on_member_loss "continue", the others go on
+ * A member that is lost ends the run for all, or, with cluster.on_host_loss "continue", the others go on
  * (regroup.c). The lowest of them is the first from then on. */
 #ifndef TRAIN_MEMBERS_H
 #define TRAIN_MEMBERS_H

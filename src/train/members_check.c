@@ -59,7 +59,7 @@ static int compare_likeness(const struct ls_trainer *t, const likeness *all, int
         return ls_fail(err, LS_ECONFIG,
                        "host %s has another recipe than host %s (or other epochs, eval_every, "
                        "verify_every_steps, patience, monitor, metrics.names or "
-                       "cluster.on_member_loss): give all the same config",
+                       "cluster.on_host_loss): give all the same config",
                        host, first);
     if (a->train_rows != b->train_rows || a->test_rows != b->test_rows ||
         a->data_crc32 != b->data_crc32)
@@ -97,7 +97,7 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
         return LS_OK;
     if (t->config.cluster.survives_loss && !ls_cluster_can_regroup(t->members.cluster))
         return ls_config_fail(
-            err, &t->config, "cluster.on_member_loss", LS_ECONFIG,
+            err, &t->config, "cluster.on_host_loss", LS_ECONFIG,
             "\"continue\" needs an engine that can regroup, and that by which these "
             "processes talk (mpi, or the caller's own) cannot: start them with --join, "
             "or say \"stop\", and go on with --resume when a host was lost");

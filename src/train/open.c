@@ -469,11 +469,11 @@ static int read_inject(ls_trainer *t, ls_error *err)
 static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_trainer_options options = t->options;
-    options.config_path = path;
     if (!t->members.cluster)
-        return ls_config_read(&t->config, &options, err);
+        return ls_config_read_of_run(&t->config, path, &options, err);
     char *text = NULL;
-    int status = ls_members_first(t) ? ls_config_read(&t->config, &options, err) : LS_OK;
+    int status =
+        ls_members_first(t) ? ls_config_read_of_run(&t->config, path, &options, err) : LS_OK;
     if (status == LS_OK && ls_members_first(t))
         status = ls_config_text(&text, &t->config, t->host, err);
     if (status == LS_OK)

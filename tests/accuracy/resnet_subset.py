@@ -175,7 +175,7 @@ def run_ours(args, folder, seed):
     sets = {"data.name": "fashion_mnist", "data.path": folder, "seed": seed,
             "batch_size": args.batch, "shards": 1, "threads": args.threads,
             "epochs": args.epochs, "eval_every": 0, "optimizer.lr": args.lr,
-            "normalize": "nominal", "init": args.init, "run_dir": "null"}
+            "gradient_scale": "nominal", "init": args.init, "run_dir": "null"}
     output, peak = run([args.trainer, args.config, "--devices", "cpu:1", "--metrics", "-",
                         *(word for k, v in sets.items() for word in ("--set", f"{k}={v}"))],
                        stderr=subprocess.DEVNULL)

@@ -13,7 +13,7 @@
 static const char config_text[] =
     "{\n"
     "  \"name\": \"lenet\", \"seed\": 7, \"epochs\": 10, \"batch_size\": 256, \"shards\": 8,\n"
-    "  \"devices\": \"cpu:2\", \"threads\": 1, \"eval_every\": 2, \"normalize\": \"nominal\",\n"
+    "  \"devices\": \"cpu:2\", \"threads\": 1, \"eval_every\": 2, \"gradient_scale\": \"nominal\",\n"
     "  \"data\": {\"name\": \"mnist\", \"path\": \"/data\", \"limit\": 1000,\n"
     "           \"mean\": [0.5, 0.25], \"std\": 0.125},\n"
     "  \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]},\n"

@@ -17,10 +17,10 @@
 #include "base/error.h"
 #include "campaigns/arguments.h"
 #include "campaigns/remove_tree.h"
+#include "config/config.h"
 #include "nn/guarded_device.h"
 #include "nn/model.h"
 #include "ref/ref.h"
-#include "config/config.h"
 
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"

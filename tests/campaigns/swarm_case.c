@@ -194,7 +194,7 @@ static void add_schedule(swarm_case *c, draws *d)
 
 static void add_init(swarm_case *c, draws *d)
 {
-    static const char *const names[] = {"normal", "xavier", "kaiming", NULL};
+    static const char *const names[] = {"normal", "xavier", "kaiming", "glorot", "he", NULL};
     const char *name = draw_word(d, names);
     if (one_in(d, 6)) {
         cJSON_AddStringToObject(c->config, "init", name);
@@ -274,7 +274,7 @@ static void add_numerics(swarm_case *c, draws *d)
     static const char *const of_vectors[] = {"auto", "mse", "bce", NULL};
     add_word(c, d, "precision", precisions);
     add_word(c, d, "lr_scaling", scaling);
-    add_word(c, d, "normalize", divisors);
+    add_word(c, d, "gradient_scale", divisors);
     add_word(c, d, "loss", c->vectors ? of_vectors : losses);
     if (one_in(d, 4) && !c->vectors)
         cJSON_AddNumberToObject(c->config, "label_smoothing", draw_between(d, 0, 0.5));
@@ -312,7 +312,7 @@ static void add_faults(swarm_case *c, draws *d, int steps)
         cJSON *cluster = cJSON_AddObjectToObject(c->config, "cluster");
         cJSON_AddStringToObject(cluster, "engine", draw_word(d, engine));
         cJSON_AddNumberToObject(cluster, "deadline_s", draw_from(d, 0, 60));
-        cJSON_AddStringToObject(cluster, "on_member_loss", one_in(d, 2) ? "continue" : "stop");
+        cJSON_AddStringToObject(cluster, "on_host_loss", one_in(d, 2) ? "continue" : "stop");
     }
 }
 

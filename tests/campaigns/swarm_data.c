@@ -112,7 +112,7 @@ static void add_arrays(swarm_case *c, draws *d, cJSON *data)
     if (!c->vectors)
         cJSON_AddNumberToObject(data, "classes", c->data.classes);
     cJSON_AddStringToObject(data, "labels", c->vectors ? "values" : draw_word(d, forms));
-    cJSON_AddStringToObject(data, "on_nan", draw_word(d, holes));
+    cJSON_AddStringToObject(data, "missing", draw_word(d, holes));
 }
 
 /* ---- csv ---------------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static void add_folder(swarm_case *c, cJSON *data)
     cJSON_AddStringToObject(data, "name", "folder");
     cJSON_AddStringToObject(data, "path", c->directory);
     cJSON_AddStringToObject(data, "packed", path);
-    cJSON_AddNumberToObject(data, "size", from->height);
+    cJSON_AddNumberToObject(data, "image_size", from->height);
     cJSON_AddNumberToObject(data, "channels", from->channels == 1 ? 1 : 3);
     cJSON_AddNumberToObject(data, "classes", from->classes);
 }
@@ -203,11 +203,11 @@ static void add_defaults(draws *d, cJSON *data)
     if (one_in(d, 2))
         cJSON_AddStringToObject(data, "labels", "auto");
     if (one_in(d, 2))
-        cJSON_AddStringToObject(data, "on_nan", "refuse");
+        cJSON_AddStringToObject(data, "missing", "refuse");
     if (one_in(d, 2))
         cJSON_AddBoolToObject(data, "standardize", 0);
     if (one_in(d, 2))
-        cJSON_AddNumberToObject(data, "size", 32);
+        cJSON_AddNumberToObject(data, "image_size", 32);
     if (one_in(d, 2))
         cJSON_AddNumberToObject(data, "channels", 3);
 }

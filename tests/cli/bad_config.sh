@@ -129,7 +129,7 @@ expect_bad_set optimizer.lr=nan 'optimizer: "lr" must be a number from 0 to 1000
 expect_bad_set optimizer.momentum=1 \
     'optimizer: "momentum" must be less than 1: old gradients would never fade'
 expect_bad_set optimizer=3 'optimizer: expected an object {…}, found a number'
-expect_bad_set normalize=bach 'the config: unknown normalize "bach"; did you mean "batch"?'
+expect_bad_set gradient_scale=bach 'the config: unknown gradient_scale "bach"; did you mean "batch"?'
 expect_bad_set allreduce=ordred "ref(0) does not have 'ordred'; did you mean 'ordered'?"
 expect_bad_set init.name=normall 'init: unknown name "normall"; did you mean "normal"?'
 expect_bad_set data=7 'data: expected an object {…}, found a number'
@@ -143,7 +143,7 @@ name the directory it is in" config.json --set data.name=mnist --set data.path=a
 
 # Every key that some data have and others do not is refused where it stands; with its default it says nothing.
 for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true labels=values \
-    classes=3 on_nan=zero packed=a size=33 channels=1; do
+    classes=3 missing=zero packed=a image_size=33 channels=1; do
     run config.json --set data.name=synthetic --set "data.$key"
     expect_code 78
     grep -q "^trainer: --set data.$key: data.${key%=*}: a key of .*; \"synthetic\" does not have it, remove it\$" \
@@ -151,7 +151,7 @@ for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a s
 done
 expect_bad 's/"data": {/"data": {"target": "y", /' \
     'bad.json:3:22: data.target: a key of csv; "synthetic" does not have it, remove it'
-run config.json --set data.size=32 --set data.standardize=false
+run config.json --set data.image_size=32 --set data.standardize=false
 expect_code 0
 
 # What is done to images needs some.

@@ -107,7 +107,7 @@ picture() {
 mkdir -p photos/dark photos/light
 for i in 1 2 3 4 5 6; do picture photos/dark/$i.pgm $((8 + i)) 8 ' '; picture photos/light/$i.pgm 8 $((8 + i)) '~'; done
 cat > photos.json <<'END'
-{"data": {"name": "folder", "path": "photos", "size": 8, "channels": 1, "mean": 0.3, "std": 0.2, "validation": 0.34}, "batch_size": 4,
+{"data": {"name": "folder", "path": "photos", "image_size": 8, "channels": 1, "mean": 0.3, "std": 0.2, "validation": 0.34}, "batch_size": 4,
  "epochs": 8, "devices": "ref:1", "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]},
  "optimizer": {"name": "sgd", "lr": 0.1}, "init": {"name": "kaiming"}, "checkpoint": {"every_epochs": 1}}
 END
@@ -239,7 +239,7 @@ done
 # Holes are filled as in the training, with the means of its rows: a half and 1.
 { npy '(20, 2)' '' | sed 's/|u1/<f2/'; for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\074\000\074\000\000\000\074'; done; } >half/x.npy
 cp y.npy half/y.npy # 0 where the first is 1
-run array.json --quiet --set run_dir=holes --set data.path=half --set data.on_nan=mean
+run array.json --quiet --set run_dir=holes --set data.path=half --set data.missing=mean
 expect_code 0
 { npy '(4, 2)' '' | sed 's/|u1/<f2/'; printf '\000\074\000\176\000\000\000\176\000\074\000\074\000\000\000\074'; } >floats/x.npy
 { npy '(4,)' ''; printf '\000\001\000\001'; } >floats/y.npy

@@ -68,7 +68,7 @@ grep -q '4 images are broken' err || fail "four are broken"
 
 # Training packs by itself, once.
 cat > config.json <<'END'
-{"data": {"name": "folder", "path": "set", "size": 4, "channels": 1, "validation": 0.34}, "batch_size": 4, "epochs": 2,
+{"data": {"name": "folder", "path": "set", "image_size": 4, "channels": 1, "validation": 0.34}, "batch_size": 4, "epochs": 2,
  "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}, "optimizer": {"name": "sgd", "lr": 0.1}}
 END
 "$trainer" config.json --devices ref:1 --set run_dir=one > out 2> err || fail "it trains on a folder"
@@ -78,7 +78,7 @@ grep -q packing err && fail "nothing had changed"
 cmp one/weights.safetensors two/weights.safetensors || fail "the same bits"
 "$trainer" eval one > out 2> err || fail "it is evaluated"
 grep -q 'validation acc: ' out || fail "on what was held out"
-sed 's/"folder", "path": "set", "size": 4, "channels": 1/"safetensors", "path": "a.safetensors"/' config.json > file.json
+sed 's/"folder", "path": "set", "image_size": 4, "channels": 1/"safetensors", "path": "a.safetensors"/' config.json > file.json
 "$trainer" file.json --devices ref:1 --set run_dir=three \
     > out 2> err || fail "it trains on the file"
 for run in one three; do tail -c 136 $run/weights.safetensors > $run.weights; done
@@ -89,7 +89,7 @@ for path in ./set link "$dir//set/"; do
     "$trainer" config.json --set "data.path=$path" --devices ref:1 --set run_dir=null > out 2> err || fail "$path"
     grep -q packing err && fail "$path is packed again"
 done
-"$trainer" sweep config.json --vary data.size=4,3 --set devices=ref:1 > out 2> err || fail "a sweep trains on a folder"
+"$trainer" sweep config.json --vary data.image_size=4,3 --set devices=ref:1 > out 2> err || fail "a sweep trains on a folder"
 [ "$(grep -c 'packing .*12 of 12' err)" = 1 ] || fail "a sweep packs what it has not"
 "$trainer" bench config.json --devices ref:1 --rounds 1 --seconds 0.05 > out 2> err || fail "a folder is measured"
 grep -q packing err && fail "bench packs again"

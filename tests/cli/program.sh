@@ -60,7 +60,7 @@ set_reaches optimizer.momentum=0.9 '^    "momentum": 0.9,$'
 set_reaches optimizer.weight_decay=1e-4 '^    "weight_decay": 0.0001'
 set_reaches 'init={"name": "normal", "std": 0.02}' '^    "std": 0.02$'
 set_reaches init.name=kaiming '^    "name": "kaiming"$'
-set_reaches normalize=nominal '^  "normalize": "nominal",$'
+set_reaches gradient_scale=nominal '^  "gradient_scale": "nominal",$'
 set_reaches allreduce=naive '^  "allreduce": "naive",*$'
 set_reaches eval_every=3 '^  "eval_every": 3,$'
 set_reaches run_dir=here '^  "run_dir": "here"$'
@@ -147,5 +147,13 @@ LC_ALL=de_DE.UTF-8 "$program" config.json --metrics - >stdout.txt 2>stderr.txt
 code=$?
 expect_code 0
 "$check" stdout.txt >check.txt || fail "$(cat check.txt)"
+
+# The verb may be said.
+run train config.json --print-config
+expect_code 0
+cp stdout.txt said.txt
+run config.json --print-config
+cmp -s stdout.txt said.txt || fail 'train CONFIG is CONFIG'
+expect_failure 64 'which config? Try `trainer examples/fashion_mnist.json`; `trainer --help` lists what there is' train
 
 finish

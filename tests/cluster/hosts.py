@@ -473,7 +473,7 @@ class Test:
 
     def goes_on(self, count, losses, directory, draw=None):
         """[(host, how, behind step)]: one after the other is lost, and those that are left go on to the same weights."""
-        run_words = [*self.words(directory), "--set", "cluster.on_member_loss=continue"]
+        run_words = [*self.words(directory), "--set", "cluster.on_host_loss=continue"]
         for _, how, at in losses:
             run_words += self.shown(at) if draw or how in STAGES else self.slowly(at)
         for victim, how, at in losses:
@@ -518,7 +518,7 @@ class Test:
     def parted(self, others, goes_on):
         """Four hosts in two parts that cannot reach each other: one of them goes on, the other one saves and stops."""
         directory = f"parted-{len(others)}-{others[0]}"
-        run = Run(self, 4, [*self.words(directory), "--set", "cluster.on_member_loss=continue", *self.slowly(STEPS // 4)])
+        run = Run(self, 4, [*self.words(directory), "--set", "cluster.on_host_loss=continue", *self.slowly(STEPS // 4)])
         run.wait_for(lambda: self.last_step(directory) >= STEPS // 4, PATIENCE_S)
         self.hosts.split(others)
         run.wait_for(lambda: len(run.codes()) == 4, PATIENCE_S)

@@ -206,7 +206,7 @@ static void prepare(story *s, int m)
     if (s->set[m])
         fixture_set(&p->f, s->set[m]);
     if (s->tcp)
-        fixture_set(&p->f, "cluster.on_member_loss=\"continue\"");
+        fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
     p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
     p->f.options.progress = on_progress;
     p->f.options.record = on_record;

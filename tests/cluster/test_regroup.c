@@ -242,7 +242,7 @@ static void an_engine_that_cannot_regroup_is_refused(void **state)
 {
     (void)state;
     other = (story){.members = 2, .workers = 1, .shards = 8};
-    other.set[0] = other.set[1] = "cluster.on_member_loss=\"continue\"";
+    other.set[0] = other.set[1] = "cluster.on_host_loss=\"continue\"";
     tell(&other);
     for (int m = 0; m < 2; m++) {
         if (other.process[m].status != LS_ECONFIG) {
@@ -250,7 +250,7 @@ static void an_engine_that_cannot_regroup_is_refused(void **state)
             assert_int_equal(other.process[1 - m].status, LS_ECONFIG);
             assert_non_null(strstr(other.process[m].err.text, "has left the run: "));
         }
-        assert_non_null(strstr(other.process[m].err.text, "cluster.on_member_loss"));
+        assert_non_null(strstr(other.process[m].err.text, "cluster.on_host_loss"));
         assert_non_null(strstr(other.process[m].err.text, "start them with --join"));
     }
 }

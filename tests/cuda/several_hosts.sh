@@ -161,7 +161,7 @@ found=$(weights "$scratch/resumed.jsonl")
 # The same with three, of which two go on within the run, by themselves: with a GPU and a shard each at first.
 alone cuda:0 --set shards=3 --set epochs=30
 meanwhile=kill_host2
-together cuda:0 cuda:1 cuda:2 -- --set shards=3 --set epochs=30 --set cluster.on_member_loss=continue
+together cuda:0 cuda:1 cuda:2 -- --set shards=3 --set epochs=30 --set cluster.on_host_loss=continue
 same "0 137 0 " "a host killed, the others go on"
 
 finish

@@ -262,16 +262,17 @@ static void holes_are_filled_by_the_stated_rule(void **state)
         npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }", x, sizeof x);
     put(s, "x.npy", file);
     put(s, "y.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
-    refuses(s, "npy", "", xy, LS_EDATA,
-            "x.npy: x: row 0, column 1: expected a finite number, found nan; data.on_nan says what "
-            "else to do: \"zero\" or \"mean\"");
-    for (int rule = LS_NAN_ZERO; rule <= LS_NAN_MEAN; rule++) {
+    refuses(
+        s, "npy", "", xy, LS_EDATA,
+        "x.npy: x: row 0, column 1: expected a finite number, found nan; data.missing says what "
+        "else to do: \"zero\" or \"mean\"");
+    for (int rule = LS_MISSING_ZERO; rule <= LS_MISSING_MEAN; rule++) {
         ls_dataset *split[2];
         ls_data_keys keys = xy;
-        keys.on_nan = rule;
+        keys.missing = rule;
         opens(s, keys, split);
         assert_true(ls_dataset_resident(split[0]).values[1] ==
-                    (rule == LS_NAN_MEAN ? 15.0f : 0.0f));
+                    (rule == LS_MISSING_MEAN ? 15.0f : 0.0f));
         assert_true(ls_dataset_resident(split[0]).values[4] == 5.0f);
         close_both(split);
     }

@@ -109,7 +109,7 @@ static void classes_that_are_numbers_are_in_their_order(void **state)
 static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **state)
 {
     ls_dataset *split[2];
-    ls_data_keys keys = {.target = "y", .labels = LS_LABELS_VALUES, .on_nan = LS_NAN_MEAN};
+    ls_data_keys keys = {.target = "y", .labels = LS_LABELS_VALUES, .missing = LS_MISSING_MEAN};
     const char *table = "a,b,y\n2,u,0.5\n,v,1\n4,?,-2\n", *test = "a,b,y\nNA,v,3\n9,,1\n";
     opens(*state, table, test, keys, split);
     row_is(split[0], 1, 3, (float[]){3, 0, 1});
@@ -153,7 +153,7 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
         {"a,kind\n1,x\ninf,y\n", "t.csv:3: column \"a\": expected a number"},
         {"a,kind\n1,x\n0x10,y\n", "t.csv:3: column \"a\": expected a number"},
         {"a,kind\n1,x\nnan,y\n",
-         "t.csv:3: column \"a\": expected a value; data.on_nan says what else"},
+         "t.csv:3: column \"a\": expected a value; data.missing says what else"},
         {"a,kind\n1,x\n2,\n", "t.csv:3: column \"kind\": expected a target in each row"},
         {"a,kind\n1,x\n2\n", "t.csv:3: expected 2 fields, as the header has, found fewer"},
         {"a,kind\n1,x\n2,y,3\n", "t.csv:3: expected 2 fields, as the header has, found more"},

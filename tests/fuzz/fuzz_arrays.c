@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const ls_data_keys keys = {.x = npy ? file.path : NULL,
                                    .y = npy ? file.path : NULL,
                                    .labels = form & 1 ? LS_LABELS_VALUES : LS_LABELS_AUTO,
-                                   .on_nan = form & 2 ? LS_NAN_MEAN : LS_NAN_REFUSED};
+                                   .missing = form & 2 ? LS_MISSING_MEAN : LS_MISSING_REFUSED};
         open_as(npy ? "npy" : "safetensors", &file, keys, data, size);
     }
     return 0;

@@ -1,6 +1,6 @@
 /* The card of a model: what is accepted means what its text says, and the model in it is read or refused. */
-#include "fuzz/fuzz.h"
 #include "config/card.h"
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Reading a config, as a text and as a file, and behind zero characters values of --set. What is
  * accepted stays within its limits, and the resolved config that a run writes down reads as
  * itself. */
-#include "fuzz/fuzz.h"
 #include "config/config.h"
+#include "fuzz/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -42,11 +42,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     opened = 1;
     fuzz_file_fill(&file, data, size);
     for (int form = 0; form < 4; form++) {
-        ls_dataset *ds =
-            open_as(&file, (ls_data_keys){.target = "y",
-                                          .labels = form & 1 ? LS_LABELS_VALUES : LS_LABELS_AUTO,
-                                          .on_nan = form & 2 ? LS_NAN_MEAN : LS_NAN_REFUSED,
-                                          .standardize = form == 3});
+        ls_dataset *ds = open_as(
+            &file, (ls_data_keys){.target = "y",
+                                  .labels = form & 1 ? LS_LABELS_VALUES : LS_LABELS_AUTO,
+                                  .missing = form & 2 ? LS_MISSING_MEAN : LS_MISSING_REFUSED,
+                                  .standardize = form == 3});
         if (!ds)
             continue;
         check_table(ds);

@@ -1,8 +1,8 @@
 /* The state of a checkpoint, and the recipe in it: what is accepted means what its text says, and a run
  * with the same recipe is recognised. */
-#include "fuzz/fuzz.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "fuzz/fuzz.h"
 
 #include <string.h>
 

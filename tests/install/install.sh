@@ -59,6 +59,7 @@ found=$(grep -rlF -e "$work/first" -e "$build" "$work/all" --include='*.cmake' -
 [ "$("$work/all/bin/trainer" --version)" = "$("$work/all/bin/lockstep" --version)" ] ||
     fail "trainer is not lockstep"
 [ "$(find "$work/all/bin" -type f)" = "$work/all/bin/lockstep" ] || fail "trainer is a copy of lockstep"
+[ "$(cat "$work/all/share/man/man1/trainer.1")" = ".so man1/lockstep.1" ] || fail "the page trainer.1 is not lockstep's"
 
 # The last installation is taken away again, and nothing else.
 uninstall() { DESTDIR=$work/stage "$cmake" --build "$build" --target uninstall >>"$work/install.log" 2>&1; }

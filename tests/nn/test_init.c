@@ -185,6 +185,9 @@ static void rules_are_read_by_name_or_as_an_object(void **state)
         {"{\"init\":\"normal\"}", LS_INIT_NORMAL, 0.01f},
         {"{\"init\":\"xavier\"}", LS_INIT_XAVIER, 0},
         {"{\"init\":\"kaiming\"}", LS_INIT_KAIMING, 0},
+        {"{\"init\":\"glorot\"}", LS_INIT_XAVIER, 0},
+        {"{\"init\":\"he\"}", LS_INIT_KAIMING, 0},
+        {"{\"init\":{\"name\":\"he\"}}", LS_INIT_KAIMING, 0},
         {"{\"init\":{\"name\":\"normal\"}}", LS_INIT_NORMAL, 0.01f},
         {"{\"init\":{\"name\":\"normal\",\"std\":0.5}}", LS_INIT_NORMAL, 0.5f},
         {"{\"init\":{\"name\":\"kaiming\"}}", LS_INIT_KAIMING, 0},
@@ -208,7 +211,8 @@ static void a_bad_rule_is_refused_with_its_message(void **state)
     } cases[] = {
         {"{\"init\":\"kaimin\"}", "i.json:1:9: unknown init \"kaimin\"; did you mean \"kaiming\"?"},
         {"{\"init\":\"orthogonal\"}",
-         "i.json:1:9: unknown init \"orthogonal\"; expected one of: normal, xavier, kaiming"},
+         "i.json:1:9: unknown init \"orthogonal\"; expected one of: normal, xavier, kaiming, "
+         "glorot, he"},
         {"{\"init\":3}", "i.json:1:9: init: expected a name or an object {…}, found a number"},
         {"{\"init\":{\"name\":\"normal\",\"std\":-1}}",
          "i.json:1:32: init: \"std\" must be a number from 0 to 1000, found -1"},

@@ -128,22 +128,27 @@ static void a_jpeg_is_read_grey_and_in_colours(void **state)
 #endif
 }
 
+/* Left half and right half are neighbouring values: the middle of the row lies just between them. */
 static void the_hosts_rounding_changes_nothing(void **state)
 {
     (void)state;
     char want[18], row[18];
     ls_error err;
-    uint8_t file[11 + 3 * 7 * 9] = "P6 7 9 255\n";
-    for (size_t i = 11; i < sizeof file; i++)
-        file[i] = (uint8_t)(i * i * 31);
-    assert_int_equal(read_row(want, COLOURS, file, sizeof file, NULL, &err), LS_OK);
-    fesetround(FE_UPWARD);
-    const int status = read_row(row, COLOURS, file, sizeof file, NULL, &err);
-    const int rounding = fegetround();
-    fesetround(FE_TONEAREST);
-    assert_int_equal(status, LS_OK);
-    assert_int_equal(rounding, FE_UPWARD);
-    assert_memory_equal(row, want, sizeof row);
+    uint8_t file[13 + 18 * 12] = "P5 18 12 255\n";
+    for (int v = 0; v < 255; v++) {
+        for (size_t i = 0; i < 18 * 12; i++)
+            file[13 + i] = (uint8_t)(v + (i % 18 >= 9));
+        assert_int_equal(read_row(want, GREY, file, sizeof file, NULL, &err), LS_OK);
+        for (int up = 0; up < 2; up++) {
+            fesetround(up ? FE_UPWARD : FE_DOWNWARD);
+            const int status = read_row(row, GREY, file, sizeof file, NULL, &err);
+            const int rounding = fegetround();
+            fesetround(FE_TONEAREST);
+            assert_int_equal(status, LS_OK);
+            assert_int_equal(rounding, up ? FE_UPWARD : FE_DOWNWARD);
+            assert_memory_equal(row, want, 6);
+        }
+    }
 }
 
 /* ---- what is refused ------------------------------------------------------------------------ */

@@ -202,7 +202,7 @@ class Frame:
 
 def test_rows_of_a_table_are_taken_in_every_form_and_give_one_number(tmp_path):
     nan = float("nan")
-    with table_model(tmp_path, on_nan="mean") as model:
+    with table_model(tmp_path, missing="mean") as model:
         assert model.columns == ["place", "year", "size"] and model.class_names == ["no", "yes"]
         (tmp_path / "new.csv").write_text('\ufeffsize,id,place,year\r\n5000, 7 ,north,2001\r\nNA,8,"south, far",1999\r\n'
                                           '\r\n,9,,2003\r\n')
@@ -232,6 +232,9 @@ def test_rows_of_a_table_are_taken_in_every_form_and_give_one_number(tmp_path):
             model.predict({"place": ["north"] * 3, "year": [2000] * 3, "size": [1]})
         with pytest.raises(ValueError, match="expected 3 values a row"):
             model.predict([["north", 2001]])
+        (tmp_path / "new.csv").write_text("place,year,size,size\nnorth,2001,5000,1\n")
+        with pytest.raises(ValueError, match='new.csv:1: column "size": expected once, found twice'):
+            model.predict(tmp_path / "new.csv")
         (tmp_path / "new.csv").write_text("place,year,size\nnorth,2001\n")
         with pytest.raises(ValueError, match="row 1: expected 3 fields"):
             model.predict(tmp_path / "new.csv")

@@ -90,7 +90,7 @@ def penguins(folder, new):
     frame = load_penguins()
     names = [name for name in frame.columns if name != "species"] + ["species"]
     rows = [["" if v != v or v is None else str(v) for v in row] for row in frame[names].values.tolist()]
-    return table(names, rows, {"on_nan": "mean"}, dense(16, 3), folder, new)
+    return table(names, rows, {"missing": "mean"}, dense(16, 3), folder, new)
 
 
 def photos(folder, new):
@@ -107,7 +107,7 @@ def photos(folder, new):
             top, left = draw.integers(0, photo.shape[0] - h), draw.integers(0, photo.shape[1] - w)
             into = new / "new" / f"{name}{i}" if i < 12 else folder / "photos" / name / str(i)
             Image.fromarray(photo[top:top + h, left:left + w]).save(f"{into}.{'jpg' if i % 2 else 'png'}", quality=90)
-    data = {"name": "folder", "path": "photos", "size": 24, "mean": [0.45, 0.45, 0.4], "std": [0.25, 0.25, 0.25]}
+    data = {"name": "folder", "path": "photos", "image_size": 24, "mean": [0.45, 0.45, 0.4], "std": [0.25, 0.25, 0.25]}
     return config(data, conv(2), epochs=3), "new"
 
 
@@ -120,7 +120,7 @@ def drawn_table(folder, new):
         label = "high" if size + 500 * (place == "north") - 40 * (year - 2005) > 5100 else "low"
         rows.append(["" if draw.random() < 0.05 else place, str(year), "NA" if draw.random() < 0.05 else f"{size:.2f}",
                      label])
-    return table(["place", "year", "size", "answer"], rows, {"on_nan": "mean"}, dense(8, 2), folder, new)
+    return table(["place", "year", "size", "answer"], rows, {"missing": "mean"}, dense(8, 2), folder, new)
 
 
 def drawn_bits(folder, new):
@@ -172,7 +172,7 @@ def by_cli(env, folder, rows):
 
 def pixels(env, folder, rows, shape):
     """A folder of pictures as the arrays of pixels that the program makes of them."""
-    size = f"data.size={shape[1]}"
+    size = f"data.image_size={shape[1]}"
     one = folder / "packed"
     (one / "in" / "a").mkdir(parents=True)
     (one / "in" / "b").mkdir()

@@ -2,8 +2,8 @@
 #include "data/scratch.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"
-#include "runner.h"
 #include "records/sink.h"
+#include "runner.h"
 
 #include <dirent.h>
 #include <errno.h>

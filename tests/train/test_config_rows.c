@@ -105,6 +105,42 @@ static void a_shard_has_rows_to_pay_for_its_sum_unless_the_config_says_otherwise
     assert_int_equal(shards_of("\"shards\": \"devices\","), 0);
 }
 
+/* Every former name is refused in a user's config, with its place, and read where a run has written it. */
+static void a_former_name_is_read_from_a_run_and_refused_from_a_user(void **state)
+{
+    (void)state;
+    int renamed = 0;
+    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
+        char text[320], wanted[160];
+        ls_config c;
+        ls_error err;
+        ls_json *doc;
+        if (!row->former)
+            continue;
+        assert_int_equal(row->kind == LS_KEY_CHOICE || row->kind == LS_KEY_INT, 1);
+        snprintf(
+            text, sizeof text,
+            "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1},\n%s%s%s \"%s\": %s%s%s}%s",
+            *row->group ? "\"" : "", row->group, *row->group ? "\": {" : "", row->former,
+            row->choices ? "\"" : "", row->choices ? row->choices[1] : "7",
+            row->choices ? "\"" : "", *row->group ? "}" : "");
+        ls_trainer_options options = {.config_text = text};
+        assert_int_equal(ls_config_read(&c, &options, &err), LS_ECONFIG);
+        snprintf(wanted, sizeof wanted, "the key \"%s\" is called \"%s\" now: rename it",
+                 row->former, row->key);
+        assert_non_null(strstr(err.text, wanted));
+        assert_memory_equal(err.text, "config:2:", strlen("config:2:"));
+        assert_int_equal(ls_json_parse(&doc, "state", text, strlen(text), NULL, &err), LS_OK);
+        if (ls_config_read_recipe(&c, doc, ls_json_root(doc), NULL, &err) != LS_OK)
+            fail_msg("%s", err.text);
+        assert_true(ls_config_is_set(&c, row));
+        ls_config_fini(&c);
+        ls_json_destroy(doc);
+        renamed++;
+    }
+    assert_int_equal(renamed, 4);
+}
+
 /* Another value than the default for a row, as --set would take it. */
 static const char *other_value(const ls_config_key *row)
 {
@@ -261,6 +297,7 @@ LS_TESTS(config_rows, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_documentation_has_each_key_in_order_and_no_other),
         cmocka_unit_test(defaults_written_and_read_again_are_the_same),
+        cmocka_unit_test(a_former_name_is_read_from_a_run_and_refused_from_a_user),
         cmocka_unit_test(a_shard_has_rows_to_pay_for_its_sum_unless_the_config_says_otherwise),
         cmocka_unit_test(exactly_the_keys_of_the_recipe_must_be_the_same_at_a_resume),
         cmocka_unit_test(the_number_of_epochs_counts_where_the_rate_depends_on_it),

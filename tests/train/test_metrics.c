@@ -1,10 +1,10 @@
 /* What evaluations measure: against plain counting, the same on any number of workers, with ragged minibatches and shards
  * that are empty, and in records. */
 #include "base/host.h"
+#include "checkpoint/checkpoint.h"
 #include "config/metrics.h"
 #include "data/scratch.h"
 #include "runner.h"
-#include "checkpoint/checkpoint.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 

@@ -91,7 +91,7 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
     (void)state;
     story s;
     float value[ROWS], logits[ROWS];
-    begin(&s, ",\"standardize\":true,\"on_nan\":\"mean\"");
+    begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, &s.f.err), LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     assert_int_equal(ls_model_run(s.model, raw, ROWS, LS_OUTPUT_LOGITS, logits, &s.f.err), LS_OK);
@@ -107,7 +107,7 @@ static void rows_by_the_names_of_columns_are_the_same(void **state)
     (void)state;
     story s;
     float row[ROWS][4], value[ROWS], want[ROWS];
-    begin(&s, ",\"standardize\":true,\"on_nan\":\"mean\"");
+    begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     for (int i = 0; i < ROWS; i++)
         if (ls_model_row(s.model, fields[i], 4, row[i], &s.f.err) != LS_OK)
             fail_msg("row %d: %s", i, s.f.err.text);
@@ -135,15 +135,15 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     static const ls_field unknown[] = {{"mass", "1", 0}, {"island", "Torgersen", 0}},
                           twice[] = {{"mass", "1", 0}, {"mass", "1", 0}},
                           text[] = {{"mass", "heavy", 0}};
-    begin(&s, ",\"drop\":\"island\",\"on_nan\":\"zero\"");
+    begin(&s, ",\"drop\":\"island\",\"missing\":\"zero\"");
     refuses(&s, text, 1, LS_EDATA, "column \"mass\": expected a number, found \"heavy\"");
     refuses(&s, twice, 2, LS_EINVAL, "\"mass\" is there twice");
     refuses(&s, unknown, 2, LS_EDATA, "column \"year\" is missing");
     end(&s);
-    begin(&s, ",\"drop\":\"mass\",\"on_nan\":\"zero\"");
+    begin(&s, ",\"drop\":\"mass\",\"missing\":\"zero\"");
     refuses(&s, unknown, 2, LS_EDATA, "expected a text that the model has learnt: Biscoe, Dream");
     end(&s);
-    begin(&s, ",\"standardize\":true,\"on_nan\":\"zero\"");
+    begin(&s, ",\"standardize\":true,\"missing\":\"zero\"");
     assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, &s.f.err), LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     end(&s);

@@ -138,7 +138,7 @@ static void reference_gradient(float **before, float **gradient)
 }
 
 /* 96 rows at batch_size `batch`: the whole epoch is one smaller minibatch. */
-static void check_step(const char *batch, const char *normalize, double divisor)
+static void check_step(const char *batch, const char *gradient_scale, double divisor)
 {
     fixture f;
     float *before, *gradient;
@@ -146,7 +146,7 @@ static void check_step(const char *batch, const char *normalize, double divisor)
     reference_gradient(&before, &gradient);
     fixture_begin(&f);
     fixture_set(&f, batch);
-    fixture_set(&f, normalize);
+    fixture_set(&f, gradient_scale);
     fixture_set(&f, "devices=ref:3");
     ls_trainer *t = fixture_run(&f);
     float *after = canonical_of(t, ls_replica_weight_arena(t->worker[2].replica));
@@ -158,7 +158,7 @@ static void check_step(const char *batch, const char *normalize, double divisor)
     }
     assert_true(size > 1e-8);
     if (sqrt(error / size) > 1e-4)
-        fail_msg("%s, %s: the step is off by %g of its length", batch, normalize,
+        fail_msg("%s, %s: the step is off by %g of its length", batch, gradient_scale,
                  sqrt(error / size));
     assert_int_equal(record_number(fixture_record(&f, "step", 0), "rows"), ROWS);
     free(after);
@@ -171,15 +171,15 @@ static void check_step(const char *batch, const char *normalize, double divisor)
 static void a_smaller_minibatch_is_divided_by_its_own_rows(void **state)
 {
     (void)state;
-    check_step("batch_size=256", "normalize=batch", ROWS);
-    check_step("batch_size=512", "normalize=batch", ROWS);
+    check_step("batch_size=256", "gradient_scale=batch", ROWS);
+    check_step("batch_size=512", "gradient_scale=batch", ROWS);
 }
 
 static void nominal_divides_by_the_batch_size(void **state)
 {
     (void)state;
-    check_step("batch_size=256", "normalize=nominal", 256);
-    check_step("batch_size=512", "normalize=nominal", 512);
+    check_step("batch_size=256", "gradient_scale=nominal", 256);
+    check_step("batch_size=512", "gradient_scale=nominal", 512);
 }
 
 static void the_loss_of_a_step_is_the_mean_over_its_rows(void **state)

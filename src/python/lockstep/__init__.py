@@ -260,7 +260,7 @@ class Model(_l.Handle):
         if path.lower().endswith(".npy"):
             return _np.load(path, allow_pickle=False)
         if table is not None and not _os.path.isdir(path):
-            return _table.read(path)
+            return _table.read(path, [column["name"] for column in table])
         raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}, as the "
                          "model reads it")
 

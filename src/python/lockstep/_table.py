@@ -10,13 +10,15 @@ import numpy as _np
 from . import _library as _l
 
 _FIELD = _re.compile(r'"((?:[^"]|"")*)"\r?(?=[,\n]|\Z)|([^,\n]*)')
+_NO_UTF8 = _re.compile("[\udc80-\udcff]")
 
 
-def read(path):
-    """The fields of a CSV file, as the library reads one: commas, quotes as in RFC 4180, names in the first line.
-    → name → list of texts, in the order of the file."""
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        text = file.read()
+def read(path, columns):
+    """The fields of a CSV file, as the library reads one: commas, quotes as in RFC 4180, names in the first line, and
+    U+FFFD for each byte that is no UTF-8. → name → list of texts, in the order of the file. `columns`: those that are
+    wanted, each of which is there once."""
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        text = _NO_UTF8.sub("\N{REPLACEMENT CHARACTER}", file.read())
     if "\0" in text:
         raise ValueError(f"{_os.fspath(path)}: expected text, found a zero byte")
     rows, row, at = [], [], 0
@@ -37,6 +39,9 @@ def read(path):
         at += 1
     if not rows:
         raise ValueError(f"{_os.fspath(path)}: expected a header with the columns' names, found an empty file")
+    for name in columns:
+        if rows[0].count(name) > 1:
+            raise ValueError(f"{_os.fspath(path)}:1: column \"{name}\": expected once, found twice")
     for i, found in enumerate(rows):
         if len(found) != len(rows[0]):
             raise ValueError(f"{_os.fspath(path)}: row {i}: expected {len(rows[0])} fields, as the header has, "
