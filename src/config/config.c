@@ -356,7 +356,7 @@ static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error 
 }
 
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c,
-                        const ls_trainer_options *o, ls_error *err)
+                        bool labels_alone, const ls_trainer_options *o, ls_error *err)
 {
     const char *key = "data";
     ls_error cause;
@@ -366,6 +366,7 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
     spec.sources = o->sources;
     spec.source_count = o->source_count;
     spec.wrong = &key;
+    spec.labels_alone = labels_alone;
     int status = check_keys(c, &spec, err);
     if (status)
         return status;

@@ -136,9 +136,9 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
 
 /* The data that a config names: opens both splits, or says what is known of it by its name alone. `options`
  * say where to look and which sources the caller has. Errors: those of ls_dataset_open and
- * ls_dataset_find, LS_ECONFIG with the place of the key. */
+ * ls_dataset_find, LS_ECONFIG with the place of the key. labels_alone: of ls_dataset_spec. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
-                        const ls_trainer_options *options, ls_error *err);
+                        bool labels_alone, const ls_trainer_options *options, ls_error *err);
 /* Takes over what the data is: bytes or floats, classes or vectors; the loss, and what is measured of so many
  * rows. Errors: LS_ECONFIG (the loss, a metric, or the smoothing of labels, is for other data). */
 int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, uint32_t rows,

@@ -12,7 +12,7 @@ static bool allocate(ls_exchange *x, ls_engine *e)
     const uint32_t train = ls_dataset_rows(d->data[LS_TRAIN]);
     ls_engine_state *state = &x->state;
     x->test = (ls_sharded_rows){.rows = ls_dataset_rows(d->data[LS_TEST]),
-                                .batch = d->batch_size,
+                                .batch = ls_evaluation_batch(d->batch_size, (uint32_t)e->shards),
                                 .shards = (uint32_t)e->shards,
                                 .classes = d->model->classes,
                                 .stop = d->stop};

@@ -23,8 +23,7 @@ typedef struct ls_tally {
     double loss, correct;
 } ls_tally;
 
-/* Rows of the test subset, cut as training cuts them, so that they go through the same kernels: into
- * minibatches of `batch` rows, and these into shards. Nothing that comes out depends on how many workers
+/* Rows of the test subset, cut as training cuts them: into minibatches of `batch` rows, and these into shards. Nothing that comes out depends on how many workers
  * share the shards. */
 typedef struct ls_sharded_rows {
     uint32_t rows, batch, shards;
@@ -34,6 +33,11 @@ typedef struct ls_sharded_rows {
     int classes;     /* of the scores */
     const atomic_int *stop; /* not 0: ends early, the results are void; NULL: never */
 } ls_sharded_rows;
+
+/* How many rows are evaluated at a time where training takes minibatches of `batch` rows: as many, but no fewer than
+ * LS_EVALUATED of each shard, so that small minibatches do not make evaluation slow. */
+enum { LS_EVALUATED = 64 };
+uint32_t ls_evaluation_batch(uint32_t batch, uint32_t shards);
 
 /* rows, batch and shards are set: allocates row and tally. Errors: LS_ENOMEM. */
 int ls_sharded_rows_init(ls_sharded_rows *rows, const ls_host *host, ls_error *err);

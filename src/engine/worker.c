@@ -26,7 +26,8 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
         count = ls_add_shard_sizes(sizes, count, rows, rows, shards);
     }
     *trained = count;
-    return ls_add_shard_sizes(sizes, count, ls_dataset_rows(d->data[LS_TEST]), batch, shards);
+    return ls_add_shard_sizes(sizes, count, ls_dataset_rows(d->data[LS_TEST]),
+                              ls_evaluation_batch(batch, shards), shards);
 }
 
 /* Where state `i` of the optimizer lies. */

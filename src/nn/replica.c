@@ -113,6 +113,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .uses = {desc->data[LS_TRAIN].images != NULL, desc->data[LS_TEST].images != NULL},
             .rows = (int)counts[i],
             .training = trains(r, desc, counts[i]),
+            .constant = r->optimizer == NULL,
             .twin = i > 0 ? r->plan[0] : NULL,
             .loss = desc->loss,
             .smoothing = desc->label_smoothing,

@@ -96,8 +96,8 @@ static int check_monitor(const ls_trainer *t, ls_error *err)
 
 static int open_data(ls_trainer *t, ls_error *err)
 {
-    int status =
-        ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, &t->options, err);
+    int status = ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, false,
+                                     &t->options, err);
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);

@@ -114,9 +114,9 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
 
 /* ---- predictors ----------------------------------------------------------------------------- */
 
-/* Rows that are predicted at once; what is left over is padded to the next. */
-static const uint32_t sizes[] = {64, 16, 1};
-enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes };
+/* Rows that are predicted at once; what is left over is padded to the next. On the CPU up to eight cost what they are. */
+static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
+enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 
 typedef struct predictor {
     const ls_inference *inference;
@@ -128,6 +128,7 @@ typedef struct predictor {
     int32_t *labels;    /* [MOST], or as many targets; they stay 0, and mean nothing */
     float *logits;      /* [MOST][classes] */
     uint32_t row[MOST]; /* 0, 1, 2, … */
+    int sizes;          /* so many of them there are */
     size_t image_bytes;
     uint64_t loaded; /* the snapshot whose weights it has; 0: none */
     /* What is asked for. */
@@ -153,7 +154,7 @@ static int start(const ls_worker *w, ls_device *device, void **local, void *user
                               .labels = p->labels,
                               .rows = MOST}},
         .shard_rows = sizes,
-        .shard_row_counts = SIZES,
+        .shard_row_counts = p->sizes,
         .host = i->host,
     };
     return ls_replica_create(&p->replica, &d, err);
@@ -167,11 +168,17 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
     ls_replica_destroy(((predictor *)user)->replica);
 }
 
-static uint32_t padded(uint32_t n)
+/* How many of `left` rows are predicted next: 17 to 48 are cheaper by sixteens than padded. */
+static uint32_t next_of(uint32_t left)
+{
+    return left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
+}
+
+static uint32_t padded(const predictor *p, uint32_t n)
 {
     uint32_t size = MOST;
-    for (int i = 1; i < SIZES; i++)
-        if (n <= sizes[i])
+    for (int i = 1; i < p->sizes; i++)
+        if (n <= sizes[i] && sizes[i] < size)
             size = sizes[i];
     return size;
 }
@@ -207,7 +214,7 @@ static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 static int predict_some(predictor *p, const char *images, uint32_t n, float *scores, ls_error *err)
 {
     const size_t classes = (size_t)p->inference->model->classes, bytes = p->image_bytes;
-    const uint32_t size = padded(n);
+    const uint32_t size = padded(p, n);
     int status = prepare(p, images, n, err);
     memset(p->images + n * bytes, 0, (size - n) * bytes);
     if (status == LS_OK)
@@ -227,9 +234,7 @@ static int predict(const ls_worker *w, void *arg, ls_error *err)
     predictor *p = arg;
     p->status = load(p, &p->error);
     for (uint32_t done = 0; p->status == LS_OK && done < p->n;) {
-        const uint32_t left = p->n - done;
-        /* 17 to 48 rows are cheaper by sixteens than padded. */
-        const uint32_t count = left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
+        const uint32_t count = next_of(p->n - done);
         p->status =
             predict_some(p, p->rows + done * p->image_bytes, count,
                          p->scores + done * (size_t)p->inference->model->classes, &p->error);
@@ -281,6 +286,7 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
     if (!p)
         return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
     p->inference = i;
+    p->sizes = o.caller_works ? SIZES : COMMON_SIZES;
     /* Where the caller works, the pool's owner is whoever has borrowed the predictor: devices of the built-in CPU
      * belong to no thread, and the list's lock hands over what the one before has left. */
     int status = make_room(p, err);

@@ -348,7 +348,10 @@ enum {
     LS_RUN_EVALUATE = 2,
     /* Backward: gradients that the op's shadow_grads names go to shadow_grad and no further, with the
      * same numbers. Not together with LS_RUN_ACCUMULATE. */
-    LS_RUN_SHADOW = 4
+    LS_RUN_SHADOW = 4,
+    /* Forward: nothing but import_param writes the parameters, so that what an op has made of them in an earlier
+     * forward with this flag still holds. */
+    LS_RUN_CONSTANT = 8
 };
 
 typedef struct ls_op_impl {
