@@ -187,5 +187,5 @@ void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 void ls_drain_trace(const struct ls_trainer *t)
 {
     for (int w = 0; t->trace && w < t->workers; w++)
-        ls_trace_drain(t->trace, w, t->worker[w].replica);
+        ls_trace_drain(t->trace, w, (const ls_replica *const *)&t->worker[w].replica);
 }
