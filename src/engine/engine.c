@@ -238,7 +238,7 @@ const ls_replica *const *ls_engine_replica_at(const ls_engine *e, int worker)
 ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
 {
     const ls_train_worker *w = &e->worker[worker];
-    const bool done = w->presence == LS_LIVE && w->report.status == LS_OK;
+    const bool well = w->presence == LS_LIVE && w->fault.error.status == LS_OK;
     return (ls_worker_view){.presence = w->presence,
                             .shard_lo = w->shard_lo,
                             .shard_hi = w->shard_hi,
@@ -246,6 +246,6 @@ ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
                             .info = &w->info,
                             .replica = w->replica,
                             .checksum = w->checksum,
-                            .report = done ? &w->report : NULL,
+                            .report = well ? &w->report : NULL,
                             .queued = ls_pool_busy(e->pool, worker)};
 }

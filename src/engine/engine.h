@@ -269,7 +269,7 @@ typedef struct ls_worker_view {
     const ls_device_info *info; /* once it has done ls_worker_describe or ls_worker_open */
     const ls_replica *replica;
     uint32_t checksum; /* of its weights and state as they were read back last, or of a probe */
-    const ls_report *report; /* of the step that was collected last; NULL: not done */
+    const ls_report *report; /* of the step that was collected last; NULL: it has a fault */
     int queued;              /* ranges it has, the one it is at included */
 } ls_worker_view;
 
