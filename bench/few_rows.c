@@ -25,14 +25,15 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median_us(ls_snapshot *model, const void *rows, uint32_t n, float *out)
+static double median_us(ls_snapshot *model, const void *rows, uint32_t n, float *out,
+                        size_t capacity)
 {
     static double taken[MOST];
     ls_error err;
     int count = 0;
     for (double begun = now(); count < LEAST || (now() - begun < 0.1 && count < MOST);) {
         const double at = now();
-        if (ls_model_predict(model, rows, n, out, &err) != LS_OK) {
+        if (ls_model_predict(model, rows, n, out, capacity, &err) != LS_OK) {
             fprintf(stderr, "bench_rows: %s\n", err.text);
             exit(1);
         }
@@ -56,7 +57,8 @@ int main(int argc, char **argv)
     const size_t values =
         (size_t)info.channels * (size_t)info.height * (size_t)info.width * MOST_ROWS;
     void *rows = malloc(values * sizeof(float));
-    float *out = malloc(MOST_ROWS * sizeof *out * (size_t)info.classes);
+    const size_t outputs = MOST_ROWS * (size_t)info.classes;
+    float *out = malloc(outputs * sizeof *out);
     for (size_t i = 0; rows && i < values; i++)
         if (info.floats)
             ((float *)rows)[i] = (float)(i * 2654435761u >> 16 & 1023) / 512 - 1;
@@ -66,7 +68,7 @@ int main(int argc, char **argv)
         const int n = atoi(line);
         if (n < 1 || n > MOST_ROWS)
             break;
-        printf("%.2f\n", median_us(model, rows, (uint32_t)n, out));
+        printf("%.2f\n", median_us(model, rows, (uint32_t)n, out, outputs));
         fflush(stdout);
     }
     free(out);

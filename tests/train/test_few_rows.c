@@ -88,7 +88,7 @@ static void predict(ls_snapshot *net, const uint8_t *images, uint32_t n, float *
                     const char *model)
 {
     ls_error err;
-    if (ls_snapshot_predict(net, images, n, scores, &err) != LS_OK)
+    if (ls_snapshot_predict(net, images, n, scores, (size_t)n * OWN_CLASSES, &err) != LS_OK)
         fail_msg("%s\n%s", err.text, model);
 }
 
