@@ -381,15 +381,19 @@ static size_t bytes_of_a_step(const ls_replica *r)
     return r->memory.arenas + r->memory.activations - r->memory.scratch;
 }
 
-/* Whole minibatches have most rows. */
+/* Of the plans that train, which come in falling order, that of whole minibatches has most rows. Plans that only evaluate
+ * may have more. */
 static int record_unrolled(ls_replica *r, ls_error *err)
 {
-    if (!is_recorded(r->plan[0], LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED)
+    int i = 0;
+    while (i < r->plans && !is_recorded(r->plan[i], LS_STEP))
+        i++;
+    if (i == r->plans || ls_replica_most_calls(r) < LS_UNROLLED)
         return LS_OK;
     const bool small = bytes_of_a_step(r) <= LS_UNROLL_BYTES;
     ls_log(r->host, LS_LOG_INFO, "%s: %s a launch: a step needs %zu KiB", r->info.name,
            small ? "several steps are" : "each step is", bytes_of_a_step(r) >> 10);
-    return small ? record_program(r, r->plan[0], LS_STEPS, err) : LS_OK;
+    return small ? record_program(r, r->plan[i], LS_STEPS, err) : LS_OK;
 }
 
 /* Where their results arrive, and what they update with. */
