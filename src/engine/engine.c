@@ -222,7 +222,7 @@ int ls_engine_shards(const ls_engine *e)
 
 size_t ls_engine_total_bytes(const ls_engine *e)
 {
-    return e->total ? ls_replica_floats(e->worker[0].replica) * sizeof(float) : 0;
+    return e->total ? ls_engine_floats(e) * sizeof(float) : 0;
 }
 
 size_t ls_engine_fold_bytes(const ls_engine *e, int worker)
@@ -235,17 +235,33 @@ const ls_replica *const *ls_engine_replica_at(const ls_engine *e, int worker)
     return (const ls_replica *const *)&e->worker[worker].replica;
 }
 
+/* The presence, the shards and the report are the coordinator's, also of a worker that has stalled. Its device,
+ * replica and checksum are written by jobs, which it may be in. A live worker's jobs are over, and a lost one's, whose
+ * end is waited for like any other: what they have written is visible. */
 ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
 {
     const ls_train_worker *w = &e->worker[worker];
-    const bool well = w->presence == LS_LIVE && w->fault.error.status == LS_OK;
-    return (ls_worker_view){.presence = w->presence,
-                            .shard_lo = w->shard_lo,
-                            .shard_hi = w->shard_hi,
-                            .device = w->device,
-                            .info = &w->info,
-                            .replica = w->replica,
-                            .checksum = w->checksum,
-                            .report = well ? &w->report : NULL,
-                            .queued = ls_pool_busy(e->pool, worker)};
+    ls_worker_view view = {.presence = w->presence,
+                           .shard_lo = w->shard_lo,
+                           .shard_hi = w->shard_hi,
+                           .info = &w->info,
+                           .queued = ls_pool_busy(e->pool, worker)};
+    if (w->presence == LS_STALLED)
+        return view;
+    view.device = w->device;
+    view.replica = w->replica;
+    view.checksum = w->checksum;
+    if (w->presence == LS_LIVE && w->fault.error.status == LS_OK)
+        view.report = &w->report;
+    return view;
+}
+
+const char *ls_engine_device_name(const ls_engine *e, int worker)
+{
+    return e->worker[worker].info.name;
+}
+
+size_t ls_engine_floats(const ls_engine *e)
+{
+    return ls_replica_floats(e->worker[0].replica);
 }

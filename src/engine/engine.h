@@ -261,7 +261,8 @@ typedef enum ls_presence {
     LS_STALLED /* it no longer answers: its thread and its memory are left alone */
 } ls_presence;
 
-/* A worker, as it is seen while no job is under way. */
+/* A worker, as it is seen while no job is under way. Ranges may be: they write none of this. A worker that has stalled
+ * may still be in a job, so device, replica and checksum, which jobs write, are not read: they are 0. */
 typedef struct ls_worker_view {
     ls_presence presence;
     int shard_lo, shard_hi;     /* its shards */
@@ -276,6 +277,10 @@ typedef struct ls_worker_view {
 int ls_engine_workers(const ls_engine *engine); /* that it began with */
 int ls_engine_live(const ls_engine *engine);    /* that still take part */
 ls_worker_view ls_engine_worker(const ls_engine *engine, int worker);
+/* The name of its device, and the floats of a replica's arena, of which all have as many. They are written when workers
+ * open and never again: from then on they may be read whatever the worker does, also when it has stalled. */
+const char *ls_engine_device_name(const ls_engine *engine, int worker);
+size_t ls_engine_floats(const ls_engine *engine);
 int ls_engine_shards(const ls_engine *engine);
 /* Bytes of the one sum that all workers share; 0: each has its own. And those of a worker's partial sums. */
 size_t ls_engine_total_bytes(const ls_engine *engine);

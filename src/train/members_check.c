@@ -344,7 +344,7 @@ int ls_members_check(struct ls_trainer *t, const ls_comm_type *merge, ls_error *
                               t->config.allreduce);
     if (status == LS_OK)
         status = ls_cluster_prepare(t->members.cluster, ls_engine_shards(t->engine),
-                                    ls_replica_floats(ls_engine_worker(t->engine, 0).replica), err);
+                                    ls_engine_floats(t->engine), err);
     if (status == LS_OK)
         warn(t);
     warn_of_binding(t);

@@ -315,7 +315,7 @@ static int open_workers(ls_trainer *t, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu workers", workers);
     int status = ls_members_open_workers(t, err);
     if (status == LS_OK)
-        ls_inference_like(t->inference, ls_engine_worker(t->engine, 0).info->name);
+        ls_inference_like(t->inference, ls_engine_device_name(t->engine, 0));
     return status;
 }
 
@@ -326,7 +326,7 @@ static void write_devices_text(ls_trainer *t)
     size_t used = 0, size = sizeof t->told.text.devices;
     for (int i = 0; i < ls_engine_workers(t->engine) && used < size; i++)
         used += (size_t)snprintf(t->told.text.devices + used, size - used, "%s%s", i ? ", " : "[",
-                                 ls_engine_worker(t->engine, i).info->name);
+                                 ls_engine_device_name(t->engine, i));
     if (used < size - 1)
         snprintf(t->told.text.devices + used, size - used, "]");
     else

@@ -41,7 +41,7 @@ static int record_losses(struct ls_trainer *t, const ls_fault *const *lost, int 
     for (int i = 0; i < count; i++) {
         const ls_fault *f = lost[i];
         ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; %s", f->worker,
-               ls_engine_worker(t->engine, f->worker).info->name, f->error.text,
+               ls_engine_device_name(t->engine, f->worker), f->error.text,
                stop ? "stopping" : "the others go on without it");
         int record_status =
             ls_record_fault(t, f, stop ? LS_ACTION_STOP : LS_ACTION_CONTINUE, status ? NULL : err);

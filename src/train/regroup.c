@@ -93,9 +93,8 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         name_lost(t, before, count, why.text);
         m->uneven = true;
         strike_devices(t);
-        /* All replicas have as many floats, also that of a worker that has stalled. */
         status = ls_cluster_prepare(m->cluster, ls_engine_shards(t->engine),
-                                    ls_replica_floats(ls_engine_worker(t->engine, 0).replica), err);
+                                    ls_engine_floats(t->engine), err);
     }
     ls_free(t->host, before);
     return status;
@@ -227,7 +226,7 @@ static int level(struct ls_trainer *t, const standing *all, ls_error *err)
     return status ? status : adopt(t, &all[m->member], &all[newest], err);
 }
 
-/* All live workers have the same. */
+/* All live workers have the same, behind a job that all of them did. */
 static uint32_t live_checksum(const ls_engine *e)
 {
     int w = 0;

@@ -22,9 +22,8 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
             t->records.device[r.devices++] = m->device[i].name;
     }
     for (int i = 0; i < workers && m->devices == 0; i++) {
-        const ls_worker_view w = ls_engine_worker(t->engine, i);
-        if (w.presence == LS_LIVE)
-            t->records.device[r.devices++] = w.info->name;
+        if (ls_engine_worker(t->engine, i).presence == LS_LIVE)
+            t->records.device[r.devices++] = ls_engine_device_name(t->engine, i);
     }
     return r;
 }
@@ -68,6 +67,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .images_per_s = (float)images_per_s,
         .worker = t->records.times,
     };
+    /* The workers may be at the next range already, which leaves the reports of this step alone. */
     for (int i = 0; i < ls_engine_workers(t->engine); i++) {
         const ls_worker_view w = ls_engine_worker(t->engine, i);
         if (w.report)
@@ -103,7 +103,7 @@ int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_fault_action
     r.of.fault = (ls_fault_values){
         .fault = *fault,
         .action = action,
-        .device = own ? ls_engine_worker(t->engine, fault->worker).info->name : t->members.lost,
+        .device = own ? ls_engine_device_name(t->engine, fault->worker) : t->members.lost,
         .devices_left = own ? ls_engine_live(t->engine) : t->members.devices};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
