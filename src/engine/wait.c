@@ -106,13 +106,16 @@ static bool is_merging(const ls_silence *silence)
 
 /* ---- leaving a worker behind ---------------------------------------------------------------- */
 
-static void say_where(char *out, size_t size, const ls_train_worker *w)
+/* Once there is a group all workers have opened, and their replicas may be looked at; before that one may be about to
+ * make its own. */
+static void say_where(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
 {
     const int place = ls_heartbeat_place(&w->heartbeat);
-    if (w->replica && ls_replica_place(out, size, w->replica, place))
+    if (e->group && ls_replica_place(out, size, w->replica, place))
         return;
     snprintf(out, size, "%s",
-             place == LS_PLACE_MERGE    ? "all-reduce"
+             !e->group                  ? "opening"
+             : place == LS_PLACE_MERGE  ? "all-reduce"
              : place == LS_PLACE_WAIT   ? "all-reduce"
              : place == LS_PLACE_APPLY  ? "optimizer step"
              : place == LS_PLACE_ADD    ? "adding up gradients"
@@ -139,7 +142,7 @@ static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silen
 {
     ls_train_worker *w = &e->worker[worker];
     char where[160], how_long[100];
-    say_where(where, sizeof where, w);
+    say_where(where, sizeof where, e, w);
     say_how_long(how_long, sizeof how_long, silence);
     w->fault =
         (ls_fault){.worker = worker, .step = step, .silence_s = (double)silence->held_ns * 1e-9};
