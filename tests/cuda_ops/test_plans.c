@@ -248,23 +248,23 @@ static void every_plan_comes_back_from_its_text(void **state)
         math[p] = open_for((ls_precision)p, test_h200_json(), NULL);
     for (int i = 0; i < shapes; i++) {
         const ls_math *m = math[all[i].precision];
-        ls_engine engine, again;
+        ls_conv_engine engine, again;
         ls_graph g;
         if (all[i].shape.kind >= LS_MATH_DENSE)
             continue;
         ls_graph_of_conv(&g, m, &all[i].shape);
-        assert_int_equal(ls_engine_candidates(&engine, 1, &g, m, &all[i].shape), 1);
-        char *text = ls_engine_to_text(&engine, m);
+        assert_int_equal(ls_conv_engine_candidates(&engine, 1, &g, m, &all[i].shape), 1);
+        char *text = ls_conv_engine_to_text(&engine, m);
         assert_non_null(text);
-        if (ls_engine_from_text(&again, m, text) != LS_OK)
+        if (ls_conv_engine_from_text(&again, m, text) != LS_OK)
             fail_msg("%s: %s", text_of(&all[i]), text);
-        char *same = ls_engine_to_text(&again, m);
+        char *same = ls_conv_engine_to_text(&again, m);
         assert_string_equal(text, same);
         assert_int_equal(engine.workspace_bytes, again.workspace_bytes);
         ls_free(NULL, text);
         ls_free(NULL, same);
-        ls_engine_destroy(&engine);
-        ls_engine_destroy(&again);
+        ls_conv_engine_destroy(&engine);
+        ls_conv_engine_destroy(&again);
         ls_graph_fini(&g);
     }
     for (int p = 0; p < 3; p++)

@@ -93,20 +93,20 @@ static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape
 
 /* ---- plans ---------------------------------------------------------------------------------- */
 
-void ls_engine_destroy(ls_engine *engine)
+void ls_conv_engine_destroy(ls_conv_engine *engine)
 {
     destroy(engine->plan);
     memset(engine, 0, sizeof *engine);
 }
 
-static int finish(ls_engine *out, ls_graph_object plan)
+static int finish(ls_conv_engine *out, ls_graph_object plan)
 {
     int64_t bytes = 0;
     out->plan = plan;
     if (!plan || cudnnBackendFinalize(plan) != CUDNN_STATUS_SUCCESS ||
         get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) != 1 ||
         bytes < 0 || (size_t)bytes > LS_ENGINE_WORKSPACE) {
-        ls_engine_destroy(out);
+        ls_conv_engine_destroy(out);
         return LS_EUNSUPPORTED;
     }
     out->workspace_bytes = (size_t)bytes;
@@ -124,7 +124,8 @@ static ls_graph_object new_plan(const ls_math *math)
     return plan;
 }
 
-static int make_engine(ls_engine *out, ls_graph_object config, const traits *t, const ls_math *math)
+static int make_engine(ls_conv_engine *out, ls_graph_object config, const traits *t,
+                       const ls_math *math)
 {
     memset(out, 0, sizeof *out);
     ls_graph_object plan = new_plan(math);
@@ -165,7 +166,7 @@ static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *
 
 /* Candidates so far. */
 typedef struct list {
-    ls_engine *at;
+    ls_conv_engine *at;
     int room, count;
     int compiled; /* which engines are looked for: those, or all others */
 } list;
@@ -187,8 +188,8 @@ static void consider(list *l, ls_graph_object config, const ls_math *math,
         l->count += make_engine(&l->at[l->count], config, &t, math) == LS_OK;
 }
 
-int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_math *math,
-                         const ls_math_shape *shape)
+int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
+                              const ls_math_shape *shape)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     ls_graph_object config[CONFIGS];
@@ -207,7 +208,7 @@ int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_m
 /* ---- text ----------------------------------------------------------------------------------- */
 
 /* The name on a line of its own, then cuDNN's own form. */
-char *ls_engine_to_text(const ls_engine *engine, const ls_math *math)
+char *ls_conv_engine_to_text(const ls_conv_engine *engine, const ls_math *math)
 {
     int64_t bytes = 0;
     const size_t head = strlen(engine->name) + 1;
@@ -227,7 +228,7 @@ char *ls_engine_to_text(const ls_engine *engine, const ls_math *math)
     return NULL;
 }
 
-int ls_engine_from_text(ls_engine *out, const ls_math *math, const char *text)
+int ls_conv_engine_from_text(ls_conv_engine *out, const ls_math *math, const char *text)
 {
     const char *line = strchr(text, '\n');
     memset(out, 0, sizeof *out);
