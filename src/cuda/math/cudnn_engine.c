@@ -76,7 +76,8 @@ static bool read_traits(traits *out, ls_graph_object config)
     return good;
 }
 
-/* On fp32 operands, tensor cores mean tf32. */
+/* On fp32 operands, tensor cores mean tf32. Of Winograd's forms only small tiles of 3×3 kernels are near
+ * enough: by that for 5×5 kernels, LeNet's gradient of weights was nine times as far off as PyTorch's. */
 static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
 {
     const int *note = t->note;
@@ -84,6 +85,8 @@ static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape
         note[CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION] ||
         note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6] ||
         note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13] || note[CUDNN_NUMERICAL_NOTE_FFT])
+        return false;
+    if (note[CUDNN_NUMERICAL_NOTE_WINOGRAD] && (shape->kh != 3 || shape->kw != 3))
         return false;
     if (!shape->half && note[CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS])
         return false;
@@ -133,8 +136,9 @@ static int make_engine(ls_engine *out, ls_graph_object config, const traits *t, 
             &config);
     int status = finish(out, plan);
     out->number = t->number;
-    snprintf(out->name, sizeof out->name, "engine %lld%s%s", (long long)t->number,
+    snprintf(out->name, sizeof out->name, "engine %lld%s%s%s", (long long)t->number,
              t->note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE] ? ", tensor cores" : "",
+             t->note[CUDNN_NUMERICAL_NOTE_WINOGRAD] ? ", Winograd" : "",
              t->compiled ? ", compiled here" : "");
     return status;
 }
