@@ -287,7 +287,7 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
 {
     const int length = snprintf(
         out, size,
-        "lockstep 2 cudnn %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d %d %d "
+        "lockstep 3 cudnn %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d %d %d "
         "%d y %d %d %d kernel %d %d stride %d %d padding %d %d",
         cudnnGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
         (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h, s->w, s->out, s->y_h, s->y_w,

@@ -76,7 +76,17 @@ static bool read_traits(traits *out, ls_graph_object config)
     return good;
 }
 
-/* On fp32 operands, tensor cores mean tf32. */
+/* Whether the engine is one of Winograd's forms. cuDNN 9.19 does not say so of its engine 17 for gradients of
+ * weights, whose kernels are called winograd_nonfused on an H200. */
+static bool is_winograd(const traits *t, const ls_math_shape *shape)
+{
+    return t->note[CUDNN_NUMERICAL_NOTE_WINOGRAD] ||
+           (shape->kind == LS_MATH_CONV_WEIGHTS && t->number == 17);
+}
+
+/* On fp32 operands, tensor cores mean tf32. Of Winograd's forms only those with small tiles for 3×3 kernels
+ * are near enough: by the form for 5×5 kernels LeNet's gradient of weights is off by 8.7e-6, where PyTorch's
+ * is off by 9.4e-7 (H200, fp32, against float64). */
 static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
 {
     const int *note = t->note;
@@ -84,6 +94,8 @@ static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape
         note[CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION] ||
         note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6] ||
         note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13] || note[CUDNN_NUMERICAL_NOTE_FFT])
+        return false;
+    if (is_winograd(t, shape) && (shape->kh != 3 || shape->kw != 3))
         return false;
     if (!shape->half && note[CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS])
         return false;
@@ -125,7 +137,7 @@ static ls_graph_object new_plan(const ls_math *math)
 }
 
 static int make_engine(ls_conv_engine *out, ls_graph_object config, const traits *t,
-                       const ls_math *math)
+                       const ls_math *math, const ls_math_shape *shape)
 {
     memset(out, 0, sizeof *out);
     ls_graph_object plan = new_plan(math);
@@ -134,9 +146,9 @@ static int make_engine(ls_conv_engine *out, ls_graph_object config, const traits
             &config);
     int status = finish(out, plan);
     out->number = t->number;
-    snprintf(out->name, sizeof out->name, "engine %lld%s%s", (long long)t->number,
+    snprintf(out->name, sizeof out->name, "engine %lld%s%s%s", (long long)t->number,
              t->note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE] ? ", tensor cores" : "",
-             t->compiled ? ", compiled here" : "");
+             is_winograd(t, shape) ? ", Winograd" : "", t->compiled ? ", compiled here" : "");
     return status;
 }
 
@@ -185,7 +197,7 @@ static void consider(list *l, ls_graph_object config, const ls_math *math,
     traits t;
     if (l->count < l->room && read_traits(&t, config) && is_welcome(&t, math, shape) &&
         t.compiled == l->compiled && variants_of(l, t.number) < LS_ENGINE_VARIANTS)
-        l->count += make_engine(&l->at[l->count], config, &t, math) == LS_OK;
+        l->count += make_engine(&l->at[l->count], config, &t, math, shape) == LS_OK;
 }
 
 int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
