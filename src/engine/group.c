@@ -228,16 +228,6 @@ int ls_engine_leave_stalled(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
-void ls_engine_forgive_waiting(ls_engine *e)
-{
-    for (int i = 0; i < e->workers; i++) {
-        ls_train_worker *w = &e->worker[i];
-        const int status = w->fault.error.status;
-        if (w->presence == LS_LIVE && (status == LS_ESTALLED || status == LS_EABORTED))
-            w->fault = (ls_fault){.worker = i};
-    }
-}
-
 int ls_engine_drop(ls_engine *e, const ls_fault **out)
 {
     int count = 0;

@@ -2,9 +2,9 @@
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
-#include "engine/engine.h"
 #include "engine/exchange.h"
 #include "engine/feed.h"
+#include "engine/view.h"
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"

@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "base/rng.h"
 #include "engine/feed.h"
+#include "engine/view.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 

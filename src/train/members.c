@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 
 #include <lockstep/split.h>

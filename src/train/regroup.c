@@ -15,6 +15,7 @@
  * that would be on its own disk, DIR.member-N, and saves a checkpoint there at once. */
 #include "base/error.h"
 #include "base/host.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
 #include "train/run_records.h"

@@ -3,6 +3,7 @@
 #include "train/run_records.h"
 
 #include "base/host.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/saving.h"
 
