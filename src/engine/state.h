@@ -138,6 +138,12 @@ static inline bool ls_is_news(const ls_train_worker *w)
     return w->presence != LS_LIVE && !w->told;
 }
 
+/* Whether its fault counts: a live worker's, or that of one that was lost and not dealt with yet. */
+static inline bool ls_has_fault(const ls_train_worker *w)
+{
+    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_is_news(w);
+}
+
 /* ---- wait.c --------------------------------------------------------------------------------- */
 
 /* Begun whenever work is given to workers at rest. */

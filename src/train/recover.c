@@ -19,8 +19,11 @@
 
 static int weight_of(const ls_fault *fault)
 {
-    const int status = fault->error.status;
-    return status == LS_EABORTED ? 1 : status == LS_ETIMEDOUT ? 2 : 3;
+    switch (fault->error.status) {
+    case LS_EABORTED: return 1;
+    case LS_ETIMEDOUT: return 2;
+    default: return 3;
+    }
 }
 
 /* Whether the worker, which still takes part, only waited in vain: for another process, or until an abort. */
