@@ -188,9 +188,6 @@ enum { FIRST_LONG = 256 };
 static int fail_unknown(const char *verb, char **argv)
 {
     const char letter[3] = {'-', (char)optopt, '\0'}; /* it may stand among others: -abc */
-    if (!verb && strncmp(argv[optind - 1], "--hosts", 7) == 0)
-        return cli_usage(verb, "unknown option --hosts: for a run on the hosts A and B type ",
-                         "`mpirun -N 1 --bind-to none --enable-recovery -H A,B trainer CONFIG`");
     return cli_usage(verb, "unknown option ",
                      optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
 }

@@ -224,9 +224,10 @@ int cli_pack_list(cli_packing *k)
                             keep_path(k, train, "val")};
     if (!inner[0] || !inner[1] || !inner[2])
         return cli_pack_no_memory(k);
-    const char *beside = cli_is_folder(inner[1])   ? inner[1]
-                         : cli_is_folder(inner[2]) ? inner[2]
-                                                   : NULL;
+    const char *beside = NULL;
+    for (int i = 2; i > 0; i--) /* "test" before "val" */
+        if (cli_is_folder(inner[i]))
+            beside = inner[i];
     if (!test && cli_is_folder(inner[0]) && beside) {
         train = inner[0];
         test = beside;

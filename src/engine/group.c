@@ -198,7 +198,7 @@ int ls_engine_faults(const ls_engine *e, const ls_fault **out)
     int count = 0;
     for (int i = 0; i < e->workers; i++) {
         const ls_train_worker *w = &e->worker[i];
-        if (w->presence == LS_LIVE ? w->fault.error.status != LS_OK : !w->told)
+        if (ls_has_fault(w))
             out[count++] = &w->fault;
     }
     return count;
@@ -228,16 +228,6 @@ int ls_engine_leave_stalled(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
-void ls_engine_forgive_waiting(ls_engine *e)
-{
-    for (int i = 0; i < e->workers; i++) {
-        ls_train_worker *w = &e->worker[i];
-        const int status = w->fault.error.status;
-        if (w->presence == LS_LIVE && (status == LS_ESTALLED || status == LS_EABORTED))
-            w->fault = (ls_fault){.worker = i};
-    }
-}
-
 int ls_engine_drop(ls_engine *e, const ls_fault **out)
 {
     int count = 0;
@@ -248,7 +238,8 @@ int ls_engine_drop(ls_engine *e, const ls_fault **out)
             w->presence = LS_LOST;
             w->idle = true;
         }
-        e->live += w->presence == LS_LIVE;
+        if (w->presence == LS_LIVE)
+            e->live++;
         if (!ls_is_news(w))
             continue;
         w->told = true;

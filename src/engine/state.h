@@ -2,9 +2,9 @@
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
-#include "engine/engine.h"
 #include "engine/exchange.h"
 #include "engine/feed.h"
+#include "engine/view.h"
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"
@@ -136,6 +136,12 @@ static inline int ls_first_live(const ls_engine *e)
 static inline bool ls_is_news(const ls_train_worker *w)
 {
     return w->presence != LS_LIVE && !w->told;
+}
+
+/* Whether its fault counts: a live worker's, or that of one that was lost and not dealt with yet. */
+static inline bool ls_has_fault(const ls_train_worker *w)
+{
+    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_is_news(w);
 }
 
 /* ---- wait.c --------------------------------------------------------------------------------- */

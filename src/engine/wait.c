@@ -106,6 +106,20 @@ static bool is_merging(const ls_silence *silence)
 
 /* ---- leaving a worker behind ---------------------------------------------------------------- */
 
+static const char *name_of(int place)
+{
+    switch (place) {
+    case LS_PLACE_MERGE:
+    case LS_PLACE_WAIT: return "all-reduce";
+    case LS_PLACE_APPLY: return "optimizer step";
+    case LS_PLACE_ADD: return "adding up gradients";
+    case LS_PLACE_STEP: return "the beginning of a step";
+    case LS_PLACE_OPEN: return "opening";
+    case LS_PLACE_EXPORT: return "reading weights back";
+    default: return "between two jobs";
+    }
+}
+
 /* Once there is a group all workers have opened, and their replicas may be looked at; before that one may be about to
  * make its own. */
 static void say_where(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
@@ -113,16 +127,7 @@ static void say_where(char *out, size_t size, const ls_engine *e, const ls_train
     const int place = ls_heartbeat_place(&w->heartbeat);
     if (e->group && ls_replica_place(out, size, w->replica, place))
         return;
-    snprintf(out, size, "%s",
-             !e->group                  ? "opening"
-             : place == LS_PLACE_MERGE  ? "all-reduce"
-             : place == LS_PLACE_WAIT   ? "all-reduce"
-             : place == LS_PLACE_APPLY  ? "optimizer step"
-             : place == LS_PLACE_ADD    ? "adding up gradients"
-             : place == LS_PLACE_STEP   ? "the beginning of a step"
-             : place == LS_PLACE_OPEN   ? "opening"
-             : place == LS_PLACE_EXPORT ? "reading weights back"
-                                        : "between two jobs");
+    snprintf(out, size, "%s", e->group ? name_of(place) : "opening");
 }
 
 /* What of a silence does not count is said where there is any to speak of. */
@@ -286,11 +291,6 @@ static bool has_done(const ls_train_worker *w)
     return w->presence == LS_LIVE && w->report.status == LS_OK;
 }
 
-static bool has_fault(const ls_train_worker *w)
-{
-    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : !w->told;
-}
-
 void ls_engine_collect(ls_engine *e, ls_outcome *out)
 {
     *out = (ls_outcome){.bad_worker = -1, .bad_shard = -1};
@@ -299,7 +299,7 @@ void ls_engine_collect(ls_engine *e, ls_outcome *out)
     e->next_number++;
     for (int i = e->workers - 1; i >= 0; i--) {
         const ls_train_worker *w = &e->worker[i];
-        out->failed |= has_fault(w);
+        out->failed |= ls_has_fault(w);
         if (!has_done(w))
             continue;
         out->report = &w->report;

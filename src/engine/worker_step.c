@@ -417,11 +417,13 @@ int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err)
     for (uint32_t i = 0; i < steps;) {
         const uint32_t at_once = w->failed ? 0 : launchable_steps(w, range, i);
         ls_beat_at(&w->heartbeat, LS_PLACE_STEP, (uint32_t)range->first_step + i + 1);
-        if (at_once > 0)
+        if (at_once > 0) {
             launch_steps(w, range, i, at_once);
-        else
+            i += at_once;
+        } else {
             run_in_parts(w, range, i);
-        i += at_once > 0 ? at_once : 1;
+            i++;
+        }
     }
     return LS_OK;
 }

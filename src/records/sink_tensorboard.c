@@ -131,10 +131,12 @@ static int put_resume(event_sink *sink, uint64_t step, ls_error *err)
 static int event_emit(ls_sink *base, const ls_record *r, ls_error *err)
 {
     event_sink *sink = (event_sink *)base;
-    return r->type == LS_RECORD_STEP     ? put_step(sink, &r->of.step, err)
-           : r->type == LS_RECORD_EVAL   ? put_eval(sink, &r->of.eval, err)
-           : r->type == LS_RECORD_RESUME ? put_resume(sink, r->of.start.step, err)
-                                         : LS_OK;
+    switch (r->type) {
+    case LS_RECORD_STEP: return put_step(sink, &r->of.step, err);
+    case LS_RECORD_EVAL: return put_eval(sink, &r->of.eval, err);
+    case LS_RECORD_RESUME: return put_resume(sink, r->of.start.step, err);
+    default: return LS_OK;
+    }
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

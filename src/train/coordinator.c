@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "base/rng.h"
 #include "engine/feed.h"
+#include "engine/view.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 
@@ -280,7 +281,8 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
     if (!isfinite(value) || !better) {
-        best->waited += best->epoch > 0;
+        if (best->epoch > 0)
+            best->waited++;
         return LS_OK;
     }
     int status = ls_displace_best(t, err);
