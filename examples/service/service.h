@@ -36,7 +36,7 @@ typedef struct options {
 
 /* ---- metrics.c ------------------------------------------------------------------------------ */
 
-typedef enum number {
+enum {
     STEPS,
     ROWS_TRAINED,
     LOSS,
@@ -53,7 +53,7 @@ typedef enum number {
     ANSWERS_4XX,
     ANSWERS_5XX,
     NUMBERS
-} number;
+};
 
 typedef struct numbers {
     metrics all;
