@@ -116,7 +116,7 @@ static bool has_hung_up(const meeting *m, int who)
 static void call(meeting *m, int who)
 {
     joining *j = m->j;
-    hello h = {.from = (uint32_t)m->vote->own, .channel = ON_VOTE};
+    hello h = {.from = (uint32_t)m->vote->own, .to = (uint32_t)who, .channel = ON_VOTE};
     const uint64_t began = ls_now_ns(), try_ns = j->try_ns;
     int fd = -1, error = 0;
     j->try_ns = try_ns / 2;
@@ -167,8 +167,9 @@ static void answer_door(meeting *m)
     if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && j->earlies < GUESTS) {
         j->early[j->earlies].fd = fd;
         j->early[j->earlies++].said = h;
-    } else if (h.run == j->run && h.channel == ON_VOTE && h.from > (uint32_t)m->vote->own &&
-               h.from < (uint32_t)m->vote->members && !m->voter[h.from].shunned) {
+    } else if (h.run == j->run && h.channel == ON_VOTE && h.to == (uint32_t)m->vote->own &&
+               h.from > (uint32_t)m->vote->own && h.from < (uint32_t)m->vote->members &&
+               !m->voter[h.from].shunned) {
         meet_voter(m, (int)h.from, fd);
     } else {
         close(fd);
@@ -354,7 +355,7 @@ static uint64_t moment(uint64_t deadline_ns)
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err)
 {
     joining *j = old->meeting;
-    if (!j)
+    if (!j || !j->options.regroups)
         return ls_fail(err, LS_EUNSUPPORTED, "the wire was not opened to be left for another");
     meeting m = {.j = j,
                  .vote = &j->vote,
@@ -371,9 +372,11 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
         if (how->lost[i])
             tcp_set_add(&suspects, tcp_set_nth(&m.before, i));
     j->how = how;
+    j->running = false;
     j->try_ns = m.moment_ns / 4;
     int status = meet_anew(out, &m, &suspects, err);
     j->how = NULL;
+    j->running = true;
     tcp_hang_up(j); /* on callers that have not proved themselves, or came too late */
     ls_free(NULL, m.voter);
     if (status)
