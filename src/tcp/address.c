@@ -65,10 +65,10 @@ int tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error
         return ls_fail(err, LS_EINVAL, "%s, which is to be advertised, has no address: %s", a.host,
                        gai_strerror(code));
     memcpy(out, found->ai_addr, found->ai_addrlen);
-    if (tcp_is_any(found->ai_addr) || tcp_is_loopback(found->ai_addr))
+    if (tcp_is_any(found->ai_addr))
         status =
             ls_fail(err, LS_EINVAL,
-                    "%s is no address that another host reaches: advertise one that is", a.host);
+                    "%s stands for all addresses of a host: advertise one that others reach", a.host);
     freeaddrinfo(found);
     return status;
 }

@@ -174,7 +174,8 @@ typedef struct ls_fault_book {
 /* What the summary and the result point to. */
 typedef struct ls_run_text {
     char data[160], devices[512], resumed[512];
-    char early[160]; /* why the run stopped early; "": it did not */
+    char devices_left[512]; /* of the result, where some were lost */
+    char early[160];        /* why the run stopped early; "": it did not */
     char best[4200];
 } ls_run_text;
 
