@@ -291,8 +291,10 @@ void tcp_take_name(char out[TCP_HOST], const char *from);
 /* A line for the caller's log. */
 void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What this member waits for: said when it changes, and every half a minute. Returns whether it was said. */
-bool tcp_log_waiting(joining *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What this member waits for: said when it changes, at once where that is `news`, and every half a minute. Returns
+ * whether it was said. */
+bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* A caller was turned away: said for the first few. */
 void tcp_log_refused(joining *j, int fd, const char *host, const char *why);
 

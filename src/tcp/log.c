@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define AGAIN_NS UINT64_C(30000000000)
+#define CHANGE_NS UINT64_C(2000000000) /* reasons why nobody answers may take turns */
 enum { MOST_COMPLAINTS = 16 };
 
 void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
@@ -21,7 +22,7 @@ void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
     j->options.say(j->options.user, (int)level, text);
 }
 
-bool tcp_log_waiting(joining *j, const char *format, ...)
+bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
 {
     char text[sizeof j->told];
     const uint64_t now = ls_now_ns();
@@ -29,7 +30,8 @@ bool tcp_log_waiting(joining *j, const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    if (j->told_ns && now - j->told_ns < AGAIN_NS && strcmp(text, j->told) == 0)
+    const bool same = strcmp(text, j->told) == 0;
+    if (j->told_ns && now - j->told_ns < (same ? AGAIN_NS : news ? 0 : CHANGE_NS))
         return false;
     memcpy(j->told, text, sizeof text);
     j->told_ns = now;

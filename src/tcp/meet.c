@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 enum { SAID = -2 }; /* of `caller`: it has said that it is connected; of the first: that all are */
-#define TELL_NS UINT64_C(10000000000) /* from one word to those that wait to the next */
+#define CONNECT_NS UINT64_C(60000000000) /* for all to connect to each other, once they have come */
+#define TELL_NS UINT64_C(10000000000)    /* from one word to those that wait to the next */
 
 /* ---- listening -------------------------------------------------------------------------------- */
 
@@ -172,9 +173,10 @@ static void say_progress(joining *j, int count, uint64_t *told_ns)
     char hosts[TCP_NOTE - 100];
     const int members = j->place.members, missing = members - count - 1;
     list_hosts(hosts, sizeof hosts, j, count);
-    const bool news = missing > 0 ? tcp_log_waiting(j, "%d of %d have come: %s; waiting for %d",
-                                                    count + 1, members, hosts, missing)
-                                  : tcp_log_waiting(j, "all %d have come: %s", members, hosts);
+    const bool news = missing > 0
+                          ? tcp_log_waiting(j, true, "%d of %d have come: %s; waiting for %d",
+                                            count + 1, members, hosts, missing)
+                          : tcp_log_waiting(j, true, "all %d have come: %s", members, hosts);
     if (missing == 0 || (!news && ls_now_ns() - *told_ns < TELL_NS))
         return;
     *told_ns = ls_now_ns();
@@ -368,7 +370,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
         reach_any(j, fd, &error);
         if (*fd >= 0)
             break;
-        tcp_log_waiting(j,
+        tcp_log_waiting(j, false,
                         "nobody answers at %s (%s): waiting for the first host, which says "
                         "--listen, or is to have this address",
                         j->where, ls_reason(why, error));
@@ -411,8 +413,8 @@ static int hear_first(joining *j, int fd, ls_error *err)
         if (status == LS_OK && note.kind == TCP_FAILED)
             status = ls_fail(err, LS_ETIMEDOUT, "%s", note.text);
         if (status == LS_OK && note.kind == TCP_COMING)
-            tcp_log_waiting(j, "%u of %u have come: %s; waiting for %u", (unsigned)note.member,
-                            (unsigned)note.members, note.text,
+            tcp_log_waiting(j, true, "%u of %u have come: %s; waiting for %u",
+                            (unsigned)note.member, (unsigned)note.members, note.text,
                             (unsigned)(note.members - note.member));
     } while (status == LS_OK && note.kind == TCP_COMING);
     if (status)
@@ -430,7 +432,7 @@ static int hear_first(joining *j, int fd, ls_error *err)
         j->entry[m].host[TCP_HOST - 1] = '\0';
     j->wire->base.member = (int)note.member;
     j->run = note.run;
-    tcp_log_waiting(j, "all %d have come: this is member %u, host %s is the first", members,
+    tcp_log_waiting(j, true, "all %d have come: this is member %u, host %s is the first", members,
                     (unsigned)note.member, j->entry[0].host);
     return LS_OK;
 }
@@ -440,7 +442,7 @@ static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *wh
 {
     if (status != LS_EIO || ls_now_ns() >= j->until_ns)
         return false;
-    tcp_log_waiting(j, "%.250s; calling again", why->text);
+    tcp_log_waiting(j, false, "%.250s; calling again", why->text);
     close(*fd);
     *fd = -1;
     tcp_pause(j);
@@ -479,7 +481,7 @@ static int await_name(joining *j, ls_error *err)
         if (ls_now_ns() >= j->until_ns || (code != EAI_AGAIN && code != EAI_NONAME))
             return ls_fail(err, LS_EINVAL, "%s has no address that is known here: %s", j->meet.host,
                            gai_strerror(code));
-        tcp_log_waiting(j, "%s has no address that is known here (%s): waiting for one",
+        tcp_log_waiting(j, false, "%s has no address that is known here (%s): waiting for one",
                         j->meet.host, gai_strerror(code));
         tcp_pause(j);
     }
@@ -520,7 +522,9 @@ int tcp_meet(joining *j, ls_error *err)
         status = guess_first(j, &first, err);
     if (status)
         return status;
-    return first ? be_first(j, err) : call_first(j, err);
+    status = first ? be_first(j, err) : call_first(j, err);
+    j->until_ns = ls_deadline_ns(CONNECT_NS);
+    return status;
 }
 
 /* ---- all are connected ------------------------------------------------------------------------ */
