@@ -104,7 +104,7 @@ static uint32_t judge(joining *j, const guest *g)
     char why[160];
     if (h->from != TCP_NOBODY)
         return TCP_WELCOME;
-    if (j->running || j->how || !j->is_first) {
+    if (j->complete || !j->is_first) {
         snprintf(why, sizeof why, "wants to join, but this run has begun with all its %d members",
                  j->place.members);
         tcp_log_refused(j, g->fd, h->host, why);

@@ -176,7 +176,8 @@ typedef struct joining {
     entry *entry;
     struct sockaddr_storage first; /* the address that answered */
     socklen_t first_bytes;
-    bool is_first, running;  /* running: the wire is open, and no regrouping is under way */
+    bool is_first, complete; /* complete: all have come */
+    bool running;            /* running: the wire is open, and no regrouping is under way */
     int complaints;          /* about callers that were turned away */
     char told[TCP_NOTE + 8]; /* what was said last while waiting, … */
     uint64_t told_ns;        /* … and when; 0: never */

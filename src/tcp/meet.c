@@ -223,6 +223,7 @@ static int gather_callers(joining *j, ls_error *err)
         note_entry(&j->entry[count], fd, &h);
     }
     say_progress(j, count, &told_ns);
+    j->complete = true;
     return LS_OK;
 }
 
