@@ -178,7 +178,8 @@ typedef struct joining {
     socklen_t first_bytes;
     bool is_first, complete; /* complete: all have come */
     bool running;            /* running: the wire is open, and no regrouping is under way */
-    int complaints;          /* about callers that were turned away */
+    int complaints;          /* about callers that were turned away, … */
+    char refused[320];       /* … and the last one */
     char told[TCP_NOTE + 8]; /* what was said last while waiting, … */
     uint64_t told_ns;        /* … and when; 0: never */
     /* Of who is left when members are lost. */

@@ -48,12 +48,16 @@ void tcp_log_refused(joining *j, int fd, const char *host, const char *why)
     uint32_t port;
     if (j->complaints >= MOST_COMPLAINTS)
         return;
-    j->complaints++;
     tcp_take_name(name, host);
     if (getpeername(fd, (struct sockaddr *)&from, &bytes) == 0) {
         tcp_pack_address(packed, &port, &from);
         tcp_show_address(address, packed, 0);
     }
-    tcp_log(j, LS_LOG_WARNING, "host %s (%s) %s, and was turned away%s", name, address, why,
-            j->complaints == MOST_COMPLAINTS ? "; of further ones nothing is said" : "");
+    char text[sizeof j->refused];
+    snprintf(text, sizeof text, "host %s (%s) %s, and was turned away", name, address, why);
+    if (strcmp(text, j->refused) == 0)
+        return; /* it calls again */
+    memcpy(j->refused, text, sizeof text);
+    tcp_log(j, LS_LOG_WARNING, "%s%s", text,
+            ++j->complaints == MOST_COMPLAINTS ? "; of further ones nothing is said" : "");
 }

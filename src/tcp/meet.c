@@ -15,6 +15,7 @@
 
 enum { SAID = -2 }; /* of `caller`: it has said that it is connected; of the first: that all are */
 #define CONNECT_NS UINT64_C(60000000000) /* for all to connect to each other, once they have come */
+#define ENDING_NS UINT64_C(3000000000)   /* for a run that has begun, and may be ending */
 #define TELL_NS UINT64_C(10000000000)    /* from one word to those that wait to the next */
 
 /* ---- listening -------------------------------------------------------------------------------- */
@@ -438,10 +439,21 @@ static int hear_first(joining *j, int fd, ls_error *err)
     return LS_OK;
 }
 
-/* One that was hung up on, by a gateway say that has nobody behind it yet, or that was the first and ended. */
-static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why)
+/* A run that has begun may be at its end, and the next one on its hosts begin here first: that is seen soon. */
+static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
-    if (status != LS_EIO || ls_now_ns() >= j->until_ns)
+    if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)
+        return false;
+    if (*until_ns == 0)
+        *until_ns = ls_deadline_ns(ENDING_NS);
+    return ls_now_ns() < *until_ns;
+}
+
+/* One that was hung up on, by a gateway say that has nobody behind it yet, or that was the first and ended. */
+static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why,
+                             uint64_t *ending_ns)
+{
+    if ((status != LS_EIO && !may_end_soon(j, status, ending_ns)) || ls_now_ns() >= j->until_ns)
         return false;
     tcp_log_waiting(j, false, "%.250s; calling again", why->text);
     close(*fd);
@@ -456,9 +468,11 @@ static int call_first(joining *j, ls_error *err)
     hello h = {.from = TCP_NOBODY, .members = (uint32_t)j->place.members};
     tcp_line *line = tcp_line_of(j->wire, 0, 0);
     ls_error why = {0};
+    uint64_t ending_ns = 0;
     int status;
     tcp_log(j, LS_LOG_INFO, "joining the run at %s, as one of %d", j->where, j->place.members);
     do {
+        j->verdict.kind = 0;
         status = reach_first(j, &line->fd, &why);
         if (status == LS_OK)
             status = open_own_listener(j, line->fd, &h, &why);
@@ -466,7 +480,7 @@ static int call_first(joining *j, ls_error *err)
             status = tcp_greet(j, line->fd, &h, &why);
         if (status == LS_OK)
             status = hear_first(j, line->fd, &why);
-    } while (is_to_call_again(j, &line->fd, status, &why));
+    } while (is_to_call_again(j, &line->fd, status, &why, &ending_ns));
     if (status && err)
         *err = why;
     return status;
