@@ -24,7 +24,7 @@ void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
 
 bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
 {
-    char text[sizeof j->told];
+    char text[sizeof j->told] = "";
     const uint64_t now = ls_now_ns();
     va_list list;
     va_start(list, format);
@@ -53,7 +53,7 @@ void tcp_log_refused(joining *j, int fd, const char *host, const char *why)
         tcp_pack_address(packed, &port, &from);
         tcp_show_address(address, packed, 0);
     }
-    char text[sizeof j->refused];
+    char text[sizeof j->refused] = "";
     snprintf(text, sizeof text, "host %s (%s) %s, and was turned away", name, address, why);
     if (strcmp(text, j->refused) == 0)
         return; /* it calls again */
