@@ -270,9 +270,13 @@ static int tell_callers(joining *j, ls_error *err)
             error = tcp_move_all(j->caller[m], j->entry, (size_t)members * sizeof(entry), true,
                                  until_ns);
         tcp_beat(j);
-        if (error)
-            return ls_fail(err, LS_ESYSTEM, "host %s, which had come, is gone: %s",
-                           j->entry[m].host, ls_reason(why, error));
+        if (error) {
+            ls_error gone = {0};
+            ls_fail(&gone, LS_ESYSTEM, "host %s, which had come, is gone: %s", j->entry[m].host,
+                    ls_reason(why, error));
+            tell_those_here(j, members - 1, TCP_FAILED, gone.text);
+            return ls_fail(err, gone.status, "%s", gone.text);
+        }
         tcp_line_of(j->wire, m, 0)->fd = j->caller[m];
         j->caller[m] = -1;
     }

@@ -337,7 +337,7 @@ static void those_that_wait_hear_that_not_all_have_come(void **state)
     (void)state;
     prepare(&m[0], p.listen, NULL, 3);
     prepare(&m[1], NULL, p.meet, 3);
-    m[0].place.wait_ns = SECOND;
+    m[0].place.wait_ns = 3 * SECOND;
     go(&m[0]);
     await_said(&m[0], "1 of 3");
     go(&m[1]);
