@@ -248,19 +248,31 @@ static void vote(meeting *m)
         shun_silent(m);
 }
 
+/* "a, b", as far as there is room. */
+static void list_hosts(char *out, size_t size, const meeting *m, const tcp_set *set)
+{
+    size_t used = 0;
+    for (int i = 0; i < m->vote->members && used < size; i++)
+        if (tcp_set_has(set, i))
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+                                     m->j->entry[i].host);
+}
+
 /* LS_OK: this part may still win the vote. */
 static int check_hope(const meeting *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
     const tcp_set left = tcp_vote_left(m->vote);
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
+    char hosts[200] = "";
     if (!tcp_set_has(&last->set, m->vote->own))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
+    list_hosts(hosts, sizeof hosts, m, &left);
     if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote))
         return ls_fail(err, LS_ESTALLED,
-                       "%d of %d hosts found each other, this one among them, which is %s, so that "
-                       "the others may go on, and these do not",
-                       found, all,
+                       "%d of %d hosts found each other (%s), which is %s, so that the others may "
+                       "go on, and these do not",
+                       found, all, hosts,
                        2 * found == all  ? "half of them, without the first"
                        : 2 * found > all ? "not certain to be the only part that does"
                                          : "fewer than half");
