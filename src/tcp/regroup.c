@@ -264,11 +264,11 @@ static int check_hope(const meeting *m, ls_error *err)
     const tcp_ballot *last = tcp_vote_last(m->vote);
     const tcp_set left = tcp_vote_left(m->vote);
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
-    char hosts[200] = "";
+    char hosts[100] = "";
     if (!tcp_set_has(&last->set, m->vote->own))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
-    list_hosts(hosts, sizeof hosts, m, &left);
-    if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote))
+    if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote)) {
+        list_hosts(hosts, sizeof hosts, m, &left);
         return ls_fail(err, LS_ESTALLED,
                        "%d of %d hosts found each other (%s), which is %s, so that the others may "
                        "go on, and these do not",
@@ -276,6 +276,7 @@ static int check_hope(const meeting *m, ls_error *err)
                        2 * found == all  ? "half of them, without the first"
                        : 2 * found > all ? "not certain to be the only part that does"
                                          : "fewer than half");
+    }
     return ls_now_ns() < m->j->until_ns
                ? LS_OK
                : ls_fail(err, LS_ESTALLED,
