@@ -6,6 +6,8 @@
 #include "cli/trained.h"
 
 #include <fcntl.h>
+#include <lockstep/cluster.h>
+#include <lockstep/sys/trainer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +77,7 @@ static int print_config(const ls_trainer_options *options)
     if (status)
         return cli_fail(status, err.text);
     fputs(text, stdout);
-    ls_text_free(text, options->host);
+    ls_text_free(text);
     return cli_flush();
 }
 
@@ -141,14 +143,18 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     cli_view_init(&s.view, a->quiet);
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
     o.resume = a->resume;
-    o.inject = a->inject.item;
-    o.inject_count = a->inject.count;
+    const ls_trainer_sys sys = {
+        .size = sizeof sys, .inject = a->inject.item, .inject_count = a->inject.count};
+    const ls_trainer_callbacks callbacks = {.size = sizeof callbacks,
+                                            .record = a->metrics ? on_record : NULL,
+                                            .progress = on_progress,
+                                            .user = &s};
+    ls_trainer_cluster cluster = {.size = sizeof cluster, .launched = launched_processes()};
     o.trace_path = a->trace;
     o.trace_ops = a->trace_ops;
-    o.record = a->metrics ? on_record : NULL;
-    o.progress = on_progress;
-    o.user = &s;
-    o.launched = launched_processes();
+    o.callbacks = &callbacks;
+    o.cluster = &cluster;
+    o.sys = &sys;
     if (a->print_config)
         return print_config(&o);
     choose_transport();
@@ -161,7 +167,7 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     if (status)
         return cli_fail(status, err.text);
     cli_meeting meeting;
-    status = cli_find_meeting(&meeting, &o, a, &err);
+    status = cli_find_meeting(&meeting, &cluster, a, &host, &err);
     if (status == LS_OK)
         status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)

@@ -91,9 +91,9 @@ typedef struct cli_meeting {
     char secret[CLI_SECRET_ROOM];
 } cli_meeting;
 
-/* With --join or --listen: options->wire, and what it joins, which lies in *meeting. Errors: of the secret. */
-int cli_find_meeting(cli_meeting *meeting, ls_trainer_options *options, const cli_arguments *a,
-                     ls_error *err);
+/* With --join or --listen: the engine, and what it joins, which lies in *meeting. Errors: of the secret. */
+int cli_find_meeting(cli_meeting *meeting, ls_trainer_cluster *cluster, const cli_arguments *a,
+                     const ls_host *host, ls_error *err);
 
 /* ---- subcommands ---------------------------------------------------------------------------- */
 

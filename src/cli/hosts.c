@@ -77,7 +77,8 @@ static int read_descriptor(cli_meeting *m, int fd, ls_error *err)
     return check_length(from, count, err);
 }
 
-int cli_find_meeting(cli_meeting *m, ls_trainer_options *o, const cli_arguments *a, ls_error *err)
+int cli_find_meeting(cli_meeting *m, ls_trainer_cluster *o, const cli_arguments *a,
+                     const ls_host *host, ls_error *err)
 {
     if (!a->join && !a->listen)
         return LS_OK;
@@ -90,6 +91,6 @@ int cli_find_meeting(cli_meeting *m, ls_trainer_options *o, const cli_arguments 
                               .secret = m->secret};
     o->wire = ls_wire_tcp();
     o->comm = &m->place;
-    return a->secret ? read_file(m, a->secret, o->host, err)
+    return a->secret ? read_file(m, a->secret, host, err)
                      : read_descriptor(m, a->secret_fd, err);
 }

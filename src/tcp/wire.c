@@ -1,13 +1,10 @@
 /* The engine's table: what a caller of ls_wire_tcp gets. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "tcp/join.h"
 
-#include <stddef.h>
 #include <string.h>
-
-/* What version 0.1.0 had. */
-#define LEAST_PLACE (offsetof(ls_tcp_place, wait_ns) + sizeof(uint64_t))
 
 /* The lines are closed before the meeting is forgotten: a peer that finds nobody at the door also finds its lines
  * closed. */
@@ -44,19 +41,19 @@ static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_er
 
 static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err)
 {
-    const ls_tcp_place *given = options->comm;
-    ls_tcp_place place = {0};
+    ls_tcp_place place;
     ls_wire_options known = {0};
     *out = NULL;
-    if (!given || given->size < LEAST_PLACE || given->size > sizeof place)
-        return ls_fail(err, LS_EINVAL, "the engine tcp needs an ls_tcp_place as options.comm");
+    int status = ls_sized_take(&place, sizeof place, options->comm,
+                               "the ls_tcp_place that the engine tcp needs as `comm`", err);
+    if (status)
+        return status;
     tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
-    memcpy(&place, given, given->size); /* what an older program does not know is zero */
     memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
     w->base.type = ls_wire_tcp();
-    int status = tcp_join(w, &place, &known, err);
+    status = tcp_join(w, &place, &known, err);
     if (status)
         tcp_free(w);
     else
