@@ -197,6 +197,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later = *first;
     later_status = part(t, *status, &later);
     note(status, first, later_status, &later);
+    ls_tell_devices(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
     note(status, first, later_status, &later);
     t->life = LS_ENDED;
