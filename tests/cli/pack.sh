@@ -69,7 +69,7 @@ grep -q '4 images are broken' err || fail "four are broken"
 # Training packs by itself, once.
 cat > config.json <<'END'
 {"data": {"name": "folder", "path": "set", "image_size": 4, "channels": 1, "validation": 0.34}, "batch_size": 4, "epochs": 2,
- "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}, "optimizer": {"name": "sgd", "lr": 0.1}}
+ "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}, "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}}
 END
 "$trainer" config.json --devices ref:1 --set run_dir=one > out 2> err || fail "it trains on a folder"
 grep -q packing err || fail "it packs first"

@@ -19,7 +19,7 @@ cat >config.json <<'JSON'
   "model": {"layers": [{"type": "dense", "out": 1}]},
   "devices": "ref:1", "batch_size": 64, "shards": 4, "epochs": 2, "patience": 3,
   "checkpoint": {"best": true}, "lr_scaling": "linear",
-  "optimizer": {"name": "sgd", "lr": 0.1}
+  "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}
 }
 JSON
 

@@ -86,7 +86,7 @@ while [ $i -lt 20 ]; do
 done
 cat >sums.json <<'JSON'
 {"data": {"name": "csv", "path": "sums.csv", "target": "sum", "labels": "values", "standardize": true}, "loss": "mse",
- "model": {"layers": [{"type": "dense", "out": 1}]}, "optimizer": {"name": "sgd", "lr": 0.1},
+ "model": {"layers": [{"type": "dense", "out": 1}]}, "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1},
  "batch_size": 10, "epochs": 3, "devices": "ref:1", "run_dir": "sums"}
 JSON
 expect 0 "$trainer" sums.json --quiet
