@@ -394,10 +394,11 @@ const ls_config_key ls_config_keys[] = {
      .help = "global: rows of a minibatch over all devices"},
     {"", "seed", LS_KEY_FORM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */, .text = "0",
      FORM(seed), .help = "every random draw is a function of it"},
-    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"normal\"", FORM(init),
+    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"kaiming\"", FORM(init),
      .help =
-         "`{\"name\": \"normal\", \"std\": 0.01}`; `\"xavier\"`, also `\"glorot\"`: uniform within "
-         "±√(6 / (fan_in + fan_out)); `\"kaiming\"`, also `\"he\"`: normal, variance 2 / fan_in; "
+         "`\"kaiming\"`, also `\"he\"`: normal, variance 2 / fan_in; `\"xavier\"`, also "
+         "`\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
+         "`{\"name\": \"normal\", \"std\": 0.01}`; "
          "biases start at 0; "
          "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names (fp32, fp16 or bf16); with "
          "`\"partial\": true` what fits by name and shape is taken, the rest listed and begun as "

@@ -137,9 +137,10 @@ typedef struct ls_init {
 } ls_init;
 
 /* Reads "normal" (σ = 0.01), "xavier" or "glorot", "kaiming" or "he", or {"name": "normal", "std": 0.01}; a NULL
- * node means "normal". */
+ * node means "kaiming". */
 int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err);
-/* Its keys alone, from an object that may have others; `optional`: "normal" need not be said. */
+/* Its keys alone, from an object that may have others; `optional`: no name means "kaiming", or "normal"
+ * where there is a "std". */
 void ls_init_read(ls_init *out, struct ls_fields *fields, bool optional);
 const char *ls_init_name(ls_init_rule rule);
 
