@@ -54,6 +54,8 @@ typedef struct ls_layer {
     char name[64]; /* from the JSON, or its index in the list, as nn.Sequential does; a block's
                       layers have the block's name and a dot before theirs */
     int index;     /* its place in the model */
+    int classes;   /* what the model is to give: of the data */
+    bool last;     /* the model's last layer, and no block's */
     int inputs;    /* 1, or 2 for a layer whose parse says so: it then has "with" */
     int input[LS_INPUTS]; /* the layers whose outputs it reads, or LS_INPUT */
     ls_shape in, out;     /* of the first input, and of the output */
@@ -111,7 +113,7 @@ typedef struct ls_model {
 } ls_model;
 
 /* Parses {"name": …, "blocks": {…}, "layers": […]}. `input` and `classes` come from the dataset; the last layer
- * must give a vector of `classes` features. Errors: LS_ECONFIG, naming file, position and layer; in
+ * must give a vector of `classes` features, which its "out" need not repeat. Errors: LS_ECONFIG, naming file, position and layer; in
  * a block's layer, the position of the block's use as well. */
 int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
                    int classes, const ls_host *host, ls_error *err);
