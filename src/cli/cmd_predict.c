@@ -474,6 +474,20 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     return status;
 }
 
+/* What was learnt of a target → the number in the data: of those that it can have been, the shortest. */
+static float target_in_data(const ls_prep *p, float learnt)
+{
+    char text[32];
+    float value = 0;
+    for (int digits = 0; digits <= 9 && ls_prep_target(p, value) != learnt; digits++) {
+        value = learnt;
+        ls_prep_give_back(p, &value, 1);
+        snprintf(text, sizeof text, "%.*g", digits + 1, (double)value);
+        value = strtof(text, NULL);
+    }
+    return value;
+}
+
 /* ---- the command ---------------------------------------------------------------------------- */
 
 static int predict(input *in, const cli_trained_args *a, const ls_registry *registry, ls_error *err)
@@ -489,7 +503,11 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
     float *logits = ls_alloc_array(host, in->rows, sizeof *logits * (size_t)in->t->model->classes);
     if (!logits)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
+    const size_t outputs = (size_t)in->rows * (size_t)in->t->model->classes;
     int status = ls_predict(&sum, logits, &d, err);
+    ls_prep_give_back(in->t->card.prep, logits, outputs);
+    for (size_t i = 0; i < outputs && learnt_vectors(in->t) && in->targets; i++)
+        in->targets[i] = target_in_data(in->t->card.prep, in->targets[i]);
     if (status == LS_OK && a->to)
         status = write_to(in, logits, a->to, err);
     else if (status == LS_OK)

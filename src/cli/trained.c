@@ -309,6 +309,14 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
     return LS_OK;
 }
 
+static int open_new_table(ls_dataset **out, const ls_trained *t, const char *path, ls_error *err)
+{
+    int status = ls_new_rows_open_csv(out, &t->as, path, err);
+    if (status == LS_OK)
+        ls_dataset_scale_targets(*out, t->card.prep);
+    return status;
+}
+
 static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -327,7 +335,7 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     }
     ls_dataset **out = &t->data[o->train ? LS_TRAIN : LS_TEST];
     if (t->card.prep->kind == LS_PREP_TABLE)
-        return ls_new_rows_open_csv(out, &t->as, o->new_data, err);
+        return open_new_table(out, t, o->new_data, err);
     if (is_named(&t->config, "folder") ||
         (t->alone && t->as.class_name && !t->as.floats && cli_is_folder(o->new_data)))
         return cli_read_folder(out, &t->as, o->new_data, o->train, t->host, err);

@@ -112,6 +112,10 @@ void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
  * "linear". */
 double ls_config_lr(const ls_config *config);
 
+/* Whether data.KEY, "standardize" or "standardize_target", is on: as the config says, `said` 0 or 1, or, −1, where the
+ * data that it names has the key. */
+bool ls_config_scales(const ls_config *config, const char *key, int said);
+
 /* The default of `shards`, which depends on the recipe alone: the largest power of two, from 1 to 8, that leaves
  * a shard of `rows` LS_SHARD_ROWS rows, and as many that it uses each weight LS_SHARD_USES times, twice that where
  * there are more than two: fewer do not pay for adding its gradient up. `uses`: of a weight by one row, on average;

@@ -9,6 +9,8 @@
 #define AT(member) offsetof(ls_config, member)
 #define FORM(name) .read = read_##name, .write = write_##name
 
+static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node);
+
 /* ---- what rows have in common ---------------------------------------------------------------- */
 
 static void *value_of(ls_config *c, const ls_config_key *row)
@@ -73,7 +75,7 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
     switch (row->kind) {
     case LS_KEY_TEXT: return *(const char *const *)value != NULL;
     case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
-    case LS_KEY_FORM: return false;
+    case LS_KEY_FORM: return row->read == read_scaling && !c->written && *(const int *)value > 0;
     default: return *(const int *)value != (int)row->fallback;
     }
 }
@@ -306,6 +308,29 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_close(w);
 }
 
+/* What rows are scaled by: −1 unless the config says it, and then on where the data has the key. Configs that runs of
+ * older versions have written do not say all of it, and nothing was scaled then. */
+static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    const int unsaid = c->written ? 0 : -1;
+    (void)node;
+    ls_field_bool(f, row->key, &unsaid, value_of(c, row));
+}
+
+bool ls_config_scales(const ls_config *c, const char *key, int said)
+{
+    ls_error unused;
+    const ls_dataset_about *about;
+    const ls_dataset_spec spec = {.name = c->data_name};
+    return said > 0 || (said < 0 && ls_dataset_find(&about, &spec, &unused) == LS_OK &&
+                        ls_dataset_check_key(&spec, key, &unused) == LS_OK);
+}
+
+static void write_scaling(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_put_bool(w, row->key, ls_config_scales(c, row->key, *(const int *)value_in(c, row)));
+}
+
 static void read_schedule(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)row;
@@ -357,8 +382,15 @@ const ls_config_key ls_config_keys[] = {
      .help = "`csv`: columns that are one-hot though their first value is a number, with commas"},
     {"data", "drop", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.drop),
      .help = "`csv`: columns that are left out, with commas"},
-    {"data", "standardize", LS_KEY_BOOL, LS_RECIPE, AT(data_keys.standardize),
+    {"data", "standardize", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
+     FORM(scaling),
      .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},
+    {"data", "standardize_target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize_target),
+     .text = "true", FORM(scaling),
+     .help =
+         "`csv`, `npy`, `safetensors`: with `mse` and one target for each row, the network learns "
+         "(target − mean) / deviation of the training rows; loss, metrics and predictions are in "
+         "the target's own unit"},
     {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
      .help =
          "what targets are; `\"auto\"`: classes where they are whole numbers, one for each row, "

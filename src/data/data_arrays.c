@@ -480,7 +480,7 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
     return open_tensors(split, o->spec->keys.packed, o);
 }
 
-#define KEYS "x y test_x test_y labels classes missing"
+#define KEYS "x y test_x test_y labels classes missing standardize_target"
 
 const ls_dataset_kind ls_dataset_npy = {{"npy", 0, 0, 0, 0, NULL, KEYS}, open_npy, NULL};
 const ls_dataset_kind ls_dataset_safetensors = {

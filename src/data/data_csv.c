@@ -633,6 +633,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 }
 
 const ls_dataset_kind ls_dataset_csv = {
-    {"csv", 0, 0, 0, 0, NULL, "test_path target categorical drop standardize labels missing"},
+    {"csv", 0, 0, 0, 0, NULL,
+     "test_path target categorical drop standardize standardize_target labels missing"},
     open_csv,
     NULL};

@@ -401,6 +401,8 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
     const ls_opening o = {kind, spec, host, err};
     ls_dataset *split[2] = {NULL, NULL};
     int status = kind->open(split, &o);
+    if (status == LS_OK)
+        ls_learn_targets(split, &o);
     if (status == LS_OK && spec->keys.validation > 0)
         status = ls_hold_out(split, &o);
     for (int s = 0; status && s < 2; s++) {

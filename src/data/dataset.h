@@ -121,8 +121,9 @@ typedef struct ls_data_keys {
     int labels;                          /* an ls_label_form */
     int missing;                         /* an ls_missing */
     int standardize;                     /* csv: columns become (value − mean) / deviation */
-    int image_size, channels;            /* folder: what its images become */
-    double validation;                   /* share of the training rows that is held out */
+    int standardize_target;   /* of a table or an array, so does a target of one number */
+    int image_size, channels; /* folder: what its images become */
+    double validation;        /* share of the training rows that is held out */
     const struct ls_new_rows
         *as;    /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
     int judged; /* no key: rows that are held out are not the test split where there is another */
@@ -203,6 +204,10 @@ ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
 
 /* Where rows of the dataset are in its view: of each of the `count` numbers, in place. */
 void ls_dataset_places(const ls_dataset *ds, uint32_t *row, uint32_t count);
+
+/* Targets of one number, as they are in the user's file → what the network learns (prep/prep.h). Of rows that were opened
+ * from a file, and before any thread reads them. `prep` NULL: they stay. */
+void ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep);
 
 /* NULL is allowed. No thread may be reading. */
 void ls_dataset_close(ls_dataset *ds);

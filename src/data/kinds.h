@@ -140,6 +140,10 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_ope
 /* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
 
+/* Scales the targets of both splits, where each is one number: as keys.as says, or, where keys.standardize_target is set,
+ * by the training rows, which it writes into their preparation. Behind a kind's opener, before rows are held out. */
+void ls_learn_targets(ls_dataset *split[2], const ls_opening *o);
+
 /* Divides split[0] as keys.validation says; split[1] is closed, or stands where keys.judged says so. On failure
  * both stand. Errors: LS_ECONFIG, LS_ENOMEM. */
 int ls_hold_out(ls_dataset *split[2], const ls_opening *o);

@@ -47,6 +47,7 @@ int ls_prep_create(ls_prep **out, ls_prep_kind kind, const ls_host *host, ls_err
     p->host = host;
     p->kind = kind;
     p->divisor = 1;
+    p->target_deviation = 1;
     return LS_OK;
 }
 
@@ -370,4 +371,33 @@ void ls_prep_feature(const ls_prep *p, int i, double *mean, double *deviation)
     }
     *mean = p->column[lo].mean;
     *deviation = p->column[lo].deviation;
+}
+
+/* ---- targets --------------------------------------------------------------------------------------- */
+
+static bool scales_targets(const ls_prep *p)
+{
+    return p && p->target_scaled;
+}
+
+float ls_prep_target(const ls_prep *p, float value)
+{
+    return scales_targets(p) ? (float)(((double)value - p->target_mean) / p->target_deviation)
+                             : value;
+}
+
+void ls_prep_give_back(const ls_prep *p, float *outputs, size_t count)
+{
+    for (size_t i = 0; scales_targets(p) && i < count; i++)
+        outputs[i] = (float)((double)outputs[i] * p->target_deviation + p->target_mean);
+}
+
+double ls_prep_squared_error(const ls_prep *p, double error)
+{
+    return scales_targets(p) ? error * p->target_deviation * p->target_deviation : error;
+}
+
+double ls_prep_absolute_error(const ls_prep *p, double error)
+{
+    return scales_targets(p) ? error * p->target_deviation : error;
 }

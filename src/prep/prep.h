@@ -7,6 +7,9 @@
  *     {"version": 1, "rows": "images", "fit": "cover"}
  *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": 0}
  *
+ * With `target_mean` and `target_deviation` the network has learnt (target − mean) / deviation of its one target. What it
+ * gives, and errors of it, are given back in the target's own unit.
+ *
  * A row of a table has the floats of its columns in their order: one for a column of numbers, one for each level
  * of a column of texts, of which the level's own is 1 and the others are 0. A *raw* row has numbers as they are
  * in the user's file, NaN where one is missing; a *ready* row is what the network reads. Rows of images and of
@@ -53,6 +56,9 @@ typedef struct ls_prep {
     ls_prep_name *sorted; /* [columns]: by name */
     int features;         /* floats of a row */
     char *target;         /* the column that was learnt; NULL: not known */
+    /* ---- of what is learnt: 0 and 1 where it is not scaled */
+    bool target_scaled;
+    double target_mean, target_deviation;
     /* ---- of an array */
     char type[16]; /* of its numbers, as in its file: "u8", "f32"; "": not known */
     int divisor;   /* of its numbers: 255 for bytes, else 1 */
@@ -119,6 +125,16 @@ int ls_prep_ready(const ls_prep *prep, const float *raw, float *ready, size_t co
 
 /* Of float `i` of a row: ready = (raw − *mean) / *deviation. 0 and 1 where it is as it is. */
 void ls_prep_feature(const ls_prep *prep, int i, double *mean, double *deviation);
+
+/* ---- targets: `prep` may be NULL, and then nothing is scaled --------------------------------------- */
+
+/* A target in its own unit → what the network learns. */
+float ls_prep_target(const ls_prep *prep, float value);
+/* What the network gives → values in the target's unit, in place. */
+void ls_prep_give_back(const ls_prep *prep, float *outputs, size_t count);
+/* A mean error of the network's outputs → that of the values: a mean of squares, or of absolute errors. */
+double ls_prep_squared_error(const ls_prep *prep, double error);
+double ls_prep_absolute_error(const ls_prep *prep, double error);
 
 /* ---- fields of tables ------------------------------------------------------------------------------ */
 

@@ -62,7 +62,7 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 
 size_t ls_prep_values(const ls_prep *p)
 {
-    size_t values = 8 + (size_t)p->fills;
+    size_t values = 10 + (size_t)p->fills;
     for (int i = 0; i < p->columns; i++)
         values += 6 + (size_t)p->column[i].levels;
     return values;
@@ -73,6 +73,10 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
     ls_json_open_object(w, key);
     ls_json_put_int(w, "version", VERSION);
     ls_json_put_string(w, "rows", kinds[p->kind]);
+    if (p->target_scaled) {
+        ls_json_put_double(w, "target_mean", p->target_mean);
+        ls_json_put_double(w, "target_deviation", p->target_deviation);
+    }
     if (p->kind == LS_PREP_TABLE)
         write_table(w, p);
     else if (p->kind == LS_PREP_ARRAY)
@@ -241,6 +245,16 @@ static int read_array(const reader *r, ls_fields *f)
     return status == LS_ENOMEM ? status : ls_fields_end(f);
 }
 
+static void read_target(ls_prep *p, ls_fields *f)
+{
+    static const double none = 0, one = 1;
+    const bool mean = ls_field_double(f, "target_mean", -1e300, 1e300, &none, &p->target_mean);
+    p->target_scaled =
+        ls_field_double(f, "target_deviation", 1e-300, 1e300, &one, &p->target_deviation);
+    if (mean != p->target_scaled)
+        ls_fields_fail(f, NULL, "expected \"target_mean\" and \"target_deviation\", or neither");
+}
+
 int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input, bool floats,
                  const ls_host *host, ls_error *err)
 {
@@ -258,6 +272,7 @@ int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t in
     int status = ls_prep_create(&r.prep, (ls_prep_kind)kind, host, err);
     if (status)
         return status;
+    read_target(r.prep, &f);
     if (kind == LS_PREP_TABLE) {
         status = read_table(&r, &f);
     } else if (kind == LS_PREP_ARRAY) {

@@ -237,12 +237,16 @@ static int measure(struct ls_trainer *t, ls_error *err)
                               .row = r->row,
                               .rows = r->rows,
                               .outputs = r->classes};
-    t->result.test_loss = sum.loss / r->rows;
+    t->result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
     t->result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->measured);
     t->measured.value[LS_METRIC_LOSS] = t->result.test_loss;
     t->measured.value[LS_METRIC_ACCURACY] = t->result.test_accuracy;
-    return r->scores ? ls_measure(&t->measured, t->config.metrics, &judged, t->host, err) : LS_OK;
+    int status =
+        r->scores ? ls_measure(&t->measured, t->config.metrics, &judged, t->host, err) : LS_OK;
+    double *mae = &t->measured.value[LS_METRIC_MAE];
+    *mae = ls_prep_absolute_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, *mae);
+    return status;
 }
 
 /* A metric without a value on the test rows will never have one. A loss that is not finite has a message of its own. */

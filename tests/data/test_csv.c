@@ -126,6 +126,27 @@ static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **sta
     close_both(split);
 }
 
+/* By the training rows; those of the test table are scaled alike. */
+static void a_target_of_values_is_standardised_where_it_is_asked_for(void **state)
+{
+    ls_dataset *split[2];
+    const ls_data_keys keys = {.target = "y", .labels = LS_LABELS_VALUES, .standardize_target = 1};
+    opens(*state, "a,y\n1,10\n2,30\n", "a,y\n7,50\n", keys, split);
+    const ls_prep *p = ls_dataset_describe(split[0])->prep;
+    assert_true(p->target_scaled && p->target_mean == 20 && p->target_deviation == 10);
+    assert_true(ls_dataset_resident(split[0]).targets[0] == -1);
+    assert_true(ls_dataset_resident(split[1]).targets[0] == 3);
+    close_both(split);
+    opens(*state, "a,y\n1,4\n2,4\n", NULL, keys,
+          split); /* all alike: the deviation is taken for 1 */
+    assert_true(ls_dataset_resident(split[0]).targets[1] == 0);
+    close_both(split);
+    opens(*state, "a,y\n1,4\n2,5\n", NULL, (ls_data_keys){.target = "y", .standardize_target = 1},
+          split); /* classes */
+    assert_false(ls_dataset_describe(split[0])->prep->target_scaled);
+    close_both(split);
+}
+
 static void a_limit_keeps_the_first_rows_and_hides_no_damage(void **state)
 {
     ls_dataset *split[2];
@@ -399,6 +420,7 @@ LS_TESTS(data_csv, "integration no-tsan")
         IN_SCRATCH(names_that_would_be_one_in_a_file_are_refused),
         IN_SCRATCH(numbers_stay_texts_are_one_hot_and_targets_classes),
         IN_SCRATCH(classes_that_are_numbers_are_in_their_order),
+        IN_SCRATCH(a_target_of_values_is_standardised_where_it_is_asked_for),
         IN_SCRATCH(what_is_missing_is_filled_and_scaled_by_the_training_rows),
         IN_SCRATCH(a_limit_keeps_the_first_rows_and_hides_no_damage),
         IN_SCRATCH(what_is_wrong_is_told_by_line_and_column),

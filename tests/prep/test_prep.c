@@ -57,6 +57,7 @@ static void a_table_is_written_as_it_was_read(void **state)
         "{\"version\":1,\"rows\":\"array\",\"type\":\"f64\",\"divisor\":1,\"missing\":[0.5,2,0.1,"
         "0,1]}",
         "{\"version\":1,\"rows\":\"array\",\"divisor\":1}",
+        "{\"version\":1,\"rows\":\"array\",\"target_mean\":-2.5,\"target_deviation\":0.5,\"divisor\":1}",
     };
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
@@ -172,6 +173,25 @@ static void holes_of_arrays_are_filled(void **state)
     ls_prep_free(p);
 }
 
+static void outputs_are_given_back_in_the_targets_unit(void **state)
+{
+    (void)state;
+    ls_prep *p = reads(
+        "{\"version\":1,\"rows\":\"array\",\"target_mean\":100,\"target_deviation\":8,\"divisor\":1}",
+        1, true);
+    float outputs[2] = {0, -1.5f};
+    assert_true(ls_prep_target(p, 88) == -1.5f);
+    ls_prep_give_back(p, outputs, 2);
+    assert_true(outputs[0] == 100 && outputs[1] == 88);
+    assert_true(ls_prep_squared_error(p, 0.5) == 32 && ls_prep_absolute_error(p, 0.5) == 4);
+    ls_prep_free(p);
+    assert_true(ls_prep_target(NULL, 88) == 88 && ls_prep_squared_error(NULL, 0.5) == 0.5);
+    p = reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1}", 1, true);
+    ls_prep_give_back(p, outputs, 2);
+    assert_true(outputs[1] == 88 && ls_prep_absolute_error(p, 0.5) == 0.5);
+    ls_prep_free(p);
+}
+
 static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
@@ -185,6 +205,8 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[1]}", 4, true, "missing");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":\"a\"}", 4, true,
             "missing");
+    refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"target_mean\":1}", 4, true,
+            "target_deviation");
     refuses(COLUMNS(""), 4, true, "columns");
     refuses(COLUMNS("{\"name\":\"a\"}"), 2, true, "found 1 floats");
     refuses(COLUMNS("{\"name\":\"a\"}"), 1, false, "bytes");
@@ -233,6 +255,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),
         cmocka_unit_test(names_are_compared_as_they_are_in_files),
         cmocka_unit_test(holes_of_arrays_are_filled),
+        cmocka_unit_test(outputs_are_given_back_in_the_targets_unit),
         cmocka_unit_test(features_of_older_files_are_read),
         cmocka_unit_test(files_that_say_something_else_are_refused),
     };

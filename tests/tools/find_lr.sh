@@ -15,7 +15,8 @@ awk 'BEGIN {
 cat >config.json <<'JSON'
 {
   "name": "a <line>",
-  "data": {"name": "csv", "path": "table.csv", "target": "y", "labels": "values", "validation": 0.1},
+  "data": {"name": "csv", "path": "table.csv", "target": "y", "labels": "values", "validation": 0.1,
+           "standardize": false, "standardize_target": false},
   "model": {"layers": [{"type": "dense", "out": 1}]},
   "devices": "ref:1", "batch_size": 64, "shards": 4, "epochs": 2, "patience": 3,
   "checkpoint": {"best": true}, "lr_scaling": "linear",

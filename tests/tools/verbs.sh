@@ -147,7 +147,7 @@ for target in kind size; do
     labels=values outputs=1
     [ $target = kind ] && labels=classes outputs=2
     expect 0 "$trainer" config.json --quiet --set run_dir=$target --set data.limit=0 --set epochs=1 --set data.name=csv \
-        --set data.path=table.csv --set data.target=$target --set data.validation=0.2 --set batch_size=16 \
+        --set data.path=table.csv --set data.target=$target --set data.standardize=false --set data.validation=0.2 --set batch_size=16 \
         --set data.labels="$labels" --set model.layers.1.out="$outputs"
     expect 0 "$trainer" export $target --to $target.onnx
     expect 0 "$trainer" export $target/weights.safetensors --to again.onnx

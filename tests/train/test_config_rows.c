@@ -151,6 +151,8 @@ static const char *other_value(const ls_config_key *row)
                     {"std", "[0.5, 0.25]"},
                     {"model", "{\"a\": 1}"},
                     {"seed", "7"},
+                    {"standardize", "true"}, /* off, where the data has no such key */
+                    {"standardize_target", "true"},
                     {"init", "xavier"},
                     {"optimizer", "{\"lr\": 2}"},
                     {"schedule", "cosine"},
