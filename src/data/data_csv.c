@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     COLUMNS = 65536,   /* most columns */
@@ -150,6 +151,17 @@ static int check_list(const csv *c, const char *key, const char *list)
     return LS_OK;
 }
 
+/* The target of a table of which nothing else is known. */
+static int guess_target(const csv *c)
+{
+    static const char *const usual[] = {"target", "label", "class", "y", "species", "diagnosis"};
+    for (size_t k = 0; k < sizeof usual / sizeof *usual; k++)
+        for (int i = 0; i < c->columns; i++)
+            if (strcasecmp(c->column[i].name, usual[k]) == 0)
+                return i;
+    return c->columns - 1;
+}
+
 static int read_header(csv *c, ls_table *t)
 {
     int status = LS_OK;
@@ -172,6 +184,10 @@ static int read_header(csv *c, ls_table *t)
     } while (status == LS_OK && !t->ends_row);
     if (status == LS_OK)
         status = check_names(c, t);
+    if (status == LS_OK && c->o->spec->keys.lenient && !c->o->spec->keys.target) {
+        c->target = guess_target(c);
+        c->column[c->target].kind = c->o->spec->keys.labels == LS_LABELS_VALUES ? NUMBER : TEXT;
+    }
     if (status == LS_OK && c->target < 0)
         status = ls_dataset_refuse(
             c->o, "data.target",
@@ -228,6 +244,11 @@ static int read_text(csv *c, ls_table *t, int i, level found, float *cell)
         return LS_OK;
     if (!c->learning)
         return fail_field(c, t, at, "a text that the training rows have, too");
+    if (c->o->spec->keys.lenient && i != c->target && at->levels == LEVELS) {
+        at->kind = DROPPED;
+        *cell = NAN;
+        return LS_OK;
+    }
     if (at->levels == (i == c->target ? CLASSES : LEVELS))
         return fail_field(c, t, at,
                           i == c->target ? "at most 65536 classes; for numbers set data.labels to "
@@ -456,6 +477,52 @@ static int name_classes(const csv *c, ls_resident *r)
     return status;
 }
 
+static ls_column_use use_of(const csv *c, int i)
+{
+    const bool text = c->column[i].kind == TEXT;
+    if (i == c->target)
+        return text ? LS_COLUMN_CLASS : LS_COLUMN_VALUE;
+    return text                           ? LS_COLUMN_LEVELS
+           : c->column[i].kind == DROPPED ? LS_COLUMN_DROPPED
+                                          : LS_COLUMN_NUMBER;
+}
+
+/* Column `i` over the rows of the training table, whose cells are still as they were read. */
+static void see_column(const csv *c, int i, size_t rows, ls_column_seen *seen)
+{
+    const column *at = &c->column[i];
+    const size_t columns = (size_t)c->columns;
+    const float *cell = c->cell + i;
+    seen->use = use_of(c, i);
+    seen->levels = at->kind == NUMBER ? 0 : at->levels;
+    for (int k = 0; k < seen->levels; k++)
+        seen->numeric += at->level[k].number;
+    seen->named = ls_is_listed(c->o->spec->keys.categorical, ',', at->name);
+    seen->counts = at->kind == NUMBER && rows > 9;
+    for (size_t r = 0; r < rows && at->kind != DROPPED; r++) {
+        seen->missing += isnan(cell[r * columns]) != 0;
+        seen->counts = seen->counts && (r == 0 || cell[r * columns] == cell[(r - 1) * columns] + 1);
+    }
+    seen->mean = at->mean;
+    seen->deviation = at->deviation;
+}
+
+static int see_columns(const csv *c, ls_resident *r, size_t rows)
+{
+    r->seen = ls_alloc_array(c->o->host, (size_t)c->columns, sizeof *r->seen);
+    if (!r->seen)
+        return no_memory(c);
+    r->base.info.column = r->seen;
+    for (int i = 0; i < c->columns; i++) {
+        r->base.info.columns = i + 1;
+        r->seen[i].name = ls_strdup(c->o->host, c->column[i].name);
+        if (!r->seen[i].name)
+            return no_memory(c);
+        see_column(c, i, rows, &r->seen[i]);
+    }
+    return LS_OK;
+}
+
 /* What finish_number makes of a column, or one of fill_row's places for its texts. */
 static void tell_feature(ls_json_writer *w, const csv *c, const column *at, int nth)
 {
@@ -505,6 +572,8 @@ static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resid
     if (status)
         return status;
     status = classes ? name_classes(c, *out) : LS_OK;
+    if (status == LS_OK && c->learning)
+        status = see_columns(c, *out, rows);
     return status == LS_OK && c->learning ? tell_features(c, *out) : status;
 }
 

@@ -35,6 +35,26 @@ typedef enum ls_payload {
 
 enum { LS_FEATURES_TOLD = 4096, LS_FEATURES_BYTES = 1 << 20 /* the most of their text */ };
 
+/* A column of a table, as it was read. */
+typedef enum ls_column_use {
+    LS_COLUMN_NUMBER,
+    LS_COLUMN_LEVELS, /* texts, one-hot */
+    LS_COLUMN_DROPPED,
+    LS_COLUMN_CLASS, /* the target: a class, */
+    LS_COLUMN_VALUE  /* or a value */
+} ls_column_use;
+
+typedef struct ls_column_seen {
+    const char *name;
+    ls_column_use use;
+    int levels;  /* different texts, of columns of texts and of classes; else 0 */
+    int numeric; /* of these, how many are numbers */
+    bool named;  /* data.categorical has named it */
+    bool counts; /* it goes up by one from row to row */
+    uint32_t missing;
+    double mean, deviation; /* of numbers and values, as they are in the file */
+} ls_column_seen;
+
 typedef struct ls_dataset_info {
     const char *name;   /* as in the configuration: "fashion_mnist" */
     const char *split;  /* "train", "test", or "validation" */
@@ -50,6 +70,9 @@ typedef struct ls_dataset_info {
     const char *features;
     /* Of training data: how the user's rows became these; NULL: they are as they were. */
     const ls_prep *prep;
+    /* Of training data from a table: its columns, in their order; NULL: there are none. */
+    const ls_column_seen *column;
+    int columns;
     int targets;       /* floats of a row's target; 0: it is a class */
     ls_row_type dtype; /* of a row's values */
     const char *
@@ -125,8 +148,10 @@ typedef struct ls_data_keys {
     int image_size, channels; /* folder: what its images become */
     double validation;        /* share of the training rows that is held out */
     const struct ls_new_rows
-        *as;    /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
-    int judged; /* no key: rows that are held out are not the test split where there is another */
+        *as; /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
+    int lenient; /* no key: csv: columns of too many texts are left out, where they would be refused; without a target,
+                    the column is taken that is called like one, or else the last */
+    int judged;  /* no key: rows that are held out are not the test split where there is another */
 } ls_data_keys;
 
 /* What to open. Texts are only read during ls_dataset_open. */

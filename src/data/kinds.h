@@ -121,10 +121,11 @@ typedef struct ls_resident {
         int32_t *labels;
         float *targets;
     };
-    char **class_name; /* what base.info.class_name points to */
-    char *features;    /* what base.info.features points to */
-    ls_prep *prep;     /* what base.info.prep points to */
-    void *map;         /* of the file in which the images lie; NULL: they are the host's memory */
+    char **class_name;    /* what base.info.class_name points to */
+    char *features;       /* what base.info.features points to */
+    ls_prep *prep;        /* what base.info.prep points to */
+    ls_column_seen *seen; /* what base.info.column points to */
+    void *map; /* of the file in which the images lie; NULL: they are the host's memory */
     size_t map_bytes;
 } ls_resident;
 
