@@ -247,11 +247,11 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
         const char *name;
         cli_verb *run;
         const cli_trained_verb *trained; /* in its place: a verb on a trained model */
-    } verbs[] = {{"report", cli_report, NULL},  {"pack", cli_pack_verb, NULL},
-                 {"sweep", cli_sweep, NULL},    {"find-lr", cli_find_lr, NULL},
-                 {"eval", NULL, &cli_eval},     {"predict", NULL, &cli_predict},
-                 {"export", NULL, &cli_export}, {"devices", cli_devices, NULL},
-                 {"bench", cli_bench, NULL}};
+    } verbs[] = {{"init", cli_init, NULL},        {"report", cli_report, NULL},
+                 {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep, NULL},
+                 {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},
+                 {"predict", NULL, &cli_predict}, {"export", NULL, &cli_export},
+                 {"devices", cli_devices, NULL},  {"bench", cli_bench, NULL}};
     for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {
             const int code = verbs[i].run

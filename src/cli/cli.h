@@ -81,7 +81,7 @@ bool cli_print_help(const cli_arguments *a, const ls_registry *registry);
 
 /* argv[0] is the subcommand's name. They return the exit code. */
 typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
-cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
+cli_verb cli_init, cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
 
 /* ---- signals -------------------------------------------------------------------------------- */
 
