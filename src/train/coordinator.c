@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
+#include "train/doubts.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 #include "train/worker.h"
@@ -295,6 +296,9 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
         status = compare_with_best(t, err);
     if (status == LS_OK)
         status = ls_record_eval(t, seconds, err);
+    if (status == LS_OK && t->position.epoch + 1 == (uint64_t)t->config.epochs &&
+        !t->config.loss->vectors && ls_members_first(t))
+        ls_say_of_accuracy(t->data[LS_TEST], t->result.test_accuracy, t->host);
     if (status) /* the evaluation is made again behind a resume: it does not count twice */
         t->position.best = before;
     if (status == LS_OK && !isfinite(t->result.test_loss))
