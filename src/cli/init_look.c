@@ -104,7 +104,10 @@ static int open_data(cli_look *l, ls_error *err)
                                            .test_y = l->test_y[0] ? l->test_y : NULL,
                                            .target = l->target,
                                            .drop = l->drop.length > 0 ? l->drop.text : NULL,
-                                           .labels = l->values ? LS_LABELS_VALUES : LS_LABELS_AUTO,
+                                           .labels = l->values ? LS_LABELS_VALUES
+                                                     : strcmp(l->kind, "csv") == 0
+                                                         ? LS_LABELS_CLASSES
+                                                         : LS_LABELS_AUTO,
                                            .missing = LS_MISSING_MEAN,
                                            .standardize = 1,
                                            .lenient = 1}};
