@@ -109,11 +109,34 @@ static void inputs_and_targets_that_look_wrong_are_said(void **state)
     warns(&s, "taken for 80 classes of 80 rows");
 }
 
+static void an_accuracy_of_the_commonest_class_is_said(void **state)
+{
+    static const char text[] = "a,y\n1,u\n2,u\n3,u\n4,u\n5,u\n6,u\n7,u\n8,v\n9,v\n1,v\n";
+    said s = {.warnings = ""};
+    scratch dir;
+    ls_error err;
+    ls_dataset *split[2];
+    const ls_host host = {.size = sizeof host, .log = keep, .user = &s};
+    (void)state;
+    scratch_begin(&dir);
+    scratch_file(&dir, "t.csv", text, strlen(text));
+    const ls_dataset_spec spec = {.name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = of_y};
+    assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
+    ls_say_of_accuracy(split[0], 0.8, &host);
+    assert_string_equal(s.warnings, "");
+    ls_say_of_accuracy(split[0], 0.7, &host);
+    warns(&s, "an accuracy of 0.7000 is no better than");
+    ls_dataset_close(split[0]);
+    ls_dataset_close(split[1]);
+    scratch_end(&dir);
+}
+
 LS_TESTS(train_doubts, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ordinary_table_is_told_and_not_doubted),
         cmocka_unit_test(columns_that_say_nothing_are_named),
+        cmocka_unit_test(an_accuracy_of_the_commonest_class_is_said),
         cmocka_unit_test(inputs_and_targets_that_look_wrong_are_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
