@@ -13,6 +13,7 @@
 
 enum {
     MOST_CLASSES = 20 /* that a column of numbers is taken for */,
+    VALUES = 1 << 22 /* that are measured */,
     PICTURES = 24 /* that are decoded */
 };
 
@@ -192,7 +193,8 @@ static void measure(cli_look *l, const ls_dataset *ds)
     const ls_dataset_info *info = ls_dataset_describe(ds);
     const ls_dataset_view view = ls_dataset_resident(ds);
     const size_t each = (size_t)info->channels * (size_t)info->height * (size_t)info->width;
-    const size_t rows = info->rows < 1000 ? info->rows : 1000, n = rows * each;
+    const size_t most = VALUES / each + 1, rows = info->rows < most ? info->rows : most;
+    const size_t n = rows * each;
     double sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++)
         sum += l->floats ? (double)view.values[i] : view.images[i] / 255.0;

@@ -9,6 +9,7 @@
 enum {
     TOLD = 30,        /* columns */
     LOOKED_AT = 2000, /* rows */
+    VALUES = 1 << 20, /* of them */
     FEW = 20,         /* classes that are numbers */
     MOST_CLASSES = 1 << 16
 };
@@ -116,12 +117,14 @@ static void doubt_size(const doubter *d)
     double squares = 0;
     const ls_prep *p = d->info->prep;
     const bool table = p && p->kind == LS_PREP_TABLE;
-    for (uint32_t i = 0; i < d->rows; i++)
+    const size_t most = VALUES / d->each + 1;
+    const uint32_t rows = d->rows < most ? d->rows : (uint32_t)most;
+    for (uint32_t i = 0; i < rows; i++)
         for (size_t k = 0; k < d->each; k++) {
             const double v = (double)d->view.values[place(d, i) * d->each + k];
             squares += v * v;
         }
-    const double size = sqrt(squares / ((double)d->rows * (double)d->each));
+    const double size = sqrt(squares / ((double)rows * (double)d->each));
     if (size > 30)
         ls_log(d->host, LS_LOG_WARNING,
                "the inputs are of the order of %.2g, and nothing scales them; %s", size,
