@@ -26,9 +26,10 @@ struct ls_table_source {
     size_t left;
     ls_sha256 hash; /* of them */
     coding coding;
-    uint8_t odd[4]; /* UTF-16: bytes that are not yet a character */
+    uint8_t odd[2]; /* UTF-16: bytes that are not yet a character */
     size_t odds;
-    char *window; /* [room], and a zero behind the text */
+    unsigned high; /* the first half of a pair */
+    char *window;  /* [room], and a zero behind the text */
     size_t room, size;
     size_t from; /* of the field that is being read: what is before it is not needed any more */
     size_t at;
@@ -98,35 +99,26 @@ static size_t encode(char *to, unsigned c)
     return n;
 }
 
-static unsigned unit(const ls_table_source *s, const uint8_t *at)
-{
-    return s->coding == UTF16_BIG ? (unsigned)at[0] << 8 | at[1] : (unsigned)at[1] << 8 | at[0];
-}
-
-/* UTF-16 → UTF-8: CHUNK bytes become at most one and a half times as many. Half of a pair becomes U+FFFD. */
+/* UTF-16 → UTF-8: two bytes become at most three. Half of a pair becomes U+FFFD. */
 static size_t decode(ls_table_source *s, char *to, const uint8_t *raw, size_t count)
 {
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
         s->odd[s->odds++] = raw[i];
-        if (s->odds == 2) {
-            const unsigned c = unit(s, s->odd);
-            if (c >= 0xD800 && c < 0xDC00)
-                continue;
-            used += encode(to + used, c >= 0xDC00 && c < 0xE000 ? 0xFFFD : c);
-            s->odds = 0;
-        } else if (s->odds == 4) {
-            const unsigned high = unit(s, s->odd), low = unit(s, s->odd + 2);
-            const bool pair = low >= 0xDC00 && low < 0xE000;
-            used += encode(to + used,
-                           pair ? 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00) : 0xFFFD);
-            s->odds = 0;
-            if (!pair) { /* the second is a character of its own */
-                i -= i > 0;
-                s->odd[0] = s->odd[2];
-                s->odds = i > 0 || count == 1 ? 1 : 0;
-            }
-        }
+        if (s->odds < 2)
+            continue;
+        const unsigned c = s->coding == UTF16_BIG ? (unsigned)s->odd[0] << 8 | s->odd[1]
+                                                  : (unsigned)s->odd[1] << 8 | s->odd[0];
+        const bool low = c >= 0xDC00 && c < 0xE000;
+        s->odds = 0;
+        if (s->high && low)
+            used += encode(to + used, 0x10000 + ((s->high - 0xD800) << 10) + (c - 0xDC00));
+        else if (s->high)
+            used += encode(to + used, 0xFFFD);
+        const bool paired = s->high && low;
+        s->high = c >= 0xD800 && c < 0xDC00 ? c : 0;
+        if (!paired && !s->high)
+            used += encode(to + used, low ? 0xFFFD : c);
     }
     return used;
 }
@@ -529,7 +521,7 @@ static void take_dialect(ls_table *t)
 {
     ls_table_source *s = t->source;
     const char *p = s->window + s->at;
-    if (s->size - s->at < 6 || memcmp(p, "sep=", 4) != 0 || !strchr(",;\t|", p[4]) ||
+    if (s->size - s->at < 6 || memcmp(p, "sep=", 4) != 0 || !p[4] || !strchr(",;\t|", p[4]) ||
         !(p[5] == '\n' || (p[5] == '\r' && p[6] == '\n')))
         return;
     if (!t->separator)
