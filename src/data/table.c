@@ -393,6 +393,11 @@ static size_t first_bad(const char *text, size_t n)
     return at;
 }
 
+bool ls_table_is_utf8(const ls_table *t)
+{
+    return first_bad(t->field, t->length) == t->length;
+}
+
 int ls_table_text(ls_table *t, bool utf8, const char **out)
 {
     char *text = t->source->text;
@@ -663,6 +668,13 @@ int ls_table_count(ls_table *t, size_t *fields)
 int ls_table_end(ls_table *t, char sha256[LS_SHA256_HEX])
 {
     ls_table_source *s = t->source;
+    int status = LS_OK;
+    while (status == LS_OK && !s->ended) {
+        s->from = s->at = s->size;
+        status = fill(t);
+    }
+    if (status)
+        return status;
     if (s->file)
         return ls_byte_reader_end(s->file, sha256, t->err);
     ls_sha256_final_hex(&s->hash, sha256);

@@ -57,6 +57,8 @@ bool ls_table_number(ls_table *t, float *value, unsigned *form);
  * is read. Errors: LS_EDATA (it is too long; it is not UTF-8 and `utf8` is true: the message names data.encoding). */
 int ls_table_text(ls_table *t, bool utf8, const char **out);
 
+bool ls_table_is_utf8(const ls_table *t); /* the field that was read */
+
 /* Reads a row: take(user, i) reads field `i`. Errors: those of `take`; LS_EDATA for a row of more or fewer than `columns`
  * fields. */
 int ls_table_row(ls_table *t, int columns, int (*take)(void *user, int i), void *user);
