@@ -156,6 +156,8 @@ static int take_number(ls_csv *c, ls_csv_column *at, double value, unsigned form
 static int become_text(ls_csv *c, ls_csv_column *at, float *cell)
 {
     char expected[200];
+    double value;
+    unsigned form;
     const char *is = ls_field_looks_like(c->t->field, c->t->length);
     if (is) {
         snprintf(expected, sizeof expected,
@@ -164,6 +166,8 @@ static int become_text(ls_csv *c, ls_csv_column *at, float *cell)
                  is);
         return ls_csv_fail_field(c, at, expected);
     }
+    if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))
+        return fail_number(c, at);
     at->kind = LS_CSV_TEXT;
     return read_text(c, at, cell);
 }

@@ -172,9 +172,9 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
     refuses(*state, "a,b\n1,x\n", kind_target, LS_ECONFIG,
             "data.target: the table has no column \"kind\"; it has \"a\", \"b\"");
     ls_data_keys keys = kind_target;
-    keys.drop.text = "a,q";
+    keys.drop.text = "a,quality";
     refuses(*state, "a,kind\n1,x\n2,y\n", keys, LS_ECONFIG,
-            "data.drop: the table has no column \"q\"; it has \"a\", \"kind\"");
+            "data.drop: the table has no column \"quality\"; it has \"a\", \"kind\"");
     keys = kind_target;
     keys.labels = LS_LABELS_VALUES;
     refuses(*state, "a,kind\n1,2.5\n2,y\n", keys, LS_EDATA,

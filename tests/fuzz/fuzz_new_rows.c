@@ -2,6 +2,8 @@
 #include "data/new_rows.h"
 #include "fuzz/fuzz_dataset.h"
 
+#include <string.h>
+
 static const char name[] = "rows.csv";
 static const char description[] =
     "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"columns\":["
