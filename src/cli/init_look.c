@@ -97,21 +97,21 @@ static void close_data(cli_look *l)
 
 static int open_data(cli_look *l, ls_error *err)
 {
-    const ls_dataset_spec spec = {.name = l->kind,
-                                  .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
-                                  .keys = {.x = l->x[0] ? l->x : NULL,
-                                           .y = l->y[0] ? l->y : NULL,
-                                           .test_x = l->test_x[0] ? l->test_x : NULL,
-                                           .test_y = l->test_y[0] ? l->test_y : NULL,
-                                           .target = l->target,
-                                           .drop = l->drop.length > 0 ? l->drop.text : NULL,
-                                           .labels = l->values ? LS_LABELS_VALUES
-                                                     : strcmp(l->kind, "csv") == 0
-                                                         ? LS_LABELS_CLASSES
+    const ls_dataset_spec spec = {
+        .name = l->kind,
+        .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
+        .keys = {.x = l->x[0] ? l->x : NULL,
+                 .y = l->y[0] ? l->y : NULL,
+                 .test_x = l->test_x[0] ? l->test_x : NULL,
+                 .test_y = l->test_y[0] ? l->test_y : NULL,
+                 .target = {.text = l->target},
+                 .drop = {.text = l->drop.length > 0 ? l->drop.text : NULL},
+                 .labels = l->values                     ? LS_LABELS_VALUES
+                           : strcmp(l->kind, "csv") == 0 ? LS_LABELS_CLASSES
                                                          : LS_LABELS_AUTO,
-                                           .missing = LS_MISSING_MEAN,
-                                           .standardize = 1,
-                                           .lenient = 1}};
+                 .missing = LS_MISSING_MEAN,
+                 .standardize = 1,
+                 .lenient = 1}};
     close_data(l);
     return ls_dataset_open(&l->split[0], &l->split[1], &spec, l->host, err);
 }

@@ -219,7 +219,7 @@ static int describe_rows(ls_trained *t, ls_error *err)
                           .floats = rows.dtype == LS_ROW_F32,
                           .classes = rows.classes,
                           .targets = rows.targets,
-                          .target = t->alone ? NULL : t->config.data_keys.target,
+                          .target = t->alone ? NULL : t->config.data_keys.target.text,
                           .split = "test",
                           .host = t->host};
     if (!t->card.names || rows.targets)

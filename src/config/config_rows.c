@@ -69,17 +69,6 @@ void ls_config_write_key(ls_json_writer *w, const ls_config *c, const ls_config_
     }
 }
 
-bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
-{
-    const void *value = value_in(c, row);
-    switch (row->kind) {
-    case LS_KEY_TEXT: return *(const char *const *)value != NULL;
-    case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
-    case LS_KEY_FORM: return row->read == read_scaling && !c->written && *(const int *)value > 0;
-    default: return *(const int *)value != (int)row->fallback;
-    }
-}
-
 const char *ls_config_default(char out[32], const ls_config_key *row)
 {
     switch (row->kind) {
@@ -247,6 +236,45 @@ static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, c
         ls_field_text(f, row->key, &none, &c->run_dir);
 }
 
+/* Names of columns: a text, a number that is one's name, or, of a key that takes several, a list of them. */
+static bool is_name(const cJSON *node)
+{
+    return cJSON_IsString(node) || cJSON_IsNumber(node) || cJSON_IsBool(node);
+}
+
+static void read_names(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    ls_names *names = value_of(c, row);
+    const cJSON *item;
+    const bool several = row->min > 0;
+    if (cJSON_IsString(node))
+        names->text = node->valuestring;
+    else
+        names->list = node;
+    if (!node || is_name(node))
+        return;
+    if (!several || !cJSON_IsArray(node)) {
+        ls_fields_fail(f, node, "%s: expected the name of a column%s, found %s", row->key,
+                       several ? ", or a list of names" : "", ls_json_kind(node));
+        return;
+    }
+    cJSON_ArrayForEach(item, node)
+    {
+        if (!is_name(item))
+            ls_fields_fail(f, item, "%s: expected names of columns, found %s", row->key,
+                           ls_json_kind(item));
+    }
+}
+
+static void write_names(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    const ls_names *names = value_in(c, row);
+    if (names->text)
+        ls_json_put_string(w, row->key, names->text);
+    else if (names->list)
+        ls_json_put_node(w, row->key, names->list);
+}
+
 /* A value that is looked into where the model is known. */
 static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
@@ -342,6 +370,21 @@ static void write_schedule(ls_json_writer *w, const ls_config *c, const ls_confi
     ls_schedule_write(w, row->key, &c->schedule);
 }
 
+bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
+{
+    const void *value = value_in(c, row);
+    switch (row->kind) {
+    case LS_KEY_TEXT: return *(const char *const *)value != NULL;
+    case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
+    case LS_KEY_FORM:
+        if (row->read == read_scaling)
+            return !c->written && *(const int *)value > 0;
+        return row->read == read_names &&
+               (((const ls_names *)value)->text || ((const ls_names *)value)->list);
+    default: return *(const int *)value != (int)row->fallback;
+    }
+}
+
 /* ---- the rows ------------------------------------------------------------------------------- */
 
 static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL}; /* as in ls_precision */
@@ -350,6 +393,8 @@ static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
 static const char *const label_forms[] = {"auto", "classes", "values", NULL}; /* ls_label_form */
 static const char *const at_missing[] = {"refuse", "zero", "mean", NULL};     /* ls_missing */
+static const char *const decimals[] = {"auto", ".", ",", NULL};               /* ls_decimal */
+static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* as in ls_cluster_engine */
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
@@ -376,12 +421,22 @@ const ls_config_key ls_config_keys[] = {
      .help = "their targets (`test_y`)"},
     {"data", "test_path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.test_path),
      .help = "`csv`, `folder`: the test rows' file or directory"},
-    {"data", "target", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.target),
+    {"data", "target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.target), FORM(names),
      .help = "`csv`: the column that is learned"},
-    {"data", "categorical", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.categorical),
-     .help = "`csv`: columns that are one-hot though their first value is a number, with commas"},
-    {"data", "drop", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.drop),
-     .help = "`csv`: columns that are left out, with commas"},
+    {"data", "categorical", LS_KEY_FORM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
+     .help =
+         "`csv`: columns that are one-hot though their first value is a number: a list, or a text with commas"},
+    {"data", "drop", LS_KEY_FORM, LS_RECIPE, AT(data_keys.drop), 0, 1, FORM(names),
+     .help = "`csv`: columns that are left out: a list, or a text with commas"},
+    {"data", "separator", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.separator),
+     .help =
+         "`csv`: what stands between fields: `,`, `;`, `tab`, `|` or `space`; without it the header tells"},
+    {"data", "decimal", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.decimal), .choices = decimals,
+     .help =
+         "`csv`: the decimal mark; `\"auto\"`: as each column's numbers tell, and one that can be read both ways is refused"},
+    {"data", "encoding", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.latin1), .choices = encodings,
+     .help =
+         "`csv`: `\"latin-1\"` (Windows-1252) of a table that is not UTF-8; UTF-16 is known by its mark"},
     {"data", "standardize", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
      FORM(scaling),
      .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},

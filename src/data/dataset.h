@@ -133,12 +133,28 @@ typedef enum ls_missing {
     LS_MISSING_MEAN  /* becomes the mean of its column over the training rows that have one */
 } ls_missing;
 
+/* The decimal mark of a table's numbers. */
+typedef enum ls_decimal {
+    LS_DECIMAL_AUTO, /* as each column's numbers tell */
+    LS_DECIMAL_POINT,
+    LS_DECIMAL_COMMA
+} ls_decimal;
+
+/* Columns that a key names: one text, in which commas may stand between several, or a list, or a number. */
+typedef struct ls_names {
+    const char *text;  /* NULL: see list */
+    const cJSON *list; /* an array of texts and numbers, or a number; NULL: none */
+} ls_names;
+
 /* Keys of the config for data of the user's own: `data.x` and so on. What is absent is NULL or 0. */
 typedef struct ls_data_keys {
     const char *x, *y, *test_x, *test_y; /* npy: files; safetensors: names of tensors */
     const char *test_path;               /* csv, folder: where test rows are */
-    const char *target;                  /* csv: the column that is to be learned */
-    const char *categorical, *drop;      /* csv: columns, separated by commas */
+    ls_names target;                     /* csv: the column that is to be learned */
+    ls_names categorical, drop;          /* csv: columns */
+    const char *separator;               /* csv: ",", ";", "tab", "|" or "space"; NULL: found */
+    int decimal;                         /* csv: an ls_decimal */
+    int latin1;                          /* csv: its texts are Windows-1252 */
     const char *packed;                  /* folder: the file it was packed to */
     int classes;                         /* 0: as many as the training rows have */
     int labels;                          /* an ls_label_form */

@@ -328,6 +328,16 @@ int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *
     return LS_OK;
 }
 
+int ls_byte_reader_some(ls_byte_reader *r, void *out, size_t count, size_t *got, ls_error *err)
+{
+    int status = read_some(r, out, count < STEP_BYTES ? count : STEP_BYTES, got, err);
+    if (status)
+        return status;
+    ls_sha256_update(&r->hash, out, *got);
+    r->offset += *got;
+    return LS_OK;
+}
+
 int ls_byte_reader_skip(ls_byte_reader *r, uint64_t count, const char *what, ls_error *err)
 {
     int status = LS_OK;

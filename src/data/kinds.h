@@ -92,6 +92,9 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
 int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what,
                         ls_error *err);
 
+/* Up to `count` of the next bytes; none: the end. Errors: LS_EDATA (damage), LS_EIO, LS_ENOMEM. */
+int ls_byte_reader_some(ls_byte_reader *r, void *out, size_t count, size_t *got, ls_error *err);
+
 /* Reads past `count` bytes, hashed all the same. Errors as ls_byte_reader_read. */
 int ls_byte_reader_skip(ls_byte_reader *r, uint64_t count, const char *what, ls_error *err);
 

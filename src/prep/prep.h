@@ -2,7 +2,7 @@
  * prediction and export, kept with the weights as `preparation` in the model's card (config/card.h):
  *
  *     {"version": 1, "rows": "table", "target": "species", "columns": [
- *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1},
+ *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1, "decimal": ","},
  *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0}]}
  *     {"version": 1, "rows": "images", "fit": "cover"}
  *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": 0}
@@ -18,6 +18,7 @@
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
+#include "prep/number.h"
 #include "json/json.h"
 
 #include <stdbool.h>
@@ -45,6 +46,7 @@ typedef struct ls_prep_column {
     float missing; /* before it is scaled */
     bool scaled;   /* a number becomes (number − mean) / deviation */
     double mean, deviation; /* 0 and 1 where it is not scaled */
+    char decimal; /* of its numbers, where the training table told: '.' or ','; 0: it did not */
 } ls_prep_column;
 
 typedef struct ls_prep {
@@ -56,6 +58,8 @@ typedef struct ls_prep {
     ls_prep_name *sorted; /* [columns]: by name */
     int features;         /* floats of a row */
     char *target;         /* the column that was learnt; NULL: not known */
+    char target_decimal;  /* of its numbers, as above */
+    bool latin1;          /* texts of files that are not UTF-8 are Windows-1252 */
     /* ---- of what is learnt: 0 and 1 where it is not scaled */
     bool target_scaled;
     double target_mean, target_deviation;
@@ -135,13 +139,5 @@ void ls_prep_give_back(const ls_prep *prep, float *outputs, size_t count);
 /* A mean error of the network's outputs → that of the values: a mean of squares, or of absolute errors. */
 double ls_prep_squared_error(const ls_prep *prep, double error);
 double ls_prep_absolute_error(const ls_prep *prep, double error);
-
-/* ---- fields of tables ------------------------------------------------------------------------------ */
-
-/* Nothing, NA, NaN, nan, null or ?. A decimal number; one that is too large is infinite. In the C locale. */
-bool ls_field_is_missing(const char *text);
-/* These words: number `i`, from 0 on; NULL: there are no more. */
-const char *ls_missing_word(int i);
-bool ls_field_is_number(const char *text, double *value);
 
 #endif

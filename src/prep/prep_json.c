@@ -13,6 +13,8 @@ enum { VERSION = 1 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
 static const char *const fits[] = {"cover", NULL};
+static const char *const decimals[] = {"auto", ".", ",", NULL};
+static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 
 /* ---- writing -------------------------------------------------------------------------------------- */
 
@@ -32,6 +34,8 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
     }
     if (c->fills)
         ls_json_put_float(w, "missing", c->missing);
+    if (c->decimal)
+        ls_json_put_string(w, "decimal", c->decimal == ',' ? "," : ".");
     ls_json_close(w);
 }
 
@@ -39,6 +43,10 @@ static void write_table(ls_json_writer *w, const ls_prep *p)
 {
     if (p->target)
         ls_json_put_string(w, "target", p->target);
+    if (p->target_decimal)
+        ls_json_put_string(w, "target_decimal", p->target_decimal == ',' ? "," : ".");
+    if (p->latin1)
+        ls_json_put_string(w, "encoding", encodings[1]);
     ls_json_open_array(w, "columns");
     for (int i = 0; i < p->columns; i++)
         write_column(w, &p->column[i]);
@@ -64,7 +72,7 @@ size_t ls_prep_values(const ls_prep *p)
 {
     size_t values = 10 + (size_t)p->fills;
     for (int i = 0; i < p->columns; i++)
-        values += 6 + (size_t)p->column[i].levels;
+        values += 7 + (size_t)p->column[i].levels;
     return values;
 }
 
@@ -130,6 +138,14 @@ static int read_texts(const reader *r, ls_fields *f, const cJSON *list, const ch
     return f->status;
 }
 
+static void read_decimal(ls_fields *f, const char *key, char *out)
+{
+    static const int none = 0;
+    int decimal = 0;
+    ls_field_choice(f, key, decimals, &none, &decimal);
+    *out = decimal == 0 ? '\0' : decimals[decimal][0];
+}
+
 /* What scales a number, and what fills one. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
@@ -139,6 +155,7 @@ static void read_numbers(ls_fields *f, ls_prep_column *c)
     c->scaled = ls_field_double(f, "deviation", 1e-300, 1e300, &one, &c->deviation);
     c->fills = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
     c->missing = (float)missing;
+    read_decimal(f, "decimal", &c->decimal);
     if (mean != c->scaled)
         ls_fields_fail(f, NULL, "expected \"mean\" and \"deviation\", or neither");
     if (c->levels && (mean || c->missing != 0))
@@ -179,9 +196,14 @@ static int finish_table(const reader *r, const cJSON *node)
 static int read_table(const reader *r, ls_fields *f)
 {
     static const char *const none = NULL;
+    static const int utf8 = 0;
     const char *target;
+    int encoding = 0;
     const cJSON *node, *columns = ls_field_any(f, "columns");
     ls_field_text(f, "target", &none, &target);
+    read_decimal(f, "target_decimal", &r->prep->target_decimal);
+    ls_field_choice(f, "encoding", encodings, &utf8, &encoding);
+    r->prep->latin1 = encoding == 1;
     const int n = cJSON_IsArray(columns) ? cJSON_GetArraySize(columns) : 0;
     if (n < 1 || n > LS_PREP_COLUMNS)
         ls_fields_fail(f, columns, "expected \"columns\", an array of 1 to %d", LS_PREP_COLUMNS);

@@ -60,7 +60,7 @@ static void warns(const said *s, const char *what)
         fail_msg("expected \"%s\" in: %s", what, s->warnings);
 }
 
-static const ls_data_keys of_y = {.target = "y", .standardize = 1};
+static const ls_data_keys of_y = {.target = {.text = "y"}, .standardize = 1};
 
 static void an_ordinary_table_is_told_and_not_doubted(void **state)
 {
@@ -83,7 +83,7 @@ static void columns_that_say_nothing_are_named(void **state)
     tell(&s, "a,y", "%d%%,%d", 60, of_y); /* "7%" is no number */
     warns(&s, "column \"a\" has 60 different texts");
     ls_data_keys keys = of_y;
-    keys.categorical = "a";
+    keys.categorical.text = "a";
     tell(&s, "a,y", "%d,%d", 60, keys); /* as the config asks */
     assert_string_equal(s.warnings, "");
 }
