@@ -169,10 +169,11 @@ static int check_memory(const ls_image *i, jpeg *j)
 {
     if (!jpeg_has_multiple_scans(&j->d) || (int64_t)i->width * i->height <= 2 * LS_IMAGE_AREA)
         return LS_OK;
-    return ls_fail(i->err, LS_EDATA,
-                   "%.300s: %d×%d pixels; expected at most %d in all in a progressive JPEG file; "
-                   "scale it down",
-                   i->path, i->width, i->height, 2 * LS_IMAGE_AREA);
+    return ls_fail(
+        i->err, LS_EDATA,
+        "%.300s: offset 0: %d×%d pixels; expected at most %d in all in a progressive JPEG file; "
+        "scale it down",
+        i->path, i->width, i->height, 2 * LS_IMAGE_AREA);
 }
 
 static int read_jpeg_header(ls_image *i)

@@ -290,7 +290,7 @@ static void every_cut_and_every_flipped_bit_of_a_png_is_refused(void **state)
 static void a_chunk_that_no_pixel_needs_may_be_damaged(void **state)
 {
     (void)state;
-    for (int form = 0; form < 4; form++) {
+    for (int form = 0; form < 8; form++) {
         uint8_t out[6];
         ls_error err = {0};
         const png_bytes p = make_png(3, 2, 0, "\0abc\0def", 8, NULL);
@@ -298,7 +298,7 @@ static void a_chunk_that_no_pixel_needs_may_be_damaged(void **state)
         png_bytes q = {.count = 0};
         png_put(&q, p.bytes, at);
         png_put_chunk(&q, form & 2 ? "iCCP" : "tEXt", "Title\0words", 11);
-        q.bytes[q.count - 1] ^= 1;
+        q.bytes[q.count - 1] ^= form & 4 ? 0 : 1; /* no profile begins so, whatever its checksum */
         png_put(&q, p.bytes + at, p.count - at);
         if (read_bytes(out, &grey_2x3, q.bytes, q.count, &err) != LS_OK)
             fail_msg("%d: %s", form, err.text);
