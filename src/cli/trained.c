@@ -330,7 +330,8 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
         return ls_new_rows_open_csv(out, &t->as, o->new_data, err);
     if (is_named(&t->config, "folder") ||
         (t->alone && t->as.class_name && !t->as.floats && cli_is_folder(o->new_data)))
-        return cli_read_folder(out, &t->as, o->new_data, o->train, t->host, err);
+        return cli_read_folder(out, &t->as, o->new_data, o->train, t->config.data_keys.skip_broken,
+                               t->host, err);
     return open_new_arrays(t, o, err);
 }
 

@@ -480,12 +480,12 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
     return open_tensors(split, o->spec->keys.packed, o);
 }
 
-#define KEYS "x y test_x test_y labels classes missing"
+#define KEYS "x y test_x test_y labels classes missing layout"
 
 const ls_dataset_kind ls_dataset_npy = {{"npy", 0, 0, 0, 0, NULL, KEYS}, open_npy, NULL};
 const ls_dataset_kind ls_dataset_safetensors = {
     {"safetensors", 0, 0, 0, 0, NULL, KEYS}, open_safetensors, NULL};
 const ls_dataset_kind ls_dataset_folder = {
-    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels"},
+    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels skip_broken"},
     open_folder,
     NULL};

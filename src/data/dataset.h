@@ -110,6 +110,12 @@ typedef enum ls_missing {
     LS_MISSING_MEAN  /* becomes the mean of its column over the training rows that have one */
 } ls_missing;
 
+/* Where the channels of rows of three dimensions are. */
+typedef enum ls_row_layout {
+    LS_CHANNELS_FIRST, /* [channels][height][width] */
+    LS_CHANNELS_LAST   /* [height][width][channels], which becomes the other */
+} ls_row_layout;
+
 /* Keys of the config for data of the user's own: `data.x` and so on. What is absent is NULL or 0. */
 typedef struct ls_data_keys {
     const char *x, *y, *test_x, *test_y; /* npy: files; safetensors: names of tensors */
@@ -122,6 +128,8 @@ typedef struct ls_data_keys {
     int missing;                         /* an ls_missing */
     int standardize;                     /* csv: columns become (value − mean) / deviation */
     int image_size, channels;            /* folder: what its images become */
+    int skip_broken;                     /* folder: images that cannot be read are left out */
+    int layout;                          /* an ls_row_layout */
     double validation;                   /* share of the training rows that is held out */
     const struct ls_new_rows
         *as;    /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */

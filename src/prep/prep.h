@@ -79,7 +79,8 @@ int ls_prep_finish(ls_prep *prep, ls_error *err);
  * for the message: "class". Errors: LS_EDATA, LS_ENOMEM. */
 int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
                         ls_error *err);
-/* Whether `text` is `name`, in which U+FFFD stands for bytes that are no UTF-8. */
+/* Whether `text` is `name`, in which U+FFFD stands for bytes that are no UTF-8, in whatever form of Unicode each is: an é
+ * may be one character, or an e and its accent. */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- in a file ------------------------------------------------------------------------------------ */
@@ -99,8 +100,8 @@ int ls_prep_read_features(ls_prep **out, const ls_json *doc, const cJSON *node, 
 
 /* ---- applying ------------------------------------------------------------------------------------- */
 
-/* The column of that name, or −1. Of `levels`, the place of a text: the text itself, or the only one that is the
- * same number; or −1. */
+/* The column of that name, or −1. Of `levels`, the place of a text: the text itself, in whatever form of Unicode, or the
+ * only one that is the same number; or −1. */
 int ls_prep_find(const ls_prep *prep, const char *name);
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
