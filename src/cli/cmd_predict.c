@@ -219,7 +219,7 @@ static int read_standard_input(input *in, ls_error *err)
     char *bytes = NULL;
     size_t count;
     int status = read_stdin(&bytes, &count, in->t->host, err);
-    if (status == LS_OK && ls_array_is_npy(bytes, count))
+    if (status == LS_OK && (ls_array_is_npy(bytes, count) || ls_array_is_npz(bytes, count)))
         status = ls_new_rows_read_npy(&in->data, &in->t->as, "standard input", bytes, count, err);
     else if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
         status = ls_new_rows_read_csv(&in->data, &in->t->as, "standard input", bytes, count, err);
@@ -239,7 +239,8 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
 {
     const ls_new_rows *as = &in->t->as;
     const char *first = a->rest[0];
-    const bool table = ends_with(first, ".csv") || ends_with(first, ".npy");
+    const bool array = ends_with(first, ".npy") || ends_with(first, ".npz"),
+               table = ends_with(first, ".csv") || array;
     if (!table && strcmp(first, "-") != 0 && as->prep->kind != LS_PREP_TABLE)
         return read_pictures(in, a, err);
     if (a->rest_count > 1)
@@ -249,7 +250,7 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
     int status;
     if (strcmp(first, "-") == 0)
         status = read_standard_input(in, err);
-    else if (ends_with(first, ".npy"))
+    else if (array)
         status = ls_new_rows_open_npy(&in->data, as, first, NULL, err);
     else
         status = ls_new_rows_open_csv(&in->data, as, first, err);

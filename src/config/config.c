@@ -325,11 +325,14 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 static ls_dataset_spec data_spec(const ls_config *c)
 {
-    return (ls_dataset_spec){.name = c->data_name,
-                             .path = c->data_path,
-                             .limit = (uint32_t)c->data_limit,
-                             .seed = c->seed,
-                             .keys = c->data_keys};
+    ls_dataset_spec spec = {.name = c->data_name,
+                            .path = c->data_path,
+                            .limit = (uint32_t)c->data_limit,
+                            .seed = c->seed,
+                            .keys = c->data_keys};
+    const bool any = !c->loss_name || strcmp(c->loss_name, "auto") == 0;
+    spec.keys.vectors = !any && !ls_loss_find(c->loss_name, false);
+    return spec;
 }
 
 /* What the data that is named does not have is refused where it stands. */

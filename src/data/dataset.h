@@ -125,12 +125,13 @@ typedef struct ls_data_keys {
     const char *packed;                  /* folder: the file it was packed to */
     int classes;                         /* 0: as many as the training rows have */
     int labels;                          /* an ls_label_form */
-    int missing;                         /* an ls_missing */
-    int standardize;                     /* csv: columns become (value − mean) / deviation */
-    int image_size, channels;            /* folder: what its images become */
-    int skip_broken;                     /* folder: images that cannot be read are left out */
-    int layout;                          /* an ls_row_layout */
-    double validation;                   /* share of the training rows that is held out */
+    int vectors; /* no key: the loss that was asked for wants vectors, so that "auto" finds no classes in them */
+    int missing;              /* an ls_missing */
+    int standardize;          /* csv: columns become (value − mean) / deviation */
+    int image_size, channels; /* folder: what its images become */
+    int skip_broken;          /* folder: images that cannot be read are left out */
+    int layout;               /* an ls_row_layout */
+    double validation;        /* share of the training rows that is held out */
     const struct ls_new_rows
         *as;    /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
     int judged; /* no key: rows that are held out are not the test split where there is another */

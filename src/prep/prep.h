@@ -5,7 +5,7 @@
  *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1},
  *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0}]}
  *     {"version": 1, "rows": "images", "fit": "cover"}
- *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": 0}
+ *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last", "missing": 0}
  *
  * A row of a table has the floats of its columns in their order: one for a column of numbers, one for each level
  * of a column of texts, of which the level's own is 1 and the others are 0. A *raw* row has numbers as they are
@@ -54,8 +54,9 @@ typedef struct ls_prep {
     int features;         /* floats of a row */
     char *target;         /* the column that was learnt; NULL: not known */
     /* ---- of an array */
-    char type[16]; /* of its numbers, as in its file: "u8", "f32"; "": not known */
-    int divisor;   /* of its numbers: 255 for bytes, else 1 */
+    char type[16];      /* of its numbers, as in its file: "u8", "f32"; "": not known */
+    int divisor;        /* of its numbers: 255 for bytes, else 1 */
+    bool channels_last; /* rows are [height][width][channels] in its file */
     float *
         fill; /* [fills]: what missing numbers become: all the same, or one for each place of a row */
     int fills; /* 0: they are refused */
