@@ -5,6 +5,7 @@
 #include "cli/output.h"
 
 #include <lockstep/trainer.h>
+#include <stdint.h>
 
 /* The whole program over a registry of back ends, which it takes over. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
@@ -106,5 +107,9 @@ ls_trainer_options cli_options(cli_places *places, const char *config, const cli
 /* Where things are kept that can be made again: $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep. Whoever
  * keeps something there makes it. NULL when the environment names no place. */
 const char *cli_find_cache_dir(char out[4096]);
+
+/* How many bytes of packed images are kept there: $LOCKSTEP_CACHE_GIB, or so many. */
+enum { CLI_CACHE_GIB = 20 };
+uint64_t cli_cache_bytes(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/run_dir.h"
 #include "cli/pack.h"
+#include "formats/arrays.h"
 #include "nn/safetensors.h"
 #include "train/infer.h"
 
@@ -263,6 +264,7 @@ static void fit_keys(ls_trained *t)
         return;
     k->classes = t->as.targets ? 0 : t->as.classes;
     k->labels = t->as.targets ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
+    k->layout = t->card.prep && t->card.prep->channels_last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST;
 }
 
 static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error *err)
@@ -292,8 +294,9 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
     ls_data_keys *k = &t->config.data_keys;
     if (t->alone || (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors"))) {
         const bool tensors = ends_with(o->new_data, ".safetensors");
-        k->x = tensors ? NULL : "x.npy";
-        k->y = tensors ? NULL : "y.npy";
+        const bool files = !tensors && !ls_path_is_npz(o->new_data);
+        k->x = files ? "x.npy" : NULL;
+        k->y = files ? "y.npy" : NULL;
         t->config.data_name = tensors ? "safetensors" : "npy";
     }
     k->missing = filling_of(t->card.prep);
@@ -338,7 +341,8 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
         return open_new_table(out, t, o->new_data, err);
     if (is_named(&t->config, "folder") ||
         (t->alone && t->as.class_name && !t->as.floats && cli_is_folder(o->new_data)))
-        return cli_read_folder(out, &t->as, o->new_data, o->train, t->host, err);
+        return cli_read_folder(out, &t->as, o->new_data, o->train, t->config.data_keys.skip_broken,
+                               t->host, err);
     return open_new_arrays(t, o, err);
 }
 

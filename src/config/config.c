@@ -340,6 +340,8 @@ static ls_dataset_spec data_spec(const ls_config *c)
     k->standardize = ls_config_scales(c, "standardize", k->standardize);
     k->standardize_target =
         learns_values(c) && ls_config_scales(c, "standardize_target", k->standardize_target);
+    const bool any = !c->loss_name || strcmp(c->loss_name, "auto") == 0;
+    k->vectors = !any && !ls_loss_find(c->loss_name, false);
     return spec;
 }
 

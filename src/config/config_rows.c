@@ -395,6 +395,7 @@ static const char *const label_forms[] = {"auto", "classes", "values", NULL}; /*
 static const char *const at_missing[] = {"refuse", "zero", "mean", NULL};     /* ls_missing */
 static const char *const decimals[] = {"auto", ".", ",", NULL};               /* ls_decimal */
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
+static const char *const layouts[] = {"channels_first", "channels_last", NULL}; /* ls_layout */
 static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* as in ls_cluster_engine */
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
@@ -464,6 +465,12 @@ const ls_config_key ls_config_keys[] = {
      .help = "`folder`: height and width that its images are resized and cropped to"},
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
      .help = "`folder`: 3 for colours, 1 for grey"},
+    {"data", "skip_broken", LS_KEY_BOOL, LS_RECIPE, AT(data_keys.skip_broken),
+     .help =
+         "`folder`: images that cannot be read are left out, counted and named, in place of ending the "
+         "run"},
+    {"data", "layout", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.layout), .choices = layouts,
+     .help = "`npy`, `safetensors`: where rows of three dimensions have their channels"},
     {"data", "validation", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.validation), 0, 0, 1,
      .help =
          "the share of each class's training rows that is held out and evaluated on, drawn from the "

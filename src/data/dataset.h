@@ -145,6 +145,11 @@ typedef struct ls_names {
     const char *text;  /* NULL: see list */
     const cJSON *list; /* an array of texts and numbers, or a number; NULL: none */
 } ls_names;
+/* Where the channels of rows of three dimensions are. */
+typedef enum ls_row_layout {
+    LS_CHANNELS_FIRST, /* [channels][height][width] */
+    LS_CHANNELS_LAST   /* [height][width][channels], which becomes the other */
+} ls_row_layout;
 
 /* Keys of the config for data of the user's own: `data.x` and so on. What is absent is NULL or 0. */
 typedef struct ls_data_keys {
@@ -158,10 +163,13 @@ typedef struct ls_data_keys {
     const char *packed;                  /* folder: the file it was packed to */
     int classes;                         /* 0: as many as the training rows have */
     int labels;                          /* an ls_label_form */
-    int missing;                         /* an ls_missing */
-    int standardize;                     /* csv: columns become (value − mean) / deviation */
+    int vectors; /* no key: the loss that was asked for wants vectors, so that "auto" finds no classes in them */
+    int missing;              /* an ls_missing */
+    int standardize;          /* csv: columns become (value − mean) / deviation */
     int standardize_target;   /* of a table or an array, so does a target of one number */
     int image_size, channels; /* folder: what its images become */
+    int skip_broken;          /* folder: images that cannot be read are left out */
+    int layout;               /* an ls_row_layout */
     double validation;        /* share of the training rows that is held out */
     const struct ls_new_rows
         *as; /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */

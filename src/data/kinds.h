@@ -63,8 +63,8 @@ typedef struct ls_located {
     char *file[LS_FILES_MAX];
 } ls_located;
 
-/* Looks for the files, plain or with ".gz", in the spec's path alone when it is given, else below the
- * search directories. The first directory with the set's first file decides. Free the result with
+/* Looks for the files, plain or with ".gz", with a dot for the dash before "idx", or in directories of their names: in
+ * the spec's path and the folders below it when it is given, else below the search directories. The first directory with the set's first file decides. Free the result with
  * ls_located_free, also after a failure. Errors: LS_ENOENT, LS_ECONFIG (the path is a file),
  * LS_ENOMEM. */
 int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o);

@@ -5,6 +5,7 @@
 #include "base/thread_state.h"
 #include "data/row_blocks.h"
 #include "data/table.h"
+#include "data/targets.h"
 #include "formats/arrays.h"
 
 #include <math.h>
@@ -373,16 +374,26 @@ static void show_shape(char out[96], const ls_array *a)
     snprintf(out + n, 96 - n, ")");
 }
 
-/* [rows][c][h][w], [rows][h][w] of one channel, or [rows][numbers] where a row is a vector. */
-static int check_shape(const ls_new_rows *of, const ls_array *x, ls_error *err)
+static bool has_shape(const ls_new_rows *of, const ls_array *x, bool last)
+{
+    const uint64_t want[3] = {(uint64_t)of->channels, (uint64_t)of->height, (uint64_t)of->width};
+    uint64_t side[3];
+    ls_array_sides(side, x, last);
+    return memcmp(side, want, sizeof want) == 0 && x->dim[0] < UINT32_MAX;
+}
+
+/* [rows][c][h][w] or [rows][h][w][c], [rows][h][w] of one channel, or [rows][numbers] where a row is a vector. What fits
+ * both ways is as it was where the model learnt. */
+static int check_shape(const ls_new_rows *of, const ls_array *x, bool *last, ls_error *err)
 {
     char shape[96];
-    const uint64_t want[3] = {(uint64_t)of->channels, (uint64_t)of->height, (uint64_t)of->width};
-    uint64_t side[3] = {1, 1, 1};
-    for (int i = 1; i < x->rank; i++)
-        side[x->rank == 3 ? i : i - 1] = x->dim[i];
-    if (memcmp(side, want, sizeof want) == 0 && x->dim[0] < UINT32_MAX)
+    *last = of->prep->channels_last;
+    if (!has_shape(of, x, *last))
+        *last = !*last;
+    if (has_shape(of, x, *last)) {
+        *last = *last && x->rank == LS_ARRAY_RANK;
         return LS_OK;
+    }
     show_shape(shape, x);
     return ls_fail(err, LS_EDATA,
                    "%.300s: expected rows of (N, %d, %d, %d)%s, as the model reads them, found %s",
@@ -416,12 +427,13 @@ static int fail_number(const ls_array *x, size_t i, double v, const char *expect
                    i / row, i % row, expected, v);
 }
 
-static int fill_values(const ls_new_rows *of, const ls_array *x, ls_resident *r, ls_error *err)
+static int fill_values(const ls_new_rows *of, const ls_array *x, bool last, ls_resident *r,
+                       ls_error *err)
 {
     const size_t each = ls_array_row(x), all = each * r->base.info.rows;
     int status = LS_OK;
     for (size_t i = 0; i < all; i++) {
-        const double v = ls_array_number(x, i);
+        const double v = ls_array_number(x, last ? ls_array_last_place(x, i) : i);
         if (!of->floats && !(v >= 0 && v <= 255))
             return fail_number(x, i, v, "0 to 255", err);
         if (of->floats && !isfinite((float)v) && !(isnan(v) && ls_prep_acts(of->prep)))
@@ -446,23 +458,25 @@ static int fill_values(const ls_new_rows *of, const ls_array *x, ls_resident *r,
 
 static int fill_targets(const ls_new_rows *of, const ls_array *y, ls_resident *r, ls_error *err)
 {
-    const size_t each = of->targets ? (size_t)of->targets : 1;
-    if (y->dim[0] != r->base.info.rows || ls_array_row(y) != each)
+    const ls_target_form form =
+        of->targets ? (ls_target_form){0} : ls_targets_of_model(y, of->classes, of->class_name);
+    const size_t rows = r->base.info.rows, each = of->targets    ? (size_t)of->targets
+                                                  : form.one_hot ? (size_t)of->classes
+                                                                 : 1;
+    if (y->dim[0] != rows || ls_array_row(y) != each)
         return ls_fail(err, LS_EDATA,
-                       "%.300s: expected %zu numbers for each of the %u rows of %.200s", y->path,
-                       each, (unsigned)r->base.info.rows, r->source);
-    for (size_t i = 0; i < each * r->base.info.rows; i++) {
+                       "%.300s: expected %zu numbers for each of the %zu rows of %.200s", y->path,
+                       each, rows, r->source);
+    int status = ls_targets_check(&form, y, "y", "the model has learnt no others", err);
+    for (size_t i = 0; status == LS_OK && !of->targets && i < rows; i++)
+        r->labels[i] = ls_target_class(&form, y, i);
+    for (size_t i = 0; status == LS_OK && of->targets && i < each * rows; i++) {
         const double v = ls_array_number(y, i);
-        if (of->targets && !isfinite((float)v))
+        if (!isfinite((float)v))
             return fail_number(y, i, v, "a finite number", err);
-        if (!of->targets && !(v >= 0 && v < of->classes && v == floor(v)))
-            return fail_number(y, i, v, "a class of the model's", err);
-        if (of->targets)
-            r->targets[i] = (float)v;
-        else
-            r->labels[i] = (int32_t)v;
+        r->targets[i] = (float)v;
     }
-    return LS_OK;
+    return status;
 }
 
 /* Rows `x`, and where they are labelled, targets from a file. */
@@ -471,15 +485,16 @@ static int read_arrays(ls_dataset **out, const ls_new_rows *of, const ls_array *
 {
     ls_array y = {0};
     ls_resident *r = NULL;
-    int status = check_shape(of, x, err);
+    bool last;
+    int status = check_shape(of, x, &last, err);
     if (status == LS_OK)
         status = check_type(of, x, err);
     if (status == LS_OK && of->labelled)
-        status = ls_array_open_npy(&y, y_path, err);
+        status = ls_array_open(&y, y_path, ls_names_of_targets, err);
     if (status == LS_OK)
         status = create(&r, of, "npy", x->path, (uint32_t)x->dim[0], NULL, err);
     if (status == LS_OK)
-        status = fill_values(of, x, r, err);
+        status = fill_values(of, x, last, r, err);
     if (status == LS_OK && of->labelled)
         status = fill_targets(of, &y, r, err);
     if (r && status)
@@ -495,7 +510,7 @@ int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x_
 {
     ls_array x;
     *out = NULL;
-    int status = ls_array_open_npy(&x, x_path, err);
+    int status = ls_array_open(&x, x_path, ls_names_of_rows, err);
     if (status)
         return status;
     status = read_arrays(out, of, &x, y_path, err);
@@ -510,6 +525,10 @@ int ls_new_rows_read_npy(ls_dataset **out, const ls_new_rows *of, const char *na
     ls_new_rows rows = *of;
     rows.labelled = false;
     *out = NULL;
-    int status = ls_array_read_npy(&x, name, bytes, count, err);
-    return status ? status : read_arrays(out, &rows, &x, NULL, err);
+    int status = ls_array_read(&x, name, bytes, count, ls_names_of_rows, err);
+    if (status)
+        return status;
+    status = read_arrays(out, &rows, &x, NULL, err);
+    ls_array_close(&x);
+    return status;
 }

@@ -150,22 +150,6 @@ int ls_prep_check_names(const char *const *name, int count, const char *what, co
     return ls_json_tidied(status, err);
 }
 
-bool ls_prep_is_name(const char *name, const char *text)
-{
-    size_t left = strlen(text);
-    while (left > 0) {
-        const size_t n = ls_json_utf8_length((const unsigned char *)text, left);
-        const char *same = n ? text : "\xEF\xBF\xBD";
-        const size_t length = n ? n : 3;
-        if (strncmp(name, same, length) != 0)
-            return false;
-        name += length;
-        text += n ? n : 1;
-        left -= n ? n : 1;
-    }
-    return *name == '\0';
-}
-
 int ls_prep_finish(ls_prep *p, ls_error *err)
 {
     int64_t at = 0;
@@ -196,6 +180,14 @@ int ls_prep_finish(ls_prep *p, ls_error *err)
 
 /* ---- applying ------------------------------------------------------------------------------------- */
 
+static bool is_ascii(const char *text)
+{
+    while (*text && (unsigned char)*text < 0x80)
+        text++;
+    return *text == '\0';
+}
+
+/* A text that is there in another form of Unicode alone is found, too. */
 static int find(const ls_prep_name *sorted, int count, const char *text)
 {
     char same[3 * 4096 + 1];
@@ -208,6 +200,8 @@ static int find(const ls_prep_name *sorted, int count, const char *text)
     const ls_prep_name wanted = {text, 0};
     const ls_prep_name *found =
         count > 0 ? bsearch(&wanted, sorted, (size_t)count, sizeof *sorted, by_text) : NULL;
+    for (int i = 0; !found && !is_ascii(text) && i < count; i++)
+        found = ls_prep_is_name(sorted[i].text, text) ? &sorted[i] : NULL;
     return found ? found->place : -1;
 }
 

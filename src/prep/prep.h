@@ -5,7 +5,7 @@
  *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1, "decimal": ","},
  *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0}]}
  *     {"version": 1, "rows": "images", "fit": "cover"}
- *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": 0}
+ *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last", "missing": 0}
  *
  * With `target_mean` and `target_deviation` the network has learnt (target − mean) / deviation of its one target. What it
  * gives, and errors of it, are given back in the target's own unit.
@@ -64,8 +64,9 @@ typedef struct ls_prep {
     bool target_scaled;
     double target_mean, target_deviation;
     /* ---- of an array */
-    char type[16]; /* of its numbers, as in its file: "u8", "f32"; "": not known */
-    int divisor;   /* of its numbers: 255 for bytes, else 1 */
+    char type[16];      /* of its numbers, as in its file: "u8", "f32"; "": not known */
+    int divisor;        /* of its numbers: 255 for bytes, else 1 */
+    bool channels_last; /* rows are [height][width][channels] in its file */
     float *
         fill; /* [fills]: what missing numbers become: all the same, or one for each place of a row */
     int fills; /* 0: they are refused */
@@ -89,7 +90,8 @@ int ls_prep_finish(ls_prep *prep, ls_error *err);
  * for the message: "class". Errors: LS_EDATA, LS_ENOMEM. */
 int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
                         ls_error *err);
-/* Whether `text` is `name`, in which U+FFFD stands for bytes that are no UTF-8. */
+/* Whether `text` is `name`, in which U+FFFD stands for bytes that are no UTF-8, in whatever form of Unicode each is: an é
+ * may be one character, or an e and its accent. */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- in a file ------------------------------------------------------------------------------------ */
@@ -109,8 +111,8 @@ int ls_prep_read_features(ls_prep **out, const ls_json *doc, const cJSON *node, 
 
 /* ---- applying ------------------------------------------------------------------------------------- */
 
-/* The column of that name, or −1. Of `levels`, the place of a text: the text itself, or the only one that is the
- * same number; or −1. */
+/* The column of that name, or −1. Of `levels`, the place of a text: the text itself, in whatever form of Unicode, or the
+ * only one that is the same number; or −1. */
 int ls_prep_find(const ls_prep *prep, const char *name);
 int ls_prep_level(const ls_prep_column *column, const char *text);
 

@@ -15,6 +15,7 @@ static const char *const kinds[] = {"array", "table", "images", NULL};
 static const char *const fits[] = {"cover", NULL};
 static const char *const decimals[] = {"auto", ".", ",", NULL};
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
+static const char *const layouts[] = {"channels_first", "channels_last", NULL};
 
 /* ---- writing -------------------------------------------------------------------------------------- */
 
@@ -58,6 +59,8 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
     if (p->type[0])
         ls_json_put_string(w, "type", p->type);
     ls_json_put_int(w, "divisor", p->divisor);
+    if (p->channels_last)
+        ls_json_put_string(w, "layout", layouts[1]);
     if (p->fills == 1)
         ls_json_put_float(w, "missing", p->fill[0]);
     if (p->fills <= 1)
@@ -70,7 +73,7 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 
 size_t ls_prep_values(const ls_prep *p)
 {
-    size_t values = 10 + (size_t)p->fills;
+    size_t values = 12 + (size_t)p->fills;
     for (int i = 0; i < p->columns; i++)
         values += 7 + (size_t)p->column[i].levels;
     return values;
@@ -248,11 +251,13 @@ static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
 static int read_array(const reader *r, ls_fields *f)
 {
     static const char *const none = "";
+    static const int first = 0;
     const char *type;
     long divisor;
-    int status = f->status;
+    int status = f->status, layout;
     ls_field_text(f, "type", &none, &type);
     ls_field_int(f, "divisor", 1, 255, NULL, &divisor);
+    ls_field_choice(f, "layout", layouts, &first, &layout);
     const cJSON *missing = ls_field_any(f, "missing");
     if (f->status == LS_OK && strlen(type) >= sizeof r->prep->type)
         ls_fields_fail(f, NULL, "expected \"type\" of less than 16 bytes");
@@ -264,6 +269,7 @@ static int read_array(const reader *r, ls_fields *f)
     if (f->status == LS_OK && type)
         snprintf(r->prep->type, sizeof r->prep->type, "%.15s", type);
     r->prep->divisor = (int)divisor;
+    r->prep->channels_last = f->status == LS_OK && layout == 1;
     return status == LS_ENOMEM ? status : ls_fields_end(f);
 }
 

@@ -131,18 +131,6 @@ static void doubt_size(const doubter *d)
                table ? "data.standardize does" : "data.mean and data.std do");
 }
 
-static void doubt_layout(const doubter *d)
-{
-    const ls_dataset_info *i = d->info;
-    const bool last = i->width == 1 || i->width == 3 || i->width == 4;
-    if (last && i->channels > 4 && i->height > 4)
-        ls_log(
-            d->host, LS_LOG_WARNING,
-            "rows are taken for %d channels of %d×%d; if the last dimension is the channels, save "
-            "x.transpose(0, 3, 1, 2)",
-            i->channels, i->height, i->width);
-}
-
 /* ---- targets -------------------------------------------------------------------------------------- */
 
 static void doubt_classes(const doubter *d)
@@ -216,7 +204,7 @@ static void doubt_one_hot(const doubter *d)
             return;
     }
     ls_log(d->host, LS_LOG_WARNING,
-           "the targets are one-hot, and are learnt as %zu values; for classes save y.argmax(1)",
+           "the targets are one-hot, and are learnt as %zu values; for classes set data.labels to \"classes\"",
            targets);
 }
 
@@ -243,8 +231,6 @@ void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_d
         doubt_column(&d, &info->column[i]);
     if (info->dtype == LS_ROW_F32 && !is_scaled(&config->preprocessing))
         doubt_size(&d);
-    if (info->prep && info->prep->kind == LS_PREP_ARRAY)
-        doubt_layout(&d);
     if (info->targets == 0)
         doubt_classes(&d);
     else if (info->targets == 1 && info->prep && !config->loss->bits)

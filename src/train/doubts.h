@@ -7,7 +7,7 @@
 
 /* Logs the columns of a table, and what was assumed of the targets (LS_LOG_INFO), and as warnings what looks wrong in
  * the training rows: a class without rows, columns that count the rows or name each of them, numbers that became levels,
- * large inputs that nothing scales, channels that come last, targets that look like something else. Reads the rows
+ * large inputs that nothing scales, targets that look like something else. Reads the rows
  * once. `judged`: the rows that are evaluated. */
 void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
                     const ls_host *host);
