@@ -500,8 +500,9 @@ static void see_column(const csv *c, int i, size_t rows, ls_column_seen *seen)
     seen->named = ls_is_listed(c->o->spec->keys.categorical, ',', at->name);
     seen->counts = at->kind == NUMBER && rows > 9;
     for (size_t r = 0; r < rows && at->kind != DROPPED; r++) {
-        seen->missing += isnan(cell[r * columns]) != 0;
-        seen->counts = seen->counts && (r == 0 || cell[r * columns] == cell[(r - 1) * columns] + 1);
+        const float v = cell[r * columns];
+        seen->missing += isnan(v) != 0;
+        seen->counts = seen->counts && (r == 0 ? v == floorf(v) : v == cell[(r - 1) * columns] + 1);
     }
     seen->mean = at->mean;
     seen->deviation = at->deviation;
