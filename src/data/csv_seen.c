@@ -27,7 +27,7 @@ static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
     for (size_t r = 0; r < c->cells.rows && at->slot >= 0; r++) {
         const float v = ls_row_blocks_at(&c->cells, r)[at->slot];
         seen->missing += isnan(v) != 0;
-        seen->counts = seen->counts && (r == 0 || v == before + 1);
+        seen->counts = seen->counts && (r == 0 ? v == floorf(v) : v == before + 1);
         before = v;
     }
     seen->mean = at->mean;

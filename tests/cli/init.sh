@@ -61,7 +61,7 @@ expect_stdout '; its targets are [0-9]*000$'
 
 # ---- classes; the target is guessed; numbers that are classes stay so -------------------------------------------
 
-awk 'BEGIN { print "a,b,species"; for (i = 0; i < 60; i++) print i % 9 + i % 3 * 20, i % 7, i % 3 }' >kinds.csv
+awk -v OFS=, 'BEGIN { print "a,b,species"; for (i = 0; i < 60; i++) print i % 9 + i % 3 * 20, i % 7, i % 3 }' >kinds.csv
 run init kinds.csv --to kinds.json
 expect_code 0
 expect_stdout '^  species  *class  *3  *0 .* to be learnt$'
