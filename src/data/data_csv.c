@@ -170,7 +170,8 @@ static int learn_columns(ls_csv *c, uint32_t rows)
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (c->column[i].kind == LS_CSV_TEXT && !ls_levels_sort(&c->column[i].levels, c->o->host))
             status = ls_csv_no_memory(c);
-    if (status == LS_OK)
+    if (status == LS_OK &&
+        (c->o->spec->keys.standardize || c->o->spec->keys.missing == LS_MISSING_MEAN))
         status = measure(c, c->o->spec->limit ? c->o->spec->limit : rows);
     return status ? status : prepare(c);
 }
@@ -308,8 +309,8 @@ static int read_cells(ls_csv *c)
 
 static int open_table(ls_csv *c, const char *path)
 {
-    static const char *const name[] = {",", ";", "tab", "\t", "|", "space", " "};
-    static const char is[] = {',', ';', '\t', '\t', '|', ' ', ' '};
+    static const char *const name[] = {",", ";", "tab", "\t", "bar", "|", "space", " "};
+    static const char is[] = {',', ';', '\t', '\t', '|', '|', ' ', ' '};
     const char *wanted = c->o->spec->keys.separator;
     char separator = '\0';
     for (size_t i = 0; wanted && i < sizeof is; i++)
@@ -318,7 +319,7 @@ static int open_table(ls_csv *c, const char *path)
     if (wanted && !separator)
         return ls_dataset_refuse(
             c->o, "data.separator",
-            "expected \",\", \";\", \"tab\", \"|\" or \"space\", found \"%.20s\"", wanted);
+            "expected \",\", \";\", \"tab\", \"bar\" or \"space\", found \"%.20s\"", wanted);
     int status = ls_table_open(&c->t, path, separator, c->o->host, c->o->err);
     if (status == LS_OK)
         c->t->latin1 = c->o->spec->keys.latin1 != 0;
