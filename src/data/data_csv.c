@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum {
+    NUMBERS_AMONG_TEXTS = 10, /* so many, and most of a column's texts, are no chance */
     VALUES = 1 << 30, /* most numbers of all rows, if they are more than the table's fields */
     CLASSES_OF_NUMBERS =
         256 /* more of them are numbers to be learnt, unless data.labels says otherwise */
@@ -154,6 +155,26 @@ static int check_classes(const ls_csv *c, uint32_t rows)
         target->name, target->levels.count, (unsigned)rows, l[fraction < 0 ? 0 : fraction].text);
 }
 
+/* A column that began with a text, and is of numbers otherwise, is not taken for one of texts without a word. */
+static int check_texts(const ls_csv *c)
+{
+    for (int i = 0; i < c->columns; i++) {
+        const ls_csv_column *at = &c->column[i];
+        const ls_levels *l = &at->levels;
+        int numbers = 0;
+        for (int k = 0; at->kind == LS_CSV_TEXT && !at->named && k < l->count; k++)
+            numbers += l->level[k].number;
+        if (numbers >= NUMBERS_AMONG_TEXTS && numbers > l->count / 4 * 3)
+            return ls_fail(
+                c->o->err, LS_EDATA,
+                "%.300s: column \"%.60s\": its first value is \"%.40s\", and %d of its %d "
+                "different texts are numbers; where a number is missing leave the field empty, or "
+                "name the column in data.categorical",
+                c->t->path, at->name, l->level[0].text, numbers, l->count);
+    }
+    return LS_OK;
+}
+
 static int learn_columns(ls_csv *c, uint32_t rows)
 {
     int64_t n = 0;
@@ -167,6 +188,8 @@ static int learn_columns(ls_csv *c, uint32_t rows)
     c->features = (int)n;
     if (status == LS_OK && c->column[c->target].kind == LS_CSV_TEXT)
         status = check_classes(c, rows);
+    if (status == LS_OK)
+        status = check_texts(c);
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (c->column[i].kind == LS_CSV_TEXT && !ls_levels_sort(&c->column[i].levels, c->o->host))
             status = ls_csv_no_memory(c);

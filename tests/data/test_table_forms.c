@@ -173,6 +173,26 @@ static void words_that_may_be_texts_are_texts_in_a_column_of_texts(void **state)
     refuses(*state, "a,y\nred,1\nN/A,2\n", classes, "data.missing");
 }
 
+static void numbers_behind_another_word_are_not_texts_in_silence(void **state)
+{
+    char text[400], *to = text + sprintf(text, "a,y\nunknown,u\n");
+    for (int i = 0; i < 12; i++)
+        to += sprintf(to, "%d.5,%c\n", i, 'u' + i % 2);
+    refuses(
+        *state, text, classes,
+        "column \"a\": its first value is \"unknown\", and 12 of its 13 different texts are numbers");
+    refuses(*state, "a,y\n1,u\nunknown,v\n", classes,
+            "if it has texts name it in data.categorical");
+    ls_dataset *split[2];
+    ls_error err = {0};
+    ls_data_keys keys = classes;
+    keys.categorical.text = "a";
+    scratch_file(*state, "t.csv", text, strlen(text));
+    assert_int_equal(open_file(*state, "t.csv", keys, split, NULL, &err), LS_OK);
+    assert_int_equal(ls_dataset_describe(split[0])->channels, 13);
+    close_both(split);
+}
+
 static void utf16_is_known_by_its_mark(void **state)
 {
     static const uint8_t little[] = "\xFF\xFE"
@@ -245,6 +265,7 @@ static void columns_without_a_name_are_left_out_and_said(void **state)
         close_both(split);
     }
     refuses(*state, "a,y\nr1,1,2\nr2,3,4\n", classes, "as R writes it");
+    refuses(*state, "\"a\" \"y\"\n\"1\" 1 2\n\"2\" 3 4\n", classes, "as R writes it");
 }
 
 static void what_is_no_number_is_said_for_what_it_is(void **state)
@@ -462,6 +483,7 @@ LS_TESTS(data_table_forms, "unit")
         IN_SCRATCH(marks_between_thousands_are_read),
         IN_SCRATCH(words_for_missing_are_known_also_as_first_values),
         IN_SCRATCH(words_that_may_be_texts_are_texts_in_a_column_of_texts),
+        IN_SCRATCH(numbers_behind_another_word_are_not_texts_in_silence),
         IN_SCRATCH(utf16_is_known_by_its_mark),
         IN_SCRATCH(compressed_tables_are_read),
         IN_SCRATCH(columns_without_a_name_are_left_out_and_said),
