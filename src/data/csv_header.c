@@ -34,7 +34,7 @@ static bool is_named(const cJSON *item, const char *name)
 }
 
 /* The name itself, or one of several between commas, or one of a list. */
-static bool names(const ls_names *key, const char *name)
+static bool is_in_key(const ls_names *key, const char *name)
 {
     const cJSON *item;
     if (key->text)
@@ -154,14 +154,14 @@ static void find_kind(ls_csv *c, ls_csv_column *at)
 {
     const ls_data_keys *k = &c->o->spec->keys;
     const bool is_target =
-        k->target.text ? strcmp(k->target.text, at->name) == 0 : names(&k->target, at->name);
+        k->target.text ? strcmp(k->target.text, at->name) == 0 : is_in_key(&k->target, at->name);
     if (is_target) {
         c->target = c->columns - 1;
         at->named = true;
         at->kind = k->labels == LS_LABELS_VALUES ? LS_CSV_NUMBER : LS_CSV_TEXT;
-    } else if (names(&k->drop, at->name)) {
+    } else if (is_in_key(&k->drop, at->name)) {
         at->kind = LS_CSV_DROPPED;
-    } else if (names(&k->categorical, at->name)) {
+    } else if (is_in_key(&k->categorical, at->name)) {
         at->kind = LS_CSV_TEXT;
         at->named = true;
     } else if (has_no_name(at->name)) {

@@ -131,6 +131,7 @@ static int prepare(ls_csv *c)
 static int check_classes(const ls_csv *c, uint32_t rows)
 {
     const ls_csv_column *target = &c->column[c->target];
+    static const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
     const ls_level *l = target->levels.level;
     int fraction = -1;
     if (target->levels.count < 2)
@@ -140,9 +141,11 @@ static int check_classes(const ls_csv *c, uint32_t rows)
     if (c->o->spec->keys.labels != LS_LABELS_AUTO)
         return LS_OK;
     for (int i = 0; i < target->levels.count; i++) {
-        if (!l[i].number)
+        double value = 0;
+        unsigned form = 0;
+        if (!ls_number_read(l[i].text, strlen(l[i].text), '\0', &value, &form))
             return LS_OK;
-        if (l[i].value != floor(l[i].value) && fraction < 0)
+        if (fraction < 0 && (value != floor(value) || form & commas))
             fraction = i;
     }
     if (fraction < 0 && target->levels.count <= CLASSES_OF_NUMBERS)

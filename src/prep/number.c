@@ -323,10 +323,23 @@ static bool make_plain(char *text, size_t *n, char decimal, unsigned *form)
     return true;
 }
 
+/* Without the blanks around it. */
+static const char *trim(const char *text, size_t *n)
+{
+    while (*n > 0 && *text == ' ') {
+        text++;
+        --*n;
+    }
+    while (*n > 0 && text[*n - 1] == ' ')
+        --*n;
+    return text;
+}
+
 bool ls_number_read(const char *text, size_t n, char decimal, double *value, unsigned *form)
 {
     char copy[DIVIDED_BYTES];
     parts number;
+    text = trim(text, &n);
     if (n == 0 || !(is_digit(text[0]) || strchr("+-.,", text[0])) || text[0] == '\0')
         return false;
     if (read_plain(text, n, value, &number)) {
@@ -366,6 +379,7 @@ static bool is_word(const char *word, const char *text, size_t n)
 
 bool ls_field_is_missing(const char *text, size_t n)
 {
+    text = trim(text, &n);
     if (n > 4 || (n > 0 && is_digit(*text)))
         return false;
     for (int i = 0; ls_missing_word(i); i++)
@@ -379,6 +393,7 @@ bool ls_field_is_no_number(const char *text, size_t n)
     static const char *const word[] = {"-",    "--",      ".",        "None",    "none",
                                        "NONE", "na",      "inf",      "Inf",     "INF",
                                        "nil",  "missing", "infinity", "Infinity"};
+    text = trim(text, &n);
     if (n == 0 || is_digit(*text))
         return false;
     const bool sign = n > 3 && (text[0] == '-' || text[0] == '+');
@@ -426,12 +441,6 @@ static bool is_any_number(const char *text, size_t n)
 {
     double value;
     unsigned form;
-    while (n > 0 && *text == ' ') {
-        text++;
-        n--;
-    }
-    while (n > 0 && text[n - 1] == ' ')
-        n--;
     return ls_number_read(text, n, 0, &value, &form);
 }
 

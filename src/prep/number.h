@@ -1,5 +1,5 @@
 /* Fields of tables as spreadsheets, pandas, R and SQL write them: numbers, words for what is missing, and what a text
- * looks like. None of it depends on the locale but where it says so. Any thread; nothing is allocated. */
+ * looks like. Blanks around a number or a word do not count. None of it depends on the locale but where it says so. Any thread; nothing is allocated. */
 #ifndef PREP_NUMBER_H
 #define PREP_NUMBER_H
 

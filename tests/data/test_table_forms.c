@@ -107,6 +107,7 @@ static void decimal_commas_are_read_column_by_column(void **state)
 {
     is(*state, "a;b;y\n1,5;2;u\n-3,25e2;4.5;v\n", classes, 1.5f, 2, -325, 4.5f);
     is(*state, "a,b,y\n\"1,5\",2,u\n\"3,25\",4,v\n", classes, 1.5f, 2, 3.25f, 4);
+    is(*state, "a,b,y\n\" 1.5 \",\" NA\",u\n3,4,v\n", filled, 1.5f, 4, 3, 4);
     is(*state, "a;b;y\n1.234,5;2;u\n12.345.678,9;4;v\n", classes, 1234.5f, 2, 12345678.9f, 4);
     /* What the first number left open the second one tells: the table is read once more. */
     is(*state, "a;b;y\n1,234;2;u\n5,5;4;v\n", classes, 1.234f, 2, 5.5f, 4);
@@ -370,6 +371,8 @@ static void targets_that_are_measured_are_not_taken_for_classes(void **state)
     refuses(*state, text, classes,
             "data.labels: the target \"y\" has 3 different numbers in 3 rows, such as 0.5; set "
             "data.labels to \"values\"");
+    refuses(*state, "a;y\n1;1,5\n2;2,5\n", classes,
+            "data.labels: the target \"y\" has 2 different");
     ls_data_keys keys = classes;
     keys.labels = LS_LABELS_CLASSES;
     scratch_file(*state, "t.csv", text, sizeof text - 1);
