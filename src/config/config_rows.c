@@ -431,7 +431,7 @@ const ls_config_key ls_config_keys[] = {
      .help = "`csv`: columns that are left out: a list, or a text with commas"},
     {"data", "separator", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.separator),
      .help =
-         "`csv`: what stands between fields: `,`, `;`, `tab`, `|` or `space`; without it the header tells"},
+         "`csv`: what stands between fields: `,`, `;`, `tab`, `bar` or `space`; without it the header tells"},
     {"data", "decimal", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.decimal), .choices = decimals,
      .help =
          "`csv`: the decimal mark; `\"auto\"`: as each column's numbers tell, and one that can be read both ways is refused"},

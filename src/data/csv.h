@@ -16,7 +16,8 @@ typedef enum ls_csv_kind {
 typedef struct ls_csv_column {
     char *name;
     ls_csv_kind kind;
-    int slot; /* its cell in a row; −1: it is dropped */
+    bool named; /* a key says what it is */
+    int slot;   /* its cell in a row; −1: it is dropped */
     ls_levels levels;
     double mean, deviation; /* of numbers */
     int prepared;           /* which column of the preparation it is; −1: none */

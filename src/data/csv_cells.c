@@ -11,13 +11,6 @@ enum {
     CLASSES = 1 << 16 /* most of the target */
 };
 
-int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expected)
-{
-    const int n = (int)(c->t->length < 70 ? c->t->length : 70);
-    return ls_fail(c->o->err, LS_EDATA, "%.300s:%zu: column \"%.60s\": expected %s, found \"%.*s\"",
-                   c->t->path, c->t->line, at->name, expected, n, c->t->field);
-}
-
 /* ---- texts ---------------------------------------------------------------------------------------- */
 
 static int fail_levels(const ls_csv *c, const ls_csv_column *at)

@@ -15,6 +15,13 @@ int ls_csv_no_memory(const ls_csv *c)
     return ls_fail(c->o->err, LS_ENOMEM, "csv: out of memory");
 }
 
+int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expected)
+{
+    const int n = (int)(c->t->length < 70 ? c->t->length : 70);
+    return ls_fail(c->o->err, LS_EDATA, "%.300s:%zu: column \"%.60s\": expected %s, found \"%.*s\"",
+                   c->t->path, c->t->line, at->name, expected, n, c->t->field);
+}
+
 /* ---- names of columns in keys ---------------------------------------------------------------------- */
 
 static bool is_named(const cJSON *item, const char *name)
@@ -151,11 +158,13 @@ static void find_kind(ls_csv *c, ls_csv_column *at)
         k->target.text ? strcmp(k->target.text, at->name) == 0 : ls_csv_names(&k->target, at->name);
     if (is_target) {
         c->target = c->columns - 1;
+        at->named = true;
         at->kind = k->labels == LS_LABELS_VALUES ? LS_CSV_NUMBER : LS_CSV_TEXT;
     } else if (ls_csv_names(&k->drop, at->name)) {
         at->kind = LS_CSV_DROPPED;
     } else if (ls_csv_names(&k->categorical, at->name)) {
         at->kind = LS_CSV_TEXT;
+        at->named = true;
     } else if (has_no_name(at->name)) {
         at->kind = LS_CSV_DROPPED;
         ls_log(
@@ -218,6 +227,7 @@ static void guess_target(ls_csv *c)
     if (!k->lenient || k->target.text || k->target.list || c->column[found].slot < 0)
         return;
     c->target = found;
+    c->column[found].named = true;
     c->column[found].kind = k->labels == LS_LABELS_VALUES ? LS_CSV_NUMBER : LS_CSV_TEXT;
 }
 

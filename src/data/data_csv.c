@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum {
+    NUMBERS_AMONG_TEXTS = 10, /* so many, and most of a column's texts, are no chance */
     VALUES = 1 << 30, /* most numbers of all rows, if they are more than the table's fields */
     CLASSES_OF_NUMBERS =
         256 /* more of them are numbers to be learnt, unless data.labels says otherwise */
@@ -130,6 +131,7 @@ static int prepare(ls_csv *c)
 static int check_classes(const ls_csv *c, uint32_t rows)
 {
     const ls_csv_column *target = &c->column[c->target];
+    static const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
     const ls_level *l = target->levels.level;
     int fraction = -1;
     if (target->levels.count < 2)
@@ -139,9 +141,11 @@ static int check_classes(const ls_csv *c, uint32_t rows)
     if (c->o->spec->keys.labels != LS_LABELS_AUTO)
         return LS_OK;
     for (int i = 0; i < target->levels.count; i++) {
-        if (!l[i].number)
+        double value = 0;
+        unsigned form = 0;
+        if (!ls_number_read(l[i].text, strlen(l[i].text), '\0', &value, &form))
             return LS_OK;
-        if (l[i].value != floor(l[i].value) && fraction < 0)
+        if (fraction < 0 && (value != floor(value) || form & commas))
             fraction = i;
     }
     if (fraction < 0 && target->levels.count <= CLASSES_OF_NUMBERS)
@@ -152,6 +156,26 @@ static int check_classes(const ls_csv *c, uint32_t rows)
         "data.labels to \"values\" to learn them as numbers, or to \"classes\" for a "
         "class each",
         target->name, target->levels.count, (unsigned)rows, l[fraction < 0 ? 0 : fraction].text);
+}
+
+/* A column that began with a text, and is of numbers otherwise, is not taken for one of texts without a word. */
+static int check_texts(const ls_csv *c)
+{
+    for (int i = 0; i < c->columns; i++) {
+        const ls_csv_column *at = &c->column[i];
+        const ls_levels *l = &at->levels;
+        int numbers = 0;
+        for (int k = 0; at->kind == LS_CSV_TEXT && !at->named && k < l->count; k++)
+            numbers += l->level[k].number;
+        if (numbers >= NUMBERS_AMONG_TEXTS && numbers > l->count / 4 * 3)
+            return ls_fail(
+                c->o->err, LS_EDATA,
+                "%.300s: column \"%.60s\": its first value is \"%.40s\", and %d of its %d "
+                "different texts are numbers; where a number is missing leave the field empty, or "
+                "name the column in data.categorical",
+                c->t->path, at->name, l->level[0].text, numbers, l->count);
+    }
+    return LS_OK;
 }
 
 static int learn_columns(ls_csv *c, uint32_t rows)
@@ -167,10 +191,13 @@ static int learn_columns(ls_csv *c, uint32_t rows)
     c->features = (int)n;
     if (status == LS_OK && c->column[c->target].kind == LS_CSV_TEXT)
         status = check_classes(c, rows);
+    if (status == LS_OK)
+        status = check_texts(c);
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (c->column[i].kind == LS_CSV_TEXT && !ls_levels_sort(&c->column[i].levels, c->o->host))
             status = ls_csv_no_memory(c);
-    if (status == LS_OK)
+    if (status == LS_OK &&
+        (c->o->spec->keys.standardize || c->o->spec->keys.missing == LS_MISSING_MEAN))
         status = measure(c, c->o->spec->limit ? c->o->spec->limit : rows);
     return status ? status : prepare(c);
 }
@@ -310,8 +337,8 @@ static int read_cells(ls_csv *c)
 
 static int open_table(ls_csv *c, const char *path)
 {
-    static const char *const name[] = {",", ";", "tab", "\t", "|", "space", " "};
-    static const char is[] = {',', ';', '\t', '\t', '|', ' ', ' '};
+    static const char *const name[] = {",", ";", "tab", "\t", "bar", "|", "space", " "};
+    static const char is[] = {',', ';', '\t', '\t', '|', '|', ' ', ' '};
     const char *wanted = c->o->spec->keys.separator;
     char separator = '\0';
     for (size_t i = 0; wanted && i < sizeof is; i++)
@@ -320,7 +347,7 @@ static int open_table(ls_csv *c, const char *path)
     if (wanted && !separator)
         return ls_dataset_refuse(
             c->o, "data.separator",
-            "expected \",\", \";\", \"tab\", \"|\" or \"space\", found \"%.20s\"", wanted);
+            "expected \",\", \";\", \"tab\", \"bar\" or \"space\", found \"%.20s\"", wanted);
     int status = ls_table_open(&c->t, path, separator, c->o->host, c->o->err);
     if (status == LS_OK)
         c->t->latin1 = c->o->spec->keys.latin1 != 0;

@@ -157,7 +157,7 @@ typedef struct ls_data_keys {
     const char *test_path;               /* csv, folder: where test rows are */
     ls_names target;                     /* csv: the column that is to be learned */
     ls_names categorical, drop;          /* csv: columns */
-    const char *separator;               /* csv: ",", ";", "tab", "|" or "space"; NULL: found */
+    const char *separator;               /* csv: ",", ";", "tab", "bar" or "space"; NULL: found */
     int decimal;                         /* csv: an ls_decimal */
     int latin1;                          /* csv: its texts are Windows-1252 */
     const char *packed;                  /* folder: the file it was packed to */

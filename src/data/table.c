@@ -487,10 +487,11 @@ static size_t count_fields(const char *text, size_t size, char separator, size_t
     return quoted ? 0 : fields;
 }
 
-/* Whether rows below the header have as many fields as it; those that are cut by the window do not count. */
+/* Whether rows below the header have as many fields as it, or all one more, as where R wrote their names; those that are cut by
+ * the window do not count. */
 static bool fits(const ls_table_source *s, char separator)
 {
-    size_t at = s->at, rows = 0;
+    size_t at = s->at, rows = 0, expected = 0;
     const size_t fields = count_fields(s->window, s->size, separator, &at);
     bool same = fields > 1;
     for (size_t row = 0; same && row < PEEKED_ROWS && at < s->size; row++) {
@@ -499,8 +500,8 @@ static bool fits(const ls_table_source *s, char separator)
         const bool empty = at - begin <= 2 && strspn(s->window + begin, "\r\n") > 0;
         if (empty || (at == s->size && !s->ended))
             continue;
-        same = found == fields;
-        rows++;
+        expected = rows++ ? expected : found;
+        same = found == expected && (found == fields || found == fields + 1);
     }
     return same && (rows > 0 || separator != ' ');
 }

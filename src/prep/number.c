@@ -16,6 +16,10 @@ static const double power_of_ten[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4
                                                      1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                                      1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
+static const double power_below_one[DIGITS + 1] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,
+                                                   1e-7,  1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13,
+                                                   1e-14, 1e-15, 1e-16, 1e-17, 1e-18, 1e-19};
+
 /* ---- plain numbers -------------------------------------------------------------------------------- */
 
 /* The parts of a plain number. */
@@ -93,20 +97,88 @@ static bool scale(const parts *n, double *value, bool *exact)
     return true;
 }
 
-const char *ls_number_scan(const char *text, float *value, unsigned *form)
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+/* Eight digits at once, the first in the lowest byte. A digit's upper half is 3, also of its sum with 6. */
+static const char *take_eights(const char *p, uint64_t *m)
 {
-    static const double below = 1 - 0x1p-50, above = 1 + 0x1p-50;
+    for (;; p += 8) {
+        uint64_t v;
+        memcpy(&v, p, sizeof v);
+        if (((v & 0xF0F0F0F0F0F0F0F0u) |
+             (((v + 0x0606060606060606u) & 0xF0F0F0F0F0F0F0F0u) >> 4)) != 0x3333333333333333u)
+            return p;
+        v = (v & 0x0F0F0F0F0F0F0F0Fu) * 2561 >> 8;
+        v = (v & 0x00FF00FF00FF00FFu) * 6553601 >> 16;
+        v = (v & 0x0000FFFF0000FFFFu) * 42949672960001u >> 32;
+        *m = *m * 100000000 + v;
+    }
+}
+#else
+static const char *take_eights(const char *p, uint64_t *m)
+{
+    (void)m;
+    return p;
+}
+#endif
+
+static inline const char *take_digits(const char *p, uint64_t *m)
+{
+    uint64_t v = *m;
+    p = take_eights(p, &v);
+    for (; is_digit(*p); p++)
+        v = v * 10 + (uint64_t)(*p - '0');
+    *m = v;
+    return p;
+}
+
+/* All doubles between two that round to the same float do so as well. */
+static bool is_sure(double v)
+{
+    return (float)(v * (1 - 0x1p-50)) == (float)(v * (1 + 0x1p-50));
+}
+
+/* A number with an exponent. */
+static const char *scan_raised(const char *text, float *value, unsigned *form)
+{
     parts n;
     double v;
     bool exact;
-    if (!take_apart(text, &n) || !scale(&n, &v, &exact))
+    if (!take_apart(text, &n) || !scale(&n, &v, &exact) || (!exact && !is_sure(v)))
         return NULL;
     *value = (float)v;
-    /* All doubles between two that round to the same float do so as well. */
-    if (!exact && (float)(v * below) != (float)(v * above))
-        return NULL;
     *form = form_of(&n);
     return n.end;
+}
+
+const char *ls_number_scan(const char *text, float *value, unsigned *form)
+{
+    const char *p = text;
+    const bool minus = *p == '-';
+    uint64_t m = 0;
+    long fraction = 0;
+    p += minus || *p == '+';
+    const char first = *p, *from = p;
+    p = take_digits(p, &m);
+    const long whole = p - from;
+    *form = 0;
+    if (*p == '.') {
+        from = ++p;
+        p = take_digits(p, &m);
+        fraction = p - from;
+        *form = fraction == 3 && whole >= 1 && whole <= 3 && first != '0' ? LS_FORM_POINT_OR_GROUP
+                                                                          : LS_FORM_POINT;
+    }
+    if (*p == 'e' || *p == 'E')
+        return scan_raised(text, value, form);
+    if (whole + fraction == 0 || whole + fraction > DIGITS)
+        return NULL;
+    /* The product is within 2^-51 of the number, and as good as the quotient where it is sure; a division is slow. */
+    double v = (double)m * power_below_one[fraction];
+    const bool sure = is_sure(v);
+    if (!sure)
+        v = (double)m / power_of_ten[fraction];
+    *value = (float)(minus ? -v : v);
+    return sure || m <= (uint64_t)1 << 53 ? p : NULL;
 }
 
 /* A whole text that is a plain number. */
@@ -251,10 +323,23 @@ static bool make_plain(char *text, size_t *n, char decimal, unsigned *form)
     return true;
 }
 
+/* Without the blanks around it. */
+static const char *trim(const char *text, size_t *n)
+{
+    while (*n > 0 && *text == ' ') {
+        text++;
+        --*n;
+    }
+    while (*n > 0 && text[*n - 1] == ' ')
+        --*n;
+    return text;
+}
+
 bool ls_number_read(const char *text, size_t n, char decimal, double *value, unsigned *form)
 {
     char copy[DIVIDED_BYTES];
     parts number;
+    text = trim(text, &n);
     if (n == 0 || !(is_digit(text[0]) || strchr("+-.,", text[0])) || text[0] == '\0')
         return false;
     if (read_plain(text, n, value, &number)) {
@@ -289,12 +374,13 @@ const char *ls_missing_word(int i)
 
 static bool is_word(const char *word, const char *text, size_t n)
 {
-    return strlen(word) == n && memcmp(word, text, n) == 0;
+    return (n == 0 || *word == *text) && strlen(word) == n && memcmp(word, text, n) == 0;
 }
 
 bool ls_field_is_missing(const char *text, size_t n)
 {
-    if (n > 4)
+    text = trim(text, &n);
+    if (n > 4 || (n > 0 && is_digit(*text)))
         return false;
     for (int i = 0; ls_missing_word(i); i++)
         if (is_word(ls_missing_word(i), text, n))
@@ -307,6 +393,9 @@ bool ls_field_is_no_number(const char *text, size_t n)
     static const char *const word[] = {"-",    "--",      ".",        "None",    "none",
                                        "NONE", "na",      "inf",      "Inf",     "INF",
                                        "nil",  "missing", "infinity", "Infinity"};
+    text = trim(text, &n);
+    if (n == 0 || is_digit(*text))
+        return false;
     const bool sign = n > 3 && (text[0] == '-' || text[0] == '+');
     for (size_t i = 0; i < sizeof word / sizeof *word; i++)
         if (is_word(word[i], text, n) ||
@@ -352,12 +441,6 @@ static bool is_any_number(const char *text, size_t n)
 {
     double value;
     unsigned form;
-    while (n > 0 && *text == ' ') {
-        text++;
-        n--;
-    }
-    while (n > 0 && text[n - 1] == ' ')
-        n--;
     return ls_number_read(text, n, 0, &value, &form);
 }
 

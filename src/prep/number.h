@@ -1,5 +1,5 @@
 /* Fields of tables as spreadsheets, pandas, R and SQL write them: numbers, words for what is missing, and what a text
- * looks like. None of it depends on the locale but where it says so. Any thread; nothing is allocated. */
+ * looks like. Blanks around a number or a word do not count. None of it depends on the locale but where it says so. Any thread; nothing is allocated. */
 #ifndef PREP_NUMBER_H
 #define PREP_NUMBER_H
 
@@ -16,9 +16,10 @@ enum {
         16 /* 1,234,567 or 1,234.5: commas divide thousands, and a point is decimal */
 };
 
-/* Reads a plain decimal number, such as -1.5e3, that begins at `text`, which a byte ends that is part of no number.
- * Returns the byte behind it; NULL: there is none, or ls_number_read must read it. *value is what (float)strtod gives, to
- * the last bit; one that is too large is infinite. *form is 0, or one of the first two. */
+/* Reads a plain decimal number, such as -1.5e3, that begins at `text`. A byte ends it that is part of no number, and 7
+ * bytes behind that one can be read. Returns the byte that ends it; NULL: there is no number, or
+ * ls_number_read must read it. *value is what (float)strtod gives, to the last bit; one that is too large is infinite.
+ * *form is 0, or one of the first two. */
 const char *ls_number_scan(const char *text, float *value, unsigned *form);
 
 /* Is `text`, of `n` bytes, a number: a plain one, one whose thousands are divided, one with a decimal comma? `decimal` is the

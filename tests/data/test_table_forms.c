@@ -107,6 +107,7 @@ static void decimal_commas_are_read_column_by_column(void **state)
 {
     is(*state, "a;b;y\n1,5;2;u\n-3,25e2;4.5;v\n", classes, 1.5f, 2, -325, 4.5f);
     is(*state, "a,b,y\n\"1,5\",2,u\n\"3,25\",4,v\n", classes, 1.5f, 2, 3.25f, 4);
+    is(*state, "a,b,y\n\" 1.5 \",\" NA\",u\n3,4,v\n", filled, 1.5f, 4, 3, 4);
     is(*state, "a;b;y\n1.234,5;2;u\n12.345.678,9;4;v\n", classes, 1234.5f, 2, 12345678.9f, 4);
     /* What the first number left open the second one tells: the table is read once more. */
     is(*state, "a;b;y\n1,234;2;u\n5,5;4;v\n", classes, 1.234f, 2, 5.5f, 4);
@@ -171,6 +172,26 @@ static void words_that_may_be_texts_are_texts_in_a_column_of_texts(void **state)
     file_is(*state, "t.csv", classes, 3, 3,
             (const float[]){0, 1, 0, 1, 0, 0, 0, 0, 1}); /* "+", "-", "None" */
     refuses(*state, "a,y\nred,1\nN/A,2\n", classes, "data.missing");
+}
+
+static void numbers_behind_another_word_are_not_texts_in_silence(void **state)
+{
+    char text[400], *to = text + sprintf(text, "a,y\nunknown,u\n");
+    for (int i = 0; i < 12; i++)
+        to += sprintf(to, "%d.5,%c\n", i, 'u' + i % 2);
+    refuses(
+        *state, text, classes,
+        "column \"a\": its first value is \"unknown\", and 12 of its 13 different texts are numbers");
+    refuses(*state, "a,y\n1,u\nunknown,v\n", classes,
+            "if it has texts name it in data.categorical");
+    ls_dataset *split[2];
+    ls_error err = {0};
+    ls_data_keys keys = classes;
+    keys.categorical.text = "a";
+    scratch_file(*state, "t.csv", text, strlen(text));
+    assert_int_equal(open_file(*state, "t.csv", keys, split, NULL, &err), LS_OK);
+    assert_int_equal(ls_dataset_describe(split[0])->channels, 13);
+    close_both(split);
 }
 
 static void utf16_is_known_by_its_mark(void **state)
@@ -245,6 +266,7 @@ static void columns_without_a_name_are_left_out_and_said(void **state)
         close_both(split);
     }
     refuses(*state, "a,y\nr1,1,2\nr2,3,4\n", classes, "as R writes it");
+    refuses(*state, "\"a\" \"y\"\n\"1\" 1 2\n\"2\" 3 4\n", classes, "as R writes it");
 }
 
 static void what_is_no_number_is_said_for_what_it_is(void **state)
@@ -349,6 +371,8 @@ static void targets_that_are_measured_are_not_taken_for_classes(void **state)
     refuses(*state, text, classes,
             "data.labels: the target \"y\" has 3 different numbers in 3 rows, such as 0.5; set "
             "data.labels to \"values\"");
+    refuses(*state, "a;y\n1;1,5\n2;2,5\n", classes,
+            "data.labels: the target \"y\" has 2 different");
     ls_data_keys keys = classes;
     keys.labels = LS_LABELS_CLASSES;
     scratch_file(*state, "t.csv", text, sizeof text - 1);
@@ -462,6 +486,7 @@ LS_TESTS(data_table_forms, "unit")
         IN_SCRATCH(marks_between_thousands_are_read),
         IN_SCRATCH(words_for_missing_are_known_also_as_first_values),
         IN_SCRATCH(words_that_may_be_texts_are_texts_in_a_column_of_texts),
+        IN_SCRATCH(numbers_behind_another_word_are_not_texts_in_silence),
         IN_SCRATCH(utf16_is_known_by_its_mark),
         IN_SCRATCH(compressed_tables_are_read),
         IN_SCRATCH(columns_without_a_name_are_left_out_and_said),

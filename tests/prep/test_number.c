@@ -19,7 +19,7 @@ static void same(const char *text)
     float value = NAN;
     double read = NAN;
     unsigned form;
-    snprintf(behind, sizeof behind, "%s,7", text);
+    snprintf(behind, sizeof behind, "%s,7      ", text);
     const char *end = ls_number_scan(behind, &value, &form);
     if (end && (end != behind + strlen(text) || memcmp(&value, &expected, sizeof value) != 0))
         fail_msg("%s: %.9g, not %.9g", text, (double)value, (double)expected);
@@ -92,11 +92,11 @@ static void easy_numbers_need_no_strtod(void **state)
     float value;
     unsigned form;
     (void)state;
-    assert_non_null(ls_number_scan("0.30000000000000004,", &value, &form));
-    assert_non_null(ls_number_scan("-123.456\n", &value, &form));
-    assert_null(ls_number_scan("1e,", &value, &form));
-    assert_null(ls_number_scan("-,", &value, &form));
-    assert_null(ls_number_scan("x", &value, &form));
+    assert_non_null(ls_number_scan("0.30000000000000004,       ", &value, &form));
+    assert_non_null(ls_number_scan("-123.456\n       ", &value, &form));
+    assert_null(ls_number_scan("1e,       ", &value, &form));
+    assert_null(ls_number_scan("-,       ", &value, &form));
+    assert_null(ls_number_scan("x       ", &value, &form));
 }
 
 static void forms_say_what_they_are_evidence_of(void **state)

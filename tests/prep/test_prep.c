@@ -53,6 +53,9 @@ static void a_table_is_written_as_it_was_read(void **state)
 {
     static const char *const text[] = {
         table,
+        "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"target_decimal\":\".\",\"encoding\":"
+        "\"latin-1\",\"columns\":[{\"name\":\"a\",\"missing\":4,\"decimal\":\",\"},{\"name\":\"b\","
+        "\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\",\"decimal\":\".\"}]}",
         "{\"version\":1,\"rows\":\"images\",\"fit\":\"cover\"}",
         "{\"version\":1,\"rows\":\"array\",\"type\":\"f64\",\"divisor\":1,\"missing\":[0.5,2,0.1,"
         "0,1]}",
@@ -62,7 +65,7 @@ static void a_table_is_written_as_it_was_read(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         ls_json_writer w;
-        ls_prep *p = reads(text[i], 5, i != 1);
+        ls_prep *p = reads(text[i], 5, i != 2);
         ls_json_writer_init(&w, 0, NULL);
         ls_prep_write(&w, NULL, p);
         assert_string_equal(ls_json_writer_text(&w, NULL, NULL), text[i]);
@@ -98,6 +101,46 @@ static void values_become_what_the_network_reads(void **state)
         assert_true(mean == 0 && deviation == 1);
     }
     ls_prep_free(p);
+}
+
+/* Column a's numbers have decimal commas, b's may have commas between thousands, of c's nothing is known. */
+static void numbers_are_read_as_the_training_table_wrote_them(void **state)
+{
+    static const struct {
+        int column;
+        const char *text;
+        float value; /* NaN: it is refused */
+        const char *says;
+    } row[] = {
+        {0, "1,234", 1.234f, NULL},
+        {0, "1.234,5", 1234.5f, NULL},
+        {0, "1.234", 1234, NULL},
+        {0, "1.5", NAN, "a number with a decimal comma"},
+        {1, "1,234", 1234, NULL},
+        {1, "1,5", NAN, "a number with a decimal point"},
+        {2, "1,234", NAN, "a number that can be read in one way"},
+        {2, "1,5", 1.5f, NULL},
+        {2, "1.234", 1.234f, NULL},
+        {2, "12%", NAN, "this is a percentage"},
+        {2, "-", NAN, "a value, as the model has learnt"},
+        {2, "1e99", NAN, "a finite number"},
+    };
+    (void)state;
+    ls_prep *p =
+        reads("{\"version\":1,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"decimal\":\",\"},"
+              "{\"name\":\"b\",\"decimal\":\".\"},{\"name\":\"c\"}]}",
+              3, true);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        float raw[3];
+        ls_error err = {0};
+        const int status = ls_prep_put(p, row[i].column, row[i].text, 0, raw, "", &err);
+        assert_int_equal(status, row[i].says ? LS_EDATA : LS_OK);
+        if (row[i].says ? !strstr(err.text, row[i].says) : raw[row[i].column] != row[i].value)
+            fail_msg("%zu: %g, %s", i, (double)raw[row[i].column], err.text);
+    }
+    ls_prep_free(p);
+    refuses("{\"version\":1,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"decimal\":\";\"}]}",
+            1, true, "decimal");
 }
 
 static void what_does_not_fit_is_refused_by_its_name(void **state)
@@ -251,6 +294,7 @@ LS_TESTS(prep_description, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_is_written_as_it_was_read),
         cmocka_unit_test(values_become_what_the_network_reads),
+        cmocka_unit_test(numbers_are_read_as_the_training_table_wrote_them),
         cmocka_unit_test(what_does_not_fit_is_refused_by_its_name),
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),
         cmocka_unit_test(names_are_compared_as_they_are_in_files),
