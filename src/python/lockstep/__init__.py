@@ -253,7 +253,7 @@ class Model(_l.Handle):
         """Of a path, or of bytes, which are a picture's file."""
         if not isinstance(x, (str, _os.PathLike)):
             return True
-        return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".csv"))
+        return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
 
     @staticmethod
     def _read(path, table):
@@ -271,7 +271,7 @@ class Model(_l.Handle):
         x    an array (n, …) of values as in training: uint8 for pixels, else numbers of any type; of a table, numbers
              in the order of `columns`, NaN where one is missing. Or, of a table, what has names: a data frame, a list of
              dicts, a dict of lists, or of values, which is one row; columns in any order, others are ignored.
-             Or the path of a .csv or an .npy file; of a model of images the path of a picture (JPEG, PNG, PGM, PPM) of
+             Or the path of a .csv or an .npy file; of a model of images the path of a picture (JPEG, PNG, BMP, WebP, PGM, PPM) of
              any size, or of a folder of them (`pictures` lists what is taken), or a picture's file as bytes, or a
              list of these"""
         info = self._info()
