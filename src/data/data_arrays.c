@@ -345,6 +345,8 @@ static int name_classes(const arrays *a, ls_resident *r)
 static void say_remarks(const arrays *a)
 {
     const char *text = a->tensors ? ls_tensors_note(&a->all, "remarks") : NULL;
+    const ls_dataset_spec *spec = a->o->spec;
+    const char *of = spec->keys.packed && spec->path ? spec->path : a->split[0].x.path;
     ls_json *doc;
     if (!text || ls_json_parse(&doc, "remarks", text, strlen(text), a->o->host, NULL) != LS_OK)
         return;
