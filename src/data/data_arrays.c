@@ -354,8 +354,7 @@ static void say_remarks(const arrays *a)
     cJSON_ArrayForEach(item, root)
     {
         if (cJSON_IsString(item))
-            ls_log(a->o->host, LS_LOG_INFO, "%.200s: %.400s", a->split[0].x.path,
-                   item->valuestring);
+            ls_log(a->o->host, LS_LOG_INFO, "%.200s: %.400s", of, item->valuestring);
     }
     ls_json_destroy(doc);
 }
