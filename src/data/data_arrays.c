@@ -126,7 +126,7 @@ static int name_numbers(const arrays *a, ls_resident *r)
     if (!a->targets.first || a->o->spec->keys.as)
         return LS_OK;
     const char **name = ls_alloc_array(a->o->host, n, sizeof *name);
-    char(*text)[16] = ls_alloc_array(a->o->host, n, sizeof *text);
+    char(*text)[24] = ls_alloc_array(a->o->host, n, sizeof *text);
     for (size_t i = 0; name && text && i < n; i++) {
         snprintf(text[i], sizeof text[i], "%zu", i + 1);
         name[i] = text[i];

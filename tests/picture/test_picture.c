@@ -172,7 +172,7 @@ static void what_is_no_picture_is_named_with_what_was_expected(void **state)
             "the picture: offset 0: a GIF image, which is not supported; convert it");
     refuses(GREY, "abcdef", 6, LS_EDATA, "the picture: offset 0: expected a PNG, JPEG");
     refuses(GREY, "", 0, LS_EDATA, "the picture: offset 0: expected a PNG, JPEG");
-    assert_int_equal(read_row(row, GREY, "GIF89a", 6, &o, &err), LS_EDATA);
+    assert_int_equal(read_row(row, GREY, "GIF89a", 6, &o, &err), LS_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "upload 7: offset 0: "));
 }
 
