@@ -126,7 +126,7 @@ static int name_numbers(const arrays *a, ls_resident *r)
     if (!a->targets.first || a->o->spec->keys.as)
         return LS_OK;
     const char **name = ls_alloc_array(a->o->host, n, sizeof *name);
-    char(*text)[16] = ls_alloc_array(a->o->host, n, sizeof *text);
+    char(*text)[24] = ls_alloc_array(a->o->host, n, sizeof *text);
     for (size_t i = 0; name && text && i < n; i++) {
         snprintf(text[i], sizeof text[i], "%zu", i + 1);
         name[i] = text[i];
@@ -345,6 +345,8 @@ static int name_classes(const arrays *a, ls_resident *r)
 static void say_remarks(const arrays *a)
 {
     const char *text = a->tensors ? ls_tensors_note(&a->all, "remarks") : NULL;
+    const ls_dataset_spec *spec = a->o->spec;
+    const char *of = spec->keys.packed && spec->path ? spec->path : a->split[0].x.path;
     ls_json *doc;
     if (!text || ls_json_parse(&doc, "remarks", text, strlen(text), a->o->host, NULL) != LS_OK)
         return;
@@ -352,8 +354,7 @@ static void say_remarks(const arrays *a)
     cJSON_ArrayForEach(item, root)
     {
         if (cJSON_IsString(item))
-            ls_log(a->o->host, LS_LOG_INFO, "%.200s: %.400s", a->split[0].x.path,
-                   item->valuestring);
+            ls_log(a->o->host, LS_LOG_INFO, "%.200s: %.400s", of, item->valuestring);
     }
     ls_json_destroy(doc);
 }

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLOAT_CLASSES = 100 /* whole floats from 0 or 1 on: more are values */ };
+enum {
+    FLOAT_CLASSES = 100,  /* whole floats from 0 or 1 on: more are values */
+    NAMED_CLASSES = 65536 /* that labels from 1 on are the names of, at most */
+};
 
 static bool is_label(double v)
 {
@@ -107,7 +110,8 @@ static int count_labels(ls_target_form *out, const ls_array *y, const char *name
     int status = find_range(y, name, &least, &most, err);
     if (status)
         return status;
-    out->first = keys->classes ? least >= 1 && most == keys->classes : least == 1 && most > 1;
+    out->first = most <= NAMED_CLASSES &&
+                 (keys->classes ? least >= 1 && most == keys->classes : least == 1 && most > 1);
     out->classes = keys->classes       ? keys->classes
                    : most > out->first ? (int)(most + 1 - out->first)
                                        : 2;

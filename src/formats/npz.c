@@ -278,7 +278,7 @@ static int parse_member(ls_array *a, const archive *z, const char *name, const u
 
 static int read_member(ls_array *a, const archive *z, const member *m)
 {
-    const uint8_t *bytes;
+    const uint8_t *bytes = NULL;
     char name[64];
     snprintf(name, sizeof name, "%.*s", m->length < 60 ? (int)m->length : 60, m->name);
     int status = find_bytes(z, m, &bytes);

@@ -9,10 +9,12 @@ The same bytes come out of every run, with one version of zlib.
 """
 import base64
 import gzip
+import io
 import json
 import shutil
 import struct
 import sys
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -77,6 +79,42 @@ images = {
         "AQEABj8CdP/EABYQAQEBAAAAAAAAAAAAAAAAALEAAf/aAAgBAQABPyHEb//aAAwDAQACAAMAAAAQD//EABYRAAMAAAAAAAAAAAAA"
         "AAAAAAABof/aAAgBAwEBPxChn//EABcRAAMBAAAAAAAAAAAAAAAAAAABobH/2gAIAQIBAT8QnWH/xAAXEAADAQAAAAAAAAAAAAAA"
         "AAAAITHw/9oACAEBAAE/ELzY/9k="),
+    "print.jpg": base64.b64decode(
+        "/9j/7gAOQWRvYmUAZAAAAAAA/9sAQwAIBgYHBgUIBwcHCQkICgwUDQwLCwwZEhMPFB0aHx4dGhwcICQuJyAiLCMcHCg3KSwwMTQ0NB8n"
+        "OT04MjwuMzQy/8AAFAgAAgADBEMRAE0RAFkRAEsRAP/EABQAAQAAAAAAAAAAAAAAAAAAAAf/xAAiEAADAAIDAAAHAAAAAAAAAAABAgME"
+        "BQAGERMUITFBUYH/2gAOBEMATQBZAEsAAD8AZ9Kqw1vwJKJxje0pTQeKiLVlVVH4AAAAH2AA40aZVlhWWahF+cym8UeD03oSf6STxVj1"
+        "jr+3bIzdlotZm5b5N1e+TiTo7BasqgswJPigAfoADi/03Itk9G6/e9aVtXW41KUdizOxkpLEn6kkkknn/9k="),
+    "lossless.webp": base64.b64decode(
+        "UklGRjoAAABXRUJQVlA4TC0AAAAvAkAAAC8gECBIV25DQFB03XICAYJ05eY/QGxybBUoZBsBTu0ekxO6iP7H9AIA"),
+    "turned.webp": base64.b64decode(
+        "UklGRoIAAABXRUJQVlA4WAoAAAAIAAAAAgAAAQAAVlA4IEIAAACwAQCdASoDAAIAAsBMJagCdAEO/gLsAOJ//DVET8SmI9t1EF/4ee/9"
+        "p2f/v/+Tf/0m/a+9i+//yb+xD/ktH0rfgABFWElGGgAAAE1NACoAAAAIAAEBEgADAAAAAQAGAAAAAAAA"),
+}
+exif = {"<": b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x112, 3, 1, 6, 0, 0),
+        ">": b"MM\0*" + struct.pack(">IHHHIHHI", 8, 1, 0x112, 3, 1, 8, 0, 0)}
+
+
+def with_exif(jpeg, block):
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 8) + b"Exif\0\0" + block + jpeg[2:]
+
+
+def bmp(bits, packing, rest, palette=0, height=2):
+    pixels = 54 + len(rest) - (3 * bits + 31) // 32 * 4 * 2
+    return (b"BM" + struct.pack("<IHHI", 54 + len(rest), 0, 0, pixels)
+            + struct.pack("<IiiHHIIiiII", 40, 3, height, 1, bits, packing, 0, 0, 0, palette, 0) + rest)
+
+
+images |= {
+    "turned.jpg": with_exif(images["grey.jpg"], exif["<"]),
+    "turned_big.jpg": with_exif(images["colours.jpg"], exif[">"]),
+    "turned.png": png(8, 0, b"\0abc\0def", 0, b"", chunk(b"eXIf", exif[">"])),
+    "damaged_text.png": png(8, 0, b"\0abc\0def", 0, b"", chunk(b"tEXt", b"Title\0x")[:-1] + b"?"),
+    "no_end.jpg": images["grey.jpg"][:-2],
+    "colours.bmp": bmp(24, 0, b"uDdvEewFf...xAayBbzCc..."),
+    "upside.bmp": bmp(24, 0, b"xAayBbzCc...uDdvEewFf...", 0, -2),
+    "masks.bmp": bmp(32, 3, struct.pack("<III", 0xff0000, 0xff00, 0xff) + b"uDd.vEe.wFf.xAa.yBb.zCc."),
+    "palette.bmp": bmp(4, 0, b"uDd.vEe.wFf.xAa.yBb.zCc.\x01\x20..\x34\x50..", 6),
+    "moving.gif": b"GIF89a\3\0\2\0\0\0\0",
 }
 for name, data in images.items():
     put("image", name, data)
@@ -698,7 +736,24 @@ def tensor(dtype, shape, begin, end):
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
 
+def npz(deflated, **members):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            with archive.open(zipfile.ZipInfo(name + ".npy"), "w", force_zip64=True) as file:
+                file.write(data)
+    return packed.getvalue()
+
+
+rows, classes = npy(dictionary("|u1", "(2, 3)"), b"abcdef"), npy(dictionary("<f4", "(2,)"), struct.pack("<2f", 0, 1))
 arrays = {
+    "pair.npz": npz(False, x=rows, y=classes),
+    "deflated.npz": npz(True, x_train=rows, y_train=classes, x_test=rows, y_test=classes),
+    "encrypted.npz": npz(False, x=rows, y=classes).replace(b"PK\1\2\x2d\3\x2d\0\0", b"PK\1\2\x2d\3\x2d\0\1"),
+    "none.npz": npz(False, a=rows, b=classes),
+    "one_hot.npy": npy(dictionary("<f4", "(2, 2)"), struct.pack("<4f", 0, 1, 1, 0)),
+    "from_1.npy": npy(dictionary("<i4", "(3,)"), struct.pack("<3i", 1, 3, 2)),
+    "last.npy": npy(dictionary("|u1", "(1, 2, 2, 3)"), b"abcdefghijkl"),
     "bytes.npy": npy(dictionary("|u1", "(2, 3)"), b"abcdef"),
     "labels.npy": npy(dictionary("<i8", "(3,)"), struct.pack("<3q", 0, 2, 1)),
     "numbers.npy": npy(dictionary("<i4", "(2, 1, 2)"), struct.pack("<4i", -1, 2, 3, 4)),

@@ -61,6 +61,7 @@ static void a_table_is_written_as_it_was_read(void **state)
         "0,1]}",
         "{\"version\":1,\"rows\":\"array\",\"divisor\":1}",
         "{\"version\":1,\"rows\":\"array\",\"target_mean\":-2.5,\"target_deviation\":0.5,\"divisor\":1}",
+        "{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"layout\":\"channels_last\"}",
     };
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
@@ -203,6 +204,38 @@ static void names_are_compared_as_they_are_in_files(void **state)
     assert_true(ls_prep_is_name("Bern", "Bern"));
 }
 
+/* An accent of its own or not, Vietnamese with two of them, Hangul as syllables and as letters. */
+static void names_are_the_same_in_every_form_of_unicode(void **state)
+{
+    static const struct {
+        const char *composed, *apart;
+    } name[] = {{"caf\xC3\xA9", "cafe\xCC\x81"},
+                {"\xE1\xBB\x87", "e\xCC\xA3\xCC\x82"},
+                {"\xED\x95\x9C\xEA\xB8\x80",
+                 "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB\xE1\x84\x80\xE1\x85"
+                 "\xB3\xE1\x86\xAF"},
+                {"\xE3\x81\x8C", "\xE3\x81\x8B\xE3\x82\x99"},
+                {"\xD0\xB9", "\xD0\xB8\xCC\x86"}};
+    ls_prep *p;
+    ls_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        assert_true(ls_prep_is_name(name[i].composed, name[i].apart));
+        assert_true(ls_prep_is_name(name[i].apart, name[i].composed));
+        assert_false(ls_prep_is_name(name[i].apart, name[(i + 1) % 5].composed));
+    }
+    assert_false(ls_prep_is_name("caf\xC3\xA9", "cafe"));
+    assert_false(ls_prep_is_name("cafe\xCC\x81", "caf\xC3\xA8"));
+    const char *const levels[] = {"caf\xC3\xA9", "tea"};
+    assert_int_equal(ls_prep_create(&p, LS_PREP_TABLE, NULL, &err), LS_OK);
+    assert_int_equal(ls_prep_add(p, "\xC3\xA9tat", levels, 2, &err), LS_OK);
+    assert_int_equal(ls_prep_finish(p, &err), LS_OK);
+    assert_int_equal(ls_prep_find(p, "e\xCC\x81tat"), 0);
+    assert_int_equal(ls_prep_find(p, "etat"), -1);
+    assert_int_equal(ls_prep_level(&p->column[0], "cafe\xCC\x81"), 0);
+    ls_prep_free(p);
+}
+
 static void holes_of_arrays_are_filled(void **state)
 {
     (void)state;
@@ -245,6 +278,7 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
     refuses("{\"version\":1,\"rows\":\"images\"}", 4, true, "input of bytes");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":2}", 4, true, "\"divisor\": 1");
+    refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"layout\":\"x\"}", 4, true, "layout");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[1]}", 4, true, "missing");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":\"a\"}", 4, true,
             "missing");
@@ -298,6 +332,7 @@ LS_TESTS(prep_description, "unit")
         cmocka_unit_test(what_does_not_fit_is_refused_by_its_name),
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),
         cmocka_unit_test(names_are_compared_as_they_are_in_files),
+        cmocka_unit_test(names_are_the_same_in_every_form_of_unicode),
         cmocka_unit_test(holes_of_arrays_are_filled),
         cmocka_unit_test(outputs_are_given_back_in_the_targets_unit),
         cmocka_unit_test(features_of_older_files_are_read),

@@ -339,7 +339,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
         with pytest.raises(lockstep.Error, match="cut.png: before offset") as error:
             model.predict([JPEG, tmp_path / "cut.png"])
         assert error.value.status == "LS_EDATA"
-        with pytest.raises(lockstep.Error, match="picture 1: offset 0: expected a PNG, JPEG"):
+        with pytest.raises(lockstep.Error, match="picture 1: offset 0: a GIF image, which is not supported"):
             model.predict([JPEG, b"GIF89a"])
         with pytest.raises(ValueError, match="empty: expected images"):
             model.predict(tmp_path / "empty")

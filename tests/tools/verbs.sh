@@ -230,7 +230,7 @@ printf 'PK\003\004 and so on' >foreign.safetensors
 expect 65 "$trainer" eval foreign.safetensors --config config.json
 has err 'foreign.safetensors: offset 0: .*torch.save'
 expect 65 "$trainer" predict run config.json
-has err '^trainer: config.json: offset 0: expected a PNG, .*PGM (P5) or PPM (P6) image'
+has err '^trainer: config.json: offset 0: expected a PNG, .*PPM (P6), BMP or WebP image'
 # What is no plain file is refused at once: nobody writes into this pipe.
 mkfifo pipe
 mkdir piped
