@@ -487,8 +487,8 @@ static size_t count_fields(const char *text, size_t size, char separator, size_t
     return quoted ? 0 : fields;
 }
 
-/* Whether rows below the header have as many fields as it, or all one more, as where R wrote their names; those that are cut by
- * the window do not count. */
+/* Whether rows below the header have as many fields as it; between blanks also all one more, as where R wrote their names. Those that are
+ * cut by the window do not count. */
 static bool fits(const ls_table_source *s, char separator)
 {
     size_t at = s->at, rows = 0, expected = 0;
@@ -501,7 +501,7 @@ static bool fits(const ls_table_source *s, char separator)
         if (empty || (at == s->size && !s->ended))
             continue;
         expected = rows++ ? expected : found;
-        same = found == expected && (found == fields || found == fields + 1);
+        same = found == expected && (found == fields || (separator == ' ' && found == fields + 1));
     }
     return same && (rows > 0 || separator != ' ');
 }

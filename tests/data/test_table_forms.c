@@ -83,6 +83,7 @@ static void separators_are_found_from_the_header(void **state)
     is(*state, "a, in cm;b;y\n1;2;u\n3;4;v\n", classes, 1, 2, 3, 4);
     is(*state, "a;x,b;y,y\n1,2,u\n3,4,v\n", classes, 1, 2, 3, 4);
     is(*state, "\"a;x\",b,y\n1,2,u\n3,4,v\n", classes, 1, 2, 3, 4);
+    is(*state, "a;b, in cm;y\n1,5;2,5;u\n3,5;4,5;v\n", classes, 1.5f, 2.5f, 3.5f, 4.5f);
 }
 
 static void a_separator_that_cannot_be_told_is_refused_and_the_key_decides(void **state)

@@ -653,6 +653,8 @@ prepared = {
     "table": {"version": 1, "rows": "table", "target": "y", "columns": [
         {"name": "a", "mean": 4.1, "deviation": 0.7, "missing": 4}, {"name": "b", "levels": ["9", "x"], "missing": 0},
         {"name": "c"}]},
+    "commas": {"version": 1, "rows": "table", "target": "y", "target_decimal": ",", "encoding": "latin-1", "columns": [
+        {"name": "a", "decimal": ","}, {"name": "b", "levels": ["9", "x"]}, {"name": "c", "decimal": "."}]},
     "images": {"version": 1, "rows": "images", "fit": "cover"},
     "floats": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3, 4]},
     "fewer": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3]},
@@ -669,6 +671,12 @@ for name, text in {
     "level": "a,b,c,y\n1,z,2,no\n",
     "class": "a,b,c,y\n1,x,2,perhaps\n",
     "number": "a,b,c,y\n1,x,2e999,no\n",
+    "commas": "a;b;c;y\n1,5;x;1.234,5;no\n-;9,0;2;yes\n",
+    "point": "a;b;c;y\n1.5;x;2.5;no\n",
+    "either": "a\tb\tc\ty\n1,234\tx\t1,234\tno\n",
+    "latin": "a,b,c,y,Z\xfcrich\n1,x,2,no,\xfc\n".encode("latin-1"),
+    "utf16": "a,b,c,y\n1,x,2,no\n".encode("utf-16"),
+    "date": "a,b,c,y\n2013-01-02,x,12%,no\n",
 }.items():
     put("new_rows", name, text)
 
