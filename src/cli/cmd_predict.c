@@ -239,7 +239,8 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
 {
     const ls_new_rows *as = &in->t->as;
     const char *first = a->rest[0];
-    const bool array = ends_with(first, ".npy") || ends_with(first, ".npz"),
+    const bool array =
+                   ends_with(first, ".npy") || ends_with(first, ".npz") || strstr(first, ".npz/"),
                table = ends_with(first, ".csv") || array;
     if (!table && strcmp(first, "-") != 0 && as->prep->kind != LS_PREP_TABLE)
         return read_pictures(in, a, err);

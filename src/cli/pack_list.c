@@ -337,22 +337,6 @@ int cli_pack_list_all(cli_packing *k, const char *folder)
 static const char *const train_names[] = {"train", "training", NULL};
 static const char *const test_names[] = {"test", "testing", "val", "valid", "validation", NULL};
 
-/* The first of these names, in whatever case, that a folder is of; *others is how many more there are. */
-static const char *find_named(const cli_listing *inside, const char *const names[], int *others)
-{
-    const char *found = NULL;
-    *others = 0;
-    for (size_t n = 0; names[n]; n++)
-        for (size_t i = 0; i < inside->count; i++) {
-            const char *path = inside->entry[i].path;
-            if (strcasecmp(name_of(path), names[n]) != 0 || !cli_is_folder(path))
-                continue;
-            *others += found != NULL;
-            found = found ? found : path;
-        }
-    return found;
-}
-
 /* The only folder in a folder that has no images: archives often have one around all. */
 static const char *only_folder(const cli_listing *inside)
 {
@@ -378,32 +362,58 @@ static bool has_folders(cli_packing *k, const char *folder)
     return found;
 }
 
+/* The first of these names, in whatever case, that a folder with folders in it is of. */
+static const char *find_named(cli_packing *k, const cli_listing *inside, const char *const names[])
+{
+    for (size_t n = 0; names[n]; n++)
+        for (size_t i = 0; i < inside->count; i++) {
+            const char *path = inside->entry[i].path;
+            if (strcasecmp(name_of(path), names[n]) == 0 && cli_is_folder(path) &&
+                has_folders(k, path))
+                return path;
+        }
+    return NULL;
+}
+
+static size_t count_folders(const cli_listing *inside)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < inside->count; i++)
+        n += cli_is_folder(inside->entry[i].path);
+    return n;
+}
+
+static void remark_splits(cli_packing *k, const char *train, const char *test, size_t folders)
+{
+    const char *rest = folders > (test ? 2u : 1u) ? "; others beside them are not used" : "";
+    if (test)
+        cli_pack_remark(k, "the folder %.60s is the training images, %.60s the test images%s",
+                        name_of(train), name_of(test), rest);
+    else
+        cli_pack_remark(k, "the folder %.60s is the training images%s", name_of(train), rest);
+}
+
 /* Where training images are, and where test images are, in a folder that may have both in it, or only another one. */
 static int find_splits(cli_packing *k, const char **train, const char **test, int depth)
 {
     cli_listing inside;
-    int more, unused;
     int status = list_folder(&inside, k, *train, 0);
-    if (status)
-        return ls_free(k->host, inside.entry), status;
-    const char *learn = find_named(&inside, train_names, &unused),
-               *judge = find_named(&inside, test_names, &more), *inner = only_folder(&inside);
-    ls_free(k->host, inside.entry);
-    const bool both = learn && (judge || *test) && has_folders(k, learn);
-    if (both && *test) {
-        *train = learn;
-    } else if (both) {
-        *train = learn;
-        *test = judge;
-        cli_pack_remark(k, "the folder %.60s is the training images, %.60s the test images%s",
-                        name_of(learn), name_of(judge),
-                        more ? ", and others beside them are not used" : "");
-    } else if (inner && depth < DEEPEST && has_folders(k, inner)) {
-        cli_pack_remark(k, "all images lie in its only folder, %.200s", name_of(inner));
-        *train = inner;
-        return find_splits(k, train, test, depth + 1);
+    if (status == LS_OK) {
+        const char *learn = find_named(k, &inside, train_names),
+                   *judge = *test ? NULL : find_named(k, &inside, test_names),
+                   *inner = only_folder(&inside);
+        if (learn) {
+            remark_splits(k, learn, judge, count_folders(&inside));
+            *train = learn;
+            *test = *test ? *test : judge;
+        } else if (inner && depth < DEEPEST && has_folders(k, inner)) {
+            cli_pack_remark(k, "all images lie in its only folder, %.200s", name_of(inner));
+            *train = inner;
+            status = find_splits(k, train, test, depth + 1);
+        }
     }
-    return LS_OK;
+    ls_free(k->host, inside.entry);
+    return status;
 }
 
 int cli_pack_list(cli_packing *k)

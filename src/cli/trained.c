@@ -288,17 +288,31 @@ static int filling_of(const ls_prep *p)
     return p->fills == 1 && p->fill[0] == 0 ? LS_MISSING_ZERO : LS_MISSING_MEAN;
 }
 
+/* What arrays of new data are called: as the run's config says, where they are in files of the same kind. */
+static void name_arrays(ls_trained *t, const char *new_data)
+{
+    ls_data_keys *k = &t->config.data_keys;
+    const bool tensors = ends_with(new_data, ".safetensors"), archive = ls_path_is_npz(new_data);
+    const bool npy = !t->alone && is_named(&t->config, "npy");
+    const bool same =
+        npy && archive == (t->config.data_path && ls_path_is_npz(t->config.data_path));
+    if (!t->alone && is_named(&t->config, "safetensors"))
+        return;
+    if (!npy)
+        t->config.data_name = tensors ? "safetensors" : "npy";
+    if (!same)
+        k->x = k->y = k->test_x = k->test_y = NULL;
+    if (!same && !archive && !is_named(&t->config, "safetensors")) {
+        k->x = "x.npy";
+        k->y = "y.npy";
+    }
+}
+
 /* Arrays and tensors: all rows of them, or those of test. */
 static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     ls_data_keys *k = &t->config.data_keys;
-    if (t->alone || (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors"))) {
-        const bool tensors = ends_with(o->new_data, ".safetensors");
-        const bool files = !tensors && !ls_path_is_npz(o->new_data);
-        k->x = files ? "x.npy" : NULL;
-        k->y = files ? "y.npy" : NULL;
-        t->config.data_name = tensors ? "safetensors" : "npy";
-    }
+    name_arrays(t, o->new_data);
     k->missing = filling_of(t->card.prep);
     k->validation = 0;
     t->config.data_limit = 0;

@@ -67,9 +67,10 @@ typedef struct ls_image_memory {
 
 void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
 
-/* The same for a file of any size, as ls_picture_scale does. A JPEG file may have 65500 pixels in a side and 2³⁰ in all, as it
- * is decoded at a half, a quarter or an eighth where it is large; others 16384 and 2²⁶. What was read before with the same memory changes
- * nothing. `folder`: the directory of `path`, open, where that is known to be a plain file, which saves some calls; or AT_FDCWD. */
+/* The same for a file of any size, as ls_picture_scale does. A JPEG file may have 65500 pixels in a side and 2³⁰ in all,
+ * as it is decoded at a half, a quarter or an eighth where it is large; others 16384 and 2²⁶. What was read before with the
+ * same memory changes nothing but `turned`. `folder`: the directory of `path`, open, where that is known to be a plain file,
+ * which saves some calls; or AT_FDCWD. */
 int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err);
 

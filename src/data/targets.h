@@ -14,8 +14,8 @@ typedef struct ls_target_form {
 
 /* What the training rows' targets `y` are, which messages call `name`, as keys.labels says. Where that is "auto", and the
  * loss is not one of vectors (keys.vectors), rows of zeros with one 1 each are classes, and so is a column of floats that
- * has all whole numbers from 0 or 1 to some below 100; the host's log says so. Labels from 1 to
- * at most 65,536 are classes from there on. With keys.as, what the model has learnt is known. Errors: LS_EDATA (a target is none, with its row). */
+ * has all whole numbers from 0 or 1 to some below 100; the host's log says so. Labels from 1 to at most 65,536 are classes
+ * from there on. With keys.as, what the model has learnt is known. Errors: LS_EDATA (a target is none, with its row). */
 int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,
                     const ls_data_keys *keys, const ls_host *host, ls_error *err);
 /* Whether all of `y` are such targets. `cure` is what to do about labels that are too large. Errors: LS_EDATA. */

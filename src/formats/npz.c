@@ -169,11 +169,11 @@ static int fail_missing(const archive *z, const char *const *names)
     for (uint64_t i = 0; i < z->entries && i < 10 && read_entry(z, &at, &m) == LS_OK; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.*s\"", used ? ", " : "",
                                  m.length < 30 ? (int)m.length : 30, m.name);
-    ls_fail(
-        z->err, LS_EDATA,
-        "%.200s: offset %llu: there is no array \"%.60s\" in it, but %s%s; name one in data.x or "
-        "data.y",
-        z->path, (unsigned long long)z->directory, names[0], list, z->entries > 10 ? ", …" : "");
+    ls_fail(z->err, LS_EDATA,
+            "%.200s: offset %llu: there is no array \"%.60s\" in it, but %s%s; name one, as in "
+            "FILE.npz/NAME",
+            z->path, (unsigned long long)z->directory, names[0], list,
+            z->entries > 10 ? ", …" : "");
     return ls_json_tidied(LS_EDATA, z->err);
 }
 

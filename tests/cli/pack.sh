@@ -121,6 +121,12 @@ done
 head -c 700 z.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]"' || fail "two classes"
 head -c 2000 z.safetensors | grep -q '"x":{"dtype":"U8","shape":\[4,1,4,4\].*"test_x":{"dtype":"U8","shape":\[2,1,4,4\]' ||
     fail "four images and two"
+# Test images without classes are not used; a folder `train` that has classes in it is never a class.
+mkdir -p kaggle/train kaggle/test && cp -r set/cat set/dog kaggle/train && cp set/cat/1.pgm kaggle/test
+"$trainer" pack kaggle --to k.safetensors --size 4 --channels 1 > out 2> err || fail "it packs what a contest had"
+grep -q 'the folder train is the training images; others beside them are not used' err || fail "it says what it does not use"
+cmp k.safetensors a.safetensors > /dev/null && fail "the remark is kept"
+tail -c 240 k.safetensors > k.tail && cmp k.tail a.tail || fail "the same images"
 # One name in two forms of Unicode is one class.
 mkdir -p form/train form/test
 for split in train test; do mkdir "form/$split/dog" && cp set/dog/1.pgm "form/$split/dog"; done

@@ -660,6 +660,7 @@ prepared = {
     "fewer": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3]},
     "one": {"version": 1, "rows": "array", "divisor": 1, "missing": 0},
     "bytes": {"version": 1, "rows": "array", "type": "u8", "divisor": 255},
+    "last": {"version": 1, "rows": "array", "type": "u8", "divisor": 255, "layout": "channels_last"},
 }
 for name, data in prepared.items():
     put("prep", name, json.dumps(data))
