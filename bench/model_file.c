@@ -61,7 +61,8 @@ static void *ask(void *arg)
     crew *c = m->crew;
     ls_error err;
     while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
-        if (ls_model_predict(c->model, c->row, 1, c->outputs + m->index * c->width, &err) != LS_OK)
+        if (ls_model_predict(c->model, c->row, 1, c->outputs + m->index * c->width, c->width,
+                             &err) != LS_OK)
             die(err.text);
         atomic_fetch_add_explicit(&c->done, 1, memory_order_relaxed);
     }
@@ -92,13 +93,13 @@ static double rate(crew *c, int threads, double *cpu)
 }
 
 /* → milliseconds. */
-static double first(const char *path, const void *row, float *outputs)
+static double first(const char *path, const void *row, float *outputs, size_t width)
 {
     ls_snapshot *model;
     ls_error err;
     const double begin = now(CLOCK_MONOTONIC);
     if (ls_model_open(&model, path, NULL, &err) != LS_OK ||
-        ls_model_predict(model, row, 1, outputs, &err) != LS_OK)
+        ls_model_predict(model, row, 1, outputs, width, &err) != LS_OK)
         die(err.text);
     const double ms = 1e3 * (now(CLOCK_MONOTONIC) - begin);
     ls_snapshot_release(model);
@@ -125,7 +126,7 @@ int main(int argc, char **argv)
     if (!c.row || !c.outputs)
         die("out of memory");
     for (int r = 0; r < rounds; r++) {
-        open_ms[r] = first(argv[1], c.row, c.outputs);
+        open_ms[r] = first(argv[1], c.row, c.outputs, c.width);
         for (int k = 0; k < 3; k++)
             rates[k][r] = rate(&c, threads[k], &cpu[k][r]);
     }

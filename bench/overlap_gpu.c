@@ -12,7 +12,7 @@
 #include "cuda/cuda_device.h"
 #include "overlap.h"
 #include "overlap_spin.h"
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 #include <string.h>
 

@@ -54,6 +54,9 @@ class Cells:
                                      [f"{n}{'*' if n > self.cpus else ''}" for n in self.workers],
                                      HOSTS, COLOURS, values, f"workers{over}")
 
+    def has(self, work, launch):
+        return find(self.cells, work=work, launch=launch) is not None
+
     def costs(self, launch):
         def cost(cell):
             us = cell and median(cell, "launches_per_step") * median(cell, "launch_p50_s") * 1e6
@@ -78,14 +81,15 @@ class Cells:
             bool(cell(*of, h, merge, barrier)) for h in HOSTS[:2] for merge, barrier, _ in ENDS))
         values = [[triple(cell(work, launch, h, merge, barrier), "steps_per_s") for h in HOSTS[:2]]
                   for merge, barrier, _ in ENDS]
-        return lambda x, y: svg.bars(x, y, 310, 200, self.named(f"end of a step, {work}: steps/s", launch),
+        return lambda x, y: svg.bars(x, y, 310, 200, self.named(f"end of a step, {work}", launch),
                                      [n for _, _, n in ENDS], HOSTS[:2], COLOURS[:2], values,
-                                     "2 workers")
+                                     "2 workers, steps/s")
 
 
 def draw(data):
     cells = Cells(data)
-    rows = [[cells.rates(work, launch) for work in cells.works] for launch in cells.launches]
+    rows = [[cells.rates(work, launch) for work in cells.works if cells.has(work, launch)]
+            for launch in cells.launches]
     rows += [[*map(cells.costs, cells.launches), cells.overlaps(cells.launches[-1]), cells.ends()]]
     parts, y = svg.legend(16, 22, ["a thread per worker", "one thread, a stream per worker",
                                    "one thread, one stream"], COLOURS), 44

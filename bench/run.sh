@@ -334,8 +334,9 @@ paper()
 {
     section "A step on one H100, on paper" "bench/gpu/paper.py $build/tests/cuda_ops/cuda_nodes"
     cat <<'TEXT'
-An **estimate, not measured**: no GPU has run it yet. What each kernel moves and computes is read off the
-recorded step, which runs over doubles of the CUDA libraries; instructions are those that nvcc 13.0 made.
+An **estimate**, made before a GPU had run it; "On one H200" has what was measured beside it. What each
+kernel moves and computes is read off the recorded step, which runs over doubles of the CUDA libraries;
+instructions are those that nvcc 13.0 made.
 
 TEXT
     python3 bench/gpu/paper.py "$build/tests/cuda_ops/cuda_nodes"

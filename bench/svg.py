@@ -62,22 +62,29 @@ def legend(x, y, names, colours):
     return out
 
 
+def split(name, room):
+    """A name in one line, or in two where one has no room."""
+    return [name] if len(name) * 6.5 < room or " " not in name else name.rsplit(" ", 1)
+
+
 def bars(x, y, w, h, title, groups, series, colours, values, note=""):
     """Grouped bars with whiskers: values[group][series] is (low, median, high) or None."""
     tops = [v[2] for row in values for v in row if v]
     marks = ticks(max(tops) if tops else 1)
     left, bottom, top = x + 46, y + h - 24, y + 30
     width, scale = w - 50, (y + h - 24 - top) / marks[-1]
-    out = [text(x, y + 12, title, kind="title"), text(x, y + h + 8, note)]
+    room = width / len(groups)
+    lines = [split(name, room) for name in groups]
+    out = [text(x, y + 12, title, kind="title"),
+           text(x, y + h - 4 + 12 * max(map(len, lines)), note)]
     for m in marks:
         level = bottom - m * scale
         out += [line(left, level, left + width, level, "axis" if m == 0 else "grid"),
                 text(left - 6, level + 4, number(m), "end")]
-    room = width / len(groups)
     each = min(room * 0.8 / len(series), 34)
-    for g, name in enumerate(groups):
+    for g, name in enumerate(lines):
         middle = left + room * (g + 0.5)
-        out.append(text(middle, bottom + 16, name, "middle"))
+        out += [text(middle, bottom + 16 + 12 * i, words, "middle") for i, words in enumerate(name)]
         for s in range(len(series)):
             v = values[g][s]
             if not v:

@@ -90,7 +90,7 @@ static int batch_size(long *out, const ls_trainer_options *o, ls_error *err)
     if (status)
         return status;
     *out = (long)sum_of(text, "\"batch_size\":");
-    ls_text_free(text, o->host);
+    ls_text_free(text);
     return LS_OK;
 }
 
@@ -113,13 +113,14 @@ int main(int argc, char **argv)
     const char *dirs[] = {"/usr/share/datasets"};
     long steps = 60;
     rounds r = {0};
+    const ls_trainer_callbacks callbacks = {
+        .size = sizeof callbacks, .record = on_record, .user = &r};
     ls_trainer_options o = {.size = sizeof o,
                             .set = set,
                             .set_count = 3,
                             .data_dirs = dirs,
                             .data_dir_count = 1,
-                            .record = on_record,
-                            .user = &r};
+                            .callbacks = &callbacks};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
             steps = strtol(argv[++i], NULL, 10);

@@ -11,9 +11,9 @@ import sys
 # What a user meets first; a header that is in no group is an error, so that none is forgotten.
 GROUPS = {
     "Everywhere": ["status.h", "host.h", "version.h"],
-    "The worker pool": ["pool.h", "device_pool.h", "collective.h", "split.h"],
-    "The trainer": ["trainer.h", "snapshot.h", "model.h", "picture.h", "data_source.h"],
-    "For authors of back ends": ["plugin.h", "communicator.h", "cluster.h"],
+    "The worker pool": ["pool.h", "device_pool.h", "device.h", "collective.h", "split.h"],
+    "The trainer": ["trainer.h", "snapshot.h", "model.h", "picture.h", "data_source.h", "cluster.h"],
+    "For authors of back ends and engines (unstable)": ["sys/plugin.h", "sys/communicator.h", "sys/wire.h", "sys/trainer.h"],
 }
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
@@ -110,10 +110,10 @@ def entry(out, comment, code):
         out.append("```c\n" + (comment + "\n" if comment else "") + code + "\n```\n")
 
 
-def header(path):
+def header(include, name):
     out, pending, first = [], None, True
-    out.append(f"## {path.name}\n")
-    for kind, text in pieces(path.read_text(encoding="utf-8")):
+    out.append(f"## {name}\n")
+    for kind, text in pieces((include / name).read_text(encoding="utf-8")):
         section = SECTION.match(text) if kind == "comment" else None
         if kind == "comment" and first:
             out.append(markdown(text) + "\n")
@@ -142,7 +142,7 @@ def join_code(text):
 
 def main():
     include = pathlib.Path(sys.argv[1]) / "include" / "lockstep"
-    there = {p.name for p in include.glob("*.h")}
+    there = {p.relative_to(include).as_posix() for p in include.rglob("*.h")}
     forgotten = there - {name for names in GROUPS.values() for name in names}
     if forgotten:
         sys.exit(f"docs/api.py: no group for {', '.join(sorted(forgotten))}")
@@ -151,9 +151,9 @@ def main():
     parts = []
     for group, names in GROUPS.items():
         names = [name for name in names if name in there]
-        anchors = [f"[{n}](#{n.replace('.', '')})" for n in names]
+        anchors = [f"[{n}](#{n.replace('.', '').replace('/', '')})" for n in names]
         print(f"- {group}: {', '.join(anchors)}")
-        parts += [join_code(header(include / name)) for name in names]
+        parts += [join_code(header(include, name)) for name in names]
     print("\n" + "\n".join(parts).rstrip())
 
 

@@ -34,7 +34,7 @@ static void *predict(void *snapshot)
     for (int i = 0; i < 100; i++) {
         draw(&seed, image, &label);
         int best = 0;
-        if (ls_snapshot_predict(snapshot, image, 1, scores, NULL) != LS_OK)
+        if (ls_snapshot_predict(snapshot, image, 1, scores, CLASSES, NULL) != LS_OK)
             break;
         for (int k = 1; k < CLASSES; k++)
             best = scores[k] > scores[best] ? k : best;

@@ -43,8 +43,8 @@ class Call:
         for folder in (self.out, self.results):
             folder.mkdir(parents=True, exist_ok=True)
         self.slower = float(os.environ.get("SLOWER", "1")) if args.rehearse else 1.0
-        self.call_s = plan.AGAIN_S if args.again else plan.CALL_S
-        self.steps = plan.steps_of(args.again) if args.again else plan.STEPS
+        self.call_s = args.seconds if args.again else plan.CALL_S
+        self.steps = plan.steps_of(args.again, args.seconds) if args.again else plan.STEPS
         self.scratch = scratch_folder()
         self.ended = []  # of each step: name, limit, seconds, how it ended
         self.process, self.lock = None, threading.Lock()
@@ -252,6 +252,7 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("--again", nargs="+", metavar="STEP", default=[])
+    parser.add_argument("--seconds", type=int, default=plan.AGAIN_S, help="how long a second call may take")
     args = parser.parse_args()
     args.kit, args.out = args.kit.resolve(), args.out.resolve()
     try:

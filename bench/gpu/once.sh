@@ -13,7 +13,8 @@ help()
 {
     cat <<'TEXT'
 usage: once.sh [--rehearse] [FOLDER]           all steps, at most 420 s
-       once.sh again STEP... [-- FOLDER]       some of them, at most 240 s, after a repair
+       once.sh again [--seconds N] STEP... [-- FOLDER]
+                                               some of them, at most N s (240), after a repair
        once.sh --plan                          the steps, their limits and when each begins at the latest
 
 Runs what bench/gpu/pack.sh has put into one folder, on a machine with a GPU where that folder was carried:
@@ -63,6 +64,11 @@ case ${1-} in
     ;;
 again)
     shift
+    seconds=()
+    [ "${1-}" != --seconds ] || {
+        seconds=(--seconds "${2:?}")
+        shift 2
+    }
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         again+=("$1")
         shift
@@ -72,7 +78,7 @@ again)
         help >&2
         exit 64
     }
-    again=(--again "${again[@]}")
+    again=("${seconds[@]}" --again "${again[@]}")
     ;;
 esac
 out=${1:-${OUT:-$kit/../gpu-out}}

@@ -9,7 +9,7 @@ import sys
 from collections import namedtuple
 
 CALL_S = 420   # everything, from the first line of once.sh to the last
-AGAIN_S = 240  # a second call, which repeats steps
+AGAIN_S = 240  # a second call, which repeats steps, unless it is given more
 END_S = 5      # of a call: ending what hangs, the summary, the archive
 BUILD_S = 150  # of a call, only where the carried programs do not load: later steps are left out for it
 LEAST_S = 8    # a step that has less is left out
@@ -32,12 +32,17 @@ STEPS = (
 NAMES = tuple(step.name for step in STEPS)
 
 
-def steps_of(names):
-    """Those of a second call. What loads is looked at in any."""
+def steps_of(names, seconds=AGAIN_S):
+    """Those of a second call. What loads is looked at in any. Where a call is given more than AGAIN_S, limits
+    grow to fill it."""
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise ValueError(f"there is no step {unknown[0]}; the steps are {', '.join(NAMES)}")
-    return tuple(step for step in STEPS if step.name in names or step.name == "loads")
+    steps = [step for step in STEPS if step.name in names or step.name == "loads"]
+    if seconds <= AGAIN_S:
+        return tuple(steps)
+    times = max(1, (seconds - END_S) / sum(step.limit for step in steps))
+    return tuple(step._replace(limit=int(step.limit * times)) for step in steps)
 
 
 def limit_of(step, steps, left):

@@ -4,6 +4,7 @@
 #define DEMO_H
 
 #include <lockstep/device_pool.h>
+#include <lockstep/sys/plugin.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* A network from scratch: a list of ops on one device, straight on <lockstep/plugin.h>.
+/* A network from scratch: a list of ops on one device, straight on <lockstep/sys/plugin.h>.
  *
  *     net_init(&net, device, rows, 1, 28, 28);
  *     int x = net_conv2d(&net, NET_INPUT, 20, 3, 1, 0);    // describe it …
@@ -18,7 +18,7 @@
 #ifndef NET_H
 #define NET_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 enum { NET_INPUT = -1, NET_NODES = 96 };
 

@@ -26,6 +26,7 @@ static void train(const char *const *settings, int count)
     const char *const data_dirs[] = {own ? own : ".", "/usr/share/datasets"};
     ls_error err;
     ls_trainer *trainer;
+    const ls_trainer_callbacks callbacks = {.size = sizeof callbacks, .progress = on_progress};
     ls_trainer_options options = {
         .size = sizeof options,
         .config_text = demo_lenet_config,
@@ -33,7 +34,7 @@ static void train(const char *const *settings, int count)
         .set_count = count,
         .data_dirs = data_dirs,
         .data_dir_count = 2,
-        .progress = on_progress,
+        .callbacks = &callbacks,
     };
     demo_check(ls_trainer_open(&trainer, &options, &err), &err);
     puts(ls_trainer_summary(trainer)->data);

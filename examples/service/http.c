@@ -161,7 +161,7 @@ static void predict_rows(call *k, const row_list *r)
     float *scores = malloc(count * sizeof *scores);
     ls_snapshot *snapshot = learner_snapshot(k->s->learner);
     ls_snapshot_describe(snapshot, &info);
-    int status = scores ? ls_snapshot_predict(snapshot, r->bytes, r->count, scores, &err)
+    int status = scores ? ls_snapshot_predict(snapshot, r->bytes, r->count, scores, count, &err)
                         : fail(&err, LS_ENOMEM, "out of memory for predictions");
     ls_snapshot_release(snapshot);
     for (size_t i = 0; i < count && status == LS_OK; i++)

@@ -194,7 +194,7 @@ static int find_loss(options *o, ls_error *err)
     const cJSON *loss = cJSON_GetObjectItemCaseSensitive(config, "loss");
     o->form.zero_to_one = cJSON_IsString(loss) && strcmp(loss->valuestring, "bce") == 0;
     cJSON_Delete(config);
-    ls_text_free(resolved, NULL);
+    ls_text_free(resolved);
     return LS_OK;
 }
 

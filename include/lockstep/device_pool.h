@@ -22,7 +22,7 @@
 #ifndef LOCKSTEP_DEVICE_POOL_H
 #define LOCKSTEP_DEVICE_POOL_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/device.h>
 #include <lockstep/pool.h>
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
  *     ls_snapshot *model;
  *     float p[10];
  *     if (ls_model_open(&model, "runs/…/weights.safetensors", NULL, &err) == LS_OK) {
- *         status = ls_model_predict(model, image, 1, p, &err);    // any thread
+ *         status = ls_model_predict(model, image, 1, p, 10, &err);    // any thread
  *         printf("%s\n", ls_model_class_name(model, 3));
  *         ls_snapshot_release(model);
  *     }
@@ -46,15 +46,15 @@ typedef enum ls_output {
 } ls_output;
 
 /* `rows` [n][channels][height][width], bytes or floats (ls_snapshot_describe) as they are in the user's data →
- * `outputs` [n][classes], of the form that is asked for. What the training did to a row is done here, too: the numbers of a
+ * `outputs` [n][classes], which has room for `capacity` floats, of the form that is asked for. What the training did to a row is done here, too: the numbers of a
  * table are standardised, and NaN becomes what the training put in the place of missing numbers. Any thread, any
  * number of them at a time. Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form. */
 int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
-                 ls_error *err);
+                 size_t capacity, ls_error *err);
 
 /* ls_model_run with LS_OUTPUT_PROBABILITIES. */
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
-                     ls_error *err);
+                     size_t capacity, ls_error *err);
 
 /* A value of a table's row, by the name of its column. */
 typedef struct ls_field {
@@ -63,12 +63,12 @@ typedef struct ls_field {
     double number;    /* NaN: it is missing */
 } ls_field;
 
-/* Fields in any order → `row`, one row for ls_model_run: as many floats as the model reads (channels × height ×
- * width). Fields of columns that the model does not read are ignored. Any thread. Errors, which name the column: LS_EDATA
+/* Fields in any order → `row`, one row for ls_model_run, which has room for `capacity` floats: as many as the model
+ * reads (channels × height × width). Fields of columns that the model does not read are ignored. Any thread. Errors, which name the column: LS_EDATA
  * (a column without a field, a text that the model has not learnt, a missing value that nothing fills), LS_EINVAL
- * (a column with two fields); LS_EUNSUPPORTED where the model was not trained on a table; LS_ENOMEM. */
-int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, void *row,
-                 ls_error *err);
+ * (a column with two fields, too little room); LS_EUNSUPPORTED where the model was not trained on a table; LS_ENOMEM. */
+int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, float *row,
+                 size_t capacity, ls_error *err);
 
 /* What the file says of the model, a JSON text (docs/data.md describes it), or NULL. Lives as long as the model. Any
  * thread. */

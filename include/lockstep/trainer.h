@@ -34,6 +34,7 @@
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H
 
+#include <lockstep/cluster.h>
 #include <lockstep/data_source.h>
 #include <lockstep/device_pool.h>
 #include <lockstep/snapshot.h>
@@ -99,6 +100,20 @@ typedef struct ls_result {
     double test_metric; /* of the last evaluation; NaN when there was none */
 } ls_result;
 
+/* What the caller is told, on the owner's thread. Each is optional. */
+typedef struct ls_trainer_callbacks {
+    size_t size; /* sizeof(ls_trainer_callbacks) */
+    /* Every metrics record, one JSON object without a newline. A negative status stops the run with
+     * that error. */
+    int (*record)(void *user, const char *json, size_t length, ls_error *err);
+    void (*progress)(void *user, const ls_progress *progress);
+    /* While ls_trainer_run trains: after every so many steps a snapshot is taken and shown. It is
+     * released when the callback returns; ls_snapshot_retain keeps it. */
+    void (*snapshot)(void *user, ls_snapshot *snapshot);
+    uint32_t snapshot_every_steps; /* 0: never */
+    void *user;                    /* the first argument of each */
+} ls_trainer_callbacks;
+
 typedef struct ls_trainer_options {
     size_t size;             /* sizeof(ls_trainer_options) */
     const char *config_path; /* a JSON file … */
@@ -112,20 +127,10 @@ typedef struct ls_trainer_options {
     /* Go on with a run: its directory, or "latest" for the newest in runs/ (of this config's name).
      * The config may be left out: then it is the run's own. NULL: begin a new one. */
     const char *resume;
-    /* Faults on purpose, such as "worker=1,step=120,kind=fail": see src/train/inject.h. */
-    const char *const *inject;
-    int inject_count;
     /* Back ends; outlives the trainer and its snapshots. NULL: every one that was built in. */
     const ls_registry *registry;
-    /* Every metrics record, one JSON object without a newline. A negative status stops the run with
-     * that error. Optional. */
-    int (*record)(void *user, const char *json, size_t length, ls_error *err);
-    void (*progress)(void *user, const ls_progress *progress); /* optional */
-    /* While ls_trainer_run trains: after every so many steps a snapshot is taken and shown. It is
-     * released when the callback returns; ls_snapshot_retain keeps it. */
-    void (*snapshot)(void *user, ls_snapshot *snapshot); /* optional */
-    uint32_t snapshot_every_steps;                       /* 0: never */
-    void *user;
+    /* What the caller is told; copied. NULL: nothing. */
+    const ls_trainer_callbacks *callbacks;
     /* A timeline of the run, to be opened in Perfetto or chrome://tracing: complete when the run ends, or
      * the trainer is closed. An older file of that name is replaced. NULL: none. */
     const char *trace_path;
@@ -144,12 +149,10 @@ typedef struct ls_trainer_options {
     ls_pool *pool;
     /* Outlives the trainer and its snapshots; NULL: the defaults. */
     const ls_host *host;
-    /* Several processes train together (<lockstep/cluster.h>): over an engine of the caller's, or the
-     * config's; on what to join, such as the address of an MPI_Comm (NULL: all that the launcher started); and
-     * how many those are, where the caller knows (0: unknown): "auto" looks for an engine from 2 on. */
-    const struct ls_wire_type *wire;
-    const void *comm;
-    int launched;
+    /* Several processes train together; copied. NULL: as the config says. */
+    const ls_trainer_cluster *cluster;
+    /* For tests (<lockstep/sys/trainer.h>); NULL. */
+    const struct ls_trainer_sys *sys;
 } ls_trainer_options;
 
 /* Reads the config, opens the data and the devices, builds a replica on each and makes the run
@@ -176,10 +179,10 @@ void ls_trainer_interrupt(ls_trainer *trainer);
  * close. */
 const ls_result *ls_trainer_result(const ls_trainer *trainer);
 
-/* Copies the weights, one parameter after another in model order, row-major, into `out`
- * (parameters floats: see ls_summary; running statistics are left out). Errors: LS_EDIVERGED,
- * LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
-int ls_trainer_weights(ls_trainer *trainer, float *out, ls_error *err);
+/* Copies the weights, one parameter after another in model order, row-major, into `out`, which has room for
+ * `capacity` floats (ls_summary.parameters are needed; running statistics are left out). Errors: LS_EINVAL (too
+ * little room), LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
+int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_error *err);
 
 /* ---- driven by the caller ------------------------------------------------------------------- */
 
@@ -212,7 +215,7 @@ int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
 /* ls_snapshot_predict with the weights as they are now; the snapshot is kept for as long as they do
  * not change. Rows and scores as there. Errors: those of ls_trainer_snapshot and ls_snapshot_predict. */
 int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, float *scores,
-                       ls_error *err);
+                       size_t capacity, ls_error *err);
 
 /* Saves everything that training needs to go on, bit for bit, as one safetensors file; on the disk at
  * the return. `path` is made, or replaced in one step; its directory exists. NULL: among the run
@@ -227,7 +230,7 @@ int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
  * ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
 
-/* Another receiver of the records, from now on: as options.record, with a `user` of its own. Errors:
+/* Another receiver of the records, from now on: as the callback `record`, with a `user` of its own. Errors:
  * LS_EINVAL (the run has ended, or there are too many), LS_ENOMEM. */
 int ls_trainer_add_sink(ls_trainer *trainer,
                         int (*record)(void *user, const char *json, size_t length, ls_error *err),
@@ -243,7 +246,8 @@ int ls_trainer_close(ls_trainer *trainer);
  * devices; the caller frees it with ls_text_free. Any thread. Errors: LS_EINVAL (no config),
  * LS_ECONFIG, LS_ENOENT, LS_EIO, LS_ENOMEM. */
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err);
-void ls_text_free(char *text, const ls_host *host); /* `host` as in the options; NULL is allowed */
+/* Gives it back to the host of those options, which outlives the text. NULL is allowed. Any thread. */
+void ls_text_free(char *text);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

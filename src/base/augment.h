@@ -1,4 +1,4 @@
-/* How a gather changes training images (ls_gather in <lockstep/plugin.h>), in whole numbers, so that every back end
+/* How a gather changes training images (ls_gather in <lockstep/sys/plugin.h>), in whole numbers, so that every back end
  * finds the same pixels: each change is drawn from a row's two blocks of random words alone. */
 #ifndef BASE_AUGMENT_H
 #define BASE_AUGMENT_H

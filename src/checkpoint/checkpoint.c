@@ -156,7 +156,7 @@ void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *c
     ls_json_put_int(w, "epochs", state->epochs);
     ls_json_put_double(w, "test_loss", state->test_loss);
     ls_json_put_double(w, "test_accuracy", state->test_accuracy);
-    ls_json_put_string(w, "metric", ls_metric_names[state->told]);
+    ls_json_put_string(w, "metric", ls_metric_names[state->metric]);
     ls_json_put_double(w, "test_metric", state->test_metric);
     write_metrics(w, &state->metrics);
     ls_json_put_int(w, "shards", state->shards);
@@ -260,9 +260,9 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     ls_field_int(&f, "epochs", 0, 1000000, NULL, &epochs);
     out->test_loss = read_optional(&f, "test_loss");
     out->test_accuracy = read_optional(&f, "test_accuracy");
-    out->told = LS_METRIC_CONFUSION;
+    out->metric = LS_METRIC_CONFUSION;
     if (ls_field_any(&f, "metric")) { /* younger than the rest */
-        out->told = read_metric(&f);
+        out->metric = read_metric(&f);
         out->test_metric = read_optional(&f, "test_metric");
     }
     const cJSON *metrics = read_object(&f, "metrics");

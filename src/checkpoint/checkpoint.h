@@ -73,7 +73,7 @@ typedef struct ls_state {
     ls_position position;
     int epochs;                      /* finished */
     double test_loss, test_accuracy; /* NaN: none was measured */
-    ls_metric told;                  /* what is printed of an evaluation, and its value */
+    ls_metric metric;                /* what is printed of an evaluation, and its value */
     double test_metric;
     ls_sink_mark metrics; /* in metrics.jsonl: behind what came before */
     int shards;

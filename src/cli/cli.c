@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <lockstep/cluster.h>
+#include <lockstep/sys/trainer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,15 +102,16 @@ static int read_secret(meeting *m, const char *path, const ls_host *host, ls_err
     return status;
 }
 
-/* With --join, options.wire and what it joins. */
-static int find_meeting(meeting *m, ls_trainer_options *o, const cli_arguments *a, ls_error *err)
+/* With --join, the engine and what it joins. */
+static int find_meeting(meeting *m, ls_trainer_cluster *o, const cli_arguments *a,
+                        const ls_host *host, ls_error *err)
 {
     if (!a->join)
         return LS_OK;
     m->place = (ls_tcp_place){.size = sizeof m->place, .meet = a->join, .members = a->members};
     o->wire = ls_wire_tcp();
     o->comm = &m->place;
-    return read_secret(m, a->secret, o->host, err);
+    return read_secret(m, a->secret, host, err);
 }
 
 /* ---- the actions ---------------------------------------------------------------------------- */
@@ -122,7 +124,7 @@ static int print_config(const ls_trainer_options *options)
     if (status)
         return cli_fail(status, err.text);
     fputs(text, stdout);
-    ls_text_free(text, options->host);
+    ls_text_free(text);
     return cli_flush();
 }
 
@@ -183,14 +185,18 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     cli_view_init(&s.view, a->quiet);
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
     o.resume = a->resume;
-    o.inject = a->inject.item;
-    o.inject_count = a->inject.count;
+    const ls_trainer_sys sys = {
+        .size = sizeof sys, .inject = a->inject.item, .inject_count = a->inject.count};
+    const ls_trainer_callbacks callbacks = {.size = sizeof callbacks,
+                                            .record = a->metrics ? on_record : NULL,
+                                            .progress = on_progress,
+                                            .user = &s};
+    ls_trainer_cluster cluster = {.size = sizeof cluster, .launched = launched_processes()};
     o.trace_path = a->trace;
     o.trace_ops = a->trace_ops;
-    o.record = a->metrics ? on_record : NULL;
-    o.progress = on_progress;
-    o.user = &s;
-    o.launched = launched_processes();
+    o.callbacks = &callbacks;
+    o.cluster = &cluster;
+    o.sys = &sys;
     if (a->print_config)
         return print_config(&o);
     choose_transport();
@@ -203,7 +209,7 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     if (status)
         return cli_fail(status, err.text);
     meeting m;
-    status = find_meeting(&m, &o, a, &err);
+    status = find_meeting(&m, &cluster, a, &host, &err);
     if (status == LS_OK)
         status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)

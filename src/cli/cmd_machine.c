@@ -233,13 +233,14 @@ static int measure_one(measurement *out, const ls_trainer_options *options, cons
                        double seconds, ls_error *err)
 {
     stopwatch s = {.need_ns = (uint64_t)(seconds * 1e9)};
+    const ls_trainer_callbacks callbacks = {
+        .size = sizeof callbacks, .record = on_record, .user = &s};
     ls_trainer_options o = *options;
     o.set = set;
     set[o.set_count++] = "run_dir=null";
     set[o.set_count++] = "epochs=1000000";
     set[o.set_count++] = "eval_every=0";
-    o.record = on_record;
-    o.user = &s;
+    o.callbacks = &callbacks;
     int status = ls_trainer_open(&s.trainer, &o, err);
     if (status)
         return status;

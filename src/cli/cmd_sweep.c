@@ -216,9 +216,10 @@ static void run_one(session *s)
     cli_places places;
     ls_trainer *trainer = NULL;
     ls_error err = {0};
+    const ls_trainer_callbacks callbacks = {
+        .size = sizeof callbacks, .progress = on_progress, .user = s};
     ls_trainer_options o = cli_options(&places, s->a->config, &set, s->registry, &s->host);
-    o.progress = on_progress;
-    o.user = s;
+    o.callbacks = &callbacks;
     int status = cli_pack_data(packed, &set, &o, s->view.quiet, &err);
     if (status == LS_OK)
         status = ls_trainer_open(&trainer, &o, &err);

@@ -5,9 +5,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/run_dir.h"
 #include "cli/pack.h"
+#include "engine/infer.h"
 #include "formats/arrays.h"
 #include "nn/safetensors.h"
-#include "train/infer.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>
@@ -277,7 +277,8 @@ static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error 
     if (table || array)
         t->config.data_keys.as = &t->as;
     fit_keys(t);
-    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, &o->trainer, err);
+    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, !o->train,
+                               &o->trainer, err);
 }
 
 /* What becomes of holes in arrays, as the model says. */
@@ -557,10 +558,11 @@ static int run_on_pool(ls_prediction *out, float *scores, const ls_predict_desc 
 {
     const int workers = ls_pool_size(pool), targets = d->trained->config.preprocessing.targets;
     const ls_host *host = d->trained->host;
+    const uint32_t parts = shards ? (uint32_t)shards : (uint32_t)workers;
     job j = {.desc = d,
              .rows = {.rows = d->rows,
-                      .batch = (uint32_t)d->trained->config.batch_size,
-                      .shards = shards ? (uint32_t)shards : (uint32_t)workers,
+                      .batch = ls_evaluation_batch((uint32_t)d->trained->config.batch_size, parts),
+                      .shards = parts,
                       .scores = scores,
                       .classes = d->trained->model->classes}};
     const size_t words = targets ? (size_t)targets : 1;

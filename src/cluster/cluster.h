@@ -7,7 +7,7 @@
  *     ls_cluster_leave(c, "the disk is full")         tells the others why, if it is not in good order
  *     ls_cluster_close(c)
  *
- * One thread, the *courier*, owns the wire (<lockstep/cluster.h>). Everybody else gives it one order
+ * One thread, the *courier*, owns the wire (<lockstep/sys/wire.h>). Everybody else gives it one order
  * at a time, from one thread at a time, and waits until it is done. While there is none the courier sends and
  * hears signs of life. All members give the same orders in the same sequence; each order begins with a head
  * by which the others see that it is the same.
@@ -35,10 +35,10 @@
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
 
-#include <lockstep/cluster.h>
-#include <lockstep/communicator.h>
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <lockstep/sys/communicator.h>
+#include <lockstep/sys/wire.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -127,7 +127,7 @@ void ls_cluster_span(const ls_cluster *cluster, int shards, int member, int *lo,
  * already. Errors: LS_EINVAL (fewer leaves than members), LS_ENOMEM. */
 int ls_cluster_prepare(ls_cluster *cluster, int shards, size_t floats, ls_error *err);
 /* What communicators see of it, by which each function here is explained: ls_members_ops in
- * <lockstep/communicator.h>. Errors: those of orders. */
+ * <lockstep/sys/communicator.h>. Errors: those of orders. */
 float *ls_cluster_node(const ls_cluster *cluster, int i);
 const float *ls_cluster_total(const ls_cluster *cluster);
 int ls_cluster_begin_sum(ls_cluster *cluster, ls_error *err);

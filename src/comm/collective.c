@@ -2,6 +2,7 @@
  * arenas' rules: any number of floats, and sums in place. Such arrays go through a stage. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "comm/comm.h"
 #include "sync/park.h"
 
@@ -40,10 +41,6 @@ static int find_type(const ls_comm_type **out, const char *name, ls_error *err)
 
 static int check(const ls_collective_options *o, ls_error *err)
 {
-    if (!o || o->size != sizeof *o)
-        return ls_fail(err, LS_EINVAL,
-                       "ls_collective_create: options.size must be "
-                       "sizeof(ls_collective_options)");
     if (o->ranks < 1 || o->ranks > MOST_RANKS)
         return ls_fail(err, LS_EINVAL, "ls_collective_create: %d ranks; give 1 to %d", o->ranks,
                        MOST_RANKS);
@@ -71,19 +68,22 @@ static int make_group(ls_collective *c, const ls_collective_options *o, ls_error
 
 int ls_collective_create(ls_collective **out, const ls_collective_options *options, ls_error *err)
 {
-    int status = check(options, err);
+    ls_collective_options o;
+    int status = ls_sized_take(&o, sizeof o, options, "ls_collective_options", err);
+    if (status == LS_OK)
+        status = check(&o, err);
     if (status)
         return status;
-    ls_collective *c = ls_alloc(options->host, sizeof *c);
+    ls_collective *c = ls_alloc(o.host, sizeof *c);
     if (!c)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", options->ranks);
-    c->host = options->host;
-    c->ranks = options->ranks;
-    c->floats = options->floats;
+        return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", o.ranks);
+    c->host = o.host;
+    c->ranks = o.ranks;
+    c->floats = o.floats;
     c->padded = (c->floats + GRAIN - 1) / GRAIN * GRAIN;
     c->param_offsets[1] = c->padded;
     c->member = ls_alloc_array(c->host, (size_t)c->ranks, sizeof *c->member);
-    status = c->member ? make_group(c, options, err)
+    status = c->member ? make_group(c, &o, err)
                        : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", c->ranks);
     if (status) {
         ls_collective_destroy(c);

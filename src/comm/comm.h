@@ -1,7 +1,7 @@
 /* Communicators: how the workers' gradients become one.
  *
  * What a group and a communicator are, what they promise and how they end is said in
- * <lockstep/communicator.h>, the table's header.
+ * <lockstep/sys/communicator.h>, the table's header.
  *
  * Two kinds merge through host memory:
  *
@@ -17,8 +17,8 @@
 #include "merge/group.h"
 #include "merge/tree.h"
 
-#include <lockstep/communicator.h>
-#include <lockstep/plugin.h>
+#include <lockstep/sys/communicator.h>
+#include <lockstep/sys/plugin.h>
 
 #define LS_COMM(name) extern const ls_comm_type ls_comm_##name;
 #include "comm/comms.def"

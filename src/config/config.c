@@ -158,6 +158,12 @@ double ls_config_lr(const ls_config *config)
     return config->linear_scaling ? lr * (double)config->batch_size / 256 : lr;
 }
 
+float ls_config_rate(const ls_config *c, uint64_t step, uint32_t steps_per_epoch)
+{
+    return (float)ls_schedule_rate(&c->schedule, ls_config_lr(c), step, steps_per_epoch,
+                                   (uint64_t)c->epochs);
+}
+
 const ls_json *ls_config_model_doc(const ls_config *config)
 {
     return config->model_doc ? config->model_doc : config->doc;
@@ -363,7 +369,7 @@ static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error 
 }
 
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c,
-                        const ls_trainer_options *o, ls_error *err)
+                        bool labels_alone, const ls_trainer_options *o, ls_error *err)
 {
     const char *key = "data";
     ls_error cause;
@@ -373,6 +379,7 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
     spec.sources = o->sources;
     spec.source_count = o->source_count;
     spec.wrong = &key;
+    spec.labels_alone = labels_alone;
     int status = check_keys(c, &spec, err);
     if (status)
         return status;

@@ -116,6 +116,9 @@ double ls_config_lr(const ls_config *config);
  * data that it names has the key. */
 bool ls_config_scales(const ls_config *config, const char *key, int said);
 
+/* The rate that step `step` (from 0) is taken with, by the schedule. */
+float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_epoch);
+
 /* The default of `shards`, which depends on the recipe alone: the largest power of two, from 1 to 8, that leaves
  * a shard of `rows` LS_SHARD_ROWS rows, and as many that it uses each weight LS_SHARD_USES times, twice that where
  * there are more than two: fewer do not pay for adding its gradient up. `uses`: of a weight by one row, on average;
@@ -137,9 +140,9 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
 
 /* The data that a config names: opens both splits, or says what is known of it by its name alone. `options`
  * say where to look and which sources the caller has. Errors: those of ls_dataset_open and
- * ls_dataset_find, LS_ECONFIG with the place of the key. */
+ * ls_dataset_find, LS_ECONFIG with the place of the key. labels_alone: of ls_dataset_spec. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
-                        const ls_trainer_options *options, ls_error *err);
+                        bool labels_alone, const ls_trainer_options *options, ls_error *err);
 /* Takes over what the data is: bytes or floats, classes or vectors; the loss, and what is measured of so many
  * rows. Errors: LS_ECONFIG (the loss, a metric, or the smoothing of labels, is for other data). */
 int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, uint32_t rows,

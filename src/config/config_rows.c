@@ -556,7 +556,7 @@ const ls_config_key ls_config_keys[] = {
     {"", "precision", LS_KEY_CHOICE, LS_RECIPE, AT(precision), .choices = precisions,
      .help =
          "of products on GPUs: `\"tf32\"`, `\"bf16\"` (weights stay fp32; what is rounded, and how "
-         "far a gradient errs: `ls_precision` in `<lockstep/plugin.h>`); the CPU has fp32 for any"},
+         "far a gradient errs: `ls_precision` in `<lockstep/device.h>`); the CPU has fp32 for any"},
     {"", "allreduce", LS_KEY_TEXT, LS_RECIPE, AT(allreduce), .text = "ordered",
      .help =
          "`ordered`: the shard tree, every worker sums a chunk; `naive`: the textbook's, device "

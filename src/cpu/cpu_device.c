@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "cpu/few.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"
 
@@ -200,7 +201,7 @@ static int check_tensor(const ls_tensor *t, const char *what, bool bytes, ls_err
                        what, t->rows, t->c, t->h, t->w);
     if (!bytes && t->dtype != LS_F32)
         return ls_fail(err, LS_EINVAL, "op_create: %s of bytes; floats are needed", what);
-    if (t->layout && t->layout != &ls_layout_lanes)
+    if (t->layout && t->layout != &ls_layout_lanes && t->layout != &ls_layout_few)
         return ls_fail(err, LS_EINVAL, "op_create: %s has a layout of another back end", what);
     return LS_OK;
 }
@@ -254,6 +255,8 @@ int ls_cpu_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
 #undef LS_CPU_ALSO
     };
     *out = NULL;
+    if (is_of_lanes(desc->kind) && desc->x.layout == &ls_layout_few)
+        return ls_few_create(out, device, desc, err);
     if (is_of_lanes(desc->kind) && ls_lanes_are_plain(desc))
         return ls_lanes_plain_create(out, device, desc, err);
     if (desc->kind > 0 && desc->kind < LS_OP_KINDS && creators[desc->kind])
@@ -292,6 +295,7 @@ static const ls_device_ops device_ops = {
     .add = cpu_add,
     .sync = cpu_sync,
     .op_create = cpu_op_create,
+    .preferred_layout = ls_few_preferred,
 };
 
 static int cpu_open(ls_device **out, const ls_device_request *request, ls_error *err)

@@ -13,7 +13,7 @@
 #include "cpu/cpu_team.h"
 #include "cpu/lanes_kernels.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 typedef struct ls_cpu_device {
     ls_device device; /* first */

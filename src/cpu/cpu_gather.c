@@ -1,7 +1,7 @@
 /* Dataset rows (bytes, or floats) to a batch of floats in lanes. A pixel has 256 values, so every result is looked up in a
  * table of its channel, computed once with correctly rounded divisions. */
 #include "cpu/cpu_device.h"
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
 
 #include "base/augment.h"
 #include "base/error.h"
@@ -127,13 +127,38 @@ static void gather_lanes(const gather_op *g)
 
 /* ---- rows of floats -------------------------------------------------------------------------- */
 
+#define LINE 64 /* values that are divided side by side before they go where they belong */
+
+/* A channel as it is. Most tables are standardised already, and dividing by one is no change. */
+static void float_plane(float *to, const float *from, size_t pixels, float mean, float std)
+{
+    const bool as_is = mean == 0 && std == 1;
+    for (size_t at = 0; at < pixels; at += LINE) {
+        const size_t n = pixels - at < LINE ? pixels - at : LINE;
+        float line[LINE];
+        if (!as_is)
+#pragma omp simd
+            for (size_t i = 0; i < n; i++)
+                line[i] = (from[at + i] - mean) / std;
+        const float *values = as_is ? from + at : line;
+        for (size_t i = 0; i < n; i++)
+            to[(at + i) * LS_LANES] = values[i];
+    }
+}
+
 static void float_row(const gather_op *g, int r, float *to)
 {
     const ls_tensor *y = &g->base.op.y;
+    const size_t pixels = (size_t)y->h * (size_t)y->w;
     const source s = draw_source(g, r);
     const float *plane = (const float *)(const void *)s.image;
     for (int c = 0; c < y->c; c++, plane += (size_t)y->h * (size_t)y->w) {
         const float mean = g->rule.mean[rule_of(c)], std = g->rule.std[rule_of(c)];
+        if (!is_random(g)) {
+            float_plane(to, plane, pixels, mean, std);
+            to += pixels * LS_LANES;
+            continue;
+        }
         for (int i = s.dy; i < s.dy + y->h; i++)
             for (int j = s.dx; j < s.dx + y->w; j++, to += LS_LANES) {
                 const int inside = i >= 0 && i < y->h && j >= 0 && j < y->w;
@@ -224,6 +249,32 @@ static void mix_target(const gather_op *g, int r, size_t words)
                                ((const float *)(const void *)other)[i], &c);
 }
 
+/* ---- few rows: never changed at random ------------------------------------------------------- */
+
+static void few_row(const gather_op *g, const uint8_t *image, float *to)
+{
+    const ls_tensor *y = &g->base.op.y;
+    const size_t pixels = (size_t)y->h * (size_t)y->w, plane = ls_few_plane(y);
+    for (int c = 0; c < y->c; c++, to += plane) {
+        const float mean = g->rule.mean[rule_of(c)], std = g->rule.std[rule_of(c)];
+        const float *table = table_of(g, c), *floats = (const float *)(const void *)image;
+        const size_t first = (size_t)c * pixels;
+        if (g->rule.floats)
+            for (size_t i = 0; i < pixels; i++)
+                to[i] = (floats[first + i] - mean) / std;
+        else
+            for (size_t i = 0; i < pixels; i++)
+                to[i] = table[image[first + i]];
+    }
+}
+
+static void gather_few(const gather_op *g)
+{
+    for (int r = 0; r < g->base.op.y.rows; r++)
+        few_row(g, image_of(g, g->base.b.args->rows[r]),
+                (float *)g->base.b.y + (size_t)r * ls_few_row(&g->base.op.y));
+}
+
 /* ---- the op ---------------------------------------------------------------------------------- */
 
 static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
@@ -233,7 +284,9 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     (void)stream;
     (void)flags;
     (void)err;
-    if (ls_augment_more(&g->augment))
+    if (op->y.layout == &ls_layout_few)
+        gather_few(g);
+    else if (ls_augment_more(&g->augment))
         gather_rows(g, changed_row);
     else if (g->rule.floats)
         gather_rows(g, float_row);
@@ -277,6 +330,8 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
         g->augment = (ls_augment){k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup};
     g->rule = *k;
     ls_lanes_op_set_y(&g->base, x->c, x->h, x->w);
+    if (ls_few_wanted(desc))
+        g->base.op.y = ls_few_tensor(&g->base.op.y);
     for (int c = 0; c < 4 && c < x->c; c++)
         for (int v = 0; v < 256; v++)
             g->table[c][v] = ((float)v / 255.0f - k->mean[c]) / k->std[c];

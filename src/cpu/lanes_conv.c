@@ -2,6 +2,7 @@
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
+#include "base/host.h"
 
 #include <lockstep/split.h>
 #include <string.h>
@@ -57,6 +58,19 @@ static const float *conv_x(const ls_conv_op *op, int group, float *room)
     return room;
 }
 
+const float *ls_conv_values(const ls_conv_op *op, float *room)
+{
+    const float *weights = op->base.b.param[0];
+    ls_conv_kept *kept = op->kept;
+    const bool constant = (op->base.flags & LS_RUN_CONSTANT) != 0;
+    float *values = kept ? kept->values : room;
+    if (!kept || !constant || kept->from != weights)
+        ls_wino_weights(&op->forward.wino, values, weights);
+    if (kept)
+        kept->from = constant ? weights : NULL;
+    return values;
+}
+
 static void forward_by_winograd(const ls_conv_op *op)
 {
     const ls_op_buffers *b = &op->base.b;
@@ -65,8 +79,10 @@ static void forward_by_winograd(const ls_conv_op *op)
                                    .mask = op->mask_group ? b->saved : NULL,
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
-    ls_wino_weights(w, b->scratch, b->param[0]);
-    ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, b->scratch);
+    float *room = b->scratch;
+    const float *values = ls_conv_values(op, room);
+    room += op->kept ? 0 : ls_wino_weight_floats(w);
+    ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
 
 /* The groups of one thread of the team. */
@@ -91,8 +107,8 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
 {
     ls_conv_op *op = (ls_conv_op *)base;
     (void)stream;
-    (void)flags;
     (void)err;
+    op->base.flags = flags;
     if (op->forward.used)
         forward_by_winograd(op);
     else
@@ -369,9 +385,10 @@ static void data_of_block(conv_block *k)
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     const ls_wino_finish nothing = {0};
+    float *values = (float *)b->scratch + op->at.data;
     if (op->data.used)
         ls_wino_conv(&op->data.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
-                     k->g.d, &nothing, (float *)b->scratch + op->at.data);
+                     k->g.d, &nothing, values, values + ls_wino_weight_floats(&op->data.wino));
     else
         ls_team_run(op->base.team, (uint32_t)k->groups, data_of_group, k);
 }
@@ -412,7 +429,47 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-static const ls_op_impl conv_impl = LS_LANES_IMPL(conv_forward, conv_backward);
+static int conv_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
+{
+    const ls_conv_op *op = (const ls_conv_op *)base;
+    if (op->kept)
+        op->kept->from = NULL;
+    return ls_lanes_op_import(base, index, dst, src, err);
+}
+
+static void conv_destroy(ls_op *base)
+{
+    ls_conv_op *op = (ls_conv_op *)base;
+    if (op) {
+        ls_few_conv_fini(op);
+        ls_free(op->base.host, op->own.values);
+    }
+    ls_lanes_op_destroy(base);
+}
+
+static const ls_op_impl conv_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = conv_forward,
+    .backward = conv_backward,
+    .import_param = conv_import,
+    .export_param = ls_lanes_op_export,
+    .destroy = conv_destroy,
+};
+
+/* Behind the choice of kernels: who keeps the values of weights. */
+static int keep_values(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_conv_op *twin = (const ls_conv_op *)desc->twin;
+    if (desc->training || !op->forward.used || (twin && !twin->kept))
+        return LS_OK;
+    op->kept = twin ? twin->kept : &op->own;
+    if (twin)
+        return LS_OK;
+    op->own.values =
+        ls_alloc_array(op->base.host, ls_wino_weight_floats(&op->forward.wino), sizeof(float));
+    return op->own.values ? LS_OK : ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
+}
 
 int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
@@ -423,6 +480,14 @@ int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
         status = ls_lanes_op_new(&base, sizeof(ls_conv_op), &conv_impl, device, desc, err);
     if (status)
         return status;
-    ls_conv_plan((ls_conv_op *)base, &c, desc->u.conv2d.bias);
+    ls_conv_op *op = (ls_conv_op *)base;
+    ls_conv_plan(op, &c, desc->u.conv2d.bias);
+    status = keep_values(op, desc, err);
+    if (status == LS_OK && ls_few_wanted(desc))
+        status = ls_few_conv_plan(op, desc, err);
+    if (status) {
+        conv_destroy(&base->op);
+        return status;
+    }
     return ls_lanes_op_finish(out, base, desc, err);
 }

@@ -12,13 +12,43 @@
 #ifndef CPU_LANES_CONV_H
 #define CPU_LANES_CONV_H
 
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
 
 /* A pass by Winograd's algorithm, if it is. */
 typedef struct ls_conv_wino {
     bool used;
     ls_wino wino;
 } ls_conv_wino;
+
+/* Values of weights that stay from one forward to the next, where the parameters do (LS_RUN_CONSTANT). An op that is
+ * not trained has them, and shares them with its twins. */
+typedef struct ls_conv_kept {
+    float *values;     /* NULL: none are kept */
+    const float *from; /* the parameters that they are of; NULL: they are to be made */
+} ls_conv_kept;
+
+/* The direct form of few rows, in lanes of sixteen pixels, or pooled ones, that have the same rows of weights. */
+typedef struct ls_few_run {
+    int first, groups; /* of sixteen pixels */
+    int up, rows;      /* rows of zeros above what they see, and rows of x that they see */
+} ls_few_run;
+
+typedef struct ls_few_conv {
+    int32_t *index; /* [groups][16]: where a lane's x begins, and its y */
+    int32_t *place;
+    uint8_t *along; /* [groups][2]: whether all lanes are side by side in x, and in y */
+    int groups;
+    int copied; /* x goes through planes with zeros around them, h × w */
+    int h, w;
+    /* direct */
+    ls_lanes_conv one; /* of one pixel, or window of the pool */
+    ls_few_run *run;
+    int runs;
+    int most; /* groups that are computed at once */
+    /* Winograd */
+    ls_wino wino; /* of images of one tile */
+    int down, across, m;
+} ls_few_conv;
 
 /* How the direct gradient of the weights is cut. */
 typedef struct ls_conv_cut {
@@ -55,6 +85,8 @@ typedef struct ls_conv_op {
     size_t y_group, d_group, mask_group; /* floats, floats, bytes */
     ls_conv_cut cut;
     ls_conv_scratch at;
+    ls_conv_kept own, *kept; /* kept: its own, or its twin's; NULL: none */
+    ls_few_conv few;
 } ls_conv_op;
 
 #define LS_CONV_BAND 4                    /* channels of a band */
@@ -67,6 +99,13 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 
 /* The geometry of the description's convolution. Errors: LS_EINVAL, LS_EUNSUPPORTED. */
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
+
+/* The values of weights for forward by Winograd's algorithm: those kept, or made in `room`. */
+const float *ls_conv_values(const ls_conv_op *op, float *room);
+
+/* Plans forward of few rows of a planned op; and frees what that took. Errors: LS_ENOMEM. */
+int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err);
+void ls_few_conv_fini(ls_conv_op *op);
 
 /* Plans an op whose base is made: all the rest of it, sizes of parameters and memory too. */
 void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias);

@@ -272,7 +272,7 @@ static size_t data_floats(const ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
     if (op->data.used)
-        return ls_wino_conv_floats(&op->data.wino);
+        return ls_wino_weight_floats(&op->data.wino) + ls_wino_conv_floats(&op->data.wino);
     return ls_lanes_packs(c) ? ceil_to((size_t)c->ic, 4) * (size_t)c->oc * (size_t)(c->kh * c->kw)
                              : 0;
 }
@@ -286,7 +286,7 @@ static size_t copied_floats(const ls_conv_op *op)
 static size_t forward_floats(ls_conv_op *op)
 {
     if (op->forward.used)
-        return ls_wino_conv_floats(&op->forward.wino);
+        return ls_wino_weight_floats(&op->forward.wino) + ls_wino_conv_floats(&op->forward.wino);
     op->at.forward = ceil_to(ls_lanes_tile_floats(&op->conv) + copied_floats(op), 16);
     return (size_t)ls_team_size(op->base.team) * op->at.forward;
 }

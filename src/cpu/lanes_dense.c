@@ -1,15 +1,19 @@
-/* The dense op. Scratch of backward: [dz][its transpose]. */
+/* The dense op. Scratch of backward: [dz][its transpose]; of few rows: x, where it is not one vector a row. */
 #include "base/error.h"
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
+
+#include <string.h>
 
 typedef struct dense_op {
     ls_lanes_op base;    /* first */
     int in, out, padded; /* padded: outputs rounded up to sixteen */
     int bias, relu;
+    ls_tensor x;
 } dense_op;
 
 /* Sixteens that a thread of the team takes at a time. */
 #define SOME 4
+#define FEW_SOME 8 /* the same of few rows */
 
 static uint32_t items(int n)
 {
@@ -65,6 +69,61 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
     return ls_lanes_op_backward(base, stream, flags, err);
 }
 
+/* ---- few rows -------------------------------------------------------------------------------- */
+
+/* Whether a row's channels lie one behind another. */
+static bool is_vector(const ls_tensor *x)
+{
+    return x->c == 1 || ls_few_plane(x) == (size_t)x->h * (size_t)x->w;
+}
+
+static const float *vectors(const dense_op *op)
+{
+    const ls_tensor *x = &op->x;
+    const size_t pixels = (size_t)x->h * (size_t)x->w;
+    const float *from = op->base.b.x;
+    float *to = op->base.b.scratch;
+    if (is_vector(x))
+        return from;
+    for (int r = 0; r < x->rows; r++, from += ls_few_row(x))
+        for (size_t c = 0; c < (size_t)x->c; c++, to += pixels)
+            memcpy(to, from + c * ls_few_plane(x), pixels * sizeof *to);
+    return op->base.b.scratch;
+}
+
+typedef struct few_dense {
+    const dense_op *op;
+    const float *x;
+} few_dense;
+
+static void few_some(void *arg, uint32_t item)
+{
+    const few_dense *few = arg;
+    const dense_op *op = few->op;
+    const ls_op_buffers *b = &op->base.b;
+    const int from = (int)item * FEW_SOME, all = op->padded / LS_LANES;
+    const ls_few_dense d = {.in = op->in,
+                            .rows = op->x.rows,
+                            .from = from,
+                            .to = from + FEW_SOME < all ? from + FEW_SOME : all,
+                            .x_row = is_vector(&op->x) ? ls_few_row(&op->x) : (size_t)op->in,
+                            .y_row = (size_t)op->padded,
+                            .x = few->x,
+                            .w = b->param[0],
+                            .b = op->bias ? b->param[1] : NULL,
+                            .y = b->y,
+                            .relu = op->relu};
+    op->base.kernels->few->dense(&d);
+}
+
+static void forward_few(ls_lanes_op *base)
+{
+    const dense_op *op = (const dense_op *)base;
+    few_dense few = {op, vectors(op)};
+    const uint32_t sixteens = (uint32_t)(op->padded / LS_LANES);
+    ls_team_run(base->team, (sixteens + FEW_SOME - 1) / FEW_SOME, few_some, &few);
+}
+
 static const ls_op_impl dense_impl = LS_LANES_IMPL(ls_lanes_op_forward, dense_backward);
 
 int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
@@ -89,5 +148,11 @@ int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     if (base->training)
         base->op.scratch_bytes =
             (size_t)2 * (size_t)base->groups * LS_LANES * (size_t)op->padded * sizeof(float);
+    if (ls_few_wanted(desc)) {
+        op->x = desc->x;
+        base->few = forward_few;
+        base->few_scratch =
+            is_vector(&op->x) ? 0 : (size_t)op->x.rows * (size_t)op->in * sizeof(float);
+    }
     return ls_lanes_op_finish(out, base, desc, err);
 }

@@ -4,6 +4,7 @@
 #include "cpu/lanes_conv.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 typedef struct depth_op {
     ls_lanes_op base; /* first */
@@ -42,6 +43,110 @@ static void some_forward(void *arg, uint32_t item)
                                          op->depth.k.bias ? (const float *)b->param[1] + c : NULL,
                                          (float *)b->y + plane * op->y_plane);
     }
+}
+
+/* ---- few rows --------------------------------------------------------------------------------
+ * Pixels in lanes. A channel is copied with zeros left and right of it; lines that see the same rows of weights are
+ * one: with steps of one their pixels lie side by side, with those of the zeros among them that nobody asks for.
+ *
+ * Scratch: [x of a channel, and what is read beyond it][y][where pixels begin]. */
+
+enum { BEYOND = 64 };
+
+static size_t wide_of(const ls_lanes_depth *d)
+{
+    return (size_t)d->iw + 2 * (size_t)d->k.pw;
+}
+
+static bool is_dense(const ls_lanes_depth *d)
+{
+    return d->k.sh == 1 && d->k.sw == 1;
+}
+
+static size_t to_sixteens(size_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+static size_t copy_floats(const ls_lanes_depth *d)
+{
+    const size_t reach = (size_t)(d->k.kw - 1) * (size_t)d->k.dw;
+    return to_sixteens((size_t)d->ih * wide_of(d) + reach + BEYOND);
+}
+
+static size_t sum_floats(const ls_lanes_depth *d)
+{
+    return to_sixteens((size_t)d->oh * (is_dense(d) ? wide_of(d) : (size_t)d->ow)) + BEYOND;
+}
+
+/* Lines of y from `first` on that see the same rows of weights, `up` of them above x: → behind the last. */
+static int same_lines(const ls_lanes_depth *d, int first, int *up, int *rows)
+{
+    int line = first;
+    for (int from, to; line < d->oh; line++) {
+        ls_lanes_taps_inside(line * d->k.sh - d->k.ph, d->k.kh, d->k.dh, d->ih, &from, &to);
+        if (line == first)
+            *up = from, *rows = to - from;
+        else if (from != *up || to - from != *rows)
+            break;
+    }
+    return line;
+}
+
+/* Lines first … end − 1 of a channel whose copy is made. */
+static void few_lines(const depth_op *op, int c, int first, int end, int up, int rows, float *room,
+                      float *y)
+{
+    const ls_lanes_depth *d = &op->depth;
+    const ls_conv2d *k = &d->k;
+    const int wide = (int)wide_of(d), step = is_dense(d) ? wide : d->ow;
+    float *sums = room + copy_floats(d);
+    int32_t *index = (int32_t *)(void *)(sums + sum_floats(d));
+    const int pixels = (end - first) * step;
+    const float *w = (const float *)op->base.b.param[0] + (size_t)c * taps_of(op);
+    ls_few_depth few = {.n = (pixels + 15) / 16,
+                        .rows = rows,
+                        .columns = k->kw,
+                        .row = (ptrdiff_t)k->dh * wide,
+                        .column = k->dw,
+                        .x = room + (ptrdiff_t)(first * k->sh - k->ph + up * k->dh) * wide,
+                        .w = w + (ptrdiff_t)up * k->kw,
+                        .init = k->bias ? op->base.b.param[1][c] : 0,
+                        .y = sums};
+    if (!is_dense(d)) {
+        for (int p = 0; p < few.n * LS_LANES; p++) {
+            const int at = p < pixels ? p : pixels - 1;
+            index[p] = at / d->ow * k->sh * wide + at % d->ow * k->sw;
+        }
+        few.index = index;
+    }
+    if (rows > 0)
+        op->base.kernels->few->depth(&few);
+    for (int line = first; line < end; line++)
+        for (int x = 0; x < d->ow; x++)
+            y[line * d->ow + x] = rows > 0 ? sums[(line - first) * step + x] : few.init;
+}
+
+static void forward_few(ls_lanes_op *base)
+{
+    const depth_op *op = (const depth_op *)base;
+    const ls_lanes_depth *d = &op->depth;
+    const ls_tensor *t = &base->op.y, x = {.c = t->c, .h = d->ih, .w = d->iw};
+    float *room = base->b.scratch;
+    memset(room, 0, copy_floats(d) * sizeof *room);
+    for (int r = 0; r < t->rows; r++)
+        for (int c = 0; c < t->c; c++) {
+            const float *from = (const float *)base->b.x + (size_t)r * ls_few_row(&x) +
+                                (size_t)c * ls_few_plane(&x);
+            float *y = (float *)base->b.y + (size_t)r * ls_few_row(t) + (size_t)c * ls_few_plane(t);
+            for (int i = 0; i < d->ih; i++)
+                memcpy(room + (size_t)i * wide_of(d) + d->k.pw, from + (size_t)i * (size_t)d->iw,
+                       (size_t)d->iw * sizeof *room);
+            for (int first = 0, end, up = 0, rows = 0; first < d->oh; first = end) {
+                end = same_lines(d, first, &up, &rows);
+                few_lines(op, c, first, end, up, rows, room, y);
+            }
+        }
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -126,5 +231,7 @@ int ls_lanes_depth_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     base->forward = (ls_lanes_pass){some_forward, parts(op) * (uint32_t)base->groups};
     base->gradients = (ls_lanes_pass){some_backward, parts(op)};
     ls_lanes_op_set_y(base, op->channels, d.oh, d.ow);
+    base->few = forward_few;
+    base->few_scratch = (copy_floats(&d) + 2 * sum_floats(&d)) * sizeof(float);
     return ls_lanes_op_finish(out, base, desc, err);
 }

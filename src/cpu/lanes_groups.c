@@ -2,7 +2,7 @@
  * for sixteen rows, does them all, bound to the channels and the parameters of one after the other. */
 #include "base/error.h"
 #include "base/host.h"
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
 
 #include <string.h>
 
@@ -10,6 +10,7 @@ typedef struct groups_op {
     ls_lanes_op base; /* first */
     ls_op *one;       /* of a group */
     int groups;
+    ls_tensor whole;            /* x of few rows */
     size_t x, y;                /* floats of sixteen rows of a group */
     size_t param[LS_OP_PARAMS]; /* floats from one group's to the next's, in lines of cache … */
     size_t canonical[LS_OP_PARAMS]; /* … and as they lie in files */
@@ -52,6 +53,25 @@ static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, uns
                 status = pass(op->one, stream, rows ? flags | later : flags, err);
         }
     return status;
+}
+
+/* A row and a group at a time. */
+static void forward_few(ls_lanes_op *base)
+{
+    const groups_op *op = (const groups_op *)base;
+    const ls_tensor *y = &base->op.y, *x = &op->whole;
+    const size_t in = (size_t)(x->c / op->groups) * ls_few_plane(x);
+    const size_t out = (size_t)(y->c / op->groups) * ls_few_plane(y);
+    ls_lanes_op *one = (ls_lanes_op *)op->one;
+    for (size_t r = 0; r < (size_t)y->rows; r++)
+        for (size_t g = 0; g < (size_t)op->groups; g++) {
+            one->b = base->b;
+            one->b.x = at(base->b.x, r * ls_few_row(x) + g * in);
+            one->b.y = at(base->b.y, r * ls_few_row(y) + g * out);
+            for (int i = 0; i < op->one->params; i++)
+                one->b.param[i] = at(base->b.param[i], g * op->param[i]);
+            one->few(one);
+        }
 }
 
 static int groups_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -128,7 +148,7 @@ static const ls_op_impl groups_impl = {
 static int create_one(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_op_desc one = *desc;
-    one.x.rows = LS_LANES;
+    one.x.rows = ls_few_wanted(desc) ? 1 : LS_LANES;
     one.x.c /= desc->u.conv2d.groups;
     one.x = ls_lanes_tensor(&one.x);
     one.twin = NULL;
@@ -175,6 +195,11 @@ static int groups_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     }
     set_sizes(op, desc);
     ls_lanes_op_set_y(base, k->out, op->one->y.h, op->one->y.w);
+    if (ls_few_wanted(desc)) {
+        op->whole = desc->x;
+        base->few = forward_few;
+        base->few_scratch = ((ls_lanes_op *)op->one)->few_scratch;
+    }
     return ls_lanes_op_finish(out, base, desc, err);
 }
 

@@ -11,7 +11,7 @@
 
 #include "cpu/wino.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -73,6 +73,46 @@ typedef struct ls_lanes_depth_kernels {
     void (*weights)(const ls_lanes_depth *d, const float *x, const float *dy, ptrdiff_t x_group,
                     ptrdiff_t dy_group, int groups, float *gw, int add);
 } ls_lanes_depth_kernels;
+
+/* Few rows (few.h), whose numbers lie as everywhere. Sixteen of them are brought into lanes: lane l from index[l] on,
+ * [rows][columns]. */
+typedef struct ls_few_pick {
+    const int32_t *index;
+    int side_by_side; /* index[l] = index[0] + l */
+    int rows, columns;
+    ptrdiff_t from_row, to_row; /* floats from one row to the next; columns are 1 and 16 apart */
+} ls_few_pick;
+
+/* A dense layer of `rows` rows; weights lie as for lanes, y has room for whole sixteens of outputs. */
+typedef struct ls_few_dense {
+    int in, rows;
+    int from, to;        /* sixteens of outputs that a call computes */
+    size_t x_row, y_row; /* floats from one row to the next */
+    const float *x, *w;
+    const float *b; /* or NULL */
+    float *y;
+    int relu;
+} ls_few_dense;
+
+/* Sums of one channel of a depthwise convolution, of `n` sixteens of pixels that lie side by side in x or begin where
+ * `index` says: over `rows` rows of `columns` taps each. */
+typedef struct ls_few_depth {
+    int n, rows, columns;
+    ptrdiff_t row, column; /* floats of x from one tap to the next */
+    const float *x, *w;
+    float init;
+    const int32_t *index; /* [n][16], or NULL */
+    float *y;             /* aligned */
+} ls_few_depth;
+
+typedef struct ls_few_kernels {
+    void (*pick)(const ls_few_pick *p, const float *from, float *to);
+    /* to[pixel][16] ← up to sixteen channels, `plane` floats apart, zeros beyond; and back. */
+    void (*turn)(const float *from, size_t plane, int channels, size_t pixels, float *to);
+    void (*turn_back)(float *to, size_t plane, int channels, size_t pixels, const float *from);
+    void (*dense)(const ls_few_dense *d);
+    void (*depth)(const ls_few_depth *d);
+} ls_few_kernels;
 
 typedef struct ls_lanes_dense {
     int in, out, groups;
@@ -211,6 +251,7 @@ typedef struct ls_lanes_kernels {
                  float *dx, float *loss, float *correct);
 
     const ls_lanes_depth_kernels *depth;
+    const ls_few_kernels *few;
     const ls_wino_kernels *wino;
 } ls_lanes_kernels;
 

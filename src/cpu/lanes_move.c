@@ -1,7 +1,7 @@
 /* What moves sixteens and computes next to nothing: concatenation of channels, and nearest upsampling. Sums of
  * gradients are made pixel by pixel in order, in each lane: plain C has the same bits everywhere. */
 #include "base/error.h"
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
 
 #include <string.h>
 
@@ -19,6 +19,22 @@ static void join_group(void *arg, uint32_t group)
     float *y = (float *)b->y + group * (op->first + op->second);
     memcpy(y, (const float *)b->x + group * op->first, op->first * sizeof *y);
     memcpy(y + op->first, (const float *)b->x2 + group * op->second, op->second * sizeof *y);
+}
+
+static void join_few(ls_lanes_op *op)
+{
+    const concat_op *self = (const concat_op *)op;
+    const ls_tensor *y = &op->op.y;
+    const size_t pixels = (size_t)y->h * (size_t)y->w * LS_LANES;
+    ls_tensor x = *y, x2 = *y;
+    x.c = (int)(self->first / pixels);
+    x2.c = (int)(self->second / pixels);
+    const size_t first = (size_t)x.c * ls_few_plane(y), second = (size_t)x2.c * ls_few_plane(y);
+    for (size_t r = 0; r < (size_t)y->rows; r++) {
+        float *to = (float *)op->b.y + r * ls_few_row(y);
+        memcpy(to, (const float *)op->b.x + r * ls_few_row(&x), first * sizeof *to);
+        memcpy(to + first, (const float *)op->b.x2 + r * ls_few_row(&x2), second * sizeof *to);
+    }
 }
 
 static void part_group(void *arg, uint32_t group)
@@ -41,6 +57,7 @@ int ls_cpu_concat_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     ((concat_op *)op)->first = (size_t)x->c * pixels;
     ((concat_op *)op)->second = (size_t)x2->c * pixels;
     ls_lanes_op_set_y(op, x->c + x2->c, x->h, x->w);
+    op->few = join_few;
     op->forward = (ls_lanes_pass){join_group, (uint32_t)op->groups};
     op->dx = (ls_lanes_pass){part_group, (uint32_t)op->groups};
     return ls_lanes_op_finish(out, op, desc, err);
@@ -69,6 +86,22 @@ static void spread_plane(void *arg, uint32_t plane)
             memcpy(first + (size_t)k * line, first, line * sizeof *y);
         y += (size_t)op->by.sh * line;
     }
+}
+
+static void spread_few(ls_lanes_op *op)
+{
+    const upsample_op *self = (const upsample_op *)op;
+    const ls_tensor *y = &op->op.y;
+    const ls_tensor x = {.rows = y->rows, .c = y->c, .h = self->h, .w = self->w};
+    for (int r = 0; r < y->rows; r++)
+        for (int c = 0; c < y->c; c++) {
+            const float *from =
+                (const float *)op->b.x + (size_t)r * ls_few_row(&x) + (size_t)c * ls_few_plane(&x);
+            float *to = (float *)op->b.y + (size_t)r * ls_few_row(y) + (size_t)c * ls_few_plane(y);
+            for (int i = 0; i < y->h; i++)
+                for (int j = 0; j < y->w; j++)
+                    *to++ = from[i / self->by.sh * self->w + j / self->by.sw];
+        }
 }
 
 static void gather_plane(void *arg, uint32_t plane)
@@ -107,6 +140,7 @@ int ls_cpu_upsample_create(ls_op **out, ls_cpu_device *device, const ls_op_desc 
     self->h = x->h, self->w = x->w;
     self->by = by;
     ls_lanes_op_set_y(op, x->c, x->h * by.sh, x->w * by.sw);
+    op->few = spread_few;
     op->forward = (ls_lanes_pass){spread_plane, (uint32_t)(op->groups * x->c)};
     op->dx = (ls_lanes_pass){gather_plane, (uint32_t)(op->groups * x->c)};
     return ls_lanes_op_finish(out, op, desc, err);

@@ -10,7 +10,7 @@
  * cache, is taken around its own mean; pieces are put together in order of rows (Chan, Golub and LeVeque).
  */
 #include "base/error.h"
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
 
 #include <math.h>
 #include <string.h>
@@ -134,6 +134,24 @@ static void forward_channel(void *arg, uint32_t c)
     }
 }
 
+/* Channel by channel; there are pixels. */
+static void forward_few(ls_lanes_op *base)
+{
+    norm_op *op = (norm_op *)base;
+    const ls_op_buffers *b = &base->b;
+    const ls_tensor *y = &base->op.y;
+    const size_t plane = ls_few_plane(y), row = ls_few_row(y);
+    for (int c = 0; c < op->channels; c++) {
+        settle_forward(op, c, LS_RUN_EVALUATE);
+        for (int r = 0; r < y->rows; r++) {
+            const size_t at = (size_t)r * row + (size_t)c * plane;
+            base->kernels->normalise(
+                plane / LS_LANES, &op->channel[c].norm, (const float *)b->x + at,
+                op->fuse_add ? (const float *)b->x2 + at : NULL, (float *)b->y + at, op->fuse_relu);
+        }
+    }
+}
+
 static int norm_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const norm_op *op = (const norm_op *)base;
@@ -229,5 +247,6 @@ int ls_cpu_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     base->forward = (ls_lanes_pass){forward_channel, (uint32_t)x->c};
     base->gradients = (ls_lanes_pass){backward_channel, (uint32_t)x->c};
     base->op.contribution_floats = 2 * (size_t)x->c;
+    base->few = op->plane > 1 ? forward_few : NULL;
     return ls_lanes_op_finish(out, base, desc, err);
 }

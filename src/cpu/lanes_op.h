@@ -14,7 +14,7 @@
 
 #include "cpu/cpu_device.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -29,7 +29,7 @@
 #define LS_LANES 16
 
 struct ls_layout {
-    char lanes; /* there is but one */
+    char number; /* 1: lanes; 2: few rows (few.h) */
 };
 
 /* The one lanes layout; the tensor's shape says the rest. */
@@ -60,8 +60,11 @@ typedef struct ls_lanes_op {
     int groups; /* of sixteen rows */
     int training, needs_dx;
     ls_lanes_pass forward, gradients,
-        dx;                       /* as far as there are such; gradients are the parameters' */
-    unsigned flags;               /* of the run */
+        dx;         /* as far as there are such; gradients are the parameters' */
+    unsigned flags; /* of the run */
+    void (*few)(struct ls_lanes_op
+                    *op); /* forward of few rows (few.h), which all buffers are; NULL: none */
+    size_t few_scratch;   /* bytes that it needs */
     int outputs, elements, block; /* of parameter 0 */
     char kernel[48];
 } ls_lanes_op;
@@ -124,6 +127,8 @@ static inline int ls_lanes_rows_of(int rows, int group)
 /* Whether an input of the op is plain; an op around one on lanes, which packs such inputs. */
 bool ls_lanes_are_plain(const ls_op_desc *desc);
 ls_cpu_create ls_lanes_plain_create;
+/* The op on lanes inside where `op` is one around it, of plain inputs or of few rows, else `op` itself (may be NULL). */
+const ls_op *ls_lanes_inner(const ls_op *op);
 
 /* A convolution of one group; one that has a group for each channel, and a small kernel. */
 ls_cpu_create ls_lanes_conv_create, ls_lanes_depth_create;

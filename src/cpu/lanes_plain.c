@@ -5,7 +5,7 @@
  * far as it is there. */
 #include "base/error.h"
 #include "base/host.h"
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
 
 #include <stdio.h>
 
@@ -100,10 +100,9 @@ static void plain_destroy(ls_op *base)
     ls_free(op->host, op);
 }
 
-/* The op inside where `op` is one around it, else `op` itself (may be NULL). */
-static const ls_op *inner_of(const ls_op *op)
+const ls_op *ls_lanes_inner(const ls_op *op)
 {
-    return op && op->impl->bind == plain_bind ? ((const plain_op *)op)->inner : op;
+    return op && op->impl->bind == plain_bind ? ((const plain_op *)op)->inner : ls_few_inner(op);
 }
 
 bool ls_lanes_has_x2(const ls_op_desc *desc)
@@ -129,7 +128,7 @@ static ls_tensor in_lanes(plain_op *op, int i, const ls_tensor *x)
 int ls_lanes_plain_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_op_desc inner = *desc;
-    inner.twin = inner_of(desc->twin);
+    inner.twin = ls_lanes_inner(desc->twin);
     *out = NULL;
     plain_op *op = ls_alloc(device->host, sizeof *op);
     if (!op)

@@ -1,7 +1,7 @@
 /* What goes element by element: relu, sigmoid, tanh, gelu, silu, addition, dropout; and export. */
 #include "base/error.h"
 #include "base/rng.h"
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
 
 #include <string.h>
 
@@ -23,6 +23,13 @@ static size_t length_of(const ls_lanes_op *op, uint32_t item)
 {
     const size_t left = sixteens(op) - (size_t)item * SOME;
     return left < SOME ? left : SOME;
+}
+
+/* Sixteens of few rows, with what fills them up. */
+static size_t few_sixteens(const ls_lanes_op *op)
+{
+    const ls_tensor *y = &op->op.y;
+    return (size_t)y->rows * ls_few_row(y) / LS_LANES;
 }
 
 /* ---- curves, whose gradients are functions of y, but gelu's and silu's of x ------------------ */
@@ -52,6 +59,12 @@ static void some_backward(void *arg, uint32_t item)
                                        (const float *)b->dy + at, (float *)b->dx + at);
 }
 
+static void curve_few(ls_lanes_op *op)
+{
+    const curve_op *self = (const curve_op *)op;
+    op->kernels->curve[self->curve](few_sixteens(op), self->slope, op->b.x, op->b.y);
+}
+
 static ls_lanes_curve curve_of(const ls_op_desc *desc)
 {
     switch ((int)desc->kind) {
@@ -72,6 +85,7 @@ int ls_cpu_curve_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     ((curve_op *)op)->curve = curve_of(desc);
     ((curve_op *)op)->slope = desc->kind == LS_OP_RELU ? desc->u.relu.slope : 0;
     ls_lanes_op_set_y(op, desc->x.c, desc->x.h, desc->x.w);
+    op->few = curve_few;
     op->forward = (ls_lanes_pass){some_forward, items(op)};
     op->dx = (ls_lanes_pass){some_backward, items(op)};
     return ls_lanes_op_finish(out, op, desc, err);
@@ -93,6 +107,11 @@ static void add_some(void *arg, uint32_t item)
                           (const float *)b->x2 + at, op->relu, (float *)b->y + at);
 }
 
+static void add_few(ls_lanes_op *op)
+{
+    op->kernels->add(few_sixteens(op), op->b.x, op->b.x2, ((const add_op *)op)->relu, op->b.y);
+}
+
 static void add_some_back(void *arg, uint32_t item)
 {
     const add_op *op = arg;
@@ -111,6 +130,7 @@ int ls_cpu_add_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc
         return status;
     ((add_op *)op)->relu = desc->fuse_relu;
     ls_lanes_op_set_y(op, desc->x.c, desc->x.h, desc->x.w);
+    op->few = add_few;
     op->forward = (ls_lanes_pass){add_some, items(op)};
     op->dx = (ls_lanes_pass){add_some_back, items(op)};
     return ls_lanes_op_finish(out, op, desc, err);
@@ -173,6 +193,12 @@ static int dropout_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_er
     return LS_OK;
 }
 
+/* In evaluation. */
+static void dropout_few(ls_lanes_op *op)
+{
+    memcpy(op->b.y, op->b.x, few_sixteens(op) * LS_LANES * sizeof(float));
+}
+
 static void dropout_dx(void *arg, uint32_t item)
 {
     const dropout_op *op = arg;
@@ -196,6 +222,7 @@ int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     ((dropout_op *)op)->row = (size_t)x->c * (size_t)x->h * (size_t)x->w;
     ls_lanes_op_set_y(op, x->c, x->h, x->w);
     *(op->training ? &op->op.saved_bytes : &op->op.scratch_bytes) = op->op.y.bytes / sizeof(float);
+    op->few = dropout_few;
     op->dx = (ls_lanes_pass){dropout_dx, 1};
     return ls_lanes_op_finish(out, op, desc, err);
 }
@@ -207,6 +234,18 @@ static void export_all(void *arg, uint32_t item)
     const ls_lanes_op *op = arg;
     (void)item;
     ls_lanes_to_plain(op->b.y, op->b.x, &op->op.y);
+}
+
+static void export_few(ls_lanes_op *op)
+{
+    const ls_tensor *x = &op->op.y;
+    const size_t pixels = (size_t)x->h * (size_t)x->w;
+    const float *from = op->b.x;
+    float *to = op->b.y;
+    for (int r = 0; r < x->rows; r++, from += ls_few_row(x))
+        for (size_t c = 0; c < (size_t)x->c; c++, to += pixels)
+            for (size_t i = 0; i < pixels; i++)
+                to[i] = from[c * ls_few_plane(x) + i];
 }
 
 static void export_all_back(void *arg, uint32_t item)
@@ -225,6 +264,7 @@ int ls_cpu_export_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
         return status;
     op->op.y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};
     op->op.y.bytes = (size_t)x->rows * (size_t)x->c * (size_t)x->h * (size_t)x->w * sizeof(float);
+    op->few = export_few;
     op->forward = (ls_lanes_pass){export_all, 1};
     op->dx = (ls_lanes_pass){export_all_back, 1};
     return ls_lanes_op_finish(out, op, desc, err);

@@ -1,6 +1,6 @@
 /* The pool op. */
 #include "base/error.h"
-#include "cpu/lanes_op.h"
+#include "cpu/few.h"
 
 typedef struct pool_op {
     ls_lanes_op base; /* first */
@@ -29,6 +29,29 @@ static void backward_group(void *arg, uint32_t group)
     op->base.kernels->pool_backward(&op->pool, (const float *)op->base.b.dy + group * op->y_group,
                                     which_of(op, group),
                                     (float *)op->base.b.dx + group * op->x_group);
+}
+
+/* Few rows: sixteen channels in lanes. Scratch: x of them, then y. */
+static void forward_few(ls_lanes_op *base)
+{
+    const pool_op *op = (const pool_op *)base;
+    const ls_few_kernels *few = base->kernels->few;
+    ls_lanes_pool one = op->pool;
+    one.c = 1;
+    const size_t pixels = (size_t)one.ih * (size_t)one.iw,
+                 to_pixels = (size_t)one.oh * (size_t)one.ow;
+    const ls_tensor x = {.c = op->pool.c, .h = one.ih, .w = one.iw}, *y = &base->op.y;
+    const size_t x_plane = ls_few_plane(&x), y_plane = ls_few_plane(y);
+    float *in = base->b.scratch, *out = in + pixels * LS_LANES;
+    for (int r = 0; r < y->rows; r++)
+        for (int c = 0; c < op->pool.c; c += LS_LANES) {
+            const int channels = op->pool.c - c < LS_LANES ? op->pool.c - c : LS_LANES;
+            const float *from = (const float *)base->b.x + (size_t)r * ls_few_row(&x);
+            few->turn(from + (size_t)c * x_plane, x_plane, channels, pixels, in);
+            base->kernels->pool_forward(&one, in, out, NULL);
+            few->turn_back((float *)base->b.y + (size_t)r * ls_few_row(y) + (size_t)c * y_plane,
+                           y_plane, channels, to_pixels, out);
+        }
 }
 
 static int pool_geometry(ls_lanes_pool *p, const ls_op_desc *desc, ls_error *err)
@@ -71,5 +94,9 @@ int ls_cpu_pool_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     op->y_group = (size_t)p.c * (size_t)p.oh * (size_t)p.ow * LS_LANES;
     if (base->training && p.p.max)
         base->op.saved_bytes = (size_t)base->groups * op->y_group * sizeof(uint16_t);
+    if (ls_few_wanted(desc)) {
+        base->few = forward_few;
+        base->few_scratch = (op->x_group + op->y_group) / (size_t)p.c * sizeof(float);
+    }
     return ls_lanes_op_finish(out, base, desc, err);
 }

@@ -100,7 +100,7 @@ void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
         w->block = tiles;
 }
 
-static size_t weight_floats(const ls_wino *w)
+size_t ls_wino_weight_floats(const ls_wino *w)
 {
     return (size_t)w->points * w->point_weights;
 }
@@ -112,7 +112,7 @@ static size_t values_of(const ls_wino *w, const ls_wino_image *image)
 
 size_t ls_wino_conv_floats(const ls_wino *w)
 {
-    return weight_floats(w) + values_of(w, &w->x) + values_of(w, &w->y);
+    return values_of(w, &w->x) + values_of(w, &w->y);
 }
 
 /* A gradient is made of some outputs at a time, whose panels of all points stay in the cache; of a whole one, of some
@@ -301,19 +301,19 @@ static void some_gradients(void *arg, uint32_t thread)
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
-void ls_wino_weights(const ls_wino *w, float *memory, const float *weights)
+void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
 {
     const int out = w->turned ? w->x.channels : w->y.channels;
-    wino_pass pass = {.w = w, .values = memory, .weights = weights};
+    wino_pass pass = {.w = w, .values = values, .weights = weights};
     ls_team_run(w->team, (uint32_t)(out + 7) / 8, transform_weights, &pass);
 }
 
 void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
-                  const ls_wino_finish *finish, float *memory)
+                  const ls_wino_finish *finish, const float *values, float *memory)
 {
     const int tiles = groups * w->y.down * w->y.across;
-    wino_pass p = {.w = w, .x = x, .y = y, .weights = memory, .finish = finish};
-    p.in = memory + weight_floats(w);
+    wino_pass p = {.w = w, .x = x, .y = y, .weights = values, .finish = finish};
+    p.in = memory;
     p.out = p.in + values_of(w, &w->x);
     for (; p.first < tiles; p.first += p.count) {
         p.count = tiles - p.first < w->block ? tiles - p.first : w->block;

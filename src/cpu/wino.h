@@ -135,17 +135,17 @@ void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
 void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
                            const ls_wino_shape *shape, int groups);
 
-/* Floats of ls_wino_conv's memory, and of ls_wino_gradient's. */
+/* Floats of the values of weights, of ls_wino_conv's memory beside them, and of ls_wino_gradient's. */
+size_t ls_wino_weight_floats(const ls_wino *w);
 size_t ls_wino_conv_floats(const ls_wino *w);
 size_t ls_wino_gradient_floats(const ls_wino *w);
 
-/* The values of weights, to the beginning of ls_wino_conv's memory. */
-void ls_wino_weights(const ls_wino *w, float *memory, const float *weights);
+/* values ← those of weights. */
+void ls_wino_weights(const ls_wino *w, float *values, const float *weights);
 
-/* y ← x · weights and what follows, of some groups. `memory` begins with the values that ls_wino_weights has put
- * there. */
+/* y ← x · weights, whose values ls_wino_weights has made, and what follows, of some groups. */
 void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
-                  const ls_wino_finish *finish, float *memory);
+                  const ls_wino_finish *finish, const float *values, float *memory);
 
 /* The gradient of the weights from that of y ← or, with `add`, +=. */
 void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float *x,

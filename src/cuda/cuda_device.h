@@ -18,7 +18,7 @@
 #include "cuda/kernels/kernels.h"
 
 #include <cuda_runtime_api.h>
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stdbool.h>
 #include <stddef.h>
 

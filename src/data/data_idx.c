@@ -197,10 +197,16 @@ static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     return status;
 }
 
+/* Whether the images are left unread. */
+static bool is_unread(const idx_split *s)
+{
+    return !s->test && s->o->spec->labels_alone && !(s->o->spec->keys.validation > 0);
+}
+
 /* Another payload may be meant (a variant of the data), so it is only pointed out. */
 static void compare_payload(const idx_split *s, ls_dataset_info *info)
 {
-    if (!s->published)
+    if (!s->published || is_unread(s))
         return;
     int images = strcmp(info->images_sha256, s->published[0]) == 0;
     int labels = strcmp(info->labels_sha256, s->published[1]) == 0;
@@ -243,9 +249,9 @@ static int open_split(idx_split *s, ls_dataset **out)
         status = read_labels(s, labels, data);
     if (status == LS_OK)
         status = ls_byte_reader_end(labels, data->base.info.labels_sha256, s->o->err);
-    if (status == LS_OK)
+    if (status == LS_OK && !is_unread(s))
         status = read_images(s, images, data);
-    if (status == LS_OK)
+    if (status == LS_OK && !is_unread(s))
         status = ls_byte_reader_end(images, data->base.info.images_sha256, s->o->err);
     ls_byte_reader_close(labels);
     ls_byte_reader_close(images);

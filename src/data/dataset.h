@@ -190,6 +190,9 @@ typedef struct ls_dataset_spec {
     uint32_t limit; /* keep the first so many training rows; 0: all. The test split is whole. */
     uint64_t seed;  /* of synthetic data, and of the rows that are held out */
     ls_data_keys keys;
+    /* The images of the training split are not asked for: where nothing is held out, a kind may leave them unread.
+     * They are zeros then, without a SHA-256. */
+    bool labels_alone;
     /* The caller's own, which the name may also be one of; they outlive the datasets. */
     const struct ls_data_source *const *sources;
     int source_count;

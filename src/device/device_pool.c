@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "base/thread_state.h"
 #include "device/registry.h"
 #include "pool/pool.h"
@@ -93,16 +94,12 @@ static int start_worker(ls_worker *worker, void *user, ls_error *err)
     return status;
 }
 
-/* The caller's options in this version's size: fields that the caller does not know are zero. */
 static int take_options(ls_device_pool_options *out, const ls_device_pool_options *o, ls_error *err)
 {
-    if (!o || o->size < sizeof o->size || !o->registry)
-        return ls_fail(err, LS_EINVAL,
-                       "ls_device_pool_create: options.size must be sizeof(ls_device_pool_options) "
-                       "and options.registry must be set");
-    memset(out, 0, sizeof *out);
-    memcpy(out, o, o->size < sizeof *out ? o->size : sizeof *out);
-    return LS_OK;
+    int status = ls_sized_take(out, sizeof *out, o, "ls_device_pool_options", err);
+    if (status == LS_OK && !out->registry)
+        return ls_fail(err, LS_EINVAL, "ls_device_pool_create: options.registry must be set");
+    return status;
 }
 
 /* Equal parts of the devices that there are, where the list has not got them all. */

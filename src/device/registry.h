@@ -4,7 +4,7 @@
 #define DEVICE_REGISTRY_H
 
 #include <lockstep/device_pool.h>
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stdbool.h>
 
 #define LS_BACKENDS_MAX 8

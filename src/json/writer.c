@@ -1,13 +1,11 @@
 #include "json/writer.h"
 
 #include "base/error.h"
-#include "base/thread_state.h"
+#include "json/shortest.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- UTF-8 ---- */
@@ -191,27 +189,15 @@ void ls_json_put_string(ls_json_writer *w, const char *key, const char *value)
     append_string(w, value);
 }
 
-/* Tries growing numbers of digits: `few` suffice for most values, `most` for all. */
 static void put_number(ls_json_writer *w, const char *key, double value, bool is_float)
 {
-    char text[40];
+    char text[LS_SHORTEST];
     if (!isfinite(value)) {
         ls_json_put_null(w, key);
         return;
     }
-    int few = is_float ? 6 : 15;
-    int most = is_float ? 9 : 17;
-    int n = 0;
-    ls_c_locale locale = ls_c_locale_enter();
-    for (int digits = few; digits <= most; digits++) {
-        n = snprintf(text, sizeof text, "%.*g", digits, value);
-        double back = is_float ? (double)strtof(text, NULL) : strtod(text, NULL);
-        if (back == value)
-            break;
-    }
-    ls_c_locale_leave(locale);
     begin_value(w, key);
-    append(w, text, (size_t)n);
+    append(w, text, (size_t)ls_shortest(text, value, is_float));
 }
 
 void ls_json_put_double(ls_json_writer *w, const char *key, double value)
@@ -226,14 +212,16 @@ void ls_json_put_float(ls_json_writer *w, const char *key, float value)
 
 void ls_json_put_int(ls_json_writer *w, const char *key, int64_t value)
 {
+    char text[LS_SHORTEST];
     begin_value(w, key);
-    ls_buffer_format(&w->out, "%" PRId64, value);
+    append(w, text, (size_t)ls_shortest_int(text, value));
 }
 
 void ls_json_put_uint(ls_json_writer *w, const char *key, uint64_t value)
 {
+    char text[LS_SHORTEST];
     begin_value(w, key);
-    ls_buffer_format(&w->out, "%" PRIu64, value);
+    append(w, text, (size_t)ls_shortest_uint(text, value));
 }
 
 void ls_json_put_bool(ls_json_writer *w, const char *key, bool value)

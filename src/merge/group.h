@@ -28,7 +28,7 @@
 
 #include "sync/barrier.h"
 
-#include <lockstep/communicator.h>
+#include <lockstep/sys/communicator.h>
 
 /* What a rank shows its peers from the first meeting of a merge to the last. */
 typedef struct ls_merge_rank {

@@ -9,7 +9,7 @@
 #ifndef MERGE_TREE_H
 #define MERGE_TREE_H
 
-#include <lockstep/communicator.h>
+#include <lockstep/sys/communicator.h>
 #include <stdbool.h>
 #include <stddef.h>
 

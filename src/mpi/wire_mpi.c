@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/host.h"
 
-#include <lockstep/cluster.h>
+#include <lockstep/sys/wire.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -74,10 +74,10 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
         return ls_fail(
             err, LS_EUNSUPPORTED,
             "MPI has ended in this process, and starts only once: start it yourself, and "
-            "hand over a communicator (options.comm)");
+            "hand over a communicator (ls_trainer_cluster.comm)");
     if (!started && o->comm)
         return ls_fail(err, LS_EINVAL,
-                       "options.comm needs a program that has called MPI_Init_thread");
+                       "ls_trainer_cluster.comm needs a program that has called MPI_Init_thread");
     w->started = !started;
     if (started)
         MPI_Query_thread(&level);

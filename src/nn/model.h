@@ -13,7 +13,7 @@
 
 #include "json/json.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

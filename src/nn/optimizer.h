@@ -4,7 +4,7 @@
 
 #include "json/json.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 #include <stdbool.h>
 

@@ -259,6 +259,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .host = desc->host,
                       .rows = desc->rows,
                       .training = desc->training,
+                      .constant = desc->constant,
                       .loss_desc = ls_loss_desc(criterion, desc->smoothing, desc->weighted),
                       .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
     int status = LS_OK;
@@ -350,9 +351,11 @@ static bool is_settled(const ls_plan *plan, int k)
 
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err)
 {
+    const unsigned constant = plan->constant ? LS_RUN_CONSTANT : 0;
     for (int k = 0; k < plan->nodes; k++) {
         ls_op *op = plan->node[k].op;
-        const unsigned mode = loss == LS_TEST || is_settled(plan, k) ? LS_RUN_EVALUATE : 0;
+        const unsigned mode =
+            constant | (loss == LS_TEST || is_settled(plan, k) ? LS_RUN_EVALUATE : 0);
         beat(plan, AT_FORWARD, k);
         int status = op->impl->forward(op, NULL, mode, err);
         if (status != LS_OK)

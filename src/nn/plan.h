@@ -123,6 +123,7 @@ typedef struct ls_plan {
     const ls_host *host;
     int rows;
     bool training;
+    bool constant;             /* the weights are those that were imported */
     ls_op_desc loss_desc;      /* but for x */
     int targets;               /* 4-byte words of a row's label or target */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
@@ -151,6 +152,7 @@ typedef struct ls_plan_desc {
     int uses[LS_SUBSETS]; /* non-zero: rows of this subset will be gathered */
     int rows;
     bool training;
+    bool constant;       /* nothing but imports write the weights */
     const ls_plan *twin; /* a plan with other rows whose layouts of parameters are to be shared */
     const ls_loss *loss; /* NULL: cross-entropy */
     float smoothing;     /* of labels */

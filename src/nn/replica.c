@@ -50,29 +50,45 @@ uint32_t ls_replica_most_calls(const ls_replica *r)
     return r->optimizer && r->device->ops->record_next ? LS_UNROLLED : 1;
 }
 
-/* Adds `rows` to a descending list, once. */
-static void add_count(uint32_t *list, int *count, uint32_t rows)
+/* How many of desc->shard_rows may occur in training, the first ones. Where shards are computed in blocks, any remainder
+ * may. */
+static int trained_counts(const ls_replica *r, const ls_replica_desc *desc)
 {
-    int i = 0;
+    const bool all = r->info.block_rows > 0 || desc->trained_row_counts == 0;
+    return all ? desc->shard_row_counts : desc->trained_row_counts;
+}
+
+/* Adds `rows` to a list, once, which descends from its item `first` on. */
+static void add_count(uint32_t *list, int *count, int first, uint32_t rows)
+{
+    int i = first;
+    for (int k = 0; k < *count; k++)
+        if (list[k] == rows)
+            return;
     while (i < *count && list[i] > rows)
         i++;
-    if (rows == 0 || (i < *count && list[i] == rows))
+    if (rows == 0)
         return;
     memmove(list + i + 1, list + i, (size_t)(*count - i) * sizeof *list);
     list[i] = rows;
     ++*count;
 }
 
-/* `list` has room for one more than there are shard sizes. */
+/* First what is trained on, descending, so that the first plan is the largest that trains; then what is evaluated only,
+ * which may be larger. `list` has room for one more than there are shard sizes. */
 static void list_counts(uint32_t *list, int *count, const ls_replica *r,
                         const ls_replica_desc *desc)
 {
-    uint32_t block = (uint32_t)r->info.block_rows;
+    const uint32_t block = (uint32_t)r->info.block_rows;
+    const int trained = trained_counts(r, desc);
+    int first = 0;
     for (int i = 0; i < desc->shard_row_counts; i++) {
-        uint32_t rows = desc->shard_rows[i];
+        const uint32_t rows = desc->shard_rows[i];
+        if (i == trained)
+            first = *count;
         if (block > 0 && rows >= block)
-            add_count(list, count, block);
-        add_count(list, count, block > 0 ? rows % block : rows);
+            add_count(list, count, first, block);
+        add_count(list, count, first, block > 0 ? rows % block : rows);
     }
 }
 
@@ -91,12 +107,11 @@ static int check_desc(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return LS_OK;
 }
 
-/* The first plan always trains: it defines the layout of the arenas. Where shards are computed in blocks, any
- * remainder may occur in training. */
+/* The first plan always trains: it defines the layout of the arenas. */
 static bool trains(const ls_replica *r, const ls_replica_desc *desc, uint32_t rows)
 {
-    bool found = r->plans == 0 || r->info.block_rows > 0 || desc->trained_row_counts == 0;
-    for (int i = 0; i < desc->trained_row_counts; i++)
+    bool found = r->plans == 0 || r->info.block_rows > 0;
+    for (int i = 0; i < trained_counts(r, desc); i++)
         found |= desc->shard_rows[i] == rows;
     return r->optimizer && found;
 }
@@ -113,6 +128,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .uses = {desc->data[LS_TRAIN].images != NULL, desc->data[LS_TEST].images != NULL},
             .rows = (int)counts[i],
             .training = trains(r, desc, counts[i]),
+            .constant = r->optimizer == NULL,
             .twin = i > 0 ? r->plan[0] : NULL,
             .loss = desc->loss,
             .smoothing = desc->label_smoothing,

@@ -375,21 +375,23 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
-/* How long a step takes goes by what it moves, not by what a library's kernels work in. */
-static size_t bytes_of_a_step(const ls_replica *r)
+/* How long a step takes goes by what it moves, not by what a library's kernels work in, nor by what evaluation needs. */
+static size_t bytes_of_a_step(const ls_replica *r, const ls_plan *plan)
 {
-    return r->memory.arenas + r->memory.activations - r->memory.scratch;
+    return r->memory.arenas + plan->activation_bytes;
 }
 
-/* Whole minibatches have most rows. */
+/* Of the first plan, which trains on the most rows: those of whole minibatches. */
 static int record_unrolled(ls_replica *r, ls_error *err)
 {
-    if (!is_recorded(r->plan[0], LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED)
+    ls_plan *plan = r->plan[0];
+    if (!is_recorded(plan, LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED)
         return LS_OK;
-    const bool small = bytes_of_a_step(r) <= LS_UNROLL_BYTES;
+    const size_t bytes = bytes_of_a_step(r, plan);
+    const bool small = bytes <= LS_UNROLL_BYTES;
     ls_log(r->host, LS_LOG_INFO, "%s: %s a launch: a step needs %zu KiB", r->info.name,
-           small ? "several steps are" : "each step is", bytes_of_a_step(r) >> 10);
-    return small ? record_program(r, r->plan[0], LS_STEPS, err) : LS_OK;
+           small ? "several steps are" : "each step is", bytes >> 10);
+    return small ? record_program(r, plan, LS_STEPS, err) : LS_OK;
 }
 
 /* Where their results arrive, and what they update with. */

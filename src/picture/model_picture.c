@@ -2,11 +2,11 @@
  * be a library beside the one that has the model. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "base/thread_state.h"
 #include "data/image.h"
 
 #include <lockstep/picture.h>
-#include <string.h>
 
 static int check_model(const ls_snapshot_info *info, const char *name, ls_error *err)
 {
@@ -24,7 +24,7 @@ static int check_model(const ls_snapshot_info *info, const char *name, ls_error 
 }
 
 int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,
-                     const ls_picture_options *options, void *row, ls_error *err)
+                     const ls_picture_options *options, void *row, size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     ls_picture_options o = {.size = sizeof o};
@@ -32,13 +32,16 @@ int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,
     ls_snapshot_info info;
     if (!model || !bytes || !row)
         return ls_fail(err, LS_EINVAL, "ls_model_picture: no model, bytes or row");
-    if (options && (options->size < sizeof o || options->size > sizeof o))
-        return ls_fail(err, LS_EINVAL, "ls_model_picture: options of another version");
-    if (options)
-        o = *options;
+    int status = options ? ls_sized_take(&o, sizeof o, options, "ls_picture_options", err) : LS_OK;
+    if (status)
+        return status;
     const char *name = o.name ? o.name : "the picture";
     ls_snapshot_describe(model, &info);
-    int status = check_model(&info, name, err);
+    const size_t needed = (size_t)info.channels * (size_t)info.height * (size_t)info.width;
+    status = check_model(&info, name, err);
+    if (status == LS_OK && capacity < needed)
+        return ls_fail(err, LS_EINVAL, "%.300s: room for %zu bytes, %zu are needed", name, capacity,
+                       needed);
     if (status)
         return status;
     status = ls_image_fit_bytes(row, info.channels, info.height, info.width, name, bytes, length,

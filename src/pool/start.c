@@ -1,6 +1,7 @@
 /* Making a pool: options, CPUs, memory, threads; and freeing it. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "pool/pool.h"
 
 #include <stdio.h>
@@ -10,13 +11,11 @@
 #define INBOX_DEFAULT 64
 #define INBOX_MAX (1 << 20)
 
-/* The caller's options in this version's size: fields that the caller does not know are zero. */
 static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error *err)
 {
-    if (!o || o->size < sizeof o->size)
-        return ls_fail(err, LS_EINVAL, "options.size is not set: expected sizeof(ls_pool_options)");
-    memset(out, 0, sizeof *out);
-    memcpy(out, o, o->size < sizeof *out ? o->size : sizeof *out);
+    int status = ls_sized_take(out, sizeof *out, o, "ls_pool_options", err);
+    if (status)
+        return status;
     if (out->workers < 1 || out->workers > WORKERS_MAX)
         return ls_fail(err, LS_EINVAL, "a pool of %d workers: expected 1 to %d", out->workers,
                        WORKERS_MAX);

@@ -82,7 +82,7 @@ int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *
 int ls_sinks_open_wanted(ls_sinks *sinks, const char *dir, const ls_config *config,
                          const ls_host *host, ls_error *err);
 
-/* Calls `record` (ls_trainer_options.record). */
+/* Calls `record` (ls_trainer_callbacks.record). */
 int ls_sink_callback(ls_sink **out,
                      int (*record)(void *user, const char *json, size_t length, ls_error *err),
                      void *user, const ls_host *host, ls_error *err);

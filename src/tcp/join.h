@@ -1,4 +1,4 @@
-/* The wire over TCP: the inside of ls_wire_tcp (<lockstep/cluster.h>), its lines, and what the two halves of a
+/* The wire over TCP: the inside of ls_wire_tcp (<lockstep/sys/wire.h>), its lines, and what the two halves of a
  * meeting share. Every two members have one connection for each channel, a *line*, so that what waits on one
  * channel holds up no other. */
 #ifndef TCP_JOIN_H
@@ -6,7 +6,7 @@
 
 #include "tcp/vote.h"
 
-#include <lockstep/cluster.h>
+#include <lockstep/sys/wire.h>
 #include <netdb.h>
 #include <stdbool.h>
 #include <stdint.h>

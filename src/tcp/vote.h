@@ -26,7 +26,7 @@
 #ifndef TCP_VOTE_H
 #define TCP_VOTE_H
 
-#include <lockstep/cluster.h>
+#include <lockstep/sys/wire.h>
 #include <stdbool.h>
 #include <stdint.h>
 

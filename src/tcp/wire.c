@@ -1,6 +1,7 @@
 /* The engine's table: what a caller of ls_wire_tcp gets. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "tcp/join.h"
 
 /* The lines are closed before the meeting is forgotten: a peer that finds nobody at the door also finds its lines
@@ -38,15 +39,17 @@ static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_er
 
 static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err)
 {
-    const ls_tcp_place *place = options->comm;
+    ls_tcp_place place;
     *out = NULL;
-    if (!place || place->size != sizeof *place)
-        return ls_fail(err, LS_EINVAL, "the engine tcp needs an ls_tcp_place as options.comm");
+    int status = ls_sized_take(&place, sizeof place, options->comm,
+                               "the ls_tcp_place that the engine tcp needs as `comm`", err);
+    if (status)
+        return status;
     tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
     w->base.type = ls_wire_tcp();
-    int status = tcp_join(w, place, options->regroups != 0, err);
+    status = tcp_join(w, &place, options->regroups != 0, err);
     if (status)
         tcp_free(w);
     else

@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "engine/feed.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/worker.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int check_usable(const ls_trainer *t, const char *function, ls_error *err
 {
     if (t->broken.status)
         return ls_fail(err, t->broken.status, "%s", t->broken.text);
-    if (t->live == 0)
+    if (ls_engine_live(t->engine) == 0)
         return ls_fail(err, LS_EDEVICE, "%s: no device is left", function);
     return LS_OK;
 }
@@ -81,7 +81,7 @@ static int check_rows(const ls_trainer *t, const void *rows, const void *targets
                       ls_error *err)
 {
     const ls_gather *g = &t->config.preprocessing;
-    const size_t values = t->feed->image_bytes / sizeof(float);
+    const size_t values = ls_engine_feed(t->engine)->image_bytes / sizeof(float);
     int status = g->floats ? check_floats(rows, n, values, "value", err) : LS_OK;
     if (status)
         return status;
@@ -95,7 +95,7 @@ static int check_step(const ls_trainer *t, const void *images, const void *label
     int status = check_training(t, "ls_trainer_step", err);
     if (status)
         return status;
-    if (!t->feed)
+    if (!ls_engine_feed(t->engine))
         return ls_fail(
             err, LS_EINVAL,
             "ls_trainer_step: the training data is resident; rows of the caller's need a "
@@ -128,7 +128,7 @@ static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_rep
         .number = r->number,
         .loss = (double)r->loss / (double)r->rows,
         .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
-        .lr = (double)r->lr,
+        .lr = (double)ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .skipped = r->skipped};
 }
 
@@ -172,9 +172,9 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
     if (loss)
-        *loss = t->result.test_loss;
+        *loss = t->told.result.test_loss;
     if (accuracy)
-        *accuracy = t->result.test_accuracy;
+        *accuracy = t->told.result.test_accuracy;
     return note(t, status, &why, err);
 }
 
@@ -183,7 +183,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
 static int read_back(ls_trainer *t, const char *function, ls_error *err)
 {
     ls_error why = {0};
-    int status = t->live > 0 ? LS_OK : check_usable(t, function, err);
+    int status = ls_engine_live(t->engine) > 0 ? LS_OK : check_usable(t, function, err);
     if (status)
         return status;
     status = ls_read_back(t, true, &why);
@@ -194,8 +194,8 @@ int ls_trainer_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
 {
     int status = read_back(t, "ls_trainer_snapshot", err);
     return status ? status
-                  : ls_snapshot_create(out, t->inference, t->exchange->canonical, t->position.steps,
-                                       err);
+                  : ls_snapshot_create(out, t->inference, ls_engine_weights(t->engine)->canonical,
+                                       t->position.steps, err);
 }
 
 static void forget_snapshot(ls_trainer *t)
@@ -204,7 +204,8 @@ static void forget_snapshot(ls_trainer *t)
     t->last = NULL;
 }
 
-int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *scores, ls_error *err)
+int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *scores,
+                       size_t capacity, ls_error *err)
 {
     ls_snapshot_info info;
     if (t->last) {
@@ -213,7 +214,7 @@ int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *sco
             forget_snapshot(t);
     }
     int status = t->last ? LS_OK : ls_trainer_snapshot(t, &t->last, err);
-    return status ? status : ls_snapshot_predict(t->last, images, n, scores, err);
+    return status ? status : ls_snapshot_predict(t->last, images, n, scores, capacity, err);
 }
 
 /* ---- saving and loading --------------------------------------------------------------------- */
@@ -230,14 +231,14 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     if (path)
         return ls_save_at(t, path, err);
     status = ls_save(t, ls_checkpoint_due(t, &(ls_moment){.occasion = LS_ASKED}), err);
-    t->result.saved |= status == LS_OK;
+    t->told.result.saved |= status == LS_OK;
     return status;
 }
 
 /* Weights alone: the optimizer begins anew. */
 static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
-    ls_exchange *e = t->exchange;
+    ls_engine_state *e = ls_engine_weights(t->engine);
     int status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
     for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (e->slot[i])
@@ -285,7 +286,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     forget_snapshot(t);
     ls_saver_forget(t->dir.saver);
     c->settled = t->position.steps;
-    status = ls_gang(t, ls_worker_load, &why);
+    status = ls_engine_load(t->engine, t->position.steps, &why);
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);
     return note(t, status, &why, err);

@@ -2,13 +2,16 @@
  * a thread of the library's own, so that whatever a back end keeps per thread (a current device) is never changed on
  * the caller's. The library's own CPU back end keeps nothing, and there the caller's thread computes: handing over
  * would take a second CPU, of which several callers have none. */
+#include "train/snapshot.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/sized.h"
 #include "base/thread_state.h"
 #include "config/card.h"
 #include "device/registry.h"
+#include "engine/infer.h"
+#include "nn/replica.h"
 #include "nn/safetensors.h"
-#include "train/infer.h"
 
 #include <lockstep/model.h>
 #include <pthread.h>
@@ -111,9 +114,9 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
 
 /* ---- predictors ----------------------------------------------------------------------------- */
 
-/* Rows that are predicted at once; what is left over is padded to the next. */
-static const uint32_t sizes[] = {64, 16, 1};
-enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes };
+/* Rows that are predicted at once; what is left over is padded to the next. On the CPU up to eight cost what they are. */
+static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
+enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 
 typedef struct predictor {
     const ls_inference *inference;
@@ -125,6 +128,7 @@ typedef struct predictor {
     int32_t *labels;    /* [MOST], or as many targets; they stay 0, and mean nothing */
     float *logits;      /* [MOST][classes] */
     uint32_t row[MOST]; /* 0, 1, 2, … */
+    int sizes;          /* so many of them there are */
     size_t image_bytes;
     uint64_t loaded; /* the snapshot whose weights it has; 0: none */
     /* What is asked for. */
@@ -150,7 +154,7 @@ static int start(const ls_worker *w, ls_device *device, void **local, void *user
                               .labels = p->labels,
                               .rows = MOST}},
         .shard_rows = sizes,
-        .shard_row_counts = SIZES,
+        .shard_row_counts = p->sizes,
         .host = i->host,
     };
     return ls_replica_create(&p->replica, &d, err);
@@ -164,11 +168,17 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
     ls_replica_destroy(((predictor *)user)->replica);
 }
 
-static uint32_t padded(uint32_t n)
+/* How many of `left` rows are predicted next: 17 to 48 are cheaper by sixteens than padded. */
+static uint32_t next_of(uint32_t left)
+{
+    return left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
+}
+
+static uint32_t padded(const predictor *p, uint32_t n)
 {
     uint32_t size = MOST;
-    for (int i = 1; i < SIZES; i++)
-        if (n <= sizes[i])
+    for (int i = 1; i < p->sizes; i++)
+        if (n <= sizes[i] && sizes[i] < size)
             size = sizes[i];
     return size;
 }
@@ -204,7 +214,7 @@ static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 static int predict_some(predictor *p, const char *images, uint32_t n, float *scores, ls_error *err)
 {
     const size_t classes = (size_t)p->inference->model->classes, bytes = p->image_bytes;
-    const uint32_t size = padded(n);
+    const uint32_t size = padded(p, n);
     int status = prepare(p, images, n, err);
     memset(p->images + n * bytes, 0, (size - n) * bytes);
     if (status == LS_OK)
@@ -226,9 +236,7 @@ static int predict(const ls_worker *w, void *arg, ls_error *err)
     predictor *p = arg;
     p->status = load(p, &p->error);
     for (uint32_t done = 0; p->status == LS_OK && done < p->n;) {
-        const uint32_t left = p->n - done;
-        /* 17 to 48 rows are cheaper by sixteens than padded. */
-        const uint32_t count = left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
+        const uint32_t count = next_of(p->n - done);
         p->status =
             predict_some(p, p->rows + done * p->image_bytes, count,
                          p->scores + done * (size_t)p->inference->model->classes, &p->error);
@@ -280,6 +288,7 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
     if (!p)
         return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
     p->inference = i;
+    p->sizes = o.caller_works ? SIZES : COMMON_SIZES;
     /* Where the caller works, the pool's owner is whoever has borrowed the predictor: devices of the built-in CPU
      * belong to no thread, and the list's lock hands over what the one before has left. */
     int status = make_room(p, err);
@@ -381,14 +390,24 @@ void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
                               .targets = s->inference->preprocessing.targets};
 }
 
+static int check_capacity(size_t capacity, size_t needed, ls_error *err)
+{
+    return capacity >= needed
+               ? LS_OK
+               : ls_fail(err, LS_EINVAL, "room for %zu floats, %zu are needed", capacity, needed);
+}
+
 int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
-                        ls_error *err)
+                        size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     predictor *p;
     if (!s || (n > 0 && (!images || !scores)))
         return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
-    int status = borrow(&p, s->inference, err);
+    int status = check_capacity(capacity, (size_t)n * (size_t)s->inference->model->classes, err);
+    if (status)
+        return status;
+    status = borrow(&p, s->inference, err);
     if (status)
         return status;
     p->snapshot = s;
@@ -428,7 +447,7 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
     if (status == LS_OK)
         status = ls_snapshot_create(&s, inference, weights, 0, err);
     if (status == LS_OK) /* a prediction of no rows: opens the device, so that errors appear here */
-        status = ls_snapshot_predict(s, NULL, 0, NULL, err);
+        status = ls_snapshot_predict(s, NULL, 0, NULL, 0, err);
     ls_inference_release(inference);
     ls_free(o->host, weights);
     ls_card_fini(&card);
@@ -444,22 +463,21 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
 {
     LS_OWN_ARITHMETIC;
     ls_model_options o = {.size = sizeof o};
-    if (!out || !path || (options && (options->size < sizeof o.size || options->size > sizeof o)))
-        return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or options of another version");
+    if (!out || !path)
+        return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or no room for the model");
     *out = NULL;
-    if (options)
-        memcpy(&o, options, options->size);
-    return open_model(out, path, &o, err);
+    int status = options ? ls_sized_take(&o, sizeof o, options, "ls_model_options", err) : LS_OK;
+    return status ? status : open_model(out, path, &o, err);
 }
 
 int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
-                 ls_error *err)
+                 size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     if (form != LS_OUTPUT_PROBABILITIES && form != LS_OUTPUT_LOGITS)
         return ls_fail(err, LS_EINVAL, "ls_model_run: form %d; expected probabilities or logits",
                        (int)form);
-    int status = ls_snapshot_predict(model, rows, n, outputs, err);
+    int status = ls_snapshot_predict(model, rows, n, outputs, capacity, err);
     const ls_loss *loss = status ? NULL : model->inference->card.config.loss;
     if (status || form == LS_OUTPUT_LOGITS || !loss)
         return status;
@@ -472,9 +490,9 @@ int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output for
 }
 
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
-                     ls_error *err)
+                     size_t capacity, ls_error *err)
 {
-    return ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, outputs, err);
+    return ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, outputs, capacity, err);
 }
 
 const char *ls_model_card(const ls_snapshot *model)
@@ -509,8 +527,8 @@ static int put_fields(const ls_prep *prep, const ls_field *fields, size_t count,
     return status ? status : check_columns(prep, seen, err);
 }
 
-int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, void *row,
-                 ls_error *err)
+int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, float *row,
+                 size_t capacity, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
     if (!model || !row || (count > 0 && !fields))
@@ -521,11 +539,15 @@ int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count,
         return ls_fail(err, LS_EUNSUPPORTED,
                        "ls_model_row: the model's rows have no columns of names; pass whole rows "
                        "to ls_model_run");
+    const ls_shape *in = &i->model->input;
+    int status = check_capacity(capacity, (size_t)in->c * (size_t)in->h * (size_t)in->w, err);
+    if (status)
+        return status;
     bool *seen = ls_alloc_array(i->host, (size_t)prep->columns, sizeof *seen);
     if (!seen)
         return ls_fail(err, LS_ENOMEM, "out of memory for a row");
     ls_c_locale locale = ls_c_locale_enter();
-    int status = put_fields(prep, fields, count, seen, row, err);
+    status = put_fields(prep, fields, count, seen, row, err);
     ls_c_locale_leave(locale);
     ls_free(i->host, seen);
     return status;

@@ -64,14 +64,15 @@ static int open_run(session *s, const char *run, int resume, const char *const *
     for (int i = 0; i < count && i < SETS; i++)
         all[i + 1] = set[i];
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    const ls_trainer_callbacks callbacks = {
+        .size = sizeof callbacks, .progress = on_progress, .user = s};
     const ls_trainer_options o = {.size = sizeof o,
                                   .config_text = resume ? NULL : config,
                                   .set = resume ? NULL : all,
                                   .set_count = resume ? 0 : count + 1,
                                   .resume = resume ? run : NULL,
                                   .registry = s->registry,
-                                  .progress = on_progress,
-                                  .user = s};
+                                  .callbacks = &callbacks};
     return ls_trainer_open(&s->trainer, &o, err);
 }
 

@@ -15,6 +15,7 @@
 #include "ref/ref.h"
 
 #include <dirent.h>
+#include <lockstep/sys/trainer.h>
 #include <lockstep/trainer.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,10 @@ static int live_once(const ls_registry *registry, const char *run, int resume, i
     ls_error err;
     snprintf(devices, sizeof devices, "devices=ref:%d", workers);
     snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    const ls_trainer_callbacks callbacks = {
+        .size = sizeof callbacks, .progress = on_progress, .user = &r};
+    const ls_trainer_sys sys = {
+        .size = sizeof sys, .inject = &fault, .inject_count = fault != NULL};
     ls_trainer_options o = {
         .size = sizeof o,
         .config_text = config,
@@ -82,10 +87,8 @@ static int live_once(const ls_registry *registry, const char *run, int resume, i
         .set_count = 2,
         .registry = registry,
         .resume = resume ? run : NULL,
-        .inject = &fault,
-        .inject_count = fault != NULL,
-        .progress = on_progress,
-        .user = &r,
+        .callbacks = &callbacks,
+        .sys = &sys,
     };
     int status = ls_trainer_open(&r.trainer, &o, &err);
     if (status == LS_OK) {

@@ -29,6 +29,7 @@
 #define PLAIN "ref"
 #endif
 
+#include <lockstep/sys/trainer.h>
 #include <lockstep/trainer.h>
 #include <math.h>
 #include <stdio.h>
@@ -187,22 +188,23 @@ static void run(leg *l)
     snprintf(devices, sizeof devices, "devices=%s:%d", l->backend, l->workers);
     snprintf(directory, sizeof directory, "run_dir=%s", l->run_dir ? l->run_dir : "null");
     write_capacity(capacity, l);
+    const ls_trainer_callbacks callbacks = {
+        .size = sizeof callbacks, .record = on_record, .progress = on_progress, .user = l};
+    ls_trainer_sys sys = {.size = sizeof sys, .inject = inject};
     ls_trainer_options o = {.size = sizeof o,
                             .config_text = text,
                             .set = set,
                             .set_count = l->c->unequal ? 4 : 3,
                             .registry = registry,
                             .resume = l->resume ? l->run_dir : NULL,
-                            .inject = inject,
-                            .record = on_record,
-                            .progress = on_progress,
+                            .callbacks = &callbacks,
+                            .sys = &sys,
                             .sources = sources,
-                            .source_count = 1,
-                            .user = l};
+                            .source_count = 1};
     if (l->c->inject[0] && !l->weights && !l->resume)
-        inject[o.inject_count++] = l->c->inject;
+        inject[sys.inject_count++] = l->c->inject;
     if (l->c->lose[0] && l->workers > 1 && !l->weights && !l->resume)
-        inject[o.inject_count++] = l->c->lose;
+        inject[sys.inject_count++] = l->c->lose;
     l->status = ls_trainer_open(&l->trainer, &o, &err);
     if (l->status == LS_OK) {
         evaluate_or_run(l, &err);

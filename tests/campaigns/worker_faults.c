@@ -11,9 +11,10 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "campaigns/arguments.h"
+#include "engine/inject.h"
 #include "ref/ref.h"
-#include "train/inject.h"
 
+#include <lockstep/sys/trainer.h>
 #include <lockstep/trainer.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,16 +142,17 @@ static int run(schedule *s, const ls_registry *registry, char hash[65])
     ls_error err;
     snprintf(devices, sizeof devices, "devices=ref:%d", s->workers);
     snprintf(deadline, sizeof deadline, "deadline_s=%.3f", s->deadline_s);
+    const ls_trainer_callbacks callbacks = {
+        .size = sizeof callbacks, .record = on_record, .user = s};
+    const ls_trainer_sys sys = {.size = sizeof sys, .inject = s->inject, .inject_count = s->faults};
     ls_trainer_options o = {
         .size = sizeof o,
         .config_text = config,
         .set = set,
         .set_count = 2,
         .registry = registry,
-        .inject = s->inject,
-        .inject_count = s->faults,
-        .record = on_record,
-        .user = s,
+        .callbacks = &callbacks,
+        .sys = &sys,
     };
     int status = ls_trainer_open(&t, &o, &err);
     if (status == LS_OK) {

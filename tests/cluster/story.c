@@ -208,12 +208,12 @@ static void prepare(story *s, int m)
     if (s->tcp)
         fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
     p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
-    p->f.options.progress = on_progress;
-    p->f.options.record = on_record;
-    p->f.options.user = p;
+    p->f.callbacks.progress = on_progress;
+    p->f.callbacks.record = on_record;
+    p->f.callbacks.user = p;
     p->f.options.resume = s->resume[m];
-    p->f.options.inject = &s->nan[m];
-    p->f.options.inject_count = s->nan[m] != NULL;
+    p->f.sys.inject = &s->nan[m];
+    p->f.sys.inject_count = s->nan[m] != NULL;
 }
 
 static void *run_process(void *arg)
@@ -245,8 +245,8 @@ static void prepare_tcp(story *s, int m, int port)
     p->mortal.process = p;
     p->mortal.story = s;
     p->member = m;
-    p->f.options.wire = &wire_mortal;
-    p->f.options.comm = &p->mortal;
+    p->f.cluster.wire = &wire_mortal;
+    p->f.cluster.comm = &p->mortal;
 }
 
 /* The first to come has the address. */
@@ -286,8 +286,8 @@ void tell(story *s)
         memset(p, 0, sizeof *p);
         prepare(s, m);
         p->place = (wire_place){world, m};
-        p->f.options.wire = world ? &wire_double : NULL;
-        p->f.options.comm = world ? &p->place : NULL;
+        p->f.cluster.wire = world ? &wire_double : NULL;
+        p->f.cluster.comm = world ? &p->place : NULL;
         if (!s->tcp)
             assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
     }

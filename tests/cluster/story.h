@@ -23,7 +23,7 @@ typedef enum fate {
     FATE_KILLED_IN_GATHER /* of what it brings to a gather */
 } fate;
 
-/* The engine tcp, in which that happens: its options.comm. */
+/* The engine tcp, in which that happens: its `comm`. */
 typedef struct mortal {
     ls_tcp_place place;
     atomic_long posts, dies_at; /* the post of its run, or NEVER */

@@ -4,7 +4,7 @@
 #include "runner.h"
 #include "tcp/join.h"
 
-#include <lockstep/cluster.h>
+#include <lockstep/sys/wire.h>
 
 #include <arpa/inet.h>
 #include <errno.h>

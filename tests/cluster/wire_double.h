@@ -1,9 +1,9 @@
 /* A wire between threads of one process, which can be slow, be cut, hang, and lose members: the double of an
- * engine. Each member's options.comm is a wire_place. */
+ * engine. Each member's `comm` is a wire_place. */
 #ifndef TESTS_CLUSTER_WIRE_DOUBLE_H
 #define TESTS_CLUSTER_WIRE_DOUBLE_H
 
-#include <lockstep/cluster.h>
+#include <lockstep/sys/wire.h>
 
 enum { WIRE_MOST = 8 };
 

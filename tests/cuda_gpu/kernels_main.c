@@ -47,7 +47,9 @@ void *run_room(run *r, size_t bytes)
 void *run_copy(run *r, const void *host, size_t bytes)
 {
     void *out = run_room(r, bytes);
+    /* From pageable memory it returns before the copy has ended, and r->stream waits for nobody. */
     run_ok(r, cudaMemcpy(out, host, bytes, cudaMemcpyHostToDevice));
+    run_ok(r, cudaDeviceSynchronize());
     return out;
 }
 

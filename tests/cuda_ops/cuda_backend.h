@@ -5,7 +5,7 @@
 
 #include "doubles/control.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,20 +3,21 @@
  * end's, over doubles of the CUDA runtime; `ls_math_…` is wrapped by the linker, so that what an op asks
  * for comes here. What cuDNN would compile at run time it refuses to plan so, hence a plan that is found
  * here is found on the GPU as well. */
+#include "config/config.h"
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
+#include "engine/infer.h"
 #include "nn/nn_fixture.h"
 #include "nn/plan.h"
 #include "runner.h"
 
-#include <lockstep/split.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
-enum { MOST = 4096 };
+enum { MOST = 8192 };
 
 typedef struct asked {
     ls_precision precision;
@@ -91,7 +92,7 @@ void __wrap_ls_math_plan_destroy(ls_math_plan *plan)
 
 /* ---- who asks ------------------------------------------------------------------------------- */
 
-/* Both are made for Fashion-MNIST. */
+/* All are made for Fashion-MNIST. */
 static const char *const examples[] = {EXAMPLES "/fashion_mnist.json", EXAMPLES "/resnet18.json",
                                        EXAMPLES "/mobilenet.json"};
 static const uint32_t set_rows[LS_SUBSETS] = {60000, 10000};
@@ -104,30 +105,28 @@ typedef struct recipe {
     int sizes;
 } recipe;
 
-static void add_size(recipe *r, uint32_t rows)
-{
-    for (int i = 0; i < r->sizes; i++)
-        if (r->size[i] == rows)
-            return;
-    if (rows > 0)
-        r->size[r->sizes++] = rows;
-}
-
-/* A minibatch's parts have two sizes at most. */
-static void add_minibatch(recipe *r, uint32_t rows, uint32_t parts)
-{
-    uint32_t first, count;
-    for (uint32_t i = 0; i < parts; i++) {
-        ls_split(rows, parts, i, &first, &count);
-        add_size(r, count);
-    }
-}
-
 static int number_of(const ls_json *doc, const char *key)
 {
     const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), key);
     assert_true(cJSON_IsNumber(node));
     return node->valueint;
+}
+
+/* As many as the file says, or the default's. */
+static int shards_of(const ls_json *doc, const recipe *r)
+{
+    if (cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "shards"))
+        return number_of(doc, "shards");
+    return ls_shards_for((int)r->batch, ls_uses_of_weights(r->model));
+}
+
+/* Training's minibatches, and evaluation's. */
+static void add_sizes(recipe *r, uint32_t parts)
+{
+    const uint32_t batch[LS_SUBSETS] = {r->batch, ls_evaluation_batch(r->batch, parts)};
+    assert_true(r->sizes + LS_SUBSETS * LS_SHARD_SIZES <= SIZES);
+    for (int s = 0; s < LS_SUBSETS; s++)
+        r->sizes = ls_add_shard_sizes(r->size, r->sizes, set_rows[s], batch[s], parts);
 }
 
 /* As shipped, and with "shards": "devices" on one GPU and on two. */
@@ -141,13 +140,12 @@ static void open_recipe(recipe *r, const char *file)
     const cJSON *model = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model");
     must(ls_model_parse(&r->model, doc, model, image, 10, NULL, &err), &err);
     r->batch = (uint32_t)number_of(doc, "batch_size");
-    const uint32_t parts[3] = {(uint32_t)number_of(doc, "shards"), 1, 2};
+    const int shards = shards_of(doc, r);
     ls_json_destroy(doc);
-    for (int p = 0; p < 3; p++)
-        for (int s = 0; s < LS_SUBSETS; s++) {
-            add_minibatch(r, r->batch, parts[p]);
-            add_minibatch(r, set_rows[s] % r->batch, parts[p]);
-        }
+    assert_int_equal(shards, 8); /* the smallest parts there are by default */
+    add_sizes(r, (uint32_t)shards);
+    add_sizes(r, 1);
+    add_sizes(r, 2);
 }
 
 /* Makes the ops of a replica, which ask for plans as they are made. */
@@ -250,23 +248,23 @@ static void every_plan_comes_back_from_its_text(void **state)
         math[p] = open_for((ls_precision)p, test_h200_json(), NULL);
     for (int i = 0; i < shapes; i++) {
         const ls_math *m = math[all[i].precision];
-        ls_engine engine, again;
+        ls_conv_engine engine, again;
         ls_graph g;
         if (all[i].shape.kind >= LS_MATH_DENSE)
             continue;
         ls_graph_of_conv(&g, m, &all[i].shape);
-        assert_int_equal(ls_engine_candidates(&engine, 1, &g, m, &all[i].shape), 1);
-        char *text = ls_engine_to_text(&engine, m);
+        assert_int_equal(ls_conv_engine_candidates(&engine, 1, &g, m, &all[i].shape), 1);
+        char *text = ls_conv_engine_to_text(&engine, m);
         assert_non_null(text);
-        if (ls_engine_from_text(&again, m, text) != LS_OK)
+        if (ls_conv_engine_from_text(&again, m, text) != LS_OK)
             fail_msg("%s: %s", text_of(&all[i]), text);
-        char *same = ls_engine_to_text(&again, m);
+        char *same = ls_conv_engine_to_text(&again, m);
         assert_string_equal(text, same);
         assert_int_equal(engine.workspace_bytes, again.workspace_bytes);
         ls_free(NULL, text);
         ls_free(NULL, same);
-        ls_engine_destroy(&engine);
-        ls_engine_destroy(&again);
+        ls_conv_engine_destroy(&engine);
+        ls_conv_engine_destroy(&again);
         ls_graph_fini(&g);
     }
     for (int p = 0; p < 3; p++)

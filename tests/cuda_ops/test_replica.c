@@ -37,8 +37,9 @@ typedef struct side {
 } side;
 
 static const uint32_t counts[2] = {16, 7};
-static size_t bucket_floats; /* of the replicas that are made next … */
-static int trained_counts;   /* … and how many of `counts` they train on; 0: all */
+static const uint32_t *made_for = counts; /* of the replicas that are made next … */
+static size_t bucket_floats;              /* … their buckets … */
+static int trained_counts;                /* … and how many of `made_for` they train on; 0: all */
 
 static void open_side(side *s, ls_device *device, const ls_model *model,
                       const ls_optimizer *optimizer, const ls_replica_data data, int crop,
@@ -54,7 +55,7 @@ static void open_side(side *s, ls_device *device, const ls_model *model,
         .optimizer = optimizer,
         .normalisation = pixels,
         .data = {data, data},
-        .shard_rows = counts,
+        .shard_rows = made_for,
         .shard_row_counts = 2,
         .trained_row_counts = trained_counts,
         .seed = 11,
@@ -593,6 +594,42 @@ static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
     close_recipe(&r);
 }
 
+/* Small minibatches, evaluated in larger ones: the first plan is that of a step, which is unrolled, and the larger one
+ * has no backward pass either. */
+static void rows_that_are_evaluated_only_may_be_the_most(void **state)
+{
+    static const uint32_t few_trained[2] = {7, 16};
+    double loss[2], correct[2];
+    uint32_t row[16];
+    ls_error err = {0};
+    recipe r;
+    side s;
+    (void)state;
+    open_residual(&r);
+    for (uint32_t i = 0; i < 16; i++)
+        row[i] = 2 * i + 1;
+    for (int k = 0; k < 2; k++) {
+        made_for = k ? few_trained : counts;
+        trained_counts = k;
+        open_with(&s, open_cuda(), &r, 0);
+        made_for = counts;
+        trained_counts = 0;
+        assert_int_equal(s.replica->plan[0]->rows, k ? 7 : 16);
+        assert_true(s.replica->plan[0]->training);
+        assert_true(s.replica->plan[1]->training == !k);
+        must(ls_replica_prepare_whole(s.replica, &err), &err);
+        assert_int_equal(ls_replica_steps_whole(s.replica, 16), k ? 0 : LS_UNROLLED);
+        assert_int_equal(ls_replica_steps_whole(s.replica, 7), k ? LS_UNROLLED : 1);
+        must(ls_replica_evaluate(s.replica, LS_TEST, row, 16, &loss[k], &correct[k], NULL, &err),
+             &err);
+        step_side(&s, 1, 7);
+        must(ls_replica_sync(s.replica, &err), &err);
+        close_side(&s);
+    }
+    assert_true(loss[0] == loss[1] && correct[0] == correct[1]);
+    close_recipe(&r);
+}
+
 /* The loss of seven rows by a replica that trains on so many, or only on sixteen. */
 static double evaluated(const recipe *r, ls_precision precision, int trained)
 {
@@ -770,6 +807,7 @@ LS_TESTS(cuda_replica, "integration doubles no-tsan")
         cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),
         cmocka_unit_test(shadows_follow_their_weights),
         cmocka_unit_test(rows_that_are_evaluated_only_have_no_backward_pass),
+        cmocka_unit_test(rows_that_are_evaluated_only_may_be_the_most),
         cmocka_unit_test(evaluation_has_the_same_bits_in_every_plan),
         cmocka_unit_test(a_bias_before_batch_norm_stays_what_it_was),
         cmocka_unit_test(a_whole_step_that_is_held_holds_up_the_next),

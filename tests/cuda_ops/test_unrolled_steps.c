@@ -102,8 +102,8 @@ static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
         fixture_set(&f, "data.limit=32");
         fixture_set(&f, "epochs=1");
         if (!all) {
-            f.options.inject = planned;
-            f.options.inject_count = 1;
+            f.sys.inject = planned;
+            f.sys.inject_count = 1;
         }
         story_tell(all ? &parts : &s, &f);
         fixture_end(&f);
@@ -181,7 +181,7 @@ static uint32_t length_of_ranges(int width)
     fixture_set(&f, model);
     fixture_set(&f, "batch_size=2");
     ls_trainer *t = fixture_open(&f);
-    const uint32_t length = t->worker[0].length;
+    const uint32_t length = t->engine->worker[0].length;
     ls_trainer_close(t);
     fixture_end(&f);
     return length;

@@ -203,8 +203,8 @@ static void tell_of_two_workers(story *s, const char *allreduce, const char *con
                     " {\"type\": \"dense\", \"out\": 150}, {\"type\": \"relu\"},"
                     " {\"type\": \"dense\", \"out\": 10}]}");
     fixture_set(&f, allreduce);
-    f.options.inject = inject;
-    f.options.inject_count = inject ? 1 : 0;
+    f.sys.inject = inject;
+    f.sys.inject_count = inject ? 1 : 0;
     story_tell(s, &f);
     if (s->status)
         fail_msg("%s", s->text);
@@ -272,8 +272,8 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
             if (status == LS_OK) {
                 if (ls_trainer_run(t, &f.err) != LS_OK)
                     fail_msg("%s: %s", calls[c], f.err.text);
-                assert_memory_equal(ls_replica_weight_arena(t->worker[0].replica), calm.arena[0],
-                                    calm.floats * sizeof(float));
+                assert_memory_equal(ls_replica_weight_arena(t->engine->worker[0].replica),
+                                    calm.arena[0], calm.floats * sizeof(float));
                 ls_trainer_close(t);
             }
             fixture_end(&f);

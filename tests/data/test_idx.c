@@ -646,6 +646,28 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
+/* What lies in the images' file does not matter then: it may even be damaged. With rows held out it does. */
+static void training_images_that_nobody_asks_for_are_not_read(void **state)
+{
+    scratch *s = *state;
+    dataset_files files = good();
+    files.of[0].count++;
+    write_files(s, "", &files, 0);
+    ls_dataset_spec spec = {.name = "mnist", .path = s->directory, .labels_alone = true};
+    ls_dataset *split[2];
+    ls_error err = {0};
+    assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_OK);
+    assert_int_equal(ls_dataset_rows(split[0]), TRAIN);
+    for (uint32_t r = 0; r < TRAIN; r++)
+        assert_int_equal(ls_dataset_resident(split[0]).labels[r], files.of[1].bytes[8 + r]);
+    assert_memory_equal(ls_dataset_resident(split[1]).images, files.of[2].bytes + 16,
+                        TEST * PIXELS);
+    assert_string_equal(ls_dataset_describe(split[0])->images_sha256, "");
+    close_both(split);
+    spec.keys.validation = 0.5;
+    assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_EDATA);
+}
+
 LS_TESTS(data_idx, "integration")
 {
     const struct CMUnitTest tests[] = {
@@ -669,6 +691,7 @@ LS_TESTS(data_idx, "integration")
         IN_SCRATCH(a_file_with_any_byte_changed_is_harmless),
         IN_SCRATCH(a_limit_beyond_the_rows_is_refused),
         IN_SCRATCH(a_payload_that_is_not_the_published_one_is_warned_about),
+        IN_SCRATCH(training_images_that_nobody_asks_for_are_not_read),
         IN_SCRATCH(lack_of_memory_is_an_error_that_leaks_nothing),
     };
     return cmocka_run_group_tests_name("data_idx", tests, NULL, NULL);

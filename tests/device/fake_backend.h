@@ -2,7 +2,7 @@
 #ifndef TESTS_DEVICE_FAKE_BACKEND_H
 #define TESTS_DEVICE_FAKE_BACKEND_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -108,6 +108,15 @@ def refused(root, trainer, page):
             yield f"{page.relative_to(root)}: ./trainer {line}: {done.stderr.strip()}"
 
 
+def shown_otherwise(root, page):
+    """A section whose heading links an example shows the whole file."""
+    for part in re.split(r"(?m)^## ", page.read_text(encoding="utf-8"))[1:]:
+        name = re.match(r".*\]\(\.\./(examples/\w+\.c)\)", part)
+        code = re.search(r"(?s)```c\n(.*?)```", part)
+        if name and (not code or code.group(1) != (root / name.group(1)).read_text(encoding="utf-8")):
+            yield f"{page.relative_to(root)}: what it shows is not {name.group(1)}; copy the file between the two ```"
+
+
 def main():
     root, trainer, build = pathlib.Path(sys.argv[1]).resolve(), *sys.argv[2:]
     readme = root / "README.md"
@@ -119,6 +128,7 @@ def main():
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
+    problems += shown_otherwise(root, root / "docs" / "embedding.md")
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += untested(root, build, root / "docs" / "design.md")
     problems += untested(root, build, root / "docs" / "promises.md")

@@ -49,7 +49,7 @@ static int predict(ls_trainer *t, ls_error *err)
     int32_t label;
     float scores[OWN_CLASSES];
     own_row(1, 0, image, &label);
-    return ls_trainer_predict(t, image, 1, scores, err);
+    return ls_trainer_predict(t, image, 1, scores, OWN_CLASSES, err);
 }
 
 int scene_play(const scene *s, int *closed, ls_error *err)

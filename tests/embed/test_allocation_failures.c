@@ -9,6 +9,7 @@
 #include "embed/scene.h"
 #include "runner.h"
 
+#include <lockstep/sys/plugin.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -231,7 +231,7 @@ static void options_that_make_no_sense_are_refused(void **state)
     const size_t size = sizeof(ls_collective_options);
     (void)state;
     refused((ls_collective_options){.size = 1},
-            "ls_collective_create: options.size must be sizeof(ls_collective_options)");
+            "ls_collective_options: `size` is not set: expected sizeof(ls_collective_options)");
     refused((ls_collective_options){.size = size, .floats = 4},
             "ls_collective_create: 0 ranks; give 1 to 65535");
     refused((ls_collective_options){.size = size, .ranks = 2},

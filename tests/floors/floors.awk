@@ -41,23 +41,27 @@ BEGIN {
     room("data", "base sync pool json prep hash formats device")
     low = "base sync merge pool json prep hash store formats device cluster comm nn data"
     room("config", low, "train") # it reads the options
-    room("records", low " config", "train") # they tell the summary and the result
+    room("engine", "base sync merge pool hash device cluster comm nn data") # no config, no record
+    room("records", low " config engine", "train") # they tell the summary and the result
     room("checkpoint", low " config records", "train")
-    run = "config records checkpoint"
+    run = "config engine records checkpoint"
     room("train", low " cpu " run)
     room("page", low " cpu " run " train")
     room("picture", "base data", "train") # a library beside the library; in the program, too
     room("http", "") # examples/service has it, too
     room("cli", low " cpu " run " train page http")
 
+    # Headers that are for the files of their room alone.
+    hidden["engine/exchange.h"] = hidden["engine/state.h"] = hidden["engine/worker.h"] = "engine"
+
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
     floor["pool"] = "pool"
-    floor["plugin"] = floor["communicator"] = floor["device_pool"] = "device"
-    floor["cluster"] = "cluster"
+    floor["sys/plugin"] = floor["sys/communicator"] = floor["device"] = floor["device_pool"] = "device"
+    floor["cluster"] = floor["sys/wire"] = "cluster"
     floor["collective"] = "comm"
     floor["data_source"] = "data"
-    floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
+    floor["sys/trainer"] = floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
     floor["picture"] = "picture"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
@@ -122,7 +126,8 @@ FNR == 1 {
     public = path[1] == "include"
     here = path[2]
     if (public) {
-        here = path[n]
+        here = FILENAME
+        sub(/^include\/lockstep\//, "", here)
         sub(/\.h$/, "", here)
         if (here in floor)
             here = floor[here]
@@ -150,6 +155,8 @@ function check_include(text, quoted,    target) {
         breach("a public header includes other public headers as <lockstep/...>")
     } else if (quoted) {
         sub(/\/.*/, "", target)
+        if (text in hidden && here != hidden[text])
+            breach("\"" text "\" is for src/" hidden[text] " only")
         if (!(target in rooms))
             breach("\"" text "\": write the path from src/, as in \"base/error.h\"")
         else if (!((here, target) in sees))

@@ -24,7 +24,7 @@ static void read_as(int channels, const ls_snapshot *model, const uint8_t *data,
         row[i] = malloc(bytes);
         fuzz_check(row[i] != NULL, "there is memory for a row");
         memset(row[i], i == 0 ? 0x11 : 0x22, bytes);
-        status[i] = ls_model_picture(model, data, size, &o, row[i], &err);
+        status[i] = ls_model_picture(model, data, size, &o, row[i], bytes, &err);
     }
     fuzz_check(status[0] == status[1], "the same bytes are read the same way");
     fuzz_check(status[0] || memcmp(row[0], row[1], bytes) == 0, "every pixel comes from the bytes");

@@ -40,7 +40,7 @@ static void check_state(const ls_state *s, const cJSON *root)
                    number(root, "data_crc32") == s->data_crc32,
                "the data is the text's");
     fuzz_check(s->isa && s->library, "where it was computed is said");
-    fuzz_check(is_named(root, s->told), "the metric that is told is the text's");
+    fuzz_check(is_named(root, s->metric), "the metric that is told is the text's");
     const cJSON *best = cJSON_GetObjectItemCaseSensitive(position, "best");
     if (best && !cJSON_IsNull(best))
         fuzz_check(is_named(best, s->position.best.metric) &&

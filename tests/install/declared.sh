@@ -6,7 +6,7 @@ library=$1 archive=$2 root=$3 cc=$4
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
 trap 'exit 1' HUP INT TERM
-cat "$root"/include/lockstep/*.h | "$cc" -fpreprocessed -dD -E -P - 2>"$work/log" |
+cat "$root"/include/lockstep/*.h "$root"/include/lockstep/sys/*.h | "$cc" -fpreprocessed -dD -E -P - 2>"$work/log" |
     grep -oE '\bls_[a-z0-9_]+ ?\(' | tr -d ' (' | LC_ALL=C sort -u >"$work/declared"
 nm --defined-only "$archive" 2>>"$work/log" | sed -n 's/^[0-9a-f]* T \(ls_.*\)/\1/p' |
     LC_ALL=C sort -u >"$work/defined"

@@ -48,8 +48,8 @@ for file in bin/lockstep bin/trainer "$libdir/liblockstep.so" include/lockstep/t
 done
 [ -n "$(find "$work/stage" -name 'liblockstep.so.?.?.?')" ] || fail "DESTDIR is not obeyed"
 
-for header in "$source"/include/lockstep/*.h; do
-    [ -e "$work/all/include/lockstep/${header##*/}" ] ||
+for header in "$source"/include/lockstep/*.h "$source"/include/lockstep/sys/*.h; do
+    [ -e "$work/all/${header#"$source"/}" ] ||
         fail "${header##*/} is not installed: add it to a list in src/package/CMakeLists.txt"
 done
 

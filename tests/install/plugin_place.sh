@@ -22,6 +22,7 @@ found "$work/program.txt" "the program"
 
 cat >"$work/list.c" <<'TEXT'
 #include <lockstep/device_pool.h>
+#include <lockstep/sys/plugin.h>
 #include <stdio.h>
 int main(void)
 {

@@ -11,7 +11,7 @@
 #ifndef TESTS_NN_GUARDED_DEVICE_H
 #define TESTS_NN_GUARDED_DEVICE_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 /* The back end "guarded", around `inner`; one at a time in a process. */
 const ls_backend *guarded_backend(const ls_backend *inner);

@@ -3,7 +3,7 @@
 #ifndef TESTS_NN_WRAPPED_DEVICE_H
 #define TESTS_NN_WRAPPED_DEVICE_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 typedef struct wrapped_device {
     ls_device device; /* give &device to what is tested */

@@ -3,7 +3,7 @@
 #ifndef OPS_DEFINITIONS_H
 #define OPS_DEFINITIONS_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 typedef struct definition_inputs {
     const double *x, *x2, *weight, *bias; /* bias NULL: none */

@@ -19,7 +19,7 @@
 #ifndef OPS_OP_CHECK_H
 #define OPS_OP_CHECK_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 #define OP_CHAIN 12     /* most ops of a chain, without the export */
 #define OP_DATA_ROWS 64 /* rows of the data set that a gather reads */

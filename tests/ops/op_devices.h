@@ -4,7 +4,7 @@
 
 #include "ops/op_check.h"
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 /* Sets of features: a bit for each ls_op_kind, and for the options that came later. */
 typedef uint64_t op_features;

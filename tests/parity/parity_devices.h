@@ -2,7 +2,7 @@
 #ifndef PARITY_PARITY_DEVICES_H
 #define PARITY_PARITY_DEVICES_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 typedef struct parity_device {
     const char *name;

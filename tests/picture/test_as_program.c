@@ -148,13 +148,15 @@ static void pictures_from_memory_are_those_of_the_program(void **state)
     for (int i = 0; i < PICTURES; i++) {
         size_t count;
         char *bytes = read_file(name[i], &count);
-        if (ls_model_picture(model, bytes, count, NULL, row[i], &err) != LS_OK)
+        if (ls_model_picture(model, bytes, count, NULL, row[i], sizeof row[i], &err) != LS_OK)
             fail_msg("%s: %s", name[i], err.text);
         free(bytes);
     }
     packed_rows(packed);
     assert_memory_equal(row, packed, sizeof row);
-    assert_int_equal(ls_model_run(model, row, PICTURES, LS_OUTPUT_LOGITS, logits[0], &err), LS_OK);
+    assert_int_equal(ls_model_run(model, row, PICTURES, LS_OUTPUT_LOGITS, logits[0],
+                                  sizeof logits / sizeof **logits, &err),
+                     LS_OK);
     predicted(said);
     assert_memory_equal(logits, said, sizeof logits);
     ls_snapshot_release(model);

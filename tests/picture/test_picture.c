@@ -46,7 +46,7 @@ static int read_row(char row[18], int of, const void *bytes, size_t count,
     memcpy(copy, bytes, count);
     memset(out, 0x5a, sizeof out);
     memset(err, 0, sizeof *err);
-    int status = ls_model_picture(model[of], copy, count, options, out, err);
+    int status = ls_model_picture(model[of], copy, count, options, out, of == GREY ? 6 : 18, err);
     free(copy);
     assert_int_equal(out[of == GREY ? 6 : 18], 0x5a);
     memcpy(row, out, 18);
@@ -279,20 +279,30 @@ static void models_of_other_rows_and_missing_arguments_are_refused(void **state)
     static const char file[] = "P5 3 2 255\nabcdef";
     const size_t n = sizeof file - 1;
     ls_snapshot *floats = new_model(4, 1, 1, 1, &err), *two = new_model(2, 2, 3, 0, &err);
-    const ls_picture_options older = {.size = sizeof older - 1}, newer = {.size = sizeof newer + 8};
+    const ls_picture_options older = {.size = sizeof older.size - 1};
+    const struct {
+        ls_picture_options known;
+        const char *more;
+    } newer = {{.size = sizeof newer}, "a member of a later version"};
     assert_non_null(floats);
     assert_non_null(two);
-    assert_int_equal(ls_model_picture(floats, file, n, NULL, row, &err), LS_EUNSUPPORTED);
+    assert_int_equal(ls_model_picture(floats, file, n, NULL, row, sizeof row, &err),
+                     LS_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "the picture: the model reads rows of 4×1×1 floats, not "
                                      "pictures; pass whole rows to ls_model_run"));
-    assert_int_equal(ls_model_picture(two, file, n, NULL, row, &err), LS_EUNSUPPORTED);
+    assert_int_equal(ls_model_picture(two, file, n, NULL, row, sizeof row, &err), LS_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "2 channels"));
-    assert_int_equal(ls_model_picture(NULL, file, n, NULL, row, &err), LS_EINVAL);
-    assert_int_equal(ls_model_picture(model[GREY], NULL, n, NULL, row, &err), LS_EINVAL);
-    assert_int_equal(ls_model_picture(model[GREY], file, n, NULL, NULL, &err), LS_EINVAL);
-    assert_int_equal(ls_model_picture(model[GREY], file, n, &older, row, &err), LS_EINVAL);
-    assert_int_equal(ls_model_picture(model[GREY], file, n, &newer, row, &err), LS_EINVAL);
-    assert_int_equal(ls_model_picture(model[GREY], file, n, NULL, row, NULL), LS_OK);
+    assert_int_equal(ls_model_picture(NULL, file, n, NULL, row, sizeof row, &err), LS_EINVAL);
+    assert_int_equal(ls_model_picture(model[GREY], NULL, n, NULL, row, sizeof row, &err),
+                     LS_EINVAL);
+    assert_int_equal(ls_model_picture(model[GREY], file, n, NULL, NULL, 0, &err), LS_EINVAL);
+    assert_int_equal(ls_model_picture(model[GREY], file, n, &older, row, sizeof row, &err),
+                     LS_EINVAL);
+    assert_int_equal(ls_model_picture(model[GREY], file, n, &newer.known, row, sizeof row, &err),
+                     LS_EINVAL);
+    assert_int_equal(ls_model_picture(model[GREY], file, n, NULL, row, 5, &err), LS_EINVAL);
+    assert_non_null(strstr(err.text, "the picture: room for 5 bytes, 6 are needed"));
+    assert_int_equal(ls_model_picture(model[GREY], file, n, NULL, row, 6, NULL), LS_OK);
     ls_snapshot_release(floats);
     ls_snapshot_release(two);
 }

@@ -1,5 +1,5 @@
 /* A plugin as small as they come. FLAVOUR says what is wrong with it. */
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 #include <string.h>
 

@@ -373,7 +373,8 @@ static void bad_calls_are_refused_with_a_reason(void **state)
     ls_error err;
     ls_pool_options o = {.workers = 2};
     assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
-    assert_string_equal(err.text, "options.size is not set: expected sizeof(ls_pool_options)");
+    assert_string_equal(err.text,
+                        "ls_pool_options: `size` is not set: expected sizeof(ls_pool_options)");
     o = (ls_pool_options){.size = sizeof o, .workers = 0};
     assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
     assert_string_equal(err.text, "a pool of 0 workers: expected 1 to 4096");

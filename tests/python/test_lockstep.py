@@ -46,7 +46,8 @@ def members(structure):
 
 
 def test_structures_are_those_of_the_headers(tmp_path):
-    lines = ["#include <lockstep/model.h>", "#include <lockstep/picture.h>", "#include <lockstep/trainer.h>", "#include <stdio.h>",
+    lines = ["#include <lockstep/model.h>", "#include <lockstep/picture.h>", "#include <lockstep/trainer.h>",
+             "#include <lockstep/sys/trainer.h>", "#include <stdio.h>",
              "int main(void) {"]
     for name, structure in _library.STRUCTURES.items():
         lines.append(f'printf("{name} %zu", sizeof({name}));')

@@ -21,7 +21,7 @@
 #ifndef REF_REF_H
 #define REF_REF_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 #define REF_DEVICES 64
 

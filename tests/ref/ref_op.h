@@ -2,7 +2,7 @@
 #ifndef REF_REF_OP_H
 #define REF_REF_OP_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 
 typedef struct ref_op ref_op;
 

@@ -23,7 +23,8 @@ static void print(ls_snapshot *model, const void *rows, uint32_t n)
     ls_snapshot_info info;
     ls_snapshot_describe(model, &info);
     float *out = calloc(n * (size_t)info.classes, sizeof *out);
-    if (!out || ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, out, &err) != LS_OK)
+    if (!out || ls_model_run(model, rows, n, LS_OUTPUT_PROBABILITIES, out, n * (size_t)info.classes,
+                             &err) != LS_OK)
         stop("ls_model_run", &err);
     for (size_t i = 0; i < n * (size_t)info.classes; i++)
         printf("%.9g%c", (double)out[i], (i + 1) % (size_t)info.classes ? ' ' : '\n');
@@ -51,7 +52,7 @@ static void print_table(ls_snapshot *model, size_t bytes, const char *path)
     char *name[MOST_FIELDS], *text[MOST_FIELDS];
     ls_field field[MOST_FIELDS];
     ls_error err;
-    void *row = malloc(bytes);
+    float *row = malloc(bytes);
     FILE *f = fopen(path, "r");
     if (!f || !row || !fgets(names, sizeof names, f))
         stop(path, NULL);
@@ -61,7 +62,7 @@ static void print_table(ls_snapshot *model, size_t bytes, const char *path)
             stop("a row has other fields than the header", NULL);
         for (size_t i = 0; i < columns; i++)
             field[i] = (ls_field){name[i], text[i], 0};
-        if (ls_model_row(model, field, columns, row, &err) != LS_OK)
+        if (ls_model_row(model, field, columns, row, bytes / sizeof *row, &err) != LS_OK)
             stop("ls_model_row", &err);
         print(model, row, 1);
     }

@@ -2,7 +2,7 @@
 #ifndef TESTS_TRAIN_FAULTY_BACKEND_H
 #define TESTS_TRAIN_FAULTY_BACKEND_H
 
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stdatomic.h>
 
 /* Which call of device `device` fails, counted from 1 over the calls of that kind; 0: none.

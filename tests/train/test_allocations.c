@@ -88,9 +88,9 @@ static void run(counts *c, const char *devices, int is_resnet)
         fixture_set(&f, "data.limit=376");
     fixture_set(&f, "init={\"name\": \"normal\", \"std\": 0.01}");
     f.options.host = &c->host;
-    f.options.record = NULL;
-    f.options.progress = on_progress;
-    f.options.user = c;
+    f.callbacks.record = NULL;
+    f.callbacks.progress = on_progress;
+    f.callbacks.user = c;
     ls_trainer *t = fixture_run(&f);
     assert_int_equal(ls_trainer_result(t)->steps, is_resnet ? 5 : 12);
     ls_trainer_close(t);

@@ -73,7 +73,7 @@ static float *weights_of(ls_trainer *t)
 {
     float *weights = calloc(ls_trainer_summary(t)->parameters, sizeof *weights);
     ls_error err;
-    if (ls_trainer_weights(t, weights, &err) != LS_OK)
+    if (ls_trainer_weights(t, weights, ls_trainer_summary(t)->parameters, &err) != LS_OK)
         fail_msg("%s", err.text);
     return weights;
 }
@@ -160,8 +160,8 @@ static void a_device_that_is_lost_changes_no_bit_of_what_is_driven(void **state)
     size_t count;
     begin(&s, 1, "devices=ref:3");
     add_chance(&s);
-    s.f.options.inject = inject;
-    s.f.options.inject_count = 1;
+    s.f.sys.inject = inject;
+    s.f.sys.inject_count = 1;
     ls_trainer *t = fixture_open(&s.f);
     for (uint64_t i = 0; i < 5; i++)
         assert_int_equal(step(&s, t, i).number, i + 1);
@@ -479,12 +479,12 @@ static void predictions_follow_the_steps(void **state)
     begin(&s, 1, "devices=ref:2");
     ls_trainer *t = fixture_open(&s.f);
     choose(&s, 0);
-    assert_int_equal(ls_trainer_predict(t, s.images, 1, before, &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_predict(t, s.images, 1, same, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, s.images, 1, before, ROOM(before), &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, s.images, 1, same, ROOM(same), &s.f.err), LS_OK);
     assert_memory_equal(same, before, sizeof same);
     step(&s, t, 0);
     choose(&s, 0);
-    assert_int_equal(ls_trainer_predict(t, s.images, 1, after, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, s.images, 1, after, ROOM(after), &s.f.err), LS_OK);
     assert_memory_not_equal(after, before, sizeof after);
     ls_trainer_close(t);
     end(&s);
@@ -594,8 +594,8 @@ static void the_first_error_is_told_again(void **state)
     static const char *const inject[] = {"worker=0,step=2,kind=fail"};
     story s;
     begin(&s, 1, "devices=ref:1");
-    s.f.options.inject = inject;
-    s.f.options.inject_count = 1;
+    s.f.sys.inject = inject;
+    s.f.sys.inject_count = 1;
     ls_trainer *t = fixture_open(&s.f);
     ls_error first;
     step(&s, t, 0);
@@ -617,8 +617,8 @@ static void a_loss_that_is_not_finite_is_skipped_where_that_was_asked_for(void *
     story s;
     begin(&s, 1, "devices=ref:2");
     fixture_set(&s.f, "on_nonfinite=skip");
-    s.f.options.inject = inject;
-    s.f.options.inject_count = 1;
+    s.f.sys.inject = inject;
+    s.f.sys.inject_count = 1;
     ls_trainer *t = fixture_open(&s.f);
     assert_false(step(&s, t, 0).skipped);
     assert_true(step(&s, t, 1).skipped);

@@ -53,9 +53,9 @@ static void begin(story *s, const char *devices, int streamed)
                        "{\"type\":\"conv2d\",\"name\":\"c2\",\"out\":6,\"kernel\":3},"
                        "{\"type\":\"relu\"},{\"type\":\"flatten\"},"
                        "{\"type\":\"dense\",\"name\":\"fc\",\"out\":10}]}");
-    s->f.options.record = NULL;
-    s->f.options.progress = on_progress;
-    s->f.options.user = s;
+    s->f.callbacks.record = NULL;
+    s->f.callbacks.progress = on_progress;
+    s->f.callbacks.user = s;
 }
 
 static void end(story *s)
@@ -68,9 +68,9 @@ static float *weights_of(ls_trainer *t)
 {
     float *weights = calloc(t->model->floats, sizeof *weights);
     ls_error err;
-    if (ls_trainer_weights(t, weights, &err) != LS_OK)
+    if (ls_trainer_weights(t, weights, t->model->floats, &err) != LS_OK)
         fail_msg("%s", err.text);
-    memcpy(weights, t->exchange->canonical, t->model->floats * sizeof *weights);
+    memcpy(weights, t->engine->exchange->state.canonical, t->model->floats * sizeof *weights);
     return weights;
 }
 
@@ -201,7 +201,7 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
         fixture_set(&s.f, plain);
         fixture_set(&s.f, "freeze=[\"c1.*\",\"n1.*\",\"c2.*\"]");
         step_once(&o, &s);
-        const ls_plan *plan = o.trainer->worker[0].replica->plan[0];
+        const ls_plan *plan = o.trainer->engine->worker[0].replica->plan[0];
         for (int k = 0; k < plan->nodes; k++)
             computed += plan->node[k].backward;
         assert_int_equal(computed, 1); /* fc */
@@ -347,7 +347,7 @@ static void rows_of_more_classes_than_the_model_has_are_not_balanced(void **stat
     begin(&s, "devices=ref:2", 0);
     fixture_set(&s.f, "class_weights=balanced");
     assert_int_equal(ls_config_read(&config, &s.f.options, &s.f.err), LS_OK);
-    assert_int_equal(ls_config_open_data(&train, &test, &config, &s.f.options, &s.f.err), LS_OK);
+    assert_int_equal(ls_config_open_data(&train, &test, &config, false, &s.f.options, &s.f.err), LS_OK);
     assert_int_equal(ls_config_fit_data(&config, ls_dataset_describe(test), 0, &s.f.err), LS_OK);
     assert_int_equal(ls_config_class_weights(&weights, &config, train, 2, &s.f.err), LS_EDATA);
     assert_non_null(strstr(s.f.err.text, "but the model has 2 classes"));

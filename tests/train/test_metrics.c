@@ -224,7 +224,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
         if (i % 3)
             assert_string_equal(found, first);
         assert_non_null(strstr(first, "\"test_top5\":"));
-        const ls_measured *m = &t->measured;
+        const ls_measured *m = &t->told.measured;
         assert_int_equal(m->classes, OWN_CLASSES);
         for (int k = 0; k < OWN_CLASSES * OWN_CLASSES; k++) {
             all += m->confusion[k];
@@ -352,7 +352,7 @@ static void many_scores_take_memory_where_somebody_asked_for_them(void **state)
         h.said = 0;
         if (open_many(&s, &h, &t, named ? "metrics.names=[\"top5\"]" : "seed=0"))
             fail_msg("%s", s.f.err.text);
-        assert_int_equal(t->exchange->test.scores != NULL, named);
+        assert_int_equal(t->engine->exchange->test.scores != NULL, named);
         assert_int_equal(t->config.metrics >> LS_METRIC_TOP5 & 1, named);
         assert_int_equal(h.said, !named);
         ls_trainer_close(t);
@@ -500,9 +500,9 @@ static void old_ones_are_removed_where_the_best_was_not_kept(void **state)
         begin_idle(&s, "devices=ref:2", run_dir);
         if (life == 0) {
             fixture_set(&s.f, "checkpoint.best=false");
-            s.f.options.progress = stop_in_epoch_3;
-            s.f.options.user = &s;
-            s.f.options.record = NULL;
+            s.f.callbacks.progress = stop_in_epoch_3;
+            s.f.callbacks.user = &s;
+            s.f.callbacks.record = NULL;
         } else
             s.f.options.resume = run_dir + strlen("run_dir=");
         s.trainer = fixture_open(&s.f);
@@ -545,8 +545,8 @@ static void old_ones_are_removed_where_the_best_could_not_be_saved(void **state)
     snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
     begin_idle(&s, "devices=ref:2", run_dir);
     fixture_set(&s.f, "checkpoint.async=false");
-    s.f.options.record = move_directory;
-    s.f.options.user = &place;
+    s.f.callbacks.record = move_directory;
+    s.f.callbacks.user = &place;
     ls_trainer_close(fixture_run(&s.f));
     expect_the_last_one_alone(&place);
     fixture_end(&s.f);
@@ -566,9 +566,9 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
         begin_idle(&s, devices[life], run_dir);
         fixture_set(&s.f, "patience=3");
         if (life == 1) {
-            s.f.options.progress = stop_in_epoch_3;
-            s.f.options.user = &s;
-            s.f.options.record = NULL;
+            s.f.callbacks.progress = stop_in_epoch_3;
+            s.f.callbacks.user = &s;
+            s.f.callbacks.record = NULL;
         }
         s.f.options.resume = life == 2 ? run_dir + strlen("run_dir=") : NULL;
         s.trainer = fixture_open(&s.f);

@@ -41,7 +41,8 @@ static void begin(story *s)
     ls_trainer *t = fixture_run(&s->f);
     for (uint32_t i = 0; i < ROWS; i++)
         own_row(1, i, s->images + (size_t)i * OWN_PIXELS, &label);
-    assert_int_equal(ls_trainer_predict(t, s->images, ROWS, s->scores, &s->f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, s->images, ROWS, s->scores, ROOM(s->scores), &s->f.err),
+                     LS_OK);
     ls_snapshot *snapshot;
     assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s->f.err), LS_OK);
     assert_int_equal(ls_snapshot_save(snapshot, s->path, &s->f.err), LS_OK);
@@ -76,9 +77,10 @@ static void a_file_alone_predicts_what_its_trainer_did(void **state)
     ls_snapshot_describe(model, &info);
     assert_int_equal(info.classes, OWN_CLASSES);
     assert_int_equal(info.height, 28);
-    assert_int_equal(ls_snapshot_predict(model, s.images, ROWS, scores, &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_predict(model, s.images, ROWS, scores, ROOM(scores), &s.f.err),
+                     LS_OK);
     assert_memory_equal(scores, s.scores, sizeof scores);
-    assert_int_equal(ls_model_predict(model, s.images, ROWS, p, &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(model, s.images, ROWS, p, ROOM(p), &s.f.err), LS_OK);
     for (int i = 0; i < ROWS; i++) {
         double sum = 0, all = 0;
         for (int k = 0; k < OWN_CLASSES; k++)
@@ -173,14 +175,14 @@ static void a_table_predicts(const char *loss)
                     "{\"type\":\"dense\",\"out\":2}]}");
     ls_trainer *t = fixture_run(&f);
     const char *path = scratch_path(&dir, "table.safetensors");
-    if (ls_trainer_predict(t, rows, 2, want, &f.err) != LS_OK ||
+    if (ls_trainer_predict(t, rows, 2, want, ROOM(want), &f.err) != LS_OK ||
         ls_trainer_save(t, path, &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
     ls_trainer_close(t);
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
     if (ls_model_open(&model, path, &o, &f.err) != LS_OK ||
-        ls_snapshot_predict(model, rows, 2, scores, &f.err) != LS_OK ||
-        ls_model_predict(model, rows, 2, outputs, &f.err) != LS_OK)
+        ls_snapshot_predict(model, rows, 2, scores, ROOM(scores), &f.err) != LS_OK ||
+        ls_model_predict(model, rows, 2, outputs, ROOM(outputs), &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
     assert_memory_equal(scores, want, sizeof want);
     for (int i = 0; i < 4; i++) {
@@ -215,7 +217,7 @@ static void *read_on(void *arg)
     float scores[ROWS * OWN_CLASSES];
     ls_error err;
     for (int i = 0; i < 20; i++)
-        if (ls_snapshot_predict(r->model, r->s->images, ROWS, scores, &err) == LS_OK)
+        if (ls_snapshot_predict(r->model, r->s->images, ROWS, scores, ROOM(scores), &err) == LS_OK)
             r->right += memcmp(scores, r->s->scores, sizeof scores) == 0;
     ls_snapshot_release(r->model);
     return NULL;
@@ -264,13 +266,14 @@ static void on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding(void **
     const int threads = threads_now();
     ls_snapshot *model = must_open(&s);
     fesetround(FE_UPWARD);
-    const int status = ls_model_predict(model, s.images, ROWS, up, &s.f.err);
+    const int status = ls_model_predict(model, s.images, ROWS, up, ROOM(up), &s.f.err);
     const int rounding = fegetround();
     fesetround(FE_TONEAREST);
     assert_int_equal(status, LS_OK);
     assert_int_equal(rounding, FE_UPWARD);
     assert_int_equal(threads_now(), threads);
-    assert_int_equal(ls_model_predict(model, s.images, ROWS, nearest, &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(model, s.images, ROWS, nearest, ROOM(nearest), &s.f.err),
+                     LS_OK);
     assert_memory_equal(up, nearest, sizeof up);
     ls_snapshot_release(model);
     end(&s);

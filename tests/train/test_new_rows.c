@@ -60,7 +60,7 @@ static void begin(story *s, const char *more)
     fixture_set(&s->f, "model={\"layers\":[{\"type\":\"dense\",\"out\":6},{\"type\":\"tanh\"},"
                        "{\"type\":\"dense\",\"out\":1}]}");
     ls_trainer *t = fixture_run(&s->f);
-    s->test_loss = t->result.test_loss;
+    s->test_loss = t->told.result.test_loss;
     s->path = scratch_path(&s->dir, "model.safetensors");
     if (ls_trainer_save(t, s->path, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
@@ -92,13 +92,16 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
     story s;
     float value[ROWS], logits[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
-    assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, ROOM(value), &s.f.err), LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
-    assert_int_equal(ls_model_run(s.model, raw, ROWS, LS_OUTPUT_LOGITS, logits, &s.f.err), LS_OK);
+    assert_int_equal(
+        ls_model_run(s.model, raw, ROWS, LS_OUTPUT_LOGITS, logits, ROOM(logits), &s.f.err), LS_OK);
     assert_memory_equal(logits, value, sizeof value); /* of values, they are the same */
-    assert_int_equal(ls_snapshot_predict(s.model, raw, ROWS, logits, &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_predict(s.model, raw, ROWS, logits, ROOM(logits), &s.f.err),
+                     LS_OK);
     assert_memory_equal(logits, value, sizeof value);
-    assert_int_equal(ls_model_run(s.model, raw, ROWS, (ls_output)2, logits, &s.f.err), LS_EINVAL);
+    assert_int_equal(ls_model_run(s.model, raw, ROWS, (ls_output)2, logits, ROOM(logits), &s.f.err),
+                     LS_EINVAL);
     end(&s);
 }
 
@@ -109,10 +112,10 @@ static void rows_by_the_names_of_columns_are_the_same(void **state)
     float row[ROWS][4], value[ROWS], want[ROWS];
     begin(&s, ",\"standardize\":true,\"missing\":\"mean\"");
     for (int i = 0; i < ROWS; i++)
-        if (ls_model_row(s.model, fields[i], 4, row[i], &s.f.err) != LS_OK)
+        if (ls_model_row(s.model, fields[i], 4, row[i], ROOM(row[i]), &s.f.err) != LS_OK)
             fail_msg("row %d: %s", i, s.f.err.text);
-    assert_int_equal(ls_model_predict(s.model, row, ROWS, value, &s.f.err), LS_OK);
-    assert_int_equal(ls_model_predict(s.model, raw, ROWS, want, &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(s.model, row, ROWS, value, ROOM(value), &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(s.model, raw, ROWS, want, ROOM(want), &s.f.err), LS_OK);
     assert_memory_equal(value, want, sizeof want);
     assert_non_null(strstr(ls_model_card(s.model), "\"preparation\""));
     end(&s);
@@ -122,7 +125,7 @@ static void refuses(story *s, const ls_field *field, size_t count, int status, c
 {
     float row[4];
     ls_error err = {0};
-    assert_int_equal(ls_model_row(s->model, field, count, row, &err), status);
+    assert_int_equal(ls_model_row(s->model, field, count, row, ROOM(row), &err), status);
     if (!strstr(err.text, says))
         fail_msg("expected \"%s\" in: %s", says, err.text);
 }
@@ -144,7 +147,7 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     refuses(&s, unknown, 2, LS_EDATA, "expected a text that the model has learnt: Biscoe, Dream");
     end(&s);
     begin(&s, ",\"standardize\":true,\"missing\":\"zero\"");
-    assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, &s.f.err), LS_OK);
+    assert_int_equal(ls_model_predict(s.model, raw, ROWS, value, ROOM(value), &s.f.err), LS_OK);
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     end(&s);
 }
@@ -199,7 +202,7 @@ static void a_wide_table_is_standardised_too(void **state)
     fixture_set(&f, "optimizer={\"name\":\"sgd\",\"lr\":0.00001}");
     fixture_set(&f, "model={\"layers\":[{\"type\":\"dense\",\"out\":1}]}");
     ls_trainer *t = fixture_run(&f);
-    const double loss = t->result.test_loss; /* of the table that it was trained on */
+    const double loss = t->told.result.test_loss; /* of the table that it was trained on */
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
     const char *path = scratch_path(&dir, "model.safetensors");
@@ -209,7 +212,7 @@ static void a_wide_table_is_standardised_too(void **state)
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
     if (ls_model_open(&model, path, &o, &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
-    assert_int_equal(ls_model_predict(model, rows, 2, values, &f.err), LS_OK);
+    assert_int_equal(ls_model_predict(model, rows, 2, values, ROOM(values), &f.err), LS_OK);
     const double found =
         ((double)values[0] * (double)values[0] + (values[1] - 1.0) * (values[1] - 1.0)) / 2;
     if (!(loss < 0.4 && fabs(found - loss) < 1e-5)) /* 0.5: nothing was learnt */

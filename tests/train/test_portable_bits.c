@@ -95,7 +95,7 @@ static void check(const struct net *net, const char *on)
     snprintf(devices, sizeof devices, "devices=cpu:%d", atoi(on));
     snprintf(team, sizeof team, "threads=%d", times ? atoi(times + 1) : 1);
     fixture_begin(&f);
-    f.options.record = NULL;
+    f.callbacks.record = NULL;
     net->set(&f);
     fixture_set(&f, "eval_every=0");
     fixture_set(&f, devices);

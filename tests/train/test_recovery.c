@@ -31,8 +31,8 @@ static ls_trainer *run_with(fixture *f, const char *const *faults, int count)
 {
     recipe(f, "devices=ref:3");
     fixture_set(f, SLOW_BUILD ? "deadline_s=2" : "deadline_s=1");
-    f->options.inject = faults;
-    f->options.inject_count = count;
+    f->sys.inject = faults;
+    f->sys.inject_count = count;
     return fixture_run(f);
 }
 
@@ -99,8 +99,8 @@ static void a_worker_without_a_shard_takes_over(void **state)
     (void)state;
     memcpy(hash, undisturbed(), sizeof hash);
     recipe(&f, "devices=ref:10");
-    f.options.inject = faults;
-    f.options.inject_count = 4;
+    f.sys.inject = faults;
+    f.sys.inject_count = 4;
     ls_trainer *t = fixture_run(&f);
     expect_sound(&f, t, hash);
     assert_true(record_number(fixture_record(&f, "fault", 3), "devices_left") == 6);
@@ -159,8 +159,8 @@ static void the_last_device_takes_the_run_with_it(void **state)
     ls_trainer *t;
     (void)state;
     recipe(&f, "devices=ref:1");
-    f.options.inject = faults;
-    f.options.inject_count = 1;
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDEVICE);
     assert_string_equal(f.err.text, "worker 0, step 3: the device failed, as --inject asked for");
@@ -177,8 +177,8 @@ static void replicas_that_differ_are_an_error(void **state)
     (void)state;
     recipe(&f, "devices=ref:3");
     fixture_set(&f, "verify_every_steps=1");
-    f.options.inject = faults;
-    f.options.inject_count = 1;
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
     assert_non_null(strstr(f.err.text, "after step 2 the replicas are no longer equal"));
@@ -194,13 +194,13 @@ static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **s
     (void)state;
     recipe(&f, "devices=ref:3");
     fixture_set(&f, "on_nonfinite=skip");
-    f.options.inject = faults;
-    f.options.inject_count = 1;
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
     ls_trainer *t = fixture_run(&f);
     const char *record = fixture_record(&f, "nonfinite", 0);
     assert_true(record_number(record, "step") == 2);
     assert_true(record_number(record, "worker") == 1);
-    assert_true(record_number(record, "shard") == t->worker[1].shard_lo);
+    assert_true(record_number(record, "shard") == t->engine->worker[1].shard_lo);
     assert_int_equal(fixture_count(&f, "step"), STEPS);
     assert_non_null(strstr(fixture_record(&f, "step", 1), "\"loss\":null"));
     replicas_are_equal(t);
@@ -215,8 +215,8 @@ static void a_step_without_a_number_stops_the_run_before_it_is_applied(void **st
     ls_trainer *t;
     (void)state;
     recipe(&f, "devices=ref:3");
-    f.options.inject = faults;
-    f.options.inject_count = 1;
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_ENONFINITE);
     assert_non_null(strstr(f.err.text, "step 3: the loss of shard "));

@@ -54,9 +54,9 @@ static void recipe(fixture *f, story *s, const char *devices, char run_dir[400])
     fixture_set(f, "schedule={\"name\":\"cosine\",\"warmup_epochs\":1}");
     fixture_set(f, "seed=5");
     fixture_set(f, run_dir);
-    f->options.progress = on_progress;
-    f->options.record = on_record;
-    f->options.user = s;
+    f->callbacks.progress = on_progress;
+    f->callbacks.record = on_record;
+    f->callbacks.user = s;
 }
 
 static int run_story(fixture *f, story *s, char hash[65])
@@ -227,7 +227,7 @@ static void a_run_brings_its_config_along(void **state)
     fixture_begin(&f);
     memset(&s, 0, sizeof s);
     f.options.config_text = NULL;
-    f.options.record = NULL;
+    f.callbacks.record = NULL;
     f.options.resume = run;
     assert_int_equal(run_story(&f, &s, hash), LS_OK);
     assert_string_equal(hash, p->hash);

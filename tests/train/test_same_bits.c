@@ -15,7 +15,7 @@ static void recipe(fixture *f, const char *backend, int workers, char devices[32
     const int small = SLOW_BUILD || strcmp(backend, "ref") == 0;
     snprintf(devices, 32, "devices=%s:%d", backend, workers);
     fixture_begin(f);
-    f->options.record = NULL;
+    f->callbacks.record = NULL;
     if (!small)
         fixture_use_lenet(f);
     fixture_set(f, small ? "data.limit=700" : "data.limit=3000");
@@ -89,7 +89,7 @@ static void begin_ragged(fixture *f, char devices[32], int workers, int augmente
 {
     snprintf(devices, 32, "devices=cpu:%d", workers);
     fixture_begin(f);
-    f->options.record = NULL;
+    f->callbacks.record = NULL;
     fixture_set(f, "batch_size=40");
     fixture_set(f, "shards=8");
     fixture_set(f, "epochs=2");

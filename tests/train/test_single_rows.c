@@ -53,7 +53,7 @@ static void scores(float out[8 * OWN_CLASSES], story *s, ls_trainer *t)
 {
     ls_snapshot *now;
     if (ls_trainer_snapshot(t, &now, &s->f.err) != LS_OK ||
-        ls_snapshot_predict(now, s->images, 8, out, &s->f.err) != LS_OK)
+        ls_snapshot_predict(now, s->images, 8, out, 8 * OWN_CLASSES, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
     ls_snapshot_release(now);
 }

@@ -73,19 +73,20 @@ static void predictions_are_those_of_the_evaluation(const char *devices)
     begin(&s, 0, devices);
     ls_trainer *t = fixture_run(&s.f);
     test_images(images, labels, OWN_TEST);
-    if (ls_trainer_predict(t, images, OWN_TEST, scores, &s.f.err) != LS_OK)
+    if (ls_trainer_predict(t, images, OWN_TEST, scores, ROOM(scores), &s.f.err) != LS_OK)
         fail_msg("%s", s.f.err.text);
     judge(scores, labels, OWN_TEST, &loss, &accuracy);
     assert_true(fabs(loss - ls_trainer_result(t)->test_loss) < 1e-5 * (1 + loss));
     assert_true(fabs(accuracy - ls_trainer_result(t)->test_accuracy) < 1e-9);
     assert_true(accuracy > 0.5); /* it has learnt something, or this says little */
     for (uint32_t i = 0; i < OWN_TEST; i += 7) {
-        assert_int_equal(ls_trainer_predict(t, images + i * OWN_PIXELS, 1, one, &s.f.err), LS_OK);
+        assert_int_equal(
+            ls_trainer_predict(t, images + i * OWN_PIXELS, 1, one, ROOM(one), &s.f.err), LS_OK);
         for (int k = 0; k < OWN_CLASSES; k++)
             assert_true(fabsf(one[k] - scores[i * OWN_CLASSES + k]) < 1e-4f);
     }
-    assert_int_equal(ls_trainer_predict(t, NULL, 0, NULL, &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_predict(t, NULL, 1, one, &s.f.err), LS_EINVAL);
+    assert_int_equal(ls_trainer_predict(t, NULL, 0, NULL, 0, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, NULL, 1, one, ROOM(one), &s.f.err), LS_EINVAL);
     ls_trainer_close(t);
     fixture_end(&s.f);
 }
@@ -119,13 +120,13 @@ static void a_snapshot_does_not_change_and_outlives_its_trainer(void **state)
     for (uint32_t i = 0; i < BATCH; i++)
         own_row(0, i, rows + (size_t)i * OWN_PIXELS, &labels[i]);
     assert_int_equal(ls_trainer_snapshot(t, &first, &s.f.err), LS_OK);
-    assert_int_equal(ls_snapshot_predict(first, image, 1, before, &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_predict(first, image, 1, before, ROOM(before), &s.f.err), LS_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(ls_trainer_step(t, rows, labels, BATCH, NULL, &s.f.err), LS_OK);
     assert_int_equal(ls_trainer_snapshot(t, &second, &s.f.err), LS_OK);
     ls_trainer_close(t);
-    assert_int_equal(ls_snapshot_predict(second, image, 1, newer, &s.f.err), LS_OK);
-    assert_int_equal(ls_snapshot_predict(first, image, 1, after, &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_predict(second, image, 1, newer, ROOM(newer), &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_predict(first, image, 1, after, ROOM(after), &s.f.err), LS_OK);
     assert_memory_equal(before, after, sizeof before);
     assert_memory_not_equal(before, newer, sizeof before);
     ls_snapshot_describe(second, &info);
@@ -153,11 +154,13 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
     ls_trainer *t = fixture_open(&s.f);
     test_images(images, labels, MOST);
     assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s.f.err), LS_OK);
-    assert_int_equal(ls_snapshot_predict(snapshot, images, MOST, whole, &s.f.err), LS_OK);
+    assert_int_equal(
+        ls_snapshot_predict(snapshot, images, MOST, whole, MOST * OWN_CLASSES, &s.f.err), LS_OK);
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const uint32_t n = counts[c], end = n * OWN_CLASSES;
         scores[end] = 1234.0f;
-        assert_int_equal(ls_snapshot_predict(snapshot, images, n, scores, &s.f.err), LS_OK);
+        assert_int_equal(
+            ls_snapshot_predict(snapshot, images, n, scores, n * OWN_CLASSES, &s.f.err), LS_OK);
         assert_true(scores[end] == 1234.0f); /* nothing is written behind them */
         assert_memory_equal(scores, whole, end * sizeof *scores);
     }
@@ -209,8 +212,8 @@ static void *read_for_ever(void *arg)
         ls_snapshot *s = take(b);
         if (!s)
             continue;
-        if (ls_snapshot_predict(s, images, 3, once, &err) != LS_OK ||
-            ls_snapshot_predict(s, images, 3, again, &err) != LS_OK ||
+        if (ls_snapshot_predict(s, images, 3, once, ROOM(once), &err) != LS_OK ||
+            ls_snapshot_predict(s, images, 3, again, ROOM(again), &err) != LS_OK ||
             memcmp(once, again, sizeof once) != 0)
             return b; /* they differ */
         ls_snapshot_release(s);
@@ -234,10 +237,10 @@ static void threads_predict_while_a_run_trains(void **state)
     begin(&s, 0, "devices=ref:2");
     fixture_set(&s.f, SLOW_BUILD ? "epochs=5" : "epochs=30");
     memcpy(undisturbed, fixture_hash(&s.f), 65);
-    s.f.options.record = NULL;
-    s.f.options.snapshot = on_snapshot;
-    s.f.options.snapshot_every_steps = 2;
-    s.f.options.user = &b;
+    s.f.callbacks.record = NULL;
+    s.f.callbacks.snapshot = on_snapshot;
+    s.f.callbacks.snapshot_every_steps = 2;
+    s.f.callbacks.user = &b;
     ls_trainer *t = fixture_open(&s.f);
     for (int i = 0; i < READERS; i++)
         assert_int_equal(pthread_create(&reader[i], NULL, read_for_ever, &b), 0);
@@ -392,7 +395,7 @@ static void *predict_and_leave(void *arg)
 {
     caller *c = arg;
     ls_error err;
-    return ls_snapshot_predict(c->snapshot, c->image, 1, c->scores, &err) ? c : NULL;
+    return ls_snapshot_predict(c->snapshot, c->image, 1, c->scores, OWN_CLASSES, &err) ? c : NULL;
 }
 
 static ls_trainer *begin_strict(story *s, ls_snapshot **snapshot, uint8_t image[OWN_PIXELS])

@@ -184,7 +184,7 @@ static void steps_of_floats_and_vectors_give_the_bits_of_a_run(void **state)
     begin(&s, NUMBERS, "devices=ref:3", 1);
     fixture_set(&s.f, "epochs=1");
     ls_trainer *run = fixture_run(&s.f);
-    assert_int_equal(ls_trainer_weights(run, wanted, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_weights(run, wanted, ROOM(wanted), &s.f.err), LS_OK);
     ls_trainer_close(run);
     uint32_t order[TRAIN];
     ls_rng_permutation(order, TRAIN, 0, 0);
@@ -200,15 +200,16 @@ static void steps_of_floats_and_vectors_give_the_bits_of_a_run(void **state)
         if (ls_trainer_step(t, values, sums, n, NULL, &s.f.err) != LS_OK)
             fail_msg("%s", s.f.err.text);
     }
-    assert_int_equal(ls_trainer_predict(t, values, 2, scores, &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_predict(t, values, 1, again, &s.f.err), LS_OK);
-    assert_int_equal(ls_trainer_predict(t, values + VALUES, 1, again + TARGETS, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, values, 2, scores, ROOM(scores), &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, values, 1, again, ROOM(again), &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, values + VALUES, 1, again + TARGETS, TARGETS, &s.f.err),
+                     LS_OK);
     for (int j = 0; j < 2 * TARGETS; j++)
         assert_true(fabsf(scores[j] - again[j]) < 1e-5f);
     values[VALUES + 2] = NAN;
     assert_int_equal(ls_trainer_step(t, values, sums, BATCH, NULL, &s.f.err), LS_EINVAL);
     assert_non_null(strstr(s.f.err.text, "row 1: value 2 is nan; expected finite numbers"));
-    assert_int_equal(ls_trainer_weights(t, found, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_weights(t, found, ROOM(found), &s.f.err), LS_OK);
     assert_memory_equal(found, wanted, sizeof wanted);
     ls_trainer_close(t);
     fixture_end(&s.f);

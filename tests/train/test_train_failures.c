@@ -97,9 +97,9 @@ static ls_trainer *interrupted_at_four(fixture *f, const char *devices)
     fixture_begin(f);
     fixture_set(f, devices);
     fixture_set(f, "epochs=5");
-    f->options.record = NULL;
-    f->options.progress = interrupt_at_step_four;
-    f->options.user = &t;
+    f->callbacks.record = NULL;
+    f->callbacks.progress = interrupt_at_step_four;
+    f->callbacks.user = &t;
     t = fixture_open(f);
     assert_int_equal(ls_trainer_run(t, &f->err), LS_EINTERRUPTED);
     return t;
@@ -137,9 +137,9 @@ static void an_interrupt_behind_the_last_evaluation_comes_too_late(void **state)
     ls_trainer *t;
     (void)state;
     fixture_begin(&f);
-    f.options.record = NULL;
-    f.options.progress = interrupt_at_the_end;
-    f.options.user = &t;
+    f.callbacks.record = NULL;
+    f.callbacks.progress = interrupt_at_the_end;
+    f.callbacks.user = &t;
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
     assert_false(ls_trainer_result(t)->interrupted);
@@ -411,11 +411,11 @@ static void recovering_goes_on_without_memory_for_one_total(void **state)
         fixture_begin(&f);
         fixture_set(&f, "devices=ref:3");
         f.options.host = &h.host;
-        f.options.inject = losses;
-        f.options.inject_count = 1;
+        f.sys.inject = losses;
+        f.sys.inject_count = 1;
         ls_trainer *t = fixture_open(&f);
         if (fails)
-            h.fail_later = ls_replica_floats(t->worker[0].replica) * sizeof(float);
+            h.fail_later = ls_replica_floats(t->engine->worker[0].replica) * sizeof(float);
         assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
         assert_int_equal(h.warned, fails);
         if (fails)

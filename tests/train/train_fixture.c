@@ -62,9 +62,14 @@ void fixture_begin(fixture *f)
         .config_text = small_net,
         .set = f->set,
         .registry = f->registry,
-        .record = keep_record,
-        .user = f,
+        .callbacks = &f->callbacks,
+        .cluster = &f->cluster,
+        .sys = &f->sys,
     };
+    f->callbacks =
+        (ls_trainer_callbacks){.size = sizeof f->callbacks, .record = keep_record, .user = f};
+    f->cluster = (ls_trainer_cluster){.size = sizeof f->cluster};
+    f->sys = (ls_trainer_sys){.size = sizeof f->sys};
 }
 
 static void drop_records(fixture *f)
@@ -166,10 +171,10 @@ int fixture_count(const fixture *f, const char *type)
 
 void replicas_are_equal(const ls_trainer *t)
 {
-    size_t floats = ls_replica_floats(t->worker[0].replica) - LS_TAIL;
-    const float *first = ls_replica_weight_arena(t->worker[0].replica);
-    for (int w = 1; w < t->workers; w++)
-        assert_memory_equal(ls_replica_weight_arena(t->worker[w].replica), first,
+    size_t floats = ls_replica_floats(t->engine->worker[0].replica) - LS_TAIL;
+    const float *first = ls_replica_weight_arena(t->engine->worker[0].replica);
+    for (int w = 1; w < t->engine->workers; w++)
+        assert_memory_equal(ls_replica_weight_arena(t->engine->worker[w].replica), first,
                             floats * sizeof(float));
 }
 

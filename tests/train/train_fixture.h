@@ -3,8 +3,10 @@
 #ifndef TESTS_TRAIN_FIXTURE_H
 #define TESTS_TRAIN_FIXTURE_H
 
+#include "engine/state.h"
 #include "train/trainer.h"
 
+#include <lockstep/sys/trainer.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,11 +21,17 @@
 #define SLOW_BUILD 0
 #endif
 
+/* Elements of an array. */
+#define ROOM(array) (sizeof(array) / sizeof *(array))
+
 #define FIXTURE_SETS 24
 #define FIXTURE_RECORDS 4096
 
 typedef struct fixture {
-    ls_trainer_options options; /* record, user and registry are filled in */
+    ls_trainer_options options;     /* registry and the three below are filled in */
+    ls_trainer_callbacks callbacks; /* record and user are filled in */
+    ls_trainer_cluster cluster;
+    ls_trainer_sys sys;
     ls_registry *registry;
     const char *set[FIXTURE_SETS];
     int records;

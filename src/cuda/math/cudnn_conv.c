@@ -6,7 +6,7 @@
 
 typedef struct conv_plan {
     ls_math_inside inside; /* first */
-    ls_engine engine;
+    ls_conv_engine engine;
     ls_graph_object pack; /* the memory of the last run, which is mostly that of the next */
     void *bound[5];       /* a, b, out, bias, workspace of it */
 } conv_plan;
@@ -59,7 +59,7 @@ static void conv_fini(ls_math_inside *inside)
     conv_plan *p = (conv_plan *)inside;
     if (p->pack)
         cudnnBackendDestroyDescriptor(p->pack);
-    ls_engine_destroy(&p->engine);
+    ls_conv_engine_destroy(&p->engine);
 }
 
 /* ---- tuning --------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static int run_on(conv_plan *p, const bench *b, int out)
 }
 
 /* Milliseconds of the fastest of some runs; negative: it does not run. */
-static float time_of(conv_plan *p, const ls_engine *engine, const bench *b)
+static float time_of(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     enum { RUNS = 6 };
     float best = -1;
@@ -196,7 +196,7 @@ static bool is_same(const bench *b, size_t at, size_t bytes)
 
 /* Whether two runs give the same bits, whatever lay in the workspace and in the output: what an engine's
  * notes say of it has been wrong. */
-static bool is_repeatable(conv_plan *p, const ls_engine *engine, const bench *b)
+static bool is_repeatable(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     p->engine = *engine;
     bool same = run_on(p, b, OUT) == LS_OK;
@@ -221,7 +221,7 @@ static void name_shape(char *out, size_t size, const ls_math_shape *s)
              s->relu ? " + relu" : "", s->half ? ", bf16" : "");
 }
 
-static void say(const conv_plan *p, ls_log_level level, const ls_engine *e, float ms,
+static void say(const conv_plan *p, ls_log_level level, const ls_conv_engine *e, float ms,
                 const char *what)
 {
     char shape[160];
@@ -242,7 +242,7 @@ static int least(const float *ms, int count)
 }
 
 /* The number of the fastest candidate that gives the same bits each time; −1: none does. */
-static int best_of(conv_plan *p, const ls_engine *candidate, int count, const bench *b)
+static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, const bench *b)
 {
     float ms[LS_ENGINES];
     char rest[64];
@@ -262,7 +262,7 @@ static int best_of(conv_plan *p, const ls_engine *candidate, int count, const be
 }
 
 /* As above. Without memory to time them in, the first candidate: a convolution must not fail for that. */
-static int fastest(conv_plan *p, const ls_engine *candidate, int count)
+static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
 {
     bench b;
     size_t workspace = 0;
@@ -287,7 +287,7 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
 {
     const int length = snprintf(
         out, size,
-        "lockstep 2 cudnn %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d %d %d "
+        "lockstep 3 cudnn %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d %d %d "
         "%d y %d %d %d kernel %d %d stride %d %d padding %d %d",
         cudnnGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
         (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h, s->w, s->out, s->y_h, s->y_w,
@@ -298,12 +298,12 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
                  s->groups);
 }
 
-static bool from_cache(ls_engine *out, const ls_math *math, const char *key)
+static bool from_cache(ls_conv_engine *out, const ls_math *math, const char *key)
 {
     if (math->given)
         return false;
     char *text = ls_math_cache_get(math, key);
-    const bool found = text && ls_engine_from_text(out, math, text) == LS_OK;
+    const bool found = text && ls_conv_engine_from_text(out, math, text) == LS_OK;
     if (text && !found)
         ls_math_cache_drop(math, key, text);
     ls_free(math->desc.host, text);
@@ -312,7 +312,8 @@ static bool from_cache(ls_engine *out, const ls_math *math, const char *key)
 
 /* Times the candidates and keeps the best of them as everybody's choice, unless one was made
  * meanwhile. */
-static int tune(conv_plan *p, const ls_engine *candidate, int count, const char *key, ls_error *err)
+static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const char *key,
+                ls_error *err)
 {
     const ls_math *math = p->inside.math;
     const int best = fastest(p, candidate, count);
@@ -322,7 +323,7 @@ static int tune(conv_plan *p, const ls_engine *candidate, int count, const char 
             "none of cuDNN's %d engines for the convolution runs and gives the same bits "
             "twice",
             count);
-    char *text = ls_engine_to_text(&candidate[best], math);
+    char *text = ls_conv_engine_to_text(&candidate[best], math);
     if (text)
         ls_math_cache_put(math, key, text);
     ls_free(math->desc.host, text);
@@ -335,8 +336,9 @@ static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *er
 {
     const ls_math *math = p->inside.math;
     const int tunes = math->desc.cache_dir != NULL && !math->given;
-    ls_engine candidate[LS_ENGINES];
-    int count = ls_engine_candidates(candidate, tunes ? LS_ENGINES : 1, g, math, &p->inside.shape);
+    ls_conv_engine candidate[LS_ENGINES];
+    int count =
+        ls_conv_engine_candidates(candidate, tunes ? LS_ENGINES : 1, g, math, &p->inside.shape);
     if (count == 0)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "cuDNN has no deterministic engine of this precision for the "
@@ -346,14 +348,14 @@ static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *er
     if (kept)
         p->engine = candidate[0];
     for (int i = kept ? 1 : 0; i < count; i++)
-        ls_engine_destroy(&candidate[i]);
+        ls_conv_engine_destroy(&candidate[i]);
     return status;
 }
 
 /* As another machine has chosen, or fail: another engine would give other bits. */
 static int as_given(conv_plan *p, const char *text, ls_error *err)
 {
-    return ls_engine_from_text(&p->engine, p->inside.math, text) == LS_OK
+    return ls_conv_engine_from_text(&p->engine, p->inside.math, text) == LS_OK
                ? LS_OK
                : ls_fail(err, LS_EDEVICE,
                          "%s: cuDNN does not take the plan that the first host chose",
@@ -388,7 +390,7 @@ static int plan(conv_plan *p, ls_error *err)
     int status = plan_alone(p, key, err);
     if (status || math->given)
         return status;
-    char *text = ls_engine_to_text(&p->engine, math);
+    char *text = ls_conv_engine_to_text(&p->engine, math);
     status = ls_math_note(math, key, text, err);
     ls_free(math->desc.host, text);
     return status;

@@ -76,7 +76,17 @@ static bool read_traits(traits *out, ls_graph_object config)
     return good;
 }
 
-/* On fp32 operands, tensor cores mean tf32. */
+/* Whether the engine is one of Winograd's forms. cuDNN 9.19 does not say so of its engine 17 for gradients of
+ * weights, whose kernels are called winograd_nonfused on an H200. */
+static bool is_winograd(const traits *t, const ls_math_shape *shape)
+{
+    return t->note[CUDNN_NUMERICAL_NOTE_WINOGRAD] ||
+           (shape->kind == LS_MATH_CONV_WEIGHTS && t->number == 17);
+}
+
+/* On fp32 operands, tensor cores mean tf32. Of Winograd's forms only those with small tiles for 3×3 kernels
+ * are near enough: by the form for 5×5 kernels LeNet's gradient of weights is off by 8.7e-6, where PyTorch's
+ * is off by 9.4e-7 (H200, fp32, against float64). */
 static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
 {
     const int *note = t->note;
@@ -84,6 +94,8 @@ static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape
         note[CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION] ||
         note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6] ||
         note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13] || note[CUDNN_NUMERICAL_NOTE_FFT])
+        return false;
+    if (is_winograd(t, shape) && (shape->kh != 3 || shape->kw != 3))
         return false;
     if (!shape->half && note[CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS])
         return false;
@@ -93,20 +105,20 @@ static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape
 
 /* ---- plans ---------------------------------------------------------------------------------- */
 
-void ls_engine_destroy(ls_engine *engine)
+void ls_conv_engine_destroy(ls_conv_engine *engine)
 {
     destroy(engine->plan);
     memset(engine, 0, sizeof *engine);
 }
 
-static int finish(ls_engine *out, ls_graph_object plan)
+static int finish(ls_conv_engine *out, ls_graph_object plan)
 {
     int64_t bytes = 0;
     out->plan = plan;
     if (!plan || cudnnBackendFinalize(plan) != CUDNN_STATUS_SUCCESS ||
         get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) != 1 ||
         bytes < 0 || (size_t)bytes > LS_ENGINE_WORKSPACE) {
-        ls_engine_destroy(out);
+        ls_conv_engine_destroy(out);
         return LS_EUNSUPPORTED;
     }
     out->workspace_bytes = (size_t)bytes;
@@ -124,7 +136,8 @@ static ls_graph_object new_plan(const ls_math *math)
     return plan;
 }
 
-static int make_engine(ls_engine *out, ls_graph_object config, const traits *t, const ls_math *math)
+static int make_engine(ls_conv_engine *out, ls_graph_object config, const traits *t,
+                       const ls_math *math, const ls_math_shape *shape)
 {
     memset(out, 0, sizeof *out);
     ls_graph_object plan = new_plan(math);
@@ -133,9 +146,9 @@ static int make_engine(ls_engine *out, ls_graph_object config, const traits *t, 
             &config);
     int status = finish(out, plan);
     out->number = t->number;
-    snprintf(out->name, sizeof out->name, "engine %lld%s%s", (long long)t->number,
+    snprintf(out->name, sizeof out->name, "engine %lld%s%s%s", (long long)t->number,
              t->note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE] ? ", tensor cores" : "",
-             t->compiled ? ", compiled here" : "");
+             is_winograd(t, shape) ? ", Winograd" : "", t->compiled ? ", compiled here" : "");
     return status;
 }
 
@@ -165,7 +178,7 @@ static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *
 
 /* Candidates so far. */
 typedef struct list {
-    ls_engine *at;
+    ls_conv_engine *at;
     int room, count;
     int compiled; /* which engines are looked for: those, or all others */
 } list;
@@ -184,11 +197,11 @@ static void consider(list *l, ls_graph_object config, const ls_math *math,
     traits t;
     if (l->count < l->room && read_traits(&t, config) && is_welcome(&t, math, shape) &&
         t.compiled == l->compiled && variants_of(l, t.number) < LS_ENGINE_VARIANTS)
-        l->count += make_engine(&l->at[l->count], config, &t, math) == LS_OK;
+        l->count += make_engine(&l->at[l->count], config, &t, math, shape) == LS_OK;
 }
 
-int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_math *math,
-                         const ls_math_shape *shape)
+int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
+                              const ls_math_shape *shape)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     ls_graph_object config[CONFIGS];
@@ -207,7 +220,7 @@ int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_m
 /* ---- text ----------------------------------------------------------------------------------- */
 
 /* The name on a line of its own, then cuDNN's own form. */
-char *ls_engine_to_text(const ls_engine *engine, const ls_math *math)
+char *ls_conv_engine_to_text(const ls_conv_engine *engine, const ls_math *math)
 {
     int64_t bytes = 0;
     const size_t head = strlen(engine->name) + 1;
@@ -227,7 +240,7 @@ char *ls_engine_to_text(const ls_engine *engine, const ls_math *math)
     return NULL;
 }
 
-int ls_engine_from_text(ls_engine *out, const ls_math *math, const char *text)
+int ls_conv_engine_from_text(ls_conv_engine *out, const ls_math *math, const char *text)
 {
     const char *line = strchr(text, '\n');
     memset(out, 0, sizeof *out);

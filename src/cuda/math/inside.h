@@ -82,25 +82,25 @@ enum {
 #define LS_ENGINE_WORKSPACE ((size_t)256 << 20)
 
 /* One finished execution plan. */
-typedef struct ls_engine {
+typedef struct ls_conv_engine {
     ls_graph_object plan;
     size_t workspace_bytes;
     int64_t number;
     char name[64]; /* "engine 6, tensor cores" */
-} ls_engine;
+} ls_conv_engine;
 
 /* Fills at most `room` candidates that are deterministic, as precise as the graph's shape asks, and
  * content with LS_ENGINE_WORKSPACE bytes, in the order in which cuDNN recommends them; returns how many.
  * One that cuDNN compiles at run time, which takes up to seconds at each start, is a candidate only where
  * there is no other. */
-int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_math *math,
-                         const ls_math_shape *shape);
+int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, const ls_math *math,
+                              const ls_math_shape *shape);
 
 /* The candidate as text, or NULL; free it with ls_free. And back: LS_OK or not. */
-char *ls_engine_to_text(const ls_engine *engine, const ls_math *math);
-int ls_engine_from_text(ls_engine *out, const ls_math *math, const char *text);
+char *ls_conv_engine_to_text(const ls_conv_engine *engine, const ls_math *math);
+int ls_conv_engine_from_text(ls_conv_engine *out, const ls_math *math, const char *text);
 
-void ls_engine_destroy(ls_engine *engine);
+void ls_conv_engine_destroy(ls_conv_engine *engine);
 
 /* ---- cache.c: choices in memory and on disk ---------------------------------------------- */
 

@@ -21,7 +21,7 @@
 #define CUDA_MATH_MATH_LIB_H
 
 #include <cuda_runtime_api.h>
-#include <lockstep/plugin.h>
+#include <lockstep/sys/plugin.h>
 #include <stddef.h>
 
 typedef struct ls_math ls_math;

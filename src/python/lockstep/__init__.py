@@ -297,7 +297,8 @@ class Model(_l.Handle):
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
         out = _np.empty((len(x), info.classes), _np.float32)
-        _l.call("ls_model_run", self.handle, x.ctypes.data, len(x), int(logits), out.ctypes.data)
+        _l.call("ls_model_run", self.handle, x.ctypes.data, len(x), int(logits), out.ctypes.data,
+                out.size)
         return out
 
     def save(self, path):
@@ -412,7 +413,9 @@ class Trainer(_l.Handle):
         options.step_rows = (_c.c_uint32 * len(step_rows))(*step_rows)
         options.step_row_count = len(step_rows)
         faults = [f.encode() for f in inject]
-        options.inject, options.inject_count = (_c.c_char_p * len(faults))(*faults), len(faults)
+        hooks = _l.trainer_sys(size=_c.sizeof(_l.trainer_sys), inject_count=len(faults))
+        hooks.inject = (_c.c_char_p * len(faults))(*faults)
+        options.sys = _c.pointer(hooks)
         if self._arrays:
             options.sources, options.source_count = self._arrays.pointers, 1
         self._sinks = []

@@ -43,18 +43,20 @@ class result(c.Structure):
                 ("checkpoint", c.c_char_p), ("saved", c.c_int), ("interrupted", c.c_int)]
 
 
+class trainer_sys(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("inject", c.POINTER(c.c_char_p)), ("inject_count", c.c_int)]
+
+
 class trainer_options(c.Structure):
     _fields_ = [("size", c.c_size_t), ("config_path", c.c_char_p), ("config_text", c.c_char_p),
                 ("set", c.POINTER(c.c_char_p)), ("set_count", c.c_int),
                 ("data_dirs", c.POINTER(c.c_char_p)), ("data_dir_count", c.c_int),
-                ("cache_dir", c.c_char_p), ("resume", c.c_char_p),
-                ("inject", c.POINTER(c.c_char_p)), ("inject_count", c.c_int),
-                ("registry", c.c_void_p), ("record", RECORD), ("progress", c.c_void_p),
-                ("snapshot", c.c_void_p), ("snapshot_every_steps", c.c_uint32),
-                ("user", c.c_void_p), ("trace_path", c.c_char_p), ("trace_ops", c.c_int),
+                ("cache_dir", c.c_char_p), ("resume", c.c_char_p), ("registry", c.c_void_p),
+                ("callbacks", c.c_void_p), ("trace_path", c.c_char_p), ("trace_ops", c.c_int),
                 ("sources", c.POINTER(c.POINTER(data_source))), ("source_count", c.c_int),
                 ("step_rows", c.POINTER(c.c_uint32)), ("step_row_count", c.c_int),
-                ("pool", c.c_void_p), ("host", c.c_void_p)]
+                ("pool", c.c_void_p), ("host", c.c_void_p), ("cluster", c.c_void_p),
+                ("sys", c.POINTER(trainer_sys))]
 
 
 class step_result(c.Structure):
@@ -82,7 +84,7 @@ class picture_options(c.Structure):
 
 
 STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
-              "ls_trainer_options": trainer_options, "ls_step_result": step_result,
+              "ls_trainer_options": trainer_options, "ls_trainer_sys": trainer_sys, "ls_step_result": step_result,
               "ls_snapshot_info": snapshot_info, "ls_model_options": model_options, "ls_field": field,
               "ls_picture_options": picture_options}
 
@@ -101,17 +103,17 @@ _FUNCTIONS = {  # name: (result, arguments); those that give a status take a c_e
     "ls_trainer_add_sink": (c.c_int, [_P, RECORD, _P, _E]),
     "ls_trainer_close": (c.c_int, [_P]),
     "ls_snapshot_describe": (None, [_P, c.POINTER(snapshot_info)]),
-    "ls_snapshot_predict": (c.c_int, [_P, _P, c.c_uint32, _P, _E]),
+    "ls_snapshot_predict": (c.c_int, [_P, _P, c.c_uint32, _P, c.c_size_t, _E]),
     "ls_snapshot_release": (None, [_P]),
     "ls_snapshot_save": (c.c_int, [_P, c.c_char_p, _E]),
     "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
-    "ls_model_run": (c.c_int, [_P, _P, c.c_uint32, c.c_int, _P, _E]),
-    "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, _P, _E]),
+    "ls_model_run": (c.c_int, [_P, _P, c.c_uint32, c.c_int, _P, c.c_size_t, _E]),
+    "ls_model_row": (c.c_int, [_P, c.POINTER(field), c.c_size_t, _P, c.c_size_t, _E]),
     "ls_model_card": (c.c_char_p, [_P]),
     "ls_model_class_name": (c.c_char_p, [_P, c.c_int]),
 }
 _PICTURE_FUNCTIONS = {  # of liblockstep_picture
-    "ls_model_picture": (c.c_int, [_P, c.c_char_p, c.c_size_t, c.POINTER(picture_options), _P, _E]),
+    "ls_model_picture": (c.c_int, [_P, c.c_char_p, c.c_size_t, c.POINTER(picture_options), _P, c.c_size_t, _E]),
 }
 
 

@@ -69,5 +69,6 @@ def rows(handle, shape, x):
     for i, one in enumerate(every):
         name, contents = _contents(one, i)
         options = _l.picture_options(size=_c.sizeof(_l.picture_options), name=_os.fsencode(name))
-        _l.call("ls_model_picture", handle, contents, len(contents), _c.byref(options), out[i].ctypes.data)
+        _l.call("ls_model_picture", handle, contents, len(contents), _c.byref(options), out[i].ctypes.data,
+                out[i].size)
     return out

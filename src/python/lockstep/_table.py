@@ -127,7 +127,7 @@ def rows(handle, named, table):
             field.text = column[i].encode() if text else None
             field.number = 0.0 if text else column[i]
         try:
-            _l.call("ls_model_row", handle, fields, len(fields), out[i].ctypes.data)
+            _l.call("ls_model_row", handle, fields, len(fields), out[i].ctypes.data, width)
         except _l.Error as error:
             raise _l.Error(error.status, f"row {i}: {error}") from None
     return out

@@ -16,13 +16,9 @@ static int predict(ls_snapshot *model, const void *bytes, size_t length, ls_erro
 {
     unsigned char row[3 * 32 * 32];
     float p[10];
-    ls_snapshot_info info;
-    ls_snapshot_describe(model, &info);
-    if ((size_t)info.channels * (size_t)info.height * (size_t)info.width > sizeof row)
-        return LS_EINVAL;
-    int status = ls_model_picture(model, bytes, length, 0, row, err);
+    int status = ls_model_picture(model, bytes, length, 0, row, sizeof row, err);
     if (status == LS_OK)
-        status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, err);
+        status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, 10, err);
     if (status == LS_OK)
         printf("%g\n", (double)p[0]);
     return status;

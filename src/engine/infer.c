@@ -1,4 +1,4 @@
-#include "train/infer.h"
+#include "engine/infer.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -9,6 +9,12 @@
 static size_t tallies(const ls_sharded_rows *r)
 {
     return ((size_t)r->rows + r->batch - 1) / r->batch * r->shards;
+}
+
+uint32_t ls_evaluation_batch(uint32_t batch, uint32_t shards)
+{
+    const uint64_t least = (uint64_t)shards * LS_EVALUATED;
+    return batch >= least || least > UINT32_MAX ? batch : (uint32_t)least;
 }
 
 int ls_sharded_rows_init(ls_sharded_rows *r, const ls_host *host, ls_error *err)

@@ -1,6 +1,7 @@
 /* The communicator table: how the workers' gradients become one.
  *
- * This header is for authors of back ends whose devices merge in a way of their own; the library's
+ * This header is for authors of back ends whose devices merge in a way of their own, and as unstable as plugin.h;
+ * the library's
  * own communicators, which merge through host memory, have rows of the same table.
  *
  * A *group* is made once, by the coordinator, for a number of ranks; each worker joins it with its
@@ -28,12 +29,12 @@
  *   - nobody writes to or frees an array that the group has seen (partial sums, totals) before each
  *     rank has returned from its last call, or `may_read` says of it that it reads no more.
  */
-#ifndef LOCKSTEP_COMMUNICATOR_H
-#define LOCKSTEP_COMMUNICATOR_H
+#ifndef LOCKSTEP_SYS_COMMUNICATOR_H
+#define LOCKSTEP_SYS_COMMUNICATOR_H
 
 #include <lockstep/host.h>
-#include <lockstep/plugin.h>
 #include <lockstep/status.h>
+#include <lockstep/sys/plugin.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* The back-end table: what a device must offer so that Lockstep can train on it.
  *
- * This header is for authors of back ends. A back end is one `ls_backend`; it opens devices; a
+ * This header is for authors of back ends, and unstable: LS_PLUGIN_ABI says which one it is. A back end is one `ls_backend`; it opens devices; a
  * device allocates memory and creates *ops*. Everything above is written once against these
  * tables and knows nothing of any library.
  *
@@ -30,9 +30,10 @@
  * of such work surface in `sync`. NULL is the device's default stream.
  * Slots are mandatory unless marked optional; an optional slot may be NULL.
  */
-#ifndef LOCKSTEP_PLUGIN_H
-#define LOCKSTEP_PLUGIN_H
+#ifndef LOCKSTEP_SYS_PLUGIN_H
+#define LOCKSTEP_SYS_PLUGIN_H
 
+#include <lockstep/device.h>
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stddef.h>
@@ -45,7 +46,6 @@ extern "C" {
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
 #define LS_PLUGIN_ABI 11
 
-typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
 typedef struct ls_event ls_event;         /* a point in a stream's work */
 typedef struct ls_recording ls_recording; /* work of a stream that can be enqueued again */
@@ -348,7 +348,10 @@ enum {
     LS_RUN_EVALUATE = 2,
     /* Backward: gradients that the op's shadow_grads names go to shadow_grad and no further, with the
      * same numbers. Not together with LS_RUN_ACCUMULATE. */
-    LS_RUN_SHADOW = 4
+    LS_RUN_SHADOW = 4,
+    /* Forward: nothing but import_param writes the parameters, so that what an op has made of them in an earlier
+     * forward with this flag still holds. */
+    LS_RUN_CONSTANT = 8
 };
 
 typedef struct ls_op_impl {
@@ -470,7 +473,7 @@ typedef struct ls_device_ops {
     void (*pinned_free)(ls_device *device, void *memory);
     int (*reached)(int *out, ls_device *device, ls_event *event, ls_error *err);
     /* Optional: how workers on such devices merge their gradients, NULL-terminated and static; see
-     * <lockstep/communicator.h>. NULL: through the host's memory. */
+     * <lockstep/sys/communicator.h>. NULL: through the host's memory. */
     const struct ls_comm_type *const *(*communicators)(void);
     /* Optional, both or none: choices among kernels that results depend on, and that another device of the same
      * model, instruction set and library could make otherwise. choices: those of all ops so far as text, of
@@ -505,27 +508,6 @@ typedef struct ls_backend_info {
     int broken;       /* devices is 0 because something is wrong, not because none is there */
 } ls_backend_info;
 
-/* In what numbers convolutions and dense layers multiply. In each of them products are added up in fp32,
- * and parameters, their gradients, statistics, the loss and the optimizer's numbers are fp32. A device
- * that has fp32 alone takes it for any. What else is rounded:
- *
- *   fp32: nothing.
- *   tf32: the two factors of every product, on their way into it. Results are fp32.
- *   bf16: the factors, to bf16 in memory: inputs, weights, a convolution's fused bias, and gradients on
- *         their way back. A convolution's results too, y, dx and the gradient of its weights (which
- *         is then widened and added to in fp32); a dense layer's are fp32. Batch norm, additions and
- *         pooling that follow a convolution hand bf16 on: computed in fp32, rounded once each.
- *
- * ‖error‖/‖gradient‖ of the gradient of one shard of 16 rows against float64, of a LeNet and of a
- * residual network with batch norm, over doubles that round so and add up in double: fp32 6e-8 and 2e-7,
- * tf32 1.6e-3 and 5e-4, bf16 3.4e-2 and 4.1e-2 (cuda_replica; not yet measured on a GPU, whose sums in
- * fp32 round as well). */
-typedef enum ls_precision {
-    LS_PRECISION_FP32 = 0,
-    LS_PRECISION_TF32 = 1, /* inputs of products are rounded to 10 bits behind the point */
-    LS_PRECISION_BF16 = 2  /* to 7 bits; the parameters that are learned stay fp32 */
-} ls_precision;
-
 typedef struct ls_device_request {
     size_t size;
     int index;           /* which device; several workers may ask for the same */
@@ -536,7 +518,7 @@ typedef struct ls_device_request {
                               Outlives the device */
 } ls_device_request;
 
-typedef struct ls_backend {
+struct ls_backend {
     uint32_t abi;     /* LS_PLUGIN_ABI */
     size_t size;      /* sizeof(ls_backend) */
     const char *name; /* "cpu" */
@@ -547,7 +529,7 @@ typedef struct ls_backend {
     /* The caller closes it. Errors: LS_EINVAL (a wrong request), LS_EDEVICE (no such device, or broken),
      * LS_EUNSUPPORTED, LS_ESYSTEM, LS_ENOMEM. */
     int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
-} ls_backend;
+};
 
 /* ---- plugins -------------------------------------------------------------------------------- */
 

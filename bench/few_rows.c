@@ -1,0 +1,78 @@
+/* What a few rows cost: CPU microseconds of one thread that predicts, for each number of rows that is asked for.
+ *
+ *     bench_rows weights.safetensors        numbers of rows on standard input, a line each
+ *
+ * Each answer is a line with the median of at least seven predictions in a tenth of a second of CPU.
+ * bench/peers/rows.py asks it in turns with ONNX Runtime.
+ */
+#include <lockstep/model.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { MOST_ROWS = 64, LEAST = 7, MOST = 100000 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_us(ls_snapshot *model, const void *rows, uint32_t n, float *out,
+                        size_t capacity)
+{
+    static double taken[MOST];
+    ls_error err;
+    int count = 0;
+    for (double begun = now(); count < LEAST || (now() - begun < 0.1 && count < MOST);) {
+        const double at = now();
+        if (ls_model_predict(model, rows, n, out, capacity, &err) != LS_OK) {
+            fprintf(stderr, "bench_rows: %s\n", err.text);
+            exit(1);
+        }
+        taken[count++] = now() - at;
+    }
+    qsort(taken, (size_t)count, sizeof *taken, by_size);
+    return 1e6 * taken[count / 2];
+}
+
+int main(int argc, char **argv)
+{
+    ls_snapshot *model;
+    ls_snapshot_info info;
+    ls_error err;
+    char line[32];
+    if (argc != 2 || ls_model_open(&model, argv[1], NULL, &err) != LS_OK) {
+        fprintf(stderr, "bench_rows: %s\n", argc == 2 ? err.text : "a model's file is missing");
+        return 1;
+    }
+    ls_snapshot_describe(model, &info);
+    const size_t values =
+        (size_t)info.channels * (size_t)info.height * (size_t)info.width * MOST_ROWS;
+    void *rows = malloc(values * sizeof(float));
+    const size_t outputs = MOST_ROWS * (size_t)info.classes;
+    float *out = malloc(outputs * sizeof *out);
+    for (size_t i = 0; rows && i < values; i++)
+        if (info.floats)
+            ((float *)rows)[i] = (float)(i * 2654435761u >> 16 & 1023) / 512 - 1;
+        else
+            ((uint8_t *)rows)[i] = (uint8_t)(i * 2654435761u >> 16);
+    while (rows && out && fgets(line, sizeof line, stdin)) {
+        const int n = atoi(line);
+        if (n < 1 || n > MOST_ROWS)
+            break;
+        printf("%.2f\n", median_us(model, rows, (uint32_t)n, out, outputs));
+        fflush(stdout);
+    }
+    free(out);
+    free(rows);
+    ls_snapshot_release(model);
+    return 0;
+}

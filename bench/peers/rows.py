@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Predictions of few rows beside ONNX Runtime: one thread each, in turns, the same weights.
+
+    bench/peers/rows.py [--build build/release] [--trainer ./trainer] [--rounds 7] [--rows 1 2 4 8 16] [NET...]
+
+Each net is made by a short run on synthetic data and exported as ONNX. Figures are microseconds of CPU of the thread
+that predicts, medians of the rounds; x is ONNX Runtime's time by Lockstep's, the median of the ratios round by round.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnxruntime
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DENSE = [{"type": "flatten"}, {"type": "dense", "out": 1024}, {"type": "relu"}, {"type": "dense", "out": 1024},
+         {"type": "relu"}, {"type": "dense", "out": 10}]
+TABLE = [{"type": "dense", "out": 64}, {"type": "relu"}, {"type": "dense", "out": 64}, {"type": "relu"},
+         {"type": "dense", "out": 1}]
+NETS = ("lenet", "mlp", "table", "resnet18", "mobilenet")
+
+
+def config(net, folder):
+    if net == "table":
+        rng = np.random.default_rng(0)
+        np.save(folder / "x.npy", rng.random((256, 13), dtype=np.float32))
+        np.save(folder / "y.npy", rng.random((256, 1), dtype=np.float32))
+        data, model = {"name": "npy", "x": str(folder / "x.npy"), "y": str(folder / "y.npy")}, {"layers": TABLE}
+    else:
+        file = {"lenet": "fashion_mnist"}.get(net, net)
+        data = {"name": "synthetic", "limit": 64}
+        model = {"layers": DENSE} if net == "mlp" else json.loads((ROOT / f"examples/{file}.json").read_text())["model"]
+    return {"name": net, "data": data, "model": model, "batch_size": 32, "shards": 1, "epochs": 1, "devices": "cpu:1",
+            "init": "kaiming", "optimizer": {"name": "sgd", "lr": 0.01}, "run_dir": str(folder / "run")}
+
+
+def make(net, folder, trainer):
+    (folder / "config.json").write_text(json.dumps(config(net, folder)))
+    quiet = {"check": True, "stdout": subprocess.DEVNULL}
+    subprocess.run([trainer, folder / "config.json", "--quiet"], **quiet)
+    subprocess.run([trainer, "export", folder / "run", "--to", folder / "net.onnx"], **quiet)
+    return folder / "run/weights.safetensors", folder / "net.onnx"
+
+
+class Onnx:
+    def __init__(self, path):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.input = self.session.get_inputs()[0]
+
+    def median_us(self, rows):
+        shape = [rows, *self.input.shape[1:]]
+        values = np.random.default_rng(0).random(shape)
+        x = (values * 255).astype(np.uint8) if "uint8" in self.input.type else values.astype(np.float32)
+        taken, begun = [], time.thread_time()
+        while len(taken) < 7 or time.thread_time() - begun < 0.1:
+            at = time.thread_time()
+            self.session.run(None, {self.input.name: x})
+            taken.append(1e6 * (time.thread_time() - at))
+        return statistics.median(taken)
+
+
+class Lockstep:
+    def __init__(self, program, path):
+        self.peer = subprocess.Popen([program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def median_us(self, rows):
+        self.peer.stdin.write(f"{rows}\n")
+        self.peer.stdin.flush()
+        return float(self.peer.stdout.readline())
+
+    def close(self):
+        self.peer.stdin.close()
+        self.peer.wait()
+
+
+def compare(net, args):
+    with tempfile.TemporaryDirectory() as folder:
+        weights, onnx = make(net, pathlib.Path(folder), args.trainer)
+        ours, theirs = Lockstep(args.build / "bench/bench_rows", weights), Onnx(onnx)
+        for rows in args.rows:
+            ours.median_us(rows), theirs.median_us(rows)  # warms up
+            pairs = [(ours.median_us(rows), theirs.median_us(rows)) for _ in range(args.rounds)]
+            ratios = [b / a for a, b in pairs]
+            mine, other = (statistics.median(column) for column in zip(*pairs))
+            print(f"| {net} | {rows} | {mine:.1f} | {other:.1f} | {statistics.median(ratios):.2f} "
+                  f"({min(ratios):.2f} to {max(ratios):.2f}) |", flush=True)
+        ours.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
+    parser.add_argument("--trainer", type=pathlib.Path, default=ROOT / "trainer")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("net", nargs="*", metavar="NET", default=NETS, help=", ".join(NETS))
+    args = parser.parse_args()
+    if not set(args.net) <= set(NETS):
+        parser.error(f"expected some of {', '.join(NETS)}")
+    print(f"ONNX Runtime {onnxruntime.__version__}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+    print("| net | rows | Lockstep, us | ONNX Runtime, us | x |\n|---|---:|---:|---:|---:|")
+    for net in args.net:
+        compare(net, args)
+
+
+if __name__ == "__main__":
+    main()

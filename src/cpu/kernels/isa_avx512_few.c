@@ -1,0 +1,4 @@
+/* Few rows for AVX-512 (F, BW, DQ, VL). */
+#include "cpu/kernels/isa_few.inc"
+
+CPU_ISA_FEW(avx512);

@@ -1,0 +1,83 @@
+/* Structures that begin with their size: the caller's header may be older or newer than the library. */
+#include "base/sized.h"
+#include "runner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* What the library knows, and what headers before and after it have. */
+typedef struct known {
+    size_t size;
+    int first;
+    int second;
+    const char *third;
+} known;
+
+typedef struct older {
+    size_t size;
+    int first;
+    int second;
+} older;
+
+typedef struct newer {
+    known known;
+    const char *fourth;
+} newer;
+
+static void members_that_the_caller_does_not_know_are_zero(void **state)
+{
+    const older given = {.size = sizeof given, .first = 1, .second = 2};
+    known out;
+    ls_error err;
+    (void)state;
+    memset(&out, 0x55, sizeof out);
+    assert_int_equal(ls_sized_take(&out, sizeof out, &given, "known", &err), LS_OK);
+    assert_int_equal(out.first, 1);
+    assert_int_equal(out.second, 2);
+    assert_null(out.third);
+}
+
+static void members_that_the_library_does_not_know_must_be_zero(void **state)
+{
+    newer given = {.known = {.size = sizeof given, .first = 1, .third = "x"}};
+    known out;
+    ls_error err;
+    (void)state;
+    assert_int_equal(ls_sized_take(&out, sizeof out, &given, "known", &err), LS_OK);
+    assert_string_equal(out.third, "x");
+    given.fourth = "y";
+    assert_int_equal(ls_sized_take(&out, sizeof out, &given, "known", &err), LS_EINVAL);
+    assert_string_equal(err.text, "known: a member is set that this library does not know: the "
+                                  "program was built with the headers of a newer one");
+    assert_int_equal(out.first, 0);
+}
+
+static void a_size_that_was_not_set_is_refused(void **state)
+{
+    static const size_t sizes[] = {0, 1, sizeof(size_t) - 1, 4097, SIZE_MAX};
+    known given = {.first = 1}, out;
+    ls_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        given.size = sizes[i];
+        assert_int_equal(ls_sized_take(&out, sizeof out, &given, "known", &err), LS_EINVAL);
+        assert_string_equal(err.text, "known: `size` is not set: expected sizeof(known)");
+    }
+    assert_int_equal(ls_sized_take(&out, sizeof out, NULL, "known", NULL), LS_EINVAL);
+    assert_int_equal(out.first, 0);
+}
+
+LS_TESTS(base_sized, "unit")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_that_the_caller_does_not_know_are_zero),
+        cmocka_unit_test(members_that_the_library_does_not_know_must_be_zero),
+        cmocka_unit_test(a_size_that_was_not_set_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,155 @@
+/* The promise: a row's prediction has the same bits whatever rows come with it. Rows are predicted alone, a few at a
+ * time and in lanes of sixteen, by nets of the swarm's generator and by some whose layers are wide enough for
+ * Winograd's algorithm.
+ *
+ *     few_rows NETS WIDE     so many of the generator's, and of the wide ones
+ */
+#include "campaigns/swarm.h"
+#include "cpu/cpu_device.h"
+#include "runner.h"
+#include "train/own_data.h"
+#include "train/train_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 48, MOST = 40 };
+
+#define CONV(rest) "{\"type\":\"conv2d\"," rest "}"
+#define RELU "{\"type\":\"relu\"}"
+#define POOL "{\"type\":\"avg_pool\",\"kernel\":2}"
+#define END "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}"
+
+static const char *const wide[] = {
+    /* LeNet: small windows, 5 × 5 in halves, a dense layer of some sixteens and a rest. */
+    CONV("\"out\":20,\"kernel\":3") "," RELU "," POOL "," CONV(
+        "\"out\":50,\"kernel\":5") "," RELU "," POOL
+                                   ",{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":150}," RELU
+                                   ",{\"type\":\"dense\",\"out\":10}",
+    /* 3 × 3 with edges that tiles reach beyond, and pooled; more channels than are added up at a time. */
+    CONV("\"out\":18,\"kernel\":3,\"stride\":3") "," CONV(
+        "\"out\":72,\"kernel\":3,\"padding\":1") "," RELU
+                                                 "," CONV(
+                                                     "\"out\":17,\"kernel\":3,\"padding\":2") "," RELU
+                                                                                              "," POOL
+                                                                                              "," END,
+    /* Strides, one element, dilation, groups, a channel each, more than 64 inputs, and a pool of three rows. */
+    CONV("\"out\":70,\"kernel\":5,\"stride\":2,\"padding\":2") ",{\"type\":\"batch_norm\"}," RELU "," CONV("\"out\":24,\"kernel\":1,\"stride\":2") "," CONV("\"out\":24,\"kernel\":3,\"padding\":1,\"groups\":24") "," CONV(
+        "\"out\":12,\"kernel\":[3,1],\"dilation\":[2,1],\"padding\":[2,0]") "," RELU
+                                                                            ",{\"type\":\"avg_pool\",\"kernel\":[3,2]}," CONV(
+                                                                                "\"out\":12,\"kernel\":3,\"padding\":1,\"groups\":3") "," END,
+};
+
+/* The generator's, or one of those above; behind as many. */
+static char *text_of(int net, int drawn, const ls_data_source *data)
+{
+    static char text[65536];
+    draws d = {.seed = 36, .number = (uint32_t)net};
+    if (net < drawn) {
+        cJSON *model = swarm_model(&d, data);
+        char *json = cJSON_PrintUnformatted(model);
+        snprintf(text, sizeof text, "model=%s", json);
+        cJSON_free(json);
+        cJSON_Delete(model);
+    } else {
+        snprintf(text, sizeof text, "model={\"layers\":[%s]}", wide[net - drawn]);
+    }
+    return text;
+}
+
+typedef struct story {
+    fixture f;
+    ls_data_source data;
+    const ls_data_source *sources[1];
+} story;
+
+/* Trained a little, so that no number is special; *t is to be closed. */
+static ls_snapshot *trained(ls_trainer **t, story *s, const char *model)
+{
+    ls_snapshot *now;
+    fixture_begin(&s->f);
+    s->data = own_data(0);
+    fixture_use_source(&s->f, &s->data, s->sources);
+    fixture_set(&s->f, "devices=cpu:1");
+    fixture_set(&s->f, "batch_size=48");
+    fixture_set(&s->f, "shards=1");
+    fixture_set(&s->f, "epochs=1");
+    fixture_set(&s->f, "optimizer.lr=0.01");
+    fixture_set(&s->f, "init={\"name\":\"kaiming\"}");
+    fixture_set(&s->f, model);
+    *t = fixture_run(&s->f);
+    if (ls_trainer_snapshot(*t, &now, &s->f.err) != LS_OK)
+        fail_msg("%s", s->f.err.text);
+    return now;
+}
+
+static void predict(ls_snapshot *net, const uint8_t *images, uint32_t n, float *scores,
+                    const char *model)
+{
+    ls_error err;
+    if (ls_snapshot_predict(net, images, n, scores, (size_t)n * OWN_CLASSES, &err) != LS_OK)
+        fail_msg("%s\n%s", err.text, model);
+}
+
+static void check(const char *model, const uint8_t *images)
+{
+    static float all[ROWS * OWN_CLASSES], some[MOST * OWN_CLASSES];
+    static story s;
+    ls_trainer *t;
+    ls_snapshot *net = trained(&t, &s, model);
+    predict(net, images, ROWS, all, model); /* three times sixteen */
+    for (uint32_t n = 1; n <= MOST; n++) {
+        const uint32_t first = n * 5 % (ROWS - n + 1); /* another place in the lanes */
+        predict(net, images + first * OWN_PIXELS, n, some, model);
+        for (uint32_t i = 0; i < n; i++)
+            if (memcmp(some + i * OWN_CLASSES, all + (first + i) * OWN_CLASSES,
+                       OWN_CLASSES * sizeof *all) != 0)
+                fail_msg("row %u of %u has other bits than among %d\n%s", (unsigned)i, (unsigned)n,
+                         ROWS, model);
+    }
+    ls_snapshot_release(net);
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
+static int nets, wide_nets;
+
+static void a_row_has_its_bits_whatever_comes_with_it(void **state)
+{
+    static uint8_t images[ROWS * OWN_PIXELS];
+    const ls_data_source data = own_data(0);
+    const int all = nets + wide_nets;
+    int32_t label;
+    (void)state;
+    for (uint32_t i = 0; i < ROWS; i++)
+        own_row(0, i, images + (size_t)i * OWN_PIXELS, &label);
+    for (int net = 0; net < all; net++)
+        check(text_of(net, nets, &data), images);
+}
+
+/* The kernels are those of the instruction set that the test is for, where it says one. */
+static void the_kernels_are_those_that_are_meant(void **state)
+{
+    const char *set = getenv("LS_TEST_ISA");
+    ls_backend_info info;
+    (void)state;
+    ls_cpu_backend()->probe(&info);
+    if (set && !strstr(info.version, set))
+        fail_msg("\"%s\": these kernels are not those of %s", info.version, set);
+}
+
+LS_TESTS(few_rows, "integration")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_kernels_are_those_that_are_meant),
+        cmocka_unit_test(a_row_has_its_bits_whatever_comes_with_it),
+    };
+    if (argc < 3)
+        return 2;
+    nets = atoi(argv[1]);
+    wide_nets = atoi(argv[2]);
+    if (wide_nets > (int)(sizeof wide / sizeof *wide))
+        return 2;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
