@@ -4,12 +4,13 @@
 #include "formats/arrays.h"
 
 #include "base/error.h"
+#include "hash/hash.h"
+#include "hash/inflate.h"
 #include "json/json.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <zlib.h>
 
 enum {
     END = 22, /* bytes of the record that ends a file, */
@@ -19,8 +20,7 @@ enum {
     LOCAL = 30,     /* and of the header before a member */
     STORED = 0,
     DEFLATED = 8,
-    RATIO = 1032, /* deflate spends at least 2 bits on 258 bytes */
-    PIECE = 1 << 30
+    RATIO = 1032 /* deflate spends at least 2 bits on 258 bytes */
 };
 
 typedef struct archive {
@@ -179,41 +179,6 @@ static int fail_missing(const archive *z, const char *const *names)
 
 /* ---- a member ------------------------------------------------------------------------------- */
 
-static uint32_t crc_of(const uint8_t *bytes, uint64_t count)
-{
-    uLong crc = crc32(0, NULL, 0);
-    while (count > 0) {
-        const uInt some = count < PIECE ? (uInt)count : PIECE;
-        crc = crc32(crc, bytes, some);
-        bytes += some;
-        count -= some;
-    }
-    return (uint32_t)crc;
-}
-
-static bool inflate_all(const uint8_t *from, uint64_t packed, uint8_t *to, uint64_t bytes)
-{
-    z_stream z = {0};
-    int result = inflateInit2(&z, -15); /* no header: the directory says it all */
-    if (result != Z_OK)
-        return false;
-    z.next_in = (uint8_t *)(uintptr_t)from;
-    z.next_out = to;
-    while (result == Z_OK) {
-        const uInt in = packed < PIECE ? (uInt)packed : PIECE,
-                   out = bytes < PIECE ? (uInt)bytes : PIECE;
-        z.avail_in = in;
-        z.avail_out = out;
-        result = inflate(&z, Z_NO_FLUSH);
-        packed -= in - z.avail_in;
-        bytes -= out - z.avail_out;
-        if (result == Z_BUF_ERROR || (result == Z_OK && z.avail_in == in && z.avail_out == out))
-            break;
-    }
-    inflateEnd(&z);
-    return result == Z_STREAM_END && packed == 0 && bytes == 0;
-}
-
 /* Deflated bytes become a map of their own, which the array keeps. */
 static int unpack(ls_array *a, const archive *z, const member *m, const uint8_t *from)
 {
@@ -224,7 +189,7 @@ static int unpack(ls_array *a, const archive *z, const member *m, const uint8_t 
     if (map == MAP_FAILED)
         return ls_fail(z->err, LS_ENOMEM, "%.300s: no memory for the %llu bytes of an array",
                        z->path, (unsigned long long)m->bytes);
-    if (inflate_all(from, m->packed, map, m->bytes)) {
+    if (ls_inflate(from, (size_t)m->packed, map, (size_t)m->bytes)) {
         ls_array_close(a);
         a->map = map;
         a->map_bytes = (size_t)m->bytes;
@@ -286,7 +251,7 @@ static int read_member(ls_array *a, const archive *z, const member *m)
         status = unpack(a, z, m, bytes);
         bytes = a->map;
     }
-    if (status == LS_OK && crc_of(bytes, m->bytes) != m->crc)
+    if (status == LS_OK && ls_crc32(0, bytes, (size_t)m->bytes) != m->crc)
         status = fail_zip(z, m->header, "a member of another checksum");
     return status ? status : parse_member(a, z, name, bytes, m->bytes);
 }

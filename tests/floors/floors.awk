@@ -71,7 +71,7 @@ BEGIN {
     lent["cjson/"] = 1
     owner["nettle/"] = "hash"
     owner["mpi.h"] = "mpi"
-    owner["zlib.h"] = "data hash formats"
+    owner["zlib.h"] = "data hash"
     owner["spng.h"] = owner["jpeglib.h"] = owner["jerror.h"] = owner["webp/"] = "data"
     owner["microhttpd.h"] = "cli http"
 
