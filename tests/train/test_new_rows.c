@@ -260,7 +260,7 @@ static void a_standardised_target_is_given_back_in_its_unit(void **state)
     ls_trainer *t = fixture_run(&f);
     for (int i = 0; i < 20; i++)
         rows[i] = (float)i;
-    assert_int_equal(ls_trainer_predict(t, rows, 20, values, &f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, rows, 20, values, 20, &f.err), LS_OK);
     for (int i = 0; i < 20; i++) {
         const double far = (double)values[i] - (1e6 + 5000.0 * i);
         squares += far * far / 20;
@@ -277,7 +277,7 @@ static void a_standardised_target_is_given_back_in_its_unit(void **state)
     const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
     if (ls_model_open(&model, path, &o, &f.err) != LS_OK)
         fail_msg("%s", f.err.text);
-    assert_int_equal(ls_model_predict(model, rows, 20, again, &f.err), LS_OK);
+    assert_int_equal(ls_model_predict(model, rows, 20, again, 20, &f.err), LS_OK);
     assert_memory_equal(values, again, sizeof values);
     ls_snapshot_release(model);
     scratch_end(&dir);
