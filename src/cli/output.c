@@ -105,6 +105,7 @@ static const char *style(const cli_view *view, const char *code)
 void cli_view_start(cli_view *view, const ls_summary *s)
 {
     view->rows = s->images ? "images" : "rows";
+    view->judged_by = s->judged_by;
     if (view->quiet)
         return;
     const char *bold = style(view, "\033[1m"), *plain = style(view, "\033[0m");
@@ -180,7 +181,7 @@ static void print_epoch(cli_view *view, const ls_progress *p)
         fprintf(stderr, "  acc %.4f", p->accuracy);
     fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
     if (p->evaluated)
-        fprintf(stderr, "  test %.4f", p->test_loss);
+        fprintf(stderr, "  %s %.4f", view->judged_by ? view->judged_by : "test", p->test_loss);
     if (p->evaluated && strcmp(p->metric, "loss") != 0)
         fprintf(stderr, "  %s%s %.4f%s", style(view, "\033[1m"), short_name(p->metric),
                 p->test_metric, style(view, "\033[0m"));
@@ -208,7 +209,10 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
         kind = "warning: ";
     else if (level == LS_LOG_ERROR)
         kind = "error: ";
-    fprintf(stderr, "trainer: %s%s\n", kind, text);
+    if (level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0) /* a line of a table */
+        fprintf(stderr, "%s\n", text);
+    else
+        fprintf(stderr, "trainer: %s%s\n", kind, text);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -363,8 +367,11 @@ static void print_epochs(FILE *stream, const cli_curve *c)
 static void print_title(FILE *stream, const panel *p)
 {
     char text[PANEL + 1];
-    snprintf(text, sizeof text, "%*s %s, last %.*f", LABEL, "", p->title,
-             fabs(p->last) < 1000 ? 4 : 0, p->last);
+    const int digits = fabs(p->last) < 1000 ? 4 : 0;
+    const int n =
+        snprintf(text, sizeof text, "%*s %s, last %.*f", LABEL, "", p->title, digits, p->last);
+    if (n > PANEL)
+        snprintf(text, sizeof text, "%*s %s %.*f", LABEL, "", p->title, digits, p->last);
     fprintf(stream, "%-*s", PANEL, text);
 }
 
@@ -373,7 +380,7 @@ void cli_curve_print(const cli_curve *c, FILE *stream, bool utf8)
     if (c->evaluated < 2 || c->count < 2)
         return;
     char test[32];
-    snprintf(test, sizeof test, "test %s", c->metric);
+    snprintf(test, sizeof test, "%s %s", c->judged_by ? c->judged_by : "test", c->metric);
     panel side[2] = {{.title = test}, {.title = "training loss"}};
     for (int i = 0; i < 2; i++)
         draw(&side[i], c, i == 1, utf8);

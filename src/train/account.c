@@ -38,7 +38,7 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
     t->position.steps++;
     t->position.step++;
     if (!r->skipped) {
-        t->position.totals.loss += (double)r->loss;
+        t->position.totals.loss += ls_loss_of_run(t, (double)r->loss);
         t->position.totals.correct += (double)r->correct;
         t->position.totals.rows += (double)r->rows;
     }

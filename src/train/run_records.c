@@ -54,6 +54,11 @@ static void time_worker(ls_worker_times *out, int worker, int queued, const ls_r
     };
 }
 
+double ls_loss_of_run(const struct ls_trainer *t, double loss)
+{
+    return ls_prep_squared_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, loss);
+}
+
 int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r, ls_error *err)
 {
     if (t->records.sinks.count == 0)
@@ -65,7 +70,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .rows = (uint64_t)r->rows,
         .correct = (uint64_t)r->correct,
         .hits = t->config.loss->hits,
-        .loss = r->loss / r->rows,
+        .loss = (float)ls_loss_of_run(t, (double)(r->loss / r->rows)),
         .lr = ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .images_per_s = (float)images_per_s,
         .worker = t->records.times,

@@ -223,8 +223,10 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
         status = ls_replica_refresh(p->replica, LS_TEST, 0, size, err);
     if (status == LS_OK)
         status = ls_replica_predict(p->replica, p->row, size, p->logits, err);
-    if (status == LS_OK)
+    if (status == LS_OK) {
         memcpy(scores, p->logits, n * classes * sizeof *scores);
+        ls_prep_give_back(p->inference->card.prep, scores, n * classes);
+    }
     return status;
 }
 

@@ -151,9 +151,18 @@ static void add_table(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "test_path", path[1]);
     cJSON_AddStringToObject(data, "target", "kind");
     cJSON_AddStringToObject(data, "categorical", "kind");
-    cJSON_AddStringToObject(data, "drop", "id");
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "drop", "id");
+    else
+        cJSON_AddItemToArray(cJSON_AddArrayToObject(data, "drop"), cJSON_CreateString("id"));
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "separator", ",");
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "decimal", ".");
+    cJSON_AddStringToObject(data, "encoding", one_in(d, 2) ? "utf-8" : "latin-1");
     cJSON_AddStringToObject(data, "labels", draw_word(d, forms));
     cJSON_AddBoolToObject(data, "standardize", (int)draw(d, 2));
+    cJSON_AddBoolToObject(data, "standardize_target", 1);
     c->data.train_rows += (uint32_t)c->data.classes;
 }
 
@@ -206,6 +215,10 @@ static void add_defaults(draws *d, cJSON *data)
         cJSON_AddStringToObject(data, "missing", "refuse");
     if (one_in(d, 2))
         cJSON_AddBoolToObject(data, "standardize", 0);
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "decimal", "auto");
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "encoding", "utf-8");
     if (one_in(d, 2))
         cJSON_AddNumberToObject(data, "image_size", 32);
     if (one_in(d, 2))

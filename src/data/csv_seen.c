@@ -1,0 +1,51 @@
+/* What the columns of a training table are, as they were read. */
+#include "base/host.h"
+#include "data/csv.h"
+
+#include <math.h>
+
+static ls_column_use use_of(const ls_csv *c, int i)
+{
+    const ls_csv_kind kind = c->column[i].kind;
+    if (i == c->target)
+        return kind == LS_CSV_TEXT ? LS_COLUMN_CLASS : LS_COLUMN_VALUE;
+    return kind == LS_CSV_TEXT      ? LS_COLUMN_LEVELS
+           : kind == LS_CSV_DROPPED ? LS_COLUMN_DROPPED
+                                    : LS_COLUMN_NUMBER;
+}
+
+static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
+{
+    const ls_csv_column *at = &c->column[i];
+    float before = 0;
+    seen->use = use_of(c, i);
+    seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
+    for (int k = 0; k < seen->levels; k++)
+        seen->numeric += at->levels.level[k].number;
+    seen->named = ls_csv_names(&c->o->spec->keys.categorical, at->name);
+    seen->counts = at->kind == LS_CSV_NUMBER && c->cells.rows > 9;
+    for (size_t r = 0; r < c->cells.rows && at->slot >= 0; r++) {
+        const float v = ls_row_blocks_at(&c->cells, r)[at->slot];
+        seen->missing += isnan(v) != 0;
+        seen->counts = seen->counts && (r == 0 ? v == floorf(v) : v == before + 1);
+        before = v;
+    }
+    seen->mean = at->mean;
+    seen->deviation = at->deviation;
+}
+
+int ls_csv_see(const ls_csv *c, ls_resident *r)
+{
+    r->seen = ls_alloc_array(c->o->host, (size_t)c->columns, sizeof *r->seen);
+    if (!r->seen)
+        return ls_csv_no_memory(c);
+    r->base.info.column = r->seen;
+    for (int i = 0; i < c->columns; i++) {
+        r->base.info.columns = i + 1;
+        r->seen[i].name = ls_strdup(c->o->host, c->column[i].name);
+        if (!r->seen[i].name)
+            return ls_csv_no_memory(c);
+        see_column(c, i, &r->seen[i]);
+    }
+    return LS_OK;
+}
