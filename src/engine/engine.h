@@ -26,7 +26,7 @@
  * Loss, hits and the number of rows are the last floats of the gradient and are summed with it.
  *
  * THE COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the whole sum, or none does. A
- * worker that fails before it leaves the others without a sum, and nobody applies the step; one that fails behind it
+ * worker that fails before it leaves the others without a sum, and nobody applies the step; one that fails after it
  * leaves the others with the sum, and they all do. So after any failure those that are left agree on how many steps are
  * done, without asking each other, and no replica has to be repaired.
  *
@@ -103,7 +103,7 @@ typedef struct ls_engine_desc {
     /* How it is watched. */
     double deadline_s; /* how long a worker may be silent; 0: by the longest step so far */
     ls_injections injections;
-    /* Called with `user`: while the coordinator waits, now and then, and behind each job; and on each worker's thread,
+    /* Called with `user`: while the coordinator waits, now and then, and after each job; and on each worker's thread,
      * before anything is computed on its device. Both may be NULL. */
     void (*idle)(void *user);
     void (*opened)(void *user, int worker, ls_device *device);
@@ -131,19 +131,22 @@ void ls_engine_destroy(ls_engine *engine);
 /* Canonical weights, and the optimizer's state in the places of the model's parameters: what workers begin with, and
  * what is read back from them. */
 typedef struct ls_engine_state {
-    float *canonical; /* model->floats. Where a moving average is kept it is that, … */
-    float *slot
-        [LS_STATES]; /* … and its state the weights that are trained. NULL where there is no such state */
-    bool has_slots; /* the state is set, for ls_worker_open: not that of a beginning */
+    /* The weights, model->floats of them; where a moving average is kept, the average. */
+    float *canonical;
+    /* The optimizer's states, of as many floats each; where a moving average is kept, one of them is the weights that
+     * are trained. NULL: there is no such state. */
+    float *slot[LS_STATES];
+    bool has_slots; /* whether ls_worker_open reads the states: not at the beginning of a run */
 } ls_engine_state;
 
-/* The engine's. It may be another one after ls_engine_leave_stalled. */
+/* Returns the engine's weights and states. After ls_engine_leave_stalled it may be another object. */
 ls_engine_state *ls_engine_weights(ls_engine *engine);
-/* The weights and the optimizer's state there become those of all replicas. Errors: as ls_engine_run_all. */
-int ls_engine_load(ls_engine *engine, uint64_t behind, ls_error *err);
-/* Compares the replicas, behind `behind` steps, and, with `exports`, brings weights and state of one there. Errors:
- * LS_EDIVERGED names the replica that differs; as ls_engine_run_all. */
-int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t behind, ls_error *err);
+/* Loads ls_engine_weights into all replicas. `steps_done`: the number of steps that are done, which faults name. Errors:
+ * those of ls_engine_run_all. */
+int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
+/* Compares the replicas and, with `exports`, copies weights and states of one into ls_engine_weights. Errors:
+ * LS_EDIVERGED names the replica that differs; those of ls_engine_run_all. */
+int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls_error *err);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
@@ -168,7 +171,7 @@ typedef struct ls_report {
     float loss;      /* of the whole minibatch, summed; the same from every worker */
     float correct;
     float rows;
-    int steps_left; /* this step, and those that came to an end with it and are reported behind it */
+    int steps_left; /* this step, and those that came to an end with it and are reported after it */
     ls_replica_times times;
     ls_comm_times comm;
 } ls_report;
@@ -186,8 +189,8 @@ typedef struct ls_outcome {
         bad_shard; /* skipped: one of this process's shards whose loss was not finite; −1: none is */
 } ls_outcome;
 
-/* Waits for every worker's report of the next step, or until those that sent none have been silent for the deadline.
- * Behind a failure nothing is done any more, so what is in flight is collected before anything else. */
+/* Waits for every worker's report of the next step, or until the workers that sent none have been silent for the
+ * deadline. After a failure no step is begun any more; what is in flight has to be collected before anything else. */
 void ls_engine_collect(ls_engine *engine, ls_outcome *out);
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
@@ -198,9 +201,9 @@ struct ls_exchange;
 /* What every worker does between steps, on its thread. */
 typedef int ls_worker_job(struct ls_train_worker *worker, const struct ls_exchange *e);
 
-/* Has every worker that answers do it, and waits. `behind`: steps that are done, for faults. Returns LS_OK when all live
- * workers did, else the first cause; ls_engine_faults has them all. */
-int ls_engine_run_all(ls_engine *engine, ls_worker_job *job, uint64_t behind, ls_error *err);
+/* Has every worker that answers do the job, and waits. `steps_done`: the number of steps that are done, which faults
+ * name. Returns LS_OK when all live workers did it, else the first cause; ls_engine_faults has them all. */
+int ls_engine_run_all(ls_engine *engine, ls_worker_job *job, uint64_t steps_done, ls_error *err);
 
 /* Learns which device it has. */
 ls_worker_job ls_worker_describe;
@@ -222,17 +225,18 @@ typedef enum ls_presence {
     LS_STALLED /* it no longer answers: its thread and its memory are left alone */
 } ls_presence;
 
-/* The faults of live workers since the last job or the last group, and of those that were lost and not dropped yet. Of
- * a worker the first counts. Returns how many; out: [LS_DEVICES_MAX]. */
+/* Stores the faults of live workers since the last job or the last group, and those of lost workers that were not
+ * dropped yet; the first fault of a worker counts. Returns their number; out: [LS_DEVICES_MAX]. */
 int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
-/* First of all after a failure: a worker that has stalled since keeps the memory that was shared with it; the others
- * get another. Errors: LS_ENOMEM. */
+/* To be called first after a failure: leaves the memory that was shared with a worker which has stalled since to that
+ * worker, and gives the others new memory. Errors: LS_ENOMEM. */
 int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
-/* Workers whose devices failed take no part any more. Returns how many were lost since the last call, they and those
- * that have stalled, with their faults; out: [LS_DEVICES_MAX]. */
+/* Drops the workers whose devices failed: they take no part any more. Returns the number of workers lost since the last
+ * call, stalled ones included, and stores their faults; out: [LS_DEVICES_MAX]. */
 int ls_engine_drop(ls_engine *engine, const ls_fault **out);
-/* Makes a group of the live workers, which join and check it; the shards are dealt out anew. `merge`: how gradients are
- * merged; NULL: as before. `behind` as for jobs. Errors: those of the communicator, as ls_engine_run_all. */
-int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, uint64_t behind, ls_error *err);
+/* Forms a group of the live workers, which join and check it, and deals the shards out anew. `merge`: how gradients are
+ * merged; NULL: as before. Errors: those of the communicator and of ls_engine_run_all. */
+int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, uint64_t steps_done,
+                   ls_error *err);
 
 #endif

@@ -162,7 +162,7 @@ static bool any_stalled(const ls_engine *e)
     return false;
 }
 
-int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t behind, ls_error *err)
+int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done, ls_error *err)
 {
     ls_comm_group *fresh, *old = e->group;
     const bool keep = old && peer_may_read(e, old);
@@ -182,13 +182,13 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t behind, ls_
         if (e->worker[i].presence == LS_LIVE)
             e->worker[i].member_of = fresh;
     /* Every worker leaves the old one. */
-    status = ls_engine_run_all(e, ls_worker_join, behind, err);
+    status = ls_engine_run_all(e, ls_worker_join, steps_done, err);
     int retire_status = old ? retire(e, old, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
     if (status == LS_OK && e->desc.cluster && !e->old_groups && !any_stalled(e))
         ls_cluster_free_old(e->desc.cluster); /* no group, no worker is left that knows of it */
-    return status ? status : ls_engine_run_all(e, ls_worker_check, behind, err);
+    return status ? status : ls_engine_run_all(e, ls_worker_check, steps_done, err);
 }
 
 /* ---- who is left ---------------------------------------------------------------------------- */

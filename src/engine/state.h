@@ -148,8 +148,8 @@ static inline bool ls_has_fault(const ls_train_worker *w)
 
 /* Begun whenever work is given to workers at rest. */
 void ls_watch_begin(ls_watch *watch);
-/* Waits until every worker has done its job, or has been left behind, behind step `behind`. */
-void ls_await_jobs(ls_engine *engine, uint64_t behind);
+/* Waits until every worker has done its job, or has been left behind, after step `steps_done`. */
+void ls_await_jobs(ls_engine *engine, uint64_t steps_done);
 
 /* ---- group.c -------------------------------------------------------------------------------- */
 

@@ -173,13 +173,6 @@ static int open_new(event_sink *sink, const char *dir, ls_error *err)
     return status == LS_EAGAIN ? LS_EIO : status;
 }
 
-static int put_version(event_sink *sink, ls_error *err)
-{
-    begin(sink, 0);
-    ls_pb_text(&sink->event, FILE_VERSION, "brain.Event:2");
-    return put_event(sink, err);
-}
-
 int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_error *err)
 {
     event_sink *sink = ls_alloc(host, sizeof *sink);
@@ -197,7 +190,9 @@ int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_
         ls_free(host, sink);
         return status;
     }
-    status = put_version(sink, err);
+    begin(sink, 0); /* a file begins with its version */
+    ls_pb_text(&sink->event, FILE_VERSION, "brain.Event:2");
+    status = put_event(sink, err);
     if (status == LS_OK)
         *out = &sink->base;
     else

@@ -390,14 +390,6 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     return ls_record_epoch(t, err);
 }
 
-static void begin_next_epoch(struct ls_trainer *t)
-{
-    t->position.epoch++;
-    t->position.step = 0;
-    t->position.recorded = false;
-    t->position.totals = (ls_epoch_totals){0};
-}
-
 /* Patience is used up. The best evaluation so far is part of a checkpoint, so a resumed run knows it. */
 static bool has_waited_long(const struct ls_trainer *t)
 {
@@ -415,7 +407,10 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     if (status || (due && !evaluated))
         return status;
     ls_tell_progress(c, true, evaluated);
-    begin_next_epoch(t);
+    t->position.epoch++;
+    t->position.step = 0;
+    t->position.recorded = false;
+    t->position.totals = (ls_epoch_totals){0};
     /* The last one's is the final checkpoint of a run; a trainer that is driven may go on, or has none. */
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;

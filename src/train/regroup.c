@@ -131,7 +131,8 @@ static int find_newest(const standing *all, int count)
 {
     int newest = 0;
     for (int m = 1; m < count; m++)
-        newest = is_behind(&all[newest], &all[m]) ? m : newest;
+        if (is_behind(&all[newest], &all[m]))
+            newest = m;
     return newest;
 }
 
