@@ -1,8 +1,10 @@
 /* What the columns of a training table are, as they were read. */
 #include "base/host.h"
 #include "data/csv.h"
+#include "prep/number.h"
 
 #include <math.h>
+#include <string.h>
 
 static ls_column_use use_of(const ls_csv *c, int i)
 {
@@ -14,6 +16,19 @@ static ls_column_use use_of(const ls_csv *c, int i)
                                     : LS_COLUMN_NUMBER;
 }
 
+/* Of the target a number with a comma is one, too: nobody has said yet how it is to be read. */
+static void see_level(const ls_csv *c, int i, const char *text, ls_column_seen *seen)
+{
+    const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
+    double value;
+    unsigned form = 0;
+    if (!ls_number_read(text, strlen(text), c->column[i].decimal, &value, &form) ||
+        (form & commas && i != c->target))
+        return;
+    seen->numeric++;
+    seen->broken += value != floor(value) || form & commas;
+}
+
 static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
 {
     const ls_csv_column *at = &c->column[i];
@@ -21,7 +36,7 @@ static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
     seen->use = use_of(c, i);
     seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
     for (int k = 0; k < seen->levels; k++)
-        seen->numeric += at->levels.level[k].number;
+        see_level(c, i, at->levels.level[k].text, seen);
     seen->named = ls_csv_names(&c->o->spec->keys.categorical, at->name);
     seen->counts = at->kind == LS_CSV_NUMBER && c->cells.rows > 9;
     for (size_t r = 0; r < c->cells.rows && at->slot >= 0; r++) {
