@@ -79,7 +79,9 @@ printf 'a,b\n41,3\n' >new.csv
 run predict latest new.csv --devices ref:1
 expect_code 0
 expect_stdout '^row 0: [0-9]* 2'
-expect_failure 64 'init: --train needs --to FILE; `trainer init --help` lists what there is' init kinds.csv --train
+run init kinds.csv --train
+expect_code 64
+expect_stderr_line 'trainer init: --train needs --to FILE; .*'
 
 # ---- pictures, grey and in colour -------------------------------------------------------------------------------
 
