@@ -1,8 +1,6 @@
 #include "cli/cli.h"
 
 #include "base/error.h"
-#include "base/host.h"
-#include "base/plain_file.h"
 #include "cli/pack.h"
 #include "cli/serve.h"
 #include "cli/trained.h"
@@ -13,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Of a run: EXIT_SAVED where `result` says that it can go on where it stopped. */
@@ -70,50 +67,6 @@ static void choose_transport(void)
     setenv("OMPI_MCA_btl_tcp_eager_limit", "1114112", 0);
 }
 
-/* ---- other hosts ---------------------------------------------------------------------------- */
-
-enum { SECRET_MOST = 4096 };
-
-typedef struct meeting {
-    ls_tcp_place place;
-    char secret[SECRET_MOST];
-} meeting;
-
-/* A file that others may read is no secret. */
-static int read_secret(meeting *m, const char *path, const ls_host *host, ls_error *err)
-{
-    struct stat st;
-    void *bytes = NULL;
-    size_t count = 0;
-    int status = ls_read_plain_file(&bytes, &count, path, "a file with a secret", LS_EDATA,
-                                    SECRET_MOST, host, err);
-    if (status == LS_OK && stat(path, &st) == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)))
-        status = ls_fail(err, LS_EDATA, "%s: others may read this secret: chmod 600 it", path);
-    if (status == LS_OK && count < LS_TCP_SECRET_LEAST)
-        status = ls_fail(err, LS_EDATA,
-                         "%s: expected at least %d bytes, found %zu; make it anew: "
-                         "head -c 32 /dev/urandom > FILE",
-                         path, LS_TCP_SECRET_LEAST, count);
-    if (status == LS_OK)
-        memcpy(m->secret, bytes, count);
-    ls_free(host, bytes);
-    m->place.secret = m->secret;
-    m->place.secret_bytes = count;
-    return status;
-}
-
-/* With --join, the engine and what it joins. */
-static int find_meeting(meeting *m, ls_trainer_cluster *o, const cli_arguments *a,
-                        const ls_host *host, ls_error *err)
-{
-    if (!a->join)
-        return LS_OK;
-    m->place = (ls_tcp_place){.size = sizeof m->place, .meet = a->join, .members = a->members};
-    o->wire = ls_wire_tcp();
-    o->comm = &m->place;
-    return read_secret(m, a->secret, host, err);
-}
-
 /* ---- the actions ---------------------------------------------------------------------------- */
 
 static int print_config(const ls_trainer_options *options)
@@ -145,10 +98,11 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
 {
     ls_trainer *trainer;
     ls_error err;
-    int status = ls_trainer_open(&trainer, options, &err);
+    int status = cli_open(&trainer, options, &err);
     if (status)
         return cli_fail(status, err.text);
     const ls_summary *summary = ls_trainer_summary(trainer);
+    const bool quiet = s->view.quiet;
     status = cli_server_follow(s->server, trainer, &err);
     s->view.quiet |= summary->member > 0; /* the first host's view is everybody's */
     cli_view_start(&s->view, summary);
@@ -161,6 +115,10 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
             cli_curve_print(&s->curve, stderr, cli_curve_utf8());
         const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer), summary);
+    }
+    if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member > 0 && !quiet) {
+        fprintf(stderr, "trainer: member %d of %d has ended: ", summary->member, summary->members);
+        print_closing_line(stderr, ls_trainer_result(trainer), summary);
     }
     int code = cli_flush();
     if (status) {
@@ -208,8 +166,8 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
         status = cli_find_again(&again, &set, &o, a->quiet, &err);
     if (status)
         return cli_fail(status, err.text);
-    meeting m;
-    status = find_meeting(&m, &cluster, a, &host, &err);
+    cli_meeting meeting;
+    status = cli_find_meeting(&meeting, &cluster, a, &host, &err);
     if (status == LS_OK)
         status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)

@@ -361,10 +361,13 @@ static void choose_scale(plot *p, const range_test *r)
 static void draw_axes(plot *p)
 {
     const double rough = (p->y1 - p->y0) / 6, power = pow(10, floor(log10(rough)));
-    const double tick = power * (rough > 5 * power   ? 10
-                                 : rough > 2 * power ? 5
-                                 : rough > power     ? 2
-                                                     : 1);
+    double tick = power;
+    if (rough > 5 * power)
+        tick = power * 10;
+    else if (rough > 2 * power)
+        tick = power * 5;
+    else if (rough > power)
+        tick = power * 2;
     const int digits = (int)fmax(0, -floor(log10(tick) + 1e-9));
     const double first = ceil(p->y0 / tick);
     for (int n = 0; (first + n) * tick <= p->y1; n++) {

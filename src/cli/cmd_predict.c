@@ -352,7 +352,10 @@ static void print_json(const input *in, uint32_t i, const float *logits)
         ls_json_put_string(w, "file", in->file[i].path);
     else
         ls_json_put_uint(w, "row", in->first + i);
-    (learnt_vectors(in->t) ? put_vector : put_class)(w, in, i, logits);
+    if (learnt_vectors(in->t))
+        put_vector(w, in, i, logits);
+    else
+        put_class(w, in, i, logits);
     put_floats(w, "logits", logits, in->t->model->classes);
     ls_json_close(w);
     cli_put_json(w);
@@ -360,8 +363,13 @@ static void print_json(const input *in, uint32_t i, const float *logits)
 
 static void print_all(const input *in, const float *logits, bool json)
 {
-    for (uint32_t i = 0; i < in->rows; i++)
-        (json ? print_json : print_line)(in, i, logits + (size_t)i * (size_t)in->t->model->classes);
+    for (uint32_t i = 0; i < in->rows; i++) {
+        const float *of_row = logits + (size_t)i * (size_t)in->t->model->classes;
+        if (json)
+            print_json(in, i, of_row);
+        else
+            print_line(in, i, of_row);
+    }
 }
 
 /* ---- into a file ------------------------------------------------------------------------------ */

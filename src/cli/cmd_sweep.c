@@ -251,7 +251,9 @@ static int run_all(session *s)
         code = code ? code : written;
     }
     int printed = print_results(s);
-    return cli_interrupted() ? EXIT_INTERRUPTED : code ? code : printed;
+    if (cli_interrupted())
+        return EXIT_INTERRUPTED;
+    return code ? code : printed;
 }
 
 int cli_sweep(int argc, char **argv, const ls_registry *registry)

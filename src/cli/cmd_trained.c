@@ -147,8 +147,11 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
         size_t other = k == 0 && n > 1;
         uint64_t rows = row[k];
         for (size_t i = 0; i < n; i++) {
-            rows += i == k ? 0 : row[i];
-            other = i != k && (other == k || row[i] > row[other]) ? i : other;
+            if (i == k)
+                continue;
+            rows += row[i];
+            if (other == k || row[i] > row[other])
+                other = i;
         }
         printf("  %9.4f %6.4f %8llu  ", ls_precision_of(m, (int)k), ls_recall_of(m, (int)k),
                (unsigned long long)rows);

@@ -148,7 +148,8 @@ static int write_chunk(void *user, const cli_chunk *c)
         for (end = i; end < c->count && !c->failed[end]; end++)
             o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
         status = put(o, c->pixels + i * k->row, (end - i) * k->row, k->err);
-        end += end < c->count;
+        if (end < c->count)
+            end++; /* beyond the one that failed */
     }
     k->done += c->count;
     k->turned += c->turned;

@@ -182,7 +182,9 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
         size_t length = strcspn(key, ".");
         snprintf(part, sizeof part, "%.*s", (int)length, key);
         node = cJSON_GetObjectItemCaseSensitive(node, part);
-        key += length + (key[length] == '.');
+        key += length;
+        if (*key == '.')
+            key++;
     }
     return ls_json_fail_value(err, config->doc, node, status, "%s", text);
 }

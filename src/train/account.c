@@ -2,6 +2,7 @@
 #include "train/coordinator.h"
 
 #include "base/error.h"
+#include "engine/view.h"
 #include "train/run_records.h"
 
 /* Where the run ends no step is under way, and all processes tell each other what they found; where it goes on,

@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "base/rng.h"
 #include "engine/feed.h"
+#include "engine/view.h"
 #include "train/doubts.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -284,7 +285,8 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
     if (!isfinite(value) || !better) {
-        best->waited += best->epoch > 0;
+        if (best->epoch > 0)
+            best->waited++;
         return LS_OK;
     }
     int status = ls_displace_best(t, err);
@@ -388,14 +390,6 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     return ls_record_epoch(t, err);
 }
 
-static void begin_next_epoch(struct ls_trainer *t)
-{
-    t->position.epoch++;
-    t->position.step = 0;
-    t->position.recorded = false;
-    t->position.totals = (ls_epoch_totals){0};
-}
-
 /* Patience is used up. The best evaluation so far is part of a checkpoint, so a resumed run knows it. */
 static bool has_waited_long(const struct ls_trainer *t)
 {
@@ -413,7 +407,10 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     if (status || (due && !evaluated))
         return status;
     ls_tell_progress(c, true, evaluated);
-    begin_next_epoch(t);
+    t->position.epoch++;
+    t->position.step = 0;
+    t->position.recorded = false;
+    t->position.totals = (ls_epoch_totals){0};
     /* The last one's is the final checkpoint of a run; a trainer that is driven may go on, or has none. */
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;

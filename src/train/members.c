@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 
 #include <lockstep/split.h>
@@ -226,8 +227,10 @@ void ls_members_heed(struct ls_trainer *t, const struct ls_report *r)
 /* `packed` NULL: nothing is moved. Returns `bytes`. */
 static size_t move(void *own, char *packed, size_t bytes, bool unpack)
 {
-    if (packed)
-        memcpy(unpack ? own : packed, unpack ? packed : own, bytes);
+    if (packed && unpack)
+        memcpy(own, packed, bytes);
+    else if (packed)
+        memcpy(packed, own, bytes);
     return bytes;
 }
 
@@ -297,7 +300,8 @@ int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
     ls_free(t->host, bytes);
     ls_free(t->host, part);
     ls_free(t->host, all);
-    t->members.evaluations += status == LS_OK;
+    if (status == LS_OK)
+        t->members.evaluations++;
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "base/sized.h"
 #include "config/card.h"
+#include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/doubts.h"

@@ -33,6 +33,9 @@ double ls_loss_of_run(const struct ls_trainer *trainer, double loss);
 /* Tells the caller how far the run is. */
 void ls_tell_progress(const struct ls_coordination *c, bool epoch_done, bool evaluated);
 
+/* The result has the devices that are at work, and none that were lost. */
+void ls_tell_devices(struct ls_trainer *trainer);
+
 /* Which metric the result tells, and its value where it was measured. */
 void ls_tell_metric(struct ls_trainer *trainer, const ls_measured *measured);
 

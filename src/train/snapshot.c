@@ -171,7 +171,9 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
 /* How many of `left` rows are predicted next: 17 to 48 are cheaper by sixteens than padded. */
 static uint32_t next_of(uint32_t left)
 {
-    return left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
+    if (left >= MOST)
+        return MOST;
+    return left > 16 && left <= 48 ? 16 : left;
 }
 
 static uint32_t padded(const predictor *p, uint32_t n)

@@ -28,7 +28,7 @@ def shown(page):
     text = page.read_text(encoding="utf-8")
     for line in re.findall(r"(?m)^    ((?:\./)?trainer .*)$|`(trainer (?:CONFIG|pack|sweep|examples/) [^`]*)` \|$", text):
         command = re.split(r"\s{2,}|\s#", max(line))[0]
-        if not re.search(r"[…\[\]|]|--join", command):
+        if not re.search(r"[…\[\]|]|--join|--listen", command):
             yield command
 
 
