@@ -32,21 +32,34 @@ static void see_level(const ls_csv *c, int i, const char *text, ls_column_seen *
 static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
 {
     const ls_csv_column *at = &c->column[i];
-    float before = 0;
     seen->use = use_of(c, i);
     seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
     for (int k = 0; k < seen->levels; k++)
         see_level(c, i, at->levels.level[k].text, seen);
     seen->named = ls_csv_names(&c->o->spec->keys.categorical, at->name);
-    seen->counts = at->kind == LS_CSV_NUMBER && c->cells.rows > 9;
-    for (size_t r = 0; r < c->cells.rows && at->slot >= 0; r++) {
-        const float v = ls_row_blocks_at(&c->cells, r)[at->slot];
-        seen->missing += isnan(v) != 0;
-        seen->counts = seen->counts && (r == 0 ? v == floorf(v) : v == before + 1);
-        before = v;
-    }
+    seen->counts = at->kind == LS_CSV_NUMBER && at->slot >= 0 && c->cells.rows > 9;
     seen->mean = at->mean;
     seen->deviation = at->deviation;
+}
+
+/* Row by row, as cells lie in memory. */
+static void see_cells(const ls_csv *c, ls_column_seen *seen)
+{
+    const float *before = NULL;
+    for (size_t r = 0; r < c->cells.rows; r++) {
+        const float *row = ls_row_blocks_at(&c->cells, r);
+        for (int i = 0; i < c->columns; i++) {
+            const int slot = c->column[i].slot;
+            if (slot < 0)
+                continue;
+            if (isnan(row[slot]))
+                seen[i].missing++;
+            if (seen[i].counts)
+                seen[i].counts =
+                    before ? row[slot] == before[slot] + 1 : row[slot] == floorf(row[slot]);
+        }
+        before = row;
+    }
 }
 
 int ls_csv_see(const ls_csv *c, ls_resident *r)
@@ -62,5 +75,6 @@ int ls_csv_see(const ls_csv *c, ls_resident *r)
             return ls_csv_no_memory(c);
         see_column(c, i, &r->seen[i]);
     }
+    see_cells(c, r->seen);
     return LS_OK;
 }
