@@ -11,7 +11,7 @@
 static const char main_help[] =
     "usage: trainer CONFIG [options]\n"
     "       trainer [CONFIG] --resume RUN|latest [options]\n"
-    "       trainer init PATH [--target COLUMN] [--to CONFIG]\n"
+    "       trainer init PATH [--target COLUMN] [--to CONFIG [--train]]\n"
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "       trainer find-lr CONFIG [options]\n"
     "       trainer pack FOLDER --to FILE.safetensors\n"

@@ -134,7 +134,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     return code;
 }
 
-static int run_action(const cli_arguments *a, ls_registry *registry)
+static int run_action(const cli_arguments *a, const ls_registry *registry)
 {
     cli_places places;
     session s = {.server = NULL};
@@ -182,13 +182,20 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     return code == 0 && status ? cli_fail(status, err.text) : code;
 }
 
-static int train_or_print(int argc, char **argv, ls_registry *registry)
+static int train_or_print(int argc, char **argv, const ls_registry *registry)
 {
     cli_arguments a;
     const int code = cli_parse(&a, argc, argv);
     if (code)
         return code;
     return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry);
+}
+
+int cli_train(const char *config, const ls_registry *registry)
+{
+    char program[] = "trainer", rest[] = "--";
+    char *argv[] = {program, rest, (char *)(uintptr_t)config, NULL};
+    return train_or_print(3, argv, registry);
 }
 
 /* A program that is started with a standard stream closed would be given its number for the next

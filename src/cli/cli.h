@@ -10,6 +10,8 @@
 
 /* The whole program over a registry of back ends, which it takes over. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
+/* Trains by the config that is the file `config`, as `trainer CONFIG` does without options. Returns the exit code. */
+int cli_train(const char *config, const ls_registry *registry);
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 

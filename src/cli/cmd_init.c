@@ -1,6 +1,7 @@
 /* trainer init PATH: looks at the user's data, says what it is, and writes a config that trains on it. */
 #include "base/error.h"
 #include "cli/init.h"
+#include "json/json.h"
 #include "json/writer.h"
 
 #include <math.h>
@@ -10,13 +11,14 @@ static const char help[] =
     "usage: trainer init PATH [options]\n"
     "\n"
     "Looks at a table (.csv), a folder with a sub-folder of pictures for each class, or arrays (x.npy with\n"
-    "y.npy beside it, their folder, or a .safetensors file), says what it saw, and writes a config that\n"
+    "y.npy beside it, their folder, an .npz or .safetensors file), says what it saw, and writes a config that\n"
     "trains on it: network, minibatch, standardisation, schedule, and rows that are held out for\n"
     "validation. `trainer CONFIG` trains; every key may be changed.\n"
     "\n"
     "  --target COLUMN  of a table: what is to be learnt (default: a column that is called target, label,\n"
     "                   class, y, species or diagnosis, else the last)\n"
     "  --to FILE        the config goes to FILE; without it to stdout, and what was seen to stderr\n"
+    "  --train          trains by it at once, as `trainer FILE` does\n"
     "  --help           this text\n";
 
 /* ---- what was seen -------------------------------------------------------------------------------- */
@@ -85,6 +87,8 @@ static void print_arrays(const cli_look *l, FILE *stream)
     fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean %.4g, deviation %.4g (data.mean, data.std)\n",
             l->path, (unsigned)l->rows, l->channels, l->height, l->width,
             l->floats ? "floats" : "bytes / 255", l->mean, l->deviation);
+    if (l->last)
+        fputs("  the last dimension is taken for the channels (data.layout)\n", stream);
     if (l->classes)
         fprintf(stream, "  targets: %d classes (data.labels)\n", l->classes);
     else
@@ -177,13 +181,32 @@ static void put_convolutions(ls_json_writer *w, const cli_look *l)
 
 /* ---- the config ----------------------------------------------------------------------------------- */
 
+/* As one text, unless a name has a comma. */
+static void put_drop(ls_json_writer *w, const cli_look *l)
+{
+    ls_buffer text;
+    const cJSON *name;
+    if (cJSON_GetArraySize(l->drop) == 0)
+        return;
+    if (l->commas) {
+        ls_json_put_node(w, "drop", l->drop);
+        return;
+    }
+    ls_buffer_init(&text, l->host);
+    cJSON_ArrayForEach(name, l->drop)
+    {
+        ls_buffer_format(&text, "%s%s", text.length ? "," : "", name->valuestring);
+    }
+    ls_json_put_string(w, "drop", text.text);
+    ls_buffer_fini(&text);
+}
+
 static void put_table(ls_json_writer *w, const cli_look *l)
 {
     ls_json_put_string(w, "path", l->path);
     ls_json_put_string(w, "target", l->target);
     ls_json_put_string(w, "labels", l->values ? "values" : "classes");
-    if (l->drop.length)
-        ls_json_put_string(w, "drop", l->drop.text);
+    put_drop(w, l);
     ls_json_put_bool(w, "standardize", true);
     if (l->targets)
         ls_json_put_bool(w, "standardize_target", true);
@@ -203,6 +226,8 @@ static void put_arrays(ls_json_writer *w, const cli_look *l)
         ls_json_put_string(w, "test_x", l->test_x);
     if (l->test_y[0])
         ls_json_put_string(w, "test_y", l->test_y);
+    if (l->last)
+        ls_json_put_string(w, "layout", "channels_last");
     if (l->targets == 1)
         ls_json_put_bool(w, "standardize_target", true);
 }
@@ -289,7 +314,7 @@ void cli_look_write(ls_json_writer *w, const cli_look *l)
 
 /* ---- the command ----------------------------------------------------------------------------------- */
 
-static int run(cli_look *l, const char *to, ls_error *err)
+static int run(cli_look *l, const char *to, bool trains, ls_error *err)
 {
     ls_json_writer w;
     int status = cli_look_at(l, err);
@@ -299,7 +324,7 @@ static int run(cli_look *l, const char *to, ls_error *err)
     cli_look_write(&w, l);
     cli_look_print(l, to ? stdout : stderr);
     int code = cli_write_json("--to", to ? to : "-", &w);
-    if (to && code == 0)
+    if (to && code == 0 && !trains)
         printf("%s: train with `trainer %s`\n", to, to);
     return code ? code : cli_flush();
 }
@@ -309,21 +334,24 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     ls_error err;
     cli_view view;
     const char *to = NULL;
+    bool trains = false;
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     cli_look look = {.host = &host};
     const cli_option options[] = {
         {CLI_TEXT, "target", .value = &look.target},
         {CLI_TEXT, "to", .value = &to},
+        {CLI_FLAG, "train", .flag = &trains},
         {CLI_HELP, "help", 'h', .text = help},
         {CLI_OPERAND, "path", .value = &look.path,
          .text = "of what? Name a table, a folder of pictures or arrays: trainer init my.csv"},
         {0}};
-    (void)registry;
     int code = cli_read_options("init", options, argc, argv);
     if (code)
         return code;
+    if (trains && (!to || strcmp(to, "-") == 0))
+        return cli_usage("init", "--train needs --to FILE", "");
     cli_view_init(&view, false);
-    code = run(&look, to, &err);
+    code = run(&look, to, trains, &err);
     cli_look_end(&look);
-    return code;
+    return code || !trains ? code : cli_train(to, registry);
 }

@@ -11,8 +11,11 @@ typedef struct cli_look {
     const char *kind; /* of data: "csv", "folder", "npy", "safetensors" */
     /* ---- of arrays: files below `folder`, "" where there is none */
     char folder[4096], x[256], y[256], test_x[256], test_y[256];
+    bool last;      /* rows are [height][width][channels] */
+    ls_host silent; /* the host without its log, for a first look */
     /* ---- of a table */
-    ls_buffer drop;  /* columns that are left out, with commas */
+    cJSON *drop;     /* a list of columns that are left out */
+    bool commas;     /* one of them has a comma in its name */
     ls_buffer why;   /* a line for each of them */
     bool values;     /* the target is a number, else a class */
     bool values_why; /* its texts are numbers, which are too many for classes, or no whole ones */

@@ -3,10 +3,10 @@
 #include "base/host.h"
 #include "cli/init.h"
 #include "data/image.h"
+#include "formats/arrays.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -61,7 +61,9 @@ static int find_kind(cli_look *l, ls_error *err)
                        "%.300s: no such file or directory; expected a table (.csv), a folder with "
                        "a sub-folder of pictures for each class, or arrays (x.npy with y.npy)",
                        l->path);
-    l->kind = ends_with(l->path, ".safetensors") ? "safetensors" : "csv";
+    l->kind = ends_with(l->path, ".safetensors") ? "safetensors"
+              : ls_path_is_npz(l->path)          ? "npy"
+                                                 : "csv";
     if (S_ISDIR(st.st_mode) && is_file(l->path, "x.npy")) {
         l->kind = "npy";
         snprintf(l->folder, sizeof l->folder, "%.4000s", l->path);
@@ -95,25 +97,26 @@ static void close_data(cli_look *l)
     }
 }
 
-static int open_data(cli_look *l, ls_error *err)
+static int open_data(cli_look *l, const ls_host *host, ls_error *err)
 {
-    const ls_dataset_spec spec = {
-        .name = l->kind,
-        .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
-        .keys = {.x = l->x[0] ? l->x : NULL,
-                 .y = l->y[0] ? l->y : NULL,
-                 .test_x = l->test_x[0] ? l->test_x : NULL,
-                 .test_y = l->test_y[0] ? l->test_y : NULL,
-                 .target = {.text = l->target},
-                 .drop = {.text = l->drop.length > 0 ? l->drop.text : NULL},
-                 .labels = l->values                     ? LS_LABELS_VALUES
-                           : strcmp(l->kind, "csv") == 0 ? LS_LABELS_CLASSES
+    const ls_dataset_spec spec = {.name = l->kind,
+                                  .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
+                                  .keys = {.x = l->x[0] ? l->x : NULL,
+                                           .y = l->y[0] ? l->y : NULL,
+                                           .test_x = l->test_x[0] ? l->test_x : NULL,
+                                           .test_y = l->test_y[0] ? l->test_y : NULL,
+                                           .target = {.text = l->target},
+                                           .drop = {.list = l->drop},
+                                           .layout = l->last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST,
+                                           .labels = l->values ? LS_LABELS_VALUES
+                                                     : strcmp(l->kind, "csv") == 0
+                                                         ? LS_LABELS_CLASSES
                                                          : LS_LABELS_AUTO,
-                 .missing = LS_MISSING_MEAN,
-                 .standardize = 1,
-                 .lenient = 1}};
+                                           .missing = LS_MISSING_MEAN,
+                                           .standardize = 1,
+                                           .lenient = 1}};
     close_data(l);
-    return ls_dataset_open(&l->split[0], &l->split[1], &spec, l->host, err);
+    return ls_dataset_open(&l->split[0], &l->split[1], &spec, host, err);
 }
 
 static const ls_column_seen *target_of(const ls_dataset_info *info)
@@ -130,12 +133,7 @@ static bool are_values(const ls_dataset_info *info)
     const ls_column_seen *target = target_of(info);
     if (!target || target->use != LS_COLUMN_CLASS || target->numeric < target->levels)
         return false;
-    bool whole = true;
-    for (int i = 0; i < info->classes && info->class_name; i++) {
-        const double v = strtod(info->class_name[i], NULL);
-        whole = whole && v == floor(v);
-    }
-    return !whole || target->levels > MOST_CLASSES;
+    return target->broken > 0 || target->levels > MOST_CLASSES;
 }
 
 /* Why a column says nothing of a new row; NULL: it does. */
@@ -161,7 +159,8 @@ static int drop_useless(cli_look *l, const ls_dataset_info *info)
         l->fills |= c->missing > 0 && !why;
         if (!why || c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE)
             continue;
-        ls_buffer_format(&l->drop, "%s%s", dropped ? "," : "", c->name);
+        cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
+        l->commas |= strchr(c->name, ',') != NULL;
         ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s\n", c->name, why);
         dropped++;
     }
@@ -170,10 +169,10 @@ static int drop_useless(cli_look *l, const ls_dataset_info *info)
 
 static int look_at_table(cli_look *l, ls_error *err)
 {
-    int status = open_data(l, err);
+    int status = open_data(l, l->host, err);
     if (status == LS_EDATA && strstr(err->text, "at most 65536 classes")) {
         l->values = true;
-        status = open_data(l, err);
+        status = open_data(l, l->host, err);
     }
     if (status)
         return status;
@@ -182,10 +181,28 @@ static int look_at_table(cli_look *l, ls_error *err)
     const int dropped = drop_useless(l, info);
     l->values_why = values;
     l->values |= values;
-    return values || dropped ? open_data(l, err) : LS_OK;
+    return values || dropped ? open_data(l, l->host, err) : LS_OK;
 }
 
 /* ---- arrays --------------------------------------------------------------------------------------- */
+
+/* A last side of 1, 3 or 4 behind two larger ones is that of channels. */
+static bool may_be_last(const ls_dataset_info *info)
+{
+    return (info->width == 1 || info->width == 3 || info->width == 4) && info->height > 4 &&
+           info->channels > 4;
+}
+
+static int look_at_arrays(cli_look *l, ls_error *err)
+{
+    l->silent = *l->host;
+    l->silent.log = NULL;
+    int status = open_data(l, &l->silent, err);
+    if (status)
+        return status;
+    l->last = may_be_last(ls_dataset_describe(l->split[0]));
+    return open_data(l, l->host, err);
+}
 
 /* Mean and deviation of the values of the first rows. */
 static void measure(cli_look *l, const ls_dataset *ds)
@@ -230,15 +247,17 @@ static int look_for_colours(cli_look *l, ls_error *err)
     const cli_listing *list = &l->listed.split[0];
     int status = LS_OK;
     l->grey = true;
-    for (size_t i = 0; status == LS_OK && i < PICTURES && i < list->count && l->grey; i++) {
+    size_t broken = 0;
+    for (size_t i = 0; i < PICTURES && i < list->count && l->grey; i++) {
         const size_t at = list->count <= PICTURES ? i : i * list->count / PICTURES;
         status =
             ls_image_fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host, err);
+        broken += status != LS_OK; /* it is the run that says so */
         for (int k = 0; status == LS_OK && k < ALL; k++)
             l->grey = l->grey && pixel[k] == pixel[k + ALL] && pixel[k] == pixel[k + 2 * ALL];
     }
     ls_image_memory_free(&kept, l->host);
-    return status;
+    return broken < PICTURES && broken < list->count ? LS_OK : status;
 }
 
 static int look_at_folder(cli_look *l, ls_error *err)
@@ -262,14 +281,14 @@ static int look_at_folder(cli_look *l, ls_error *err)
 
 int cli_look_at(cli_look *l, ls_error *err)
 {
-    ls_buffer_init(&l->drop, l->host);
+    l->drop = cJSON_CreateArray();
     ls_buffer_init(&l->why, l->host);
     int status = find_kind(l, err);
     if (status)
         return status;
     if (strcmp(l->kind, "folder") == 0)
         return look_at_folder(l, err);
-    status = strcmp(l->kind, "csv") == 0 ? look_at_table(l, err) : open_data(l, err);
+    status = strcmp(l->kind, "csv") == 0 ? look_at_table(l, err) : look_at_arrays(l, err);
     if (status)
         return status;
     take_shape(l);
@@ -284,6 +303,6 @@ void cli_look_end(cli_look *l)
     close_data(l);
     if (l->listed.p)
         cli_pack_forget(&l->listed);
-    ls_buffer_fini(&l->drop);
+    cJSON_Delete(l->drop);
     ls_buffer_fini(&l->why);
 }

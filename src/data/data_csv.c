@@ -354,6 +354,23 @@ static int open_table(ls_csv *c, const char *path)
     return status;
 }
 
+/* What the table itself told of how it is written. */
+static void say_form(const ls_csv *c)
+{
+    const ls_data_keys *k = &c->o->spec->keys;
+    const char *comma = NULL;
+    for (int i = 0; i < c->columns && !comma; i++)
+        if (c->column[i].kind == LS_CSV_NUMBER && c->column[i].decimal == ',')
+            comma = c->column[i].name;
+    if (c->t->separator != ',' && !k->separator)
+        ls_log(c->o->host, LS_LOG_INFO, "%.300s: %s stands between fields (data.separator)",
+               c->t->path, ls_separator_name(c->t->separator));
+    if (comma && k->decimal == LS_DECIMAL_AUTO)
+        ls_log(c->o->host, LS_LOG_INFO,
+               "%.300s: numbers have a decimal comma, as in column \"%.60s\" (data.decimal)",
+               c->t->path, comma);
+}
+
 static int read_table(ls_csv *c, ls_dataset **out)
 {
     char sha256[LS_SHA256_HEX];
@@ -361,6 +378,8 @@ static int read_table(ls_csv *c, ls_dataset **out)
     int status = ls_table_end(c->t, sha256);
     if (status == LS_OK && c->learning)
         status = learn_columns(c, (uint32_t)c->cells.rows);
+    if (status == LS_OK && c->learning)
+        say_form(c);
     if (status == LS_OK)
         status = create_split(c, &r);
     *out = r ? &r->base : NULL;

@@ -48,7 +48,8 @@ typedef struct ls_column_seen {
     const char *name;
     ls_column_use use;
     int levels;  /* different texts, of columns of texts and of classes; else 0 */
-    int numeric; /* of these, how many are numbers */
+    int numeric; /* of these, how many are numbers, */
+    int broken;  /* and how many have a fraction, or may have: 1.5, 1,5 and 1,500 */
     bool named;  /* data.categorical has named it */
     bool counts; /* it goes up by one from row to row */
     uint32_t missing;

@@ -71,6 +71,18 @@ expect_code 0
 accuracy=$(sed -n 's/.* acc: \([0-9.]*\),.*/\1/p' stdout.txt)
 awk -v a="$accuracy" 'BEGIN { exit !(a > 0.8) }' || fail "expected to have learnt: $accuracy"
 
+# At once, and what has been learnt is used.
+run init kinds.csv --to now.json --train
+expect_code 0
+expect_last_stdout_line 'validation acc: .*'
+printf 'a,b\n41,3\n' >new.csv
+run predict latest new.csv --devices ref:1
+expect_code 0
+expect_stdout '^row 0: [0-9]* 2'
+run init kinds.csv --train
+expect_code 64
+expect_stderr_line 'trainer init: --train needs --to FILE; .*'
+
 # ---- pictures, grey and in colour -------------------------------------------------------------------------------
 
 mkdir -p set/dark set/light
