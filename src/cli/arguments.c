@@ -42,7 +42,7 @@ static const char main_help[] =
     "                      the one that has this address is the first\n"
     "  --members N         how many hosts\n"
     "  --secret FILE       16 bytes or more that all of them have, and nobody else\n"
-    "  --secret-fd N       the same from the open file N\n"
+    "  --secret-fd N       the same from an open file\n"
     "  --wait SECONDS      how long to wait until all have come (600)\n"
     "  --advertise ADDR[:PORT]  with --join: where the others reach this host, if not as the first\n"
     "                      sees it; --listen says at which port it listens itself\n"

@@ -14,10 +14,10 @@
  *                                          the optimizer's step
  *     ls_engine_collect()    ◀──reports──  "done", loss, times
  *
- * THE STEP. A minibatch is cut into a fixed number of shards, whatever the number of workers, and each worker has some
- * of them (group.c). It computes their gradients one after another and adds them up as a binary tree over the shards
- * prescribes. When all gradients are merged every worker has the same sum, and applies the same step of the optimizer to
- * its own replica: equal replicas stay equal, bit for bit, and nothing but gradients was ever exchanged
+ * THE STEP. A minibatch is cut into a fixed number of shards, whatever the number of workers. Each worker has some of
+ * them; group.c deals them out. It computes their gradients one after another and adds them up as a binary tree over the
+ * shards prescribes. When all gradients are merged every worker has the same sum, and applies the same step of the
+ * optimizer to its own replica. So equal replicas stay equal, bit for bit, and nothing but gradients is ever exchanged
  * (worker_step.c).
  *
  * THE MERGE. An all-reduce: each worker brings the partial sums of its shards, and all get the total. The additions
@@ -25,23 +25,24 @@
  * each worker has one shard, the part of a gradient that is complete is merged while backward computes the rest.
  * Loss, hits and the number of rows are the last floats of the gradient and are summed with it.
  *
- * THE COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the whole sum, or none does. A
- * worker that fails before it leaves the others without a sum, and nobody applies the step; one that fails after it
- * leaves the others with the sum, and they all do. So after any failure those that are left agree on how many steps are
- * done, without asking each other, and no replica has to be repaired.
+ * THE COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the whole sum, or none does. If a
+ * worker fails earlier, the others get no sum, and nobody applies the step. If it fails later, the others have the sum,
+ * and all of them apply the step. So after any failure those that are left agree on how many steps are done, without
+ * asking each other, and no replica has to be repaired.
  *
  * A LOST WORKER. A worker whose device fails says so in its report and takes no further part. One that shows no sign of
- * life for the deadline is left behind: it cannot be stopped, so all memory that it may still touch is left to it, and
- * the others get memory of their own. Either way ls_engine_collect, or the job that was under way, comes back with
- * faults (ls_engine_faults). The coordinator judges them and then has the others form a new group
- * (ls_engine_form), among whom the shards are dealt out anew. The tree has not changed: when the step is
- * sent again its sum, and the weights of the run, are the bits they would have been.
+ * life for the deadline has stalled. Its thread cannot be stopped and may still use the memory that it shares with the
+ * others, so the others leave that memory alone and get new memory (ls_engine_leave_stalled). Either way
+ * ls_engine_collect, or the job that was under way, comes back with faults (ls_engine_faults). The coordinator judges
+ * them, removes the workers whose devices failed (ls_engine_drop), and has the others form a new group
+ * (ls_engine_form), among whom the shards are dealt out anew. The tree has not changed: when the step is sent again its
+ * sum, and the weights of the run, are the bits they would have been.
  *
  * The functions: ls_engine_open and, at the end, ls_engine_stop and ls_engine_destroy; ls_engine_submit and
  * ls_engine_collect for steps; ls_engine_run_all for all else that workers do, ls_engine_load and ls_engine_read_back
  * among it; and after a failure ls_engine_faults, ls_engine_leave_stalled, ls_engine_drop and ls_engine_form. What only
- * looks at an engine is in engine/view.h. All are the coordinator's, and, but for ls_engine_submit and
- * ls_engine_collect, are called while no worker is at work.
+ * looks at an engine is in engine/view.h. Only the coordinator calls them. While a worker is at work it calls
+ * ls_engine_submit and ls_engine_collect alone.
  */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -182,11 +183,12 @@ int ls_engine_submit(ls_engine *engine, const ls_range *range, ls_error *err);
 
 /* How a step ended. */
 typedef struct ls_outcome {
-    const ls_report
-        *report; /* of a worker that says it is done: then it is, for all; NULL: it is for none */
+    /* Of one of the workers that completed the step, applied or skipped; all that are left did the same. NULL: the step
+     * failed, and no worker applied it. */
+    const ls_report *report;
     bool failed; /* there are faults: ls_engine_faults */
-    int bad_worker,
-        bad_shard; /* skipped: one of this process's shards whose loss was not finite; −1: none is */
+    /* Of a step that was skipped: a worker and shard of this process whose loss was not finite; −1: none was here. */
+    int bad_worker, bad_shard;
 } ls_outcome;
 
 /* Waits for every worker's report of the next step, or until the workers that sent none have been silent for the
@@ -231,8 +233,8 @@ int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
 /* To be called first after a failure: leaves the memory that was shared with a worker which has stalled since to that
  * worker, and gives the others new memory. Errors: LS_ENOMEM. */
 int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
-/* Drops the workers whose devices failed: they take no part any more. Returns the number of workers lost since the last
- * call, stalled ones included, and stores their faults; out: [LS_DEVICES_MAX]. */
+/* Drops the workers whose devices failed: they take no part any more. Returns the number of workers that failed
+ * or stalled since the last call, and stores their faults; out: [LS_DEVICES_MAX]. */
 int ls_engine_drop(ls_engine *engine, const ls_fault **out);
 /* Forms a group of the live workers, which join and check it, and deals the shards out anew. `merge`: how gradients are
  * merged; NULL: as before. Errors: those of the communicator and of ls_engine_run_all. */

@@ -64,6 +64,7 @@ int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)
     const uint64_t share = (now - c->last_ns) / (uint64_t)r->steps_left;
     const double seconds = (double)share * 1e-9;
     c->last_ns += share;
+    t->position.totals.seconds = (double)(c->last_ns - c->start_ns) * 1e-9;
     if (seconds > c->longest_s) {
         c->longest_s = seconds;
         ls_engine_expect(t->engine, seconds);

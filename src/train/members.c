@@ -168,7 +168,8 @@ typedef struct beginning {
     uint64_t steps;
     int epochs;
     bool resumed;
-    double test_loss, test_accuracy, seconds_per_epoch;
+    double test_loss, test_accuracy, test_metric, seconds_per_epoch;
+    ls_metric metric; /* which one test_metric is */
 } beginning;
 
 int ls_members_share_start(struct ls_trainer *t, ls_error *err)
@@ -187,7 +188,9 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     b.resumed = t->dir.resumed != NULL;
     b.test_loss = r->test_loss;
     b.test_accuracy = r->test_accuracy;
+    b.test_metric = r->test_metric;
     b.seconds_per_epoch = r->seconds_per_epoch;
+    b.metric = r->metric ? ls_metric_find(r->metric) : LS_METRIC_CONFUSION; /* none */
     int status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
         status = ls_cluster_share(c, state->canonical, bytes, err);
@@ -200,7 +203,10 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     r->epochs = b.epochs;
     r->test_loss = b.test_loss;
     r->test_accuracy = b.test_accuracy;
+    r->test_metric = b.test_metric;
     r->seconds_per_epoch = b.seconds_per_epoch;
+    if (b.metric != LS_METRIC_CONFUSION)
+        r->metric = ls_metric_names[b.metric];
     return status;
 }
 
