@@ -47,6 +47,7 @@ function summary() {
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
     r => ['fault', 'nonfinite', 'resume'].includes(r.type)) };
   s.data = start.data || {};
+  s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
   s.rows = s.data.images === false ? 'rows' : 'images'; /* older records do not say */
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
   s.name = config.name || 'run';
@@ -211,7 +212,7 @@ function tiles(s) {
     tile('Training', number(mean, mean < 10 ? 2 : 1), 's/epoch', 'without evaluation'),
     tile('Throughput', number(rows / seconds), s.rows + '/s', 'mean over epochs'),
     tile('Data', s.data.name || 'unknown', '',
-      `${number(s.data.train_rows)} for training, ${number(s.data.test_rows)} for test`),
+      `${number(s.data.train_rows)} for training, ${number(s.data.test_rows)} for ${s.judged}`),
     tile('Devices', number(devices.length), '', devices.length > 8
       ? devices.slice(0, 7).join(', ') + ', …' : devices.join(', ')),
     tile('Parameters', number(a.parameters), '',
@@ -561,10 +562,10 @@ function draw_charts(s) {
   charts.rate.name('Throughput', s.rows + '/s');
   charts.accuracy.set([
     { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', s.metric.trained) },
-    { name: 'test', colour: 'c4', line: true, dots: true, points: epochs('epoch', s.metric.key) }]);
+    { name: s.judged, colour: 'c4', line: true, dots: true, points: epochs('epoch', s.metric.key) }]);
   charts.loss.set([
     { name: 'minibatch', ranged: 'minibatches: mean and range', colour: 'c2', line: true, points: loss },
-    { name: 'test', colour: 'c4', dots: true, points: epochs('at', 'test_loss') }], events);
+    { name: s.judged, colour: 'c4', dots: true, points: epochs('at', 'test_loss') }], events);
   charts.rate.set([{ name: 'step', ranged: 'steps: mean and range', colour: 'c2', line: true, no_last: true, points: rate }], events);
 }
 
@@ -575,7 +576,7 @@ function draw_charts(s) {
  * counts in it, many have ticks. */
 const NAMED = 24, matrix = el('figure', {}), classes = el('figure', {});
 
-function draw_matrix(e, name) {
+function draw_matrix(e, name, judged) {
   const n = e.confusion.length, named = n <= NAMED, longest = Math.max(...e.confusion.map((_, k) => name(k).length));
   const left = named ? Math.min(150, 16 + 7 * longest) : 40, below = named && longest > 3 ? Math.min(110, 16 + 5.2 * longest) : 40, size = 500, cell = size / n;
   const tilt = named && longest > 3 ? -40 : 0;
@@ -600,7 +601,7 @@ function draw_matrix(e, name) {
   });
   svg.append(shape('rect', { class: 'axis', x: left, y: 6, width: size, height: size }));
   matrix.replaceChildren(el('figcaption', {}, 'Taken for', el('small', {},
-    `test rows by class (down) and what they were taken for (across), epoch ${e.epoch}`)), svg);
+    `${judged} rows by class (down) and what they were taken for (across), epoch ${e.epoch}`)), svg);
 }
 
 function draw_classes(s) {
@@ -609,7 +610,7 @@ function draw_classes(s) {
   if (!e || draw_classes.drawn === e.confusion) return;
   draw_classes.drawn = e.confusion;
   const name = k => names[k] === undefined ? String(k) : names[k];
-  draw_matrix(e, name);
+  draw_matrix(e, name, s.judged);
   const rows = e.confusion.map((row, k) => {
     const most = row.reduce((a, c, i) => i !== k && c > (row[a] ?? 0) ? i : a, -1);
     return [name(k), number(row.reduce((a, b) => a + b, 0)), number(e.precision[k], 4), number(e.recall[k], 4),
@@ -663,8 +664,8 @@ function newest_workers(s) {
 }
 
 function epoch_table(s) {
-  const all = [['train_loss', 'training loss'], ['train_accuracy', 'training accuracy'], ['test_loss', 'test loss'],
-    ['test_accuracy', 'test accuracy'], ...OTHERS.map(([k, n]) => [k, 'test ' + n])];
+  const all = [['train_loss', 'training loss'], ['train_accuracy', 'training accuracy'], ['test_loss', s.judged + ' loss'],
+    ['test_accuracy', s.judged + ' accuracy'], ...OTHERS.map(([k, n]) => [k, s.judged + ' ' + n])];
   const some = all.filter(([k]) => k.endsWith('loss') || s.epochs.some(e => finite(e[k])));
   return table(['epoch', ...some.map(m => m[1]), 'seconds'],
     s.epochs.map(e => [e.epoch, ...some.map(([k]) => number(e[k], 4)), number(e.seconds, 2)]));

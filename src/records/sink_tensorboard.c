@@ -7,7 +7,9 @@
 #include "records/sink.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 enum { NAMES = 1000 };
@@ -15,7 +17,8 @@ enum { NAMES = 1000 };
 typedef struct event_sink {
     ls_sink base;
     const ls_host *host;
-    uint64_t step; /* the last one that was recorded */
+    uint64_t step;         /* the last one that was recorded */
+    const char *judged_by; /* what the rows are called that are evaluated */
     uint32_t table[256];
     ls_buffer event, summary, value, framed;
 } event_sink;
@@ -105,16 +108,20 @@ static int put_step(event_sink *sink, const ls_step_values *v, ls_error *err)
     return put_event(sink, err);
 }
 
+static void put_judged(event_sink *sink, const char *name, double value)
+{
+    char tag[48];
+    snprintf(tag, sizeof tag, "%s/%s", sink->judged_by, name);
+    put_scalar(sink, tag, value);
+}
+
 static int put_eval(event_sink *sink, const ls_eval_values *v, ls_error *err)
 {
     begin(sink, sink->step);
-    put_scalar(sink, "test/loss", v->test_loss);
-    put_scalar(sink, "test/accuracy", v->test_accuracy);
-    for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++) {
-        char tag[32];
-        snprintf(tag, sizeof tag, "test/%s", ls_metric_names[m]);
-        put_scalar(sink, tag, v->measured.value[m]);
-    }
+    put_judged(sink, "loss", v->test_loss);
+    put_judged(sink, "accuracy", v->test_accuracy);
+    for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
+        put_judged(sink, ls_metric_names[m], v->measured.value[m]);
     return put_event(sink, err);
 }
 
@@ -131,6 +138,10 @@ static int put_resume(event_sink *sink, uint64_t step, ls_error *err)
 static int event_emit(ls_sink *base, const ls_record *r, ls_error *err)
 {
     event_sink *sink = (event_sink *)base;
+    const bool begins = r->type == LS_RECORD_RUN_START || r->type == LS_RECORD_RESUME;
+    const char *judged_by = begins ? r->of.start.summary.judged_by : NULL;
+    if (judged_by && strcmp(judged_by, "validation") == 0)
+        sink->judged_by = "validation";
     switch (r->type) {
     case LS_RECORD_STEP: return put_step(sink, &r->of.step, err);
     case LS_RECORD_EVAL: return put_eval(sink, &r->of.eval, err);
@@ -180,6 +191,7 @@ int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_
         return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
     sink->base = (ls_sink){.emit = event_emit, .close = event_close};
     sink->host = host;
+    sink->judged_by = "test";
     ls_buffer_init(&sink->event, host);
     ls_buffer_init(&sink->summary, host);
     ls_buffer_init(&sink->value, host);

@@ -226,7 +226,10 @@ void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_d
         .each = (size_t)info->channels * (size_t)info->height * (size_t)info->width,
         .host = host,
     };
-    (void)judged;
+    if (config->eval_every > 0 && ls_dataset_rows(judged) == 0 && !info->synthetic)
+        ls_log(host, LS_LOG_INFO,
+               "data.validation: there are no test rows, and nothing is held out, so nothing is "
+               "evaluated; 0.2 holds a fifth of the training rows out");
     if (!d.view.images || d.rows == 0 || info->synthetic)
         return;
     tell_table(&d);

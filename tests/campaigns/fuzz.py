@@ -144,7 +144,7 @@ class Campaign:
                          [scratch, *self.seeds(name)], str(scratch) + "-"), log)
         text = log.read_text(errors="replace")
         state["planted_bug"] = {
-            "found": status != 0 and "broken promise" in text,
+            "found": status != 0 and ("broken promise" in text or bool(re.search(r"#0 .*/planted_", text))),
             "after_executions": numbers(text)[0],
             "seconds": round(seconds, 1),
             "what": promise(text) if status != 0 else "nothing",

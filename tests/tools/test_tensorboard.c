@@ -169,6 +169,22 @@ static void an_evaluation_stands_at_the_step_before_it(void **state)
     assert_float_equal(scalar(e, "test/accuracy"), 0.75, 0);
 }
 
+static void rows_that_are_held_out_are_called_validation(void **state)
+{
+    room *r = *state;
+    const ls_record start = {.type = LS_RECORD_RUN_START,
+                             .of.start.summary.judged_by = "validation"};
+    emit(r, &start);
+    emit(r, &step_nan);
+    emit(r, &eval_1);
+    close_and_read(r);
+    next(r);
+    next(r);
+    const pb_reader e = next(r);
+    assert_float_equal(scalar(e, "validation/loss"), 0.5, 0);
+    assert_float_equal(scalar(e, "validation/accuracy"), 0.75, 0);
+}
+
 static void a_number_that_there_is_not_is_left_out(void **state)
 {
     room *r = *state;
@@ -271,6 +287,7 @@ LS_TESTS(tensorboard, "unit")
         cmocka_unit_test_setup_teardown(the_first_record_names_the_version, enter, leave),
         cmocka_unit_test_setup_teardown(a_step_becomes_four_scalars, enter, leave),
         cmocka_unit_test_setup_teardown(an_evaluation_stands_at_the_step_before_it, enter, leave),
+        cmocka_unit_test_setup_teardown(rows_that_are_held_out_are_called_validation, enter, leave),
         cmocka_unit_test_setup_teardown(a_number_that_there_is_not_is_left_out, enter, leave),
         cmocka_unit_test_setup_teardown(a_resumed_run_starts_a_session_behind_its_step, enter,
                                         leave),

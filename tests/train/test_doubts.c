@@ -31,7 +31,7 @@ static void tell(said *s, const char *header, const char *line, int rows, ls_dat
     scratch dir;
     ls_error err;
     ls_dataset *split[2];
-    ls_config c = {.loss = ls_loss_find(NULL, keys.labels == LS_LABELS_VALUES)};
+    ls_config c = {.eval_every = 1, .loss = ls_loss_find(NULL, keys.labels == LS_LABELS_VALUES)};
     const ls_host host = {.size = sizeof host, .log = keep, .user = s};
     char *text = malloc((size_t)rows * 100 + 200);
     size_t n = (size_t)sprintf(text, "%s\n", header);
@@ -70,6 +70,7 @@ static void an_ordinary_table_is_told_and_not_doubted(void **state)
     assert_string_equal(s.warnings, "");
     assert_non_null(strstr(s.told, "column"));
     assert_non_null(strstr(s.told, "data.standardize: 1 columns"));
+    assert_non_null(strstr(s.told, "nothing is evaluated"));
 }
 
 static void columns_that_say_nothing_are_named(void **state)
