@@ -170,6 +170,8 @@ typedef struct ls_report {
     float loss;      /* of the whole minibatch, summed; the same from every worker */
     float correct;
     float rows;
+    uint64_t
+        ended_ns;   /* when the step was over, where it is reported later than that; 0: it is not */
     int steps_left; /* this step, and those that came to an end with it and are reported behind it */
     ls_replica_times times;
     ls_comm_times comm;
@@ -177,7 +179,8 @@ typedef struct ls_report {
 
 /* Whether another range may be submitted. */
 bool ls_engine_has_room(const ls_engine *engine);
-/* How many steps the next range had best have, if they are there: one, unless a worker alone takes several at once. */
+/* How many steps the next range had best have, if they are there: one, unless a worker alone takes several at once, or
+ * steps that are over sooner than the coordinator is woken. */
 uint32_t ls_engine_steps_at_once(const ls_engine *engine);
 /* Sends a range to every worker, at work or not. Errors: those of ls_pool_submit; the group is aborted then. */
 int ls_engine_submit(ls_engine *engine, const ls_range *range, ls_error *err);
