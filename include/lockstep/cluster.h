@@ -35,30 +35,42 @@ typedef struct ls_trainer_cluster {
     int launched;
 } ls_trainer_cluster;
 
-/* The rendezvous of the members that the engine "tcp" connects: what `comm` of the options points to, until
- * the trainer is open. One of them has the address, and is member 0; the others are numbered by their addresses.
+/* The rendezvous of the members that the engine "tcp" connects: what ls_trainer_cluster.comm points to; read while the
+ * trainer is opened. One member is the first, number 0, and waits for the others; these are numbered by their addresses.
  *
- * Every two members have a connection for each channel, by way of the network that leads to the address. Each
- * end of each proves to the other that it knows the secret, without sending it (HMAC-SHA-256 over both ends' random
- * numbers), so strangers can neither join nor keep others from it; what is sent later is neither encrypted nor
- * signed: a network whose participants may forge traffic needs a tunnel. */
+ *     the first      .listen = ":7070"            or an address of this machine before the port
+ *     the others     .meet = "10.0.0.1:7070"      whatever leads to the first: its address, a service, a published port
+ *
+ * Where nobody says `listen`, the one that has the address `meet` is the first. The first tells the others where each
+ * of them listens: at the address that it was seen to come from, or at its own, or at what it advertises.
+ *
+ * Every two members have a connection for each channel. Each end of each proves to the other that it knows the secret,
+ * without sending it (HMAC-SHA-256 over both ends' random numbers), so strangers can neither join nor keep others from
+ * it; what is sent later is neither encrypted nor signed: a network whose participants may forge traffic needs a
+ * tunnel. */
 typedef struct ls_tcp_place {
     size_t size; /* sizeof(ls_tcp_place) */
-    const char *
-        meet; /* "HOST:PORT", "10.0.0.1:7070" or "[fd00::1]:7070": an address of one member's machine */
+    /* "HOST:PORT", "10.0.0.1:7070" or "[fd00::1]:7070": where the first is reached. NULL: this is the first. */
+    const char *meet;
     const void *secret;  /* what all members know, and nobody else */
     size_t secret_bytes; /* at least LS_TCP_SECRET_LEAST */
     int members;         /* how many there will be, this one included */
-    uint64_t wait_ns;    /* how long to wait for the others; 0: 100 s */
+    uint64_t wait_ns;    /* how long to wait for the others; 0: 600 s */
+    /* "[HOST]:PORT": where this member listens; without a host at all addresses of this machine. With `meet` it is not
+     * the first, and port 0 lets the system choose. NULL: as `meet` says, above. */
+    const char *listen;
+    /* "HOST[:PORT]": where the others reach this member, which has `meet`. NULL: as seen by the first. */
+    const char *advertise;
 } ls_tcp_place;
 
 #define LS_TCP_SECRET_LEAST 16
 
 #pragma GCC visibility push(default)
 /* The engine "tcp", which is part of the library: for ls_trainer_cluster.wire, with an ls_tcp_place as
- * `comm`. Its open fails with LS_EINVAL (an address that cannot be read or found, too short a secret),
- * LS_ETIMEDOUT (not all members came, or nobody answers), LS_EUNSUPPORTED (another secret), LS_EIO (what
- * answers is no member of this run), LS_ESYSTEM or LS_ENOMEM. Any thread. */
+ * `comm`. Its open fails with LS_EINVAL (an address that cannot be read, or that no other host reaches, too short a
+ * secret, another number of members than the first's), LS_ETIMEDOUT (not all members came, or nobody answers),
+ * LS_EUNSUPPORTED (another secret, or a run that has begun), LS_EIO (what answers is no member of this run),
+ * LS_ESYSTEM (an address that is not free, or a member that another one does not reach) or LS_ENOMEM. Any thread. */
 const ls_wire_type *ls_wire_tcp(void);
 #pragma GCC visibility pop
 

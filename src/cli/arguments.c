@@ -11,6 +11,7 @@
 static const char main_help[] =
     "usage: trainer CONFIG [options]\n"
     "       trainer [CONFIG] --resume RUN|latest [options]\n"
+    "       trainer init PATH [--target COLUMN] [--to CONFIG [--train]]\n"
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "       trainer find-lr CONFIG [options]\n"
     "       trainer pack FOLDER --to FILE.safetensors\n"
@@ -35,10 +36,16 @@ static const char main_help[] =
     "  --serve [ADDR:]PORT a page in a browser that follows the run, /metrics for Prometheus, and\n"
     "                      /state.json; ADDR: 127.0.0.1\n"
     "  --serve-host NAME   a name that browsers may use for it, besides localhost and its address\n"
-    "  --join HOST:PORT    trains together with the same program on other hosts; one of them has this\n"
-    "                      address, and is the first\n"
+    "  --listen [ADDR]:PORT  trains together with the same program on other hosts: this is the first,\n"
+    "                      which keeps the run, and listens for them\n"
+    "  --join HOST:PORT    likewise, of the others: whatever leads to the first. Where no host listens,\n"
+    "                      the one that has this address is the first\n"
     "  --members N         how many hosts\n"
     "  --secret FILE       16 bytes or more that all of them have, and nobody else\n"
+    "  --secret-fd N       the same from an open file\n"
+    "  --wait SECONDS      how long to wait until all have come (600)\n"
+    "  --advertise ADDR[:PORT]  with --join: where the others reach this host, if not as the first\n"
+    "                      sees it; --listen says at which port it listens itself\n"
     "                      By MPI: mpirun -N 1 --bind-to none --enable-recovery -H A,B trainer CONFIG\n"
     "  --print-config      prints the config with all defaults and --set applied, and stops\n"
     "  --quiet             no progress, no start-up lines; warnings and errors only\n"
@@ -188,9 +195,6 @@ enum { FIRST_LONG = 256 };
 static int fail_unknown(const char *verb, char **argv)
 {
     const char letter[3] = {'-', (char)optopt, '\0'}; /* it may stand among others: -abc */
-    if (!verb && strncmp(argv[optind - 1], "--hosts", 7) == 0)
-        return cli_usage(verb, "unknown option --hosts: for a run on the hosts A and B type ",
-                         "`mpirun -N 1 --bind-to none --enable-recovery -H A,B trainer CONFIG`");
     return cli_usage(verb, "unknown option ",
                      optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
 }
@@ -238,6 +242,21 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
 
 /* ---- those of training ----------------------------------------------------------------------- */
 
+static int check_hosts(const cli_arguments *a)
+{
+    const bool others = a->listen || a->join, secret = a->secret || a->secret_fd >= 0;
+    if (others != (a->members > 0) || others != secret)
+        return cli_usage(NULL,
+                         "--listen [ADDRESS]:PORT on the first host, --join HOST:PORT on the "
+                         "others, --members N and --secret FILE need each other",
+                         "");
+    if (a->secret && a->secret_fd >= 0)
+        return cli_usage(NULL, "--secret FILE or --secret-fd N, not both", "");
+    if (!others && a->wait_s > 0)
+        return cli_usage(NULL, "--wait needs --listen or --join", "");
+    return a->advertise && !a->join ? cli_usage(NULL, "--advertise needs --join HOST:PORT", "") : 0;
+}
+
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
@@ -253,9 +272,13 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
         {CLI_TEXT, "serve", .value = &out->serve},
         {CLI_LIST, "serve-host", .list = &out->serve_host, .most = 16},
+        {CLI_TEXT, "listen", .value = &out->listen},
         {CLI_TEXT, "join", .value = &out->join},
+        {CLI_TEXT, "advertise", .value = &out->advertise},
+        {CLI_NUMBER, "wait", .number = &out->wait_s, .least = 0.1, .greatest = 1e6},
         {CLI_WHOLE, "members", .whole = &out->members, .least = 1, .greatest = LS_MEMBERS_MAX},
         {CLI_TEXT, "secret", .value = &out->secret},
+        {CLI_WHOLE, "secret-fd", .whole = &out->secret_fd, .least = 0, .greatest = 1e6},
         {CLI_FLAG, "print-config", .flag = &out->print_config},
         {CLI_FLAG, "quiet", .flag = &out->quiet},
         {CLI_LAST, "version", .flag = &out->version},
@@ -263,6 +286,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {0},
     };
     memset(out, 0, sizeof *out);
+    out->secret_fd = -1;
     int problem = cli_read_options(NULL, options, argc, argv);
     out->config_help = out->help && optind < argc && strcmp(argv[optind], "config") == 0;
     if (problem || out->help || out->version)
@@ -271,9 +295,9 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         return cli_usage(NULL, "--trace-ops needs --trace FILE", "");
     if (out->serve_host.count && !out->serve)
         return cli_usage(NULL, "--serve-host needs --serve PORT", "");
-    if (!out->join != !out->members || !out->join != !out->secret)
-        return cli_usage(NULL, "--join HOST:PORT, --members N and --secret FILE need each other",
-                         "");
+    problem = check_hosts(out);
+    if (problem)
+        return problem;
     if (optind == argc && out->resume && !out->print_config)
         return 0;
     return read_operand(NULL, &config, argc, argv);

@@ -1,8 +1,6 @@
 #include "cli/cli.h"
 
 #include "base/error.h"
-#include "base/host.h"
-#include "base/plain_file.h"
 #include "cli/pack.h"
 #include "cli/serve.h"
 #include "cli/trained.h"
@@ -13,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Of a run: EXIT_SAVED where `result` says that it can go on where it stopped. */
@@ -70,50 +67,6 @@ static void choose_transport(void)
     setenv("OMPI_MCA_btl_tcp_eager_limit", "1114112", 0);
 }
 
-/* ---- other hosts ---------------------------------------------------------------------------- */
-
-enum { SECRET_MOST = 4096 };
-
-typedef struct meeting {
-    ls_tcp_place place;
-    char secret[SECRET_MOST];
-} meeting;
-
-/* A file that others may read is no secret. */
-static int read_secret(meeting *m, const char *path, const ls_host *host, ls_error *err)
-{
-    struct stat st;
-    void *bytes = NULL;
-    size_t count = 0;
-    int status = ls_read_plain_file(&bytes, &count, path, "a file with a secret", LS_EDATA,
-                                    SECRET_MOST, host, err);
-    if (status == LS_OK && stat(path, &st) == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)))
-        status = ls_fail(err, LS_EDATA, "%s: others may read this secret: chmod 600 it", path);
-    if (status == LS_OK && count < LS_TCP_SECRET_LEAST)
-        status = ls_fail(err, LS_EDATA,
-                         "%s: expected at least %d bytes, found %zu; make it anew: "
-                         "head -c 32 /dev/urandom > FILE",
-                         path, LS_TCP_SECRET_LEAST, count);
-    if (status == LS_OK)
-        memcpy(m->secret, bytes, count);
-    ls_free(host, bytes);
-    m->place.secret = m->secret;
-    m->place.secret_bytes = count;
-    return status;
-}
-
-/* With --join, the engine and what it joins. */
-static int find_meeting(meeting *m, ls_trainer_cluster *o, const cli_arguments *a,
-                        const ls_host *host, ls_error *err)
-{
-    if (!a->join)
-        return LS_OK;
-    m->place = (ls_tcp_place){.size = sizeof m->place, .meet = a->join, .members = a->members};
-    o->wire = ls_wire_tcp();
-    o->comm = &m->place;
-    return read_secret(m, a->secret, host, err);
-}
-
 /* ---- the actions ---------------------------------------------------------------------------- */
 
 static int print_config(const ls_trainer_options *options)
@@ -129,7 +82,7 @@ static int print_config(const ls_trainer_options *options)
 }
 
 /* The closing line of the textbook. A number that there is not (stopped before it) is a dash. */
-static void print_closing_line(FILE *stream, const ls_result *r, bool synthetic)
+static void print_closing_line(FILE *stream, const ls_result *r, const ls_summary *s)
 {
     char value[32] = "-", seconds[32] = "-";
     const bool accuracy = strcmp(r->metric, "accuracy") == 0;
@@ -137,18 +90,19 @@ static void print_closing_line(FILE *stream, const ls_result *r, bool synthetic)
         snprintf(value, sizeof value, accuracy ? "%.2f" : "%.4g", r->test_metric);
     if (r->seconds_per_epoch == r->seconds_per_epoch)
         snprintf(seconds, sizeof seconds, "%.1f", r->seconds_per_epoch);
-    fprintf(stream, "test %s: %s, %s sec/epoch on %s%s\n", accuracy ? "acc" : r->metric, value,
-            seconds, r->devices, synthetic ? " (synthetic data)" : "");
+    fprintf(stream, "%s %s: %s, %s sec/epoch on %s%s\n", s->judged_by, accuracy ? "acc" : r->metric,
+            value, seconds, r->devices, s->synthetic ? " (synthetic data)" : "");
 }
 
 static int train(session *s, const ls_trainer_options *options, const char *metrics)
 {
     ls_trainer *trainer;
     ls_error err;
-    int status = ls_trainer_open(&trainer, options, &err);
+    int status = cli_open(&trainer, options, &err);
     if (status)
         return cli_fail(status, err.text);
     const ls_summary *summary = ls_trainer_summary(trainer);
+    const bool quiet = s->view.quiet;
     status = cli_server_follow(s->server, trainer, &err);
     s->view.quiet |= summary->member > 0; /* the first host's view is everybody's */
     cli_view_start(&s->view, summary);
@@ -156,11 +110,15 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
         status = cli_run(trainer, &err);
     cli_view_clear(&s->view);
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member == 0) {
+        s->curve.judged_by = summary->judged_by;
         if (!s->view.quiet)
             cli_curve_print(&s->curve, stderr, cli_curve_utf8());
         const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
-        print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer),
-                           summary->synthetic);
+        print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer), summary);
+    }
+    if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member > 0 && !quiet) {
+        fprintf(stderr, "trainer: member %d of %d has ended: ", summary->member, summary->members);
+        print_closing_line(stderr, ls_trainer_result(trainer), summary);
     }
     int code = cli_flush();
     if (status) {
@@ -176,7 +134,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     return code;
 }
 
-static int run_action(const cli_arguments *a, ls_registry *registry)
+static int run_action(const cli_arguments *a, const ls_registry *registry)
 {
     cli_places places;
     session s = {.server = NULL};
@@ -208,8 +166,8 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
         status = cli_find_again(&again, &set, &o, a->quiet, &err);
     if (status)
         return cli_fail(status, err.text);
-    meeting m;
-    status = find_meeting(&m, &cluster, a, &host, &err);
+    cli_meeting meeting;
+    status = cli_find_meeting(&meeting, &cluster, a, &host, &err);
     if (status == LS_OK)
         status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)
@@ -224,13 +182,20 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     return code == 0 && status ? cli_fail(status, err.text) : code;
 }
 
-static int train_or_print(int argc, char **argv, ls_registry *registry)
+static int train_or_print(int argc, char **argv, const ls_registry *registry)
 {
     cli_arguments a;
     const int code = cli_parse(&a, argc, argv);
     if (code)
         return code;
     return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry);
+}
+
+int cli_train(const char *config, const ls_registry *registry)
+{
+    char program[] = "trainer", rest[] = "--";
+    char *argv[] = {program, rest, (char *)(uintptr_t)config, NULL};
+    return train_or_print(3, argv, registry);
 }
 
 /* A program that is started with a standard stream closed would be given its number for the next
@@ -253,11 +218,11 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
         const char *name;
         cli_verb *run;
         const cli_trained_verb *trained; /* in its place: a verb on a trained model */
-    } verbs[] = {{"report", cli_report, NULL},  {"pack", cli_pack_verb, NULL},
-                 {"sweep", cli_sweep, NULL},    {"find-lr", cli_find_lr, NULL},
-                 {"eval", NULL, &cli_eval},     {"predict", NULL, &cli_predict},
-                 {"export", NULL, &cli_export}, {"devices", cli_devices, NULL},
-                 {"bench", cli_bench, NULL}};
+    } verbs[] = {{"init", cli_init, NULL},        {"report", cli_report, NULL},
+                 {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep, NULL},
+                 {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},
+                 {"predict", NULL, &cli_predict}, {"export", NULL, &cli_export},
+                 {"devices", cli_devices, NULL},  {"bench", cli_bench, NULL}};
     for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {
             const int code = verbs[i].run

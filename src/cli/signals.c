@@ -6,15 +6,23 @@
 
 /* A handler can reach nothing but globals. These are the program's, not the library's. */
 static ls_trainer *volatile running;
-static volatile sig_atomic_t signals;
+static volatile sig_atomic_t signals, joining;
 
 static void on_signal(int number)
 {
     /* MPICH's launcher sends SIGUSR1 for each process that ends. */
-    if (signals++ > 0 && number != SIGUSR1)
+    if ((signals++ > 0 && number != SIGUSR1) || joining)
         _exit(EXIT_INTERRUPTED);
     if (running)
         ls_trainer_interrupt(running);
+}
+
+int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *err)
+{
+    joining = options->cluster && options->cluster->wire && signals == 0;
+    int status = ls_trainer_open(trainer, options, err);
+    joining = 0;
+    return status;
 }
 
 int cli_run(ls_trainer *trainer, ls_error *err)

@@ -432,12 +432,29 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
     return LS_OK;
 }
 
+/* What the engine waits for, or whom it turned away. A caller that has gone hears nothing any more. */
+static void say_of_engine(void *cluster, int level, const char *text)
+{
+    const ls_cluster *c = cluster;
+    if (atomic_load_explicit(&c->joining, memory_order_relaxed) != LS_JOINING_GIVEN_UP)
+        ls_log(c->options.host, (ls_log_level)level, "%s", text);
+}
+
+static void show_life(void *cluster)
+{
+    ls_beat(&((ls_cluster *)cluster)->heartbeat, 0);
+}
+
 /* An engine's open may return after the caller's time limit. Then ls_joining_ends is false: the caller has gone, with
  * the host's functions, and nothing of it may be used. */
 static void open_wire(ls_cluster *c)
 {
-    const ls_wire_options o = {
-        .size = sizeof o, .comm = c->options.comm, .regroups = c->options.regroups};
+    const ls_wire_options o = {.size = sizeof o,
+                               .comm = c->options.comm,
+                               .regroups = c->options.regroups,
+                               .alive = show_life,
+                               .say = say_of_engine,
+                               .user = c};
     ls_error why = {0};
     int status = c->options.type->open(&c->wire, &o, &why);
     if (!ls_joining_ends(c, LS_JOINING_JOINED)) {
@@ -569,11 +586,6 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 }
 
 /* ---- a loss ------------------------------------------------------------------------------------ */
-
-static void show_life(void *cluster)
-{
-    ls_beat(&((ls_cluster *)cluster)->heartbeat, 0);
-}
 
 /* What this one had to say is out, or the moment for it is over. */
 static void part_from_lost(ls_cluster *c)

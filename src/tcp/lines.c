@@ -19,7 +19,8 @@ enum {
     TURN = 1 << 20 /* bytes of one line before the next has its turn */
 };
 #define LONGEST_NS 1000000000u
-#define DOOR_NS 1000000000u  /* from one look at the door to the next */
+#define DOOR_NS 1000000000u  /* from one look at the listener to the next … */
+#define BUSY_NS 10000000u    /* … while a caller is being answered */
 #define DRAIN_NS 2000000000u /* the longest wait for the others' end */
 
 /* ---- queues --------------------------------------------------------------------------------- */
@@ -70,25 +71,26 @@ static size_t parts_of(struct iovec part[2], tcp_flow *flow)
     return count;
 }
 
-static int fail_line(const ls_transfer *t, int error, ls_error *err)
+static int fail_line(const tcp_wire *w, const ls_transfer *t, int error, ls_error *err)
 {
     char why[LS_REASON];
-    return ls_fail(err, LS_EIO, "the connection to member %d broke: %s", t->peer,
+    return ls_fail(err, LS_EIO, "the connection to host %s broke: %s", w->host[t->peer],
                    error ? ls_reason(why, error) : "it was closed there");
 }
 
 /* A received head is whole: whether the message is as long as the transfer expects. */
-static int check_head(const tcp_flow *flow, const ls_transfer *t, ls_error *err)
+static int check_head(const tcp_wire *w, const tcp_flow *flow, const ls_transfer *t, ls_error *err)
 {
     return flow->head == t->bytes
                ? LS_OK
                : ls_fail(err, LS_EDATA,
-                         "member %d sent a message of %llu bytes where %zu were expected", t->peer,
-                         (unsigned long long)flow->head, t->bytes);
+                         "host %s sent a message of %llu bytes where %zu were expected",
+                         w->host[t->peer], (unsigned long long)flow->head, t->bytes);
 }
 
 /* As much of a direction's first message as the connection takes, or has. *moved: bytes; 0: none now. */
-static int move_some(tcp_line *line, tcp_flow *flow, size_t *moved, ls_error *err)
+static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *moved,
+                     ls_error *err)
 {
     const ls_transfer *t = first_of(&flow->queue);
     const bool out = !t->incoming;
@@ -103,8 +105,8 @@ static int move_some(tcp_line *line, tcp_flow *flow, size_t *moved, ls_error *er
     while (n < 0 && errno == EINTR);
     *moved = n > 0 ? (size_t)n : 0;
     if ((n == 0 && !out) || (n < 0 && errno != EAGAIN))
-        return fail_line(t, n < 0 ? errno : 0, err);
-    return !out && flow->done < HEAD && flow->done + *moved >= HEAD ? check_head(flow, t, err)
+        return fail_line(w, t, n < 0 ? errno : 0, err);
+    return !out && flow->done < HEAD && flow->done + *moved >= HEAD ? check_head(w, flow, t, err)
                                                                     : LS_OK;
 }
 
@@ -115,7 +117,7 @@ static int go_on(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
     for (size_t turn = 0;
          flow->queue.count > 0 && moved > 0 && turn < TURN && w->ended_count < w->ended_most;
          turn += moved) {
-        int status = move_some(line, flow, &moved, err);
+        int status = move_some(w, line, flow, &moved, err);
         if (status)
             return status;
         flow->done += moved;
@@ -174,12 +176,10 @@ int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
     return push(t->incoming ? &line->in.queue : &line->out.queue, t, err);
 }
 
-static void mind_door(tcp_wire *w, uint64_t now)
+static void mind_listener(tcp_wire *w, uint64_t now)
 {
-    if (!w->meeting || now < w->door_ns)
-        return;
-    tcp_clear_door(w->meeting);
-    w->door_ns = now + DOOR_NS;
+    if (w->meeting && now >= w->door_ns)
+        w->door_ns = now + (tcp_answer_late(w->meeting) ? BUSY_NS : DOOR_NS);
 }
 
 int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err)
@@ -192,7 +192,7 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
     for (;;) {
         go_on_all(w);
         const uint64_t now = ls_now_ns();
-        mind_door(w, now);
+        mind_listener(w, now);
         if (w->ended_count > 0)
             break;
         if (w->broken.status) { /* once; the other lines go on in later polls */
@@ -227,7 +227,8 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     const size_t count = (size_t)members * LS_WIRE_CHANNELS;
     w->line = ls_alloc_array(NULL, count, sizeof *w->line);
     w->watch = ls_alloc_array(NULL, count, sizeof *w->watch);
-    if (!w->line || !w->watch) /* of no members, as far as the end is concerned */
+    w->host = ls_alloc_array(NULL, (size_t)members, sizeof *w->host);
+    if (!w->line || !w->watch || !w->host) /* of no members, as far as the end is concerned */
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
     for (size_t i = 0; i < count; i++)
         w->line[i].fd = -1;
@@ -244,6 +245,7 @@ void tcp_free(tcp_wire *w)
         ls_free(NULL, w->line[i].in.queue.item);
     }
     ls_free(NULL, w->watch);
+    ls_free(NULL, w->host);
     ls_free(NULL, w->line);
     ls_free(NULL, w);
 }

@@ -116,7 +116,7 @@ static bool has_hung_up(const meeting *m, int who)
 static void call(meeting *m, int who)
 {
     joining *j = m->j;
-    hello h = {.from = (uint32_t)m->vote->own, .channel = ON_VOTE};
+    hello h = {.from = (uint32_t)m->vote->own, .to = (uint32_t)who, .channel = ON_VOTE};
     const uint64_t began = ls_now_ns(), try_ns = j->try_ns;
     int fd = -1, error = 0;
     j->try_ns = try_ns / 2;
@@ -167,8 +167,9 @@ static void answer_door(meeting *m)
     if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && j->earlies < GUESTS) {
         j->early[j->earlies].fd = fd;
         j->early[j->earlies++].said = h;
-    } else if (h.run == j->run && h.channel == ON_VOTE && h.from > (uint32_t)m->vote->own &&
-               h.from < (uint32_t)m->vote->members && !m->voter[h.from].shunned) {
+    } else if (h.run == j->run && h.channel == ON_VOTE && h.to == (uint32_t)m->vote->own &&
+               h.from > (uint32_t)m->vote->own && h.from < (uint32_t)m->vote->members &&
+               !m->voter[h.from].shunned) {
         meet_voter(m, (int)h.from, fd);
     } else {
         close(fd);
@@ -247,22 +248,35 @@ static void vote(meeting *m)
         shun_silent(m);
 }
 
+/* "a, b", as far as there is room. */
+static void list_hosts(char *out, size_t size, const meeting *m, const tcp_set *set)
+{
+    size_t used = 0;
+    for (int i = 0; i < m->vote->members && used < size; i++)
+        if (tcp_set_has(set, i))
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+                                     m->j->entry[i].host);
+}
+
 /* LS_OK: this part may still win the vote. */
 static int check_hope(const meeting *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
     const tcp_set left = tcp_vote_left(m->vote);
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
+    char hosts[100] = "";
     if (!tcp_set_has(&last->set, m->vote->own))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
-    if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote))
+    if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote)) {
+        list_hosts(hosts, sizeof hosts, m, &left);
         return ls_fail(err, LS_ESTALLED,
-                       "%d of %d hosts found each other, this one among them, which is %s, so that "
-                       "the others may go on, and these do not",
-                       found, all,
+                       "%d of %d hosts found each other (%s), which is %s, so that the others may "
+                       "go on, and these do not",
+                       found, all, hosts,
                        2 * found == all  ? "half of them, without the first"
                        : 2 * found > all ? "not certain to be the only part that does"
                                          : "fewer than half");
+    }
     return ls_now_ns() < m->j->until_ns
                ? LS_OK
                : ls_fail(err, LS_ESTALLED,
@@ -348,13 +362,15 @@ static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_err
 static uint64_t moment(uint64_t deadline_ns)
 {
     const uint64_t half = deadline_ns / 2;
-    return half > MOMENT_NS ? MOMENT_NS : half < LEAST_MOMENT_NS ? LEAST_MOMENT_NS : half;
+    if (half > MOMENT_NS)
+        return MOMENT_NS;
+    return half < LEAST_MOMENT_NS ? LEAST_MOMENT_NS : half;
 }
 
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err)
 {
     joining *j = old->meeting;
-    if (!j)
+    if (!j || !j->options.regroups)
         return ls_fail(err, LS_EUNSUPPORTED, "the wire was not opened to be left for another");
     meeting m = {.j = j,
                  .vote = &j->vote,
@@ -371,9 +387,11 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
         if (how->lost[i])
             tcp_set_add(&suspects, tcp_set_nth(&m.before, i));
     j->how = how;
+    j->running = false;
     j->try_ns = m.moment_ns / 4;
     int status = meet_anew(out, &m, &suspects, err);
     j->how = NULL;
+    j->running = true;
     tcp_hang_up(j); /* on callers that have not proved themselves, or came too late */
     ls_free(NULL, m.voter);
     if (status)

@@ -55,3 +55,49 @@ void tcp_set_up(int fd)
     fcntl(fd, F_SETFL, O_NONBLOCK);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
+
+int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families)
+{
+    const int on = 1, off = 0;
+    j->door = socket(at->sa_family, SOCK_STREAM, 0);
+    if (j->door < 0)
+        return errno;
+    tcp_set_up(j->door);
+    setsockopt(j->door, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (both_families)
+        setsockopt(j->door, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(j->door, at, bytes) == 0 && listen(j->door, SOMAXCONN) == 0)
+        return 0;
+    const int error = errno;
+    close(j->door);
+    j->door = -1;
+    return error;
+}
+
+void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns)
+{
+    socklen_t size = sizeof *error;
+    *fd = socket(at->sa_family, SOCK_STREAM, 0);
+    *error = errno;
+    if (*fd < 0)
+        return;
+    tcp_set_up(*fd);
+    *error = connect(*fd, at, bytes) ? errno : 0;
+    if (*error == EINPROGRESS || *error == EINTR) {
+        *error = ETIMEDOUT;
+        if (tcp_ready(*fd, POLLOUT, until_ns) &&
+            getsockopt(*fd, SOL_SOCKET, SO_ERROR, error, &size) != 0)
+            *error = errno;
+    }
+    if (*error) {
+        close(*fd);
+        *fd = -1;
+    }
+}
+
+void tcp_pause(const joining *j)
+{
+    /* Nothing to be ready: it sleeps. */
+    (void)tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns));
+    tcp_beat(j);
+}

@@ -4,6 +4,8 @@
 #include "base/sized.h"
 #include "tcp/join.h"
 
+#include <string.h>
+
 /* The lines are closed before the meeting is forgotten: a peer that finds nobody at the door also finds its lines
  * closed. */
 static void end_wire(tcp_wire *w)
@@ -40,6 +42,7 @@ static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_er
 static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err)
 {
     ls_tcp_place place;
+    ls_wire_options known = {0};
     *out = NULL;
     int status = ls_sized_take(&place, sizeof place, options->comm,
                                "the ls_tcp_place that the engine tcp needs as `comm`", err);
@@ -48,8 +51,9 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
     tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
+    memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
     w->base.type = ls_wire_tcp();
-    status = tcp_join(w, &place, options->regroups != 0, err);
+    status = tcp_join(w, &place, &known, err);
     if (status)
         tcp_free(w);
     else

@@ -31,7 +31,7 @@ typedef struct ls_members {
     uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
     ls_member_device
         *device; /* of all members, one member's behind another's; this one's from `own` on */
-    int devices, own;
+    int devices, own, devices_at_start;
     /* Where the run goes on without members that are lost (regroup.c). */
     int origin;           /* what this member was called in the first group */
     uint64_t evaluations; /* that all members have brought together */

@@ -2,6 +2,7 @@
  * that one shard has the same gradient everywhere. */
 #include "base/error.h"
 #include "base/host.h"
+#include "engine/view.h"
 #include "hash/hash.h"
 #include "train/coordinator.h"
 #include "train/members.h"
@@ -288,6 +289,7 @@ static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
         m->own = i == m->member ? m->devices : m->own;
         add_devices(m, i, all[i].devices);
     }
+    m->devices_at_start = m->devices;
     return LS_OK;
 }
 
@@ -328,6 +330,19 @@ static void warn_of_binding(const struct ls_trainer *t)
                "this process may use 1 of %ld CPUs: if mpirun bound it, add --bind-to none", cpus);
 }
 
+/* Each says who it is, and who keeps what comes of the run. */
+static void say_members(const struct ls_trainer *t)
+{
+    const ls_members *m = &t->members;
+    const char *first = ls_cluster_host(m->cluster, 0);
+    if (ls_members_first(t))
+        ls_log(t->host, LS_LOG_INFO, "host %s is the first of %d, and keeps the run", first,
+               m->count);
+    else
+        ls_log(t->host, LS_LOG_INFO, "host %s is member %d of %d; host %s keeps the run",
+               ls_cluster_host(m->cluster, m->member), m->member, m->count, first);
+}
+
 int ls_members_check(struct ls_trainer *t, const ls_comm_type *merge, ls_error *err)
 {
     if (!t->members.cluster)
@@ -345,8 +360,10 @@ int ls_members_check(struct ls_trainer *t, const ls_comm_type *merge, ls_error *
     if (status == LS_OK)
         status = ls_cluster_prepare(t->members.cluster, ls_engine_shards(t->engine),
                                     ls_engine_floats(t->engine), err);
-    if (status == LS_OK)
+    if (status == LS_OK) {
+        say_members(t);
         warn(t);
+    }
     warn_of_binding(t);
     return status;
 }

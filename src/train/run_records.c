@@ -3,10 +3,13 @@
 #include "train/run_records.h"
 
 #include "base/host.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/saving.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* ---- records -------------------------------------------------------------------------------- */
 
@@ -51,6 +54,11 @@ static void time_worker(ls_worker_times *out, int worker, int queued, const ls_r
     };
 }
 
+double ls_loss_of_run(const struct ls_trainer *t, double loss)
+{
+    return ls_prep_squared_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, loss);
+}
+
 int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r, ls_error *err)
 {
     if (t->records.sinks.count == 0)
@@ -62,7 +70,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .rows = (uint64_t)r->rows,
         .correct = (uint64_t)r->correct,
         .hits = t->config.loss->hits,
-        .loss = r->loss / r->rows,
+        .loss = (float)ls_loss_of_run(t, (double)(r->loss / r->rows)),
         .lr = ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .images_per_s = (float)images_per_s,
         .worker = t->records.times,
@@ -133,11 +141,14 @@ int ls_record_eval(struct ls_trainer *t, double seconds, ls_error *err)
 int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_error *err)
 {
     const bool failed = status && status != LS_EINTERRUPTED;
+    const char *ended = "finished";
+    if (failed)
+        ended = "failed";
+    else if (status)
+        ended = "interrupted";
     ls_record r = with_devices(t, LS_RECORD_RUN_END);
     r.of.end = (ls_end_values){
-        .status = failed   ? "failed"
-                  : status ? "interrupted"
-                           : "finished",
+        .status = ended,
         .error = failed ? error : NULL,
         .result = t->told.result,
         .checkpoint = t->told.result.saved ? t->told.result.checkpoint : NULL,
@@ -150,6 +161,33 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
 }
 
 /* ---- the caller ----------------------------------------------------------------------------- */
+
+/* "[cpu(0), cpu(1)]", or "[a: cpu(0), cpu(1); b: cpu(0)]": a host's name stands before the first of its devices. */
+void ls_tell_devices(struct ls_trainer *t)
+{
+    const ls_record r = with_devices(t, LS_RECORD_RUN_END);
+    char *out = t->told.text.devices_left;
+    const size_t size = sizeof t->told.text.devices_left - sizeof "…]";
+    size_t used = 1, host = 0;
+    if (r.devices == (t->members.devices > 0 ? t->members.devices : ls_engine_workers(t->engine)) &&
+        t->members.devices == t->members.devices_at_start)
+        return; /* as at the start */
+    out[0] = '[';
+    for (int i = 0; i < r.devices && used < size; i++) {
+        const char *name = r.device[i], *colon = strstr(name, ": ");
+        const size_t length = colon ? (size_t)(colon - name) + 2 : 0;
+        const bool same =
+            i > 0 && length > 0 && length == host && strncmp(name, r.device[i - 1], length) == 0;
+        used += (size_t)snprintf(out + used, size - used, "%s%s",
+                                 i == 0           ? ""
+                                 : same || !colon ? ", "
+                                                  : "; ",
+                                 name + (same ? length : 0));
+        host = length;
+    }
+    strcpy(out + (used < size ? used : size - 1), used < size ? "]" : "…]");
+    t->told.result.devices = out;
+}
 
 void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 {
@@ -184,10 +222,14 @@ void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
     t->told.result.metric = ls_metric_names[told];
-    t->told.result.test_metric = told == LS_METRIC_ACCURACY ? t->told.result.test_accuracy
-                                 : told == LS_METRIC_LOSS   ? t->told.result.test_loss
-                                 : measured                 ? measured->value[told]
-                                                            : NAN;
+    double value = NAN;
+    if (told == LS_METRIC_ACCURACY)
+        value = t->told.result.test_accuracy;
+    else if (told == LS_METRIC_LOSS)
+        value = t->told.result.test_loss;
+    else if (measured)
+        value = measured->value[told];
+    t->told.result.test_metric = value;
 }
 
 /* ---- the timeline --------------------------------------------------------------------------- */

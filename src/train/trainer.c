@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "base/sized.h"
 #include "base/thread_state.h"
+#include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
@@ -11,7 +12,6 @@
 
 #include <stddef.h>
 #include <string.h>
-
 
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
@@ -197,6 +197,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later = *first;
     later_status = part(t, *status, &later);
     note(status, first, later_status, &later);
+    ls_tell_devices(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
     note(status, first, later_status, &later);
     t->life = LS_ENDED;

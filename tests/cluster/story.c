@@ -226,6 +226,7 @@ static void *run_process(void *arg)
     p->result = *ls_trainer_result(p->trainer);
     p->test_loss = p->result.test_loss;
     memcpy(p->hash, p->result.weights_sha256, sizeof p->hash);
+    snprintf(p->devices_left, sizeof p->devices_left, "%s", p->result.devices);
     snprintf(p->own_dir, sizeof p->own_dir, "%s", ls_trainer_summary(p->trainer)->run_dir);
     ls_trainer_close(p->trainer);
     return NULL;

@@ -55,7 +55,7 @@ typedef struct process {
     ls_error err;
     ls_result result;
     double test_loss;
-    char hash[65], own_dir[500], started[4200]; /* its first record */
+    char hash[65], devices_left[512], own_dir[500], started[4200]; /* its first record */
 } process;
 
 typedef struct story {

@@ -7,6 +7,15 @@
 
 static story one, other;
 
+/* "[a: device, device; b: device]": of so many hosts. */
+static int hosts_of(const char *devices)
+{
+    int hosts = 1;
+    for (const char *at = devices; (at = strchr(at, ';')) != NULL; at++)
+        hosts++;
+    return hosts;
+}
+
 /* Those in `left` (a bit each) have ended well, the lowest of them with the records from where the one before left
  * off; the others have not. */
 static void only_these_went_on(unsigned left, const char *what)
@@ -21,6 +30,8 @@ static void only_these_went_on(unsigned left, const char *what)
             assert_string_equal(p->hash, one.process[0].hash);
             assert_true(p->test_loss == one.process[0].test_loss);
             assert_true(p->result.steps == STEPS);
+            if (hosts_of(p->devices_left) != __builtin_popcount(left))
+                fail_msg("%s: member %d lists hosts that were lost: %s", what, m, p->devices_left);
         } else if (p->status != LS_ESTALLED) {
             fail_msg("%s: member %d should not have gone on: %d, %s", what, m, p->status,
                      p->err.text);

@@ -701,6 +701,9 @@ static void places_that_cannot_be_are_refused(void **state)
         {"localhost:0", 2, 20, "a port from 1"},
         {"localhost:70000", 2, 20, "a port from 1"},
         {"no such host.:70", 2, 20, "has no address"},
+        {"fd77::1:70", 2, 20, "[fd77::1]:70"},
+        {"0.0.0.0:70", 2, 20, "--listen :70"},
+        {"[::]:70", 2, 20, "--listen :70"},
         {"localhost:70", 0, 20, "0 members"},
         {"localhost:70", 5000, 20, "5000 members"},
         {"localhost:70", 2, 15, "15 bytes"},
@@ -710,6 +713,7 @@ static void places_that_cannot_be_are_refused(void **state)
         member m;
         start(&m, cases[i].meet, cases[i].members, NULL);
         m.place.secret_bytes = cases[i].secret;
+        m.place.wait_ns = SECOND / 10; /* a name may become known */
         run_member(&m);
         assert_int_equal(m.status, LS_EINVAL);
         assert_non_null(strstr(m.err.text, cases[i].text));

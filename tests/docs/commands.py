@@ -20,7 +20,7 @@ import zlib
 
 SIDE = 28
 TINY = {"name": "tiny", "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 3}]}, "batch_size": 32,
-        "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.1}}
+        "epochs": 1, "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}}
 
 
 def shown(page):
@@ -28,7 +28,7 @@ def shown(page):
     text = page.read_text(encoding="utf-8")
     for line in re.findall(r"(?m)^    ((?:\./)?trainer .*)$|`(trainer (?:CONFIG|pack|sweep|examples/) [^`]*)` \|$", text):
         command = re.split(r"\s{2,}|\s#", max(line))[0]
-        if not re.search(r"[…\[\]|]|--join", command):
+        if not re.search(r"[…\[\]|]|--join|--listen", command):
             yield command
 
 

@@ -56,6 +56,13 @@ typedef struct ls_wire_options {
      * it makes no call of MPI while the wire is open. NULL: all processes that the launcher has started. */
     const void *comm;
     int regroups; /* non-zero: `regroup` may be called one day */
+    /* Optional. An engine whose open waits for other members calls `alive` several times a second meanwhile: the
+     * caller's time limit is for silence, and the whole is the engine's to limit. `say`, from open to close: one line
+     * of what the engine waits for, or whom it has turned away, with an ls_log_level. Both on the thread that called
+     * the slot. */
+    void (*alive)(void *user);
+    void (*say)(void *user, int level, const char *text);
+    void *user;
 } ls_wire_options;
 
 /* Members of a wire are lost. */

@@ -1,0 +1,96 @@
+/* Where the hosts of a run meet, and the secret that they share. */
+#include "cli/cli.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/plain_file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int check_length(const char *from, size_t count, ls_error *err)
+{
+    return count >= LS_TCP_SECRET_LEAST
+               ? LS_OK
+               : ls_fail(err, LS_EDATA,
+                         "%s: expected at least %d bytes, found %zu; make it anew: "
+                         "head -c 32 /dev/urandom > FILE",
+                         from, LS_TCP_SECRET_LEAST, count);
+}
+
+/* A file that others may write is no secret of the run's. Systems mount secrets so that others may read them (Kubernetes
+ * 0644, Docker 0444), inside a container where there are none. */
+static int check_mode(const char *path, const ls_host *host, ls_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return LS_OK;
+    const unsigned mode = (unsigned)st.st_mode & 07777;
+    if (mode & (S_IWGRP | S_IWOTH))
+        return ls_fail(err, LS_EDATA,
+                       "%s: users other than its owner may write this secret (mode %04o): chmod "
+                       "go-w it",
+                       path, mode);
+    if (mode & (S_IRGRP | S_IROTH))
+        ls_log(host, LS_LOG_WARNING,
+               "%s: users other than its owner may read this secret (mode %04o): unless there are "
+               "none, as in a container, chmod 600 it",
+               path, mode);
+    return LS_OK;
+}
+
+static int read_file(cli_meeting *m, const char *path, const ls_host *host, ls_error *err)
+{
+    void *bytes = NULL;
+    size_t count = 0;
+    int status = ls_read_plain_file(&bytes, &count, path, "a file with a secret", LS_EDATA,
+                                    sizeof m->secret, host, err);
+    if (status == LS_OK)
+        status = check_mode(path, host, err);
+    if (status == LS_OK)
+        status = check_length(path, count, err);
+    if (status == LS_OK)
+        memcpy(m->secret, bytes, count);
+    ls_free(host, bytes);
+    m->place.secret_bytes = count;
+    return status;
+}
+
+/* To its end: a pipe, or whatever the caller has opened. */
+static int read_descriptor(cli_meeting *m, int fd, ls_error *err)
+{
+    size_t count = 0;
+    char why[LS_REASON], from[40];
+    ssize_t n = 1;
+    snprintf(from, sizeof from, "--secret-fd %d", fd);
+    while (n != 0 && count < sizeof m->secret) {
+        n = read(fd, m->secret + count, sizeof m->secret - count);
+        if (n < 0 && errno != EINTR)
+            return ls_fail(err, LS_EIO, "%s: cannot be read: %s", from, ls_reason(why, errno));
+        if (n > 0)
+            count += (size_t)n;
+    }
+    m->place.secret_bytes = count;
+    if (count == sizeof m->secret)
+        return ls_fail(err, LS_EDATA, "%s: expected fewer than %zu bytes", from, count);
+    return check_length(from, count, err);
+}
+
+int cli_find_meeting(cli_meeting *m, ls_trainer_cluster *o, const cli_arguments *a,
+                     const ls_host *host, ls_error *err)
+{
+    if (!a->join && !a->listen)
+        return LS_OK;
+    m->place = (ls_tcp_place){.size = sizeof m->place,
+                              .meet = a->join,
+                              .listen = a->listen,
+                              .advertise = a->advertise,
+                              .members = a->members,
+                              .wait_ns = (uint64_t)(a->wait_s * 1e9),
+                              .secret = m->secret};
+    o->wire = ls_wire_tcp();
+    o->comm = &m->place;
+    return a->secret ? read_file(m, a->secret, host, err) : read_descriptor(m, a->secret_fd, err);
+}

@@ -1,0 +1,63 @@
+/* What a member says while it waits for the others, and of callers that it turns away. */
+#include "base/clock.h"
+#include "tcp/join.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AGAIN_NS UINT64_C(30000000000)
+#define CHANGE_NS UINT64_C(2000000000) /* reasons why nobody answers may take turns */
+enum { MOST_COMPLAINTS = 16 };
+
+void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
+{
+    char text[TCP_NOTE + 100];
+    va_list list;
+    if (!j->options.say)
+        return;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    j->options.say(j->options.user, (int)level, text);
+}
+
+bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
+{
+    char text[sizeof j->told] = "";
+    const uint64_t now = ls_now_ns();
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    const bool same = strcmp(text, j->told) == 0;
+    if (j->told_ns && now - j->told_ns < (same ? AGAIN_NS : news ? 0 : CHANGE_NS))
+        return false;
+    memcpy(j->told, text, sizeof text);
+    j->told_ns = now;
+    tcp_log(j, LS_LOG_INFO, "%s", text);
+    return true;
+}
+
+void tcp_log_refused(joining *j, int fd, const char *host, const char *why)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t bytes = sizeof from;
+    char name[TCP_HOST], address[80] = "?";
+    uint8_t packed[16];
+    uint32_t port;
+    if (j->complaints >= MOST_COMPLAINTS)
+        return;
+    tcp_take_name(name, host);
+    if (getpeername(fd, (struct sockaddr *)&from, &bytes) == 0) {
+        tcp_pack_address(packed, &port, &from);
+        tcp_show_address(address, packed, 0);
+    }
+    char text[sizeof j->refused] = "";
+    snprintf(text, sizeof text, "host %s (%s) %s, and was turned away", name, address, why);
+    if (strcmp(text, j->refused) == 0)
+        return; /* it calls again */
+    memcpy(j->refused, text, sizeof text);
+    tcp_log(j, LS_LOG_WARNING, "%s%s", text,
+            ++j->complaints == MOST_COMPLAINTS ? "; of further ones nothing is said" : "");
+}

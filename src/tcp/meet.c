@@ -1,0 +1,659 @@
+/* The rendezvous: the first member waits until all others have called, and tells them who they are and where the others
+ * listen; later, that all are connected. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "tcp/join.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SAID = -2 }; /* of `caller`: it has said that it is connected; of the first: that all are */
+#define CONNECT_NS UINT64_C(60000000000) /* for all to connect to each other, once they have come */
+#define CAUSE_NS UINT64_C(2000000000)    /* for the first's word of what failed */
+#define ENDING_NS UINT64_C(3000000000)   /* for a run that has begun, and may be ending */
+#define TELL_NS UINT64_C(10000000000)    /* from one word to those that wait to the next */
+
+/* ---- listening -------------------------------------------------------------------------------- */
+
+static int find(struct addrinfo **out, const tcp_address *a)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    *out = NULL;
+    return getaddrinfo(a->host, a->port, &hints, out);
+}
+
+/* All addresses of this machine: of both families where it has both. */
+static int listen_at_all(joining *j)
+{
+    struct sockaddr_storage at;
+    static const uint8_t any_six[16], any_four[16] = {[10] = 0xff, [11] = 0xff};
+    const uint32_t port = (uint32_t)strtoul(j->listen.port, NULL, 10);
+    socklen_t bytes = tcp_unpack_address(&at, any_six, port);
+    const int error = tcp_listen(j, (struct sockaddr *)&at, bytes, true);
+    if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
+        return error;
+    bytes = tcp_unpack_address(&at, any_four, port);
+    return tcp_listen(j, (struct sockaddr *)&at, bytes, false);
+}
+
+static int fail_listen(const joining *j, int error, ls_error *err)
+{
+    char why[LS_REASON];
+    const char *port = j->listen.port;
+    if (error == EADDRNOTAVAIL)
+        return ls_fail(err, LS_EINVAL,
+                       "cannot listen at %s:%s: this host has no such address; :%s alone listens "
+                       "at all that it has, whatever leads here",
+                       j->listen.host, port, port);
+    if (error == EADDRINUSE)
+        return ls_fail(err, LS_ESYSTEM,
+                       "cannot listen at %s:%s: another program or another run has this port; take "
+                       "another one, on all hosts",
+                       j->listen.host, port);
+    return ls_fail(err, LS_ESYSTEM, "cannot listen at %s:%s: %s", j->listen.host, port,
+                   ls_reason(why, error));
+}
+
+/* An address that a hosts file gives to this machine's own name, 127.0.1.1, leads no other host here. */
+static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
+                         ls_error *err)
+{
+    char shown[80];
+    uint8_t packed[16];
+    uint32_t port = 0;
+    struct sockaddr_storage at = {0};
+    if (tcp_means_itself(a->host))
+        return LS_OK;
+    for (const struct addrinfo *f = found; f; f = f->ai_next)
+        if (!tcp_is_loopback(f->ai_addr))
+            return LS_OK;
+    memcpy(&at, found->ai_addr, found->ai_addrlen);
+    tcp_pack_address(packed, &port, &at);
+    return ls_fail(err, LS_EINVAL,
+                   "%s is %s here (/etc/hosts), which no other host reaches: %s :%s on this host",
+                   a->host, tcp_show_address(shown, packed, 0), cure, a->port);
+}
+
+/* Where the options say. */
+static int listen_as_told(joining *j, ls_error *err)
+{
+    struct addrinfo *found;
+    int error = EADDRNOTAVAIL;
+    if (!j->listen.host[0]) {
+        error = listen_at_all(j);
+        return error ? fail_listen(j, error, err) : LS_OK;
+    }
+    const int code = find(&found, &j->listen);
+    if (code)
+        return ls_fail(err, LS_EINVAL, "%s has no address that is known here: %s", j->listen.host,
+                       gai_strerror(code));
+    int status = check_reached(&j->listen, found, "listen at", err);
+    for (const struct addrinfo *a = found; a && status == LS_OK && error; a = a->ai_next)
+        error = tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
+    freeaddrinfo(found);
+    return status == LS_OK && error ? fail_listen(j, error, err) : status;
+}
+
+/* ---- the first member ------------------------------------------------------------------------- */
+
+/* Callers that have hung up are removed. */
+static void forget_gone(joining *j, int *count)
+{
+    char byte;
+    for (int i = *count; i >= 1; i--) {
+        const ssize_t n = recv(j->caller[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+            continue;
+        tcp_log(j, LS_LOG_WARNING, "host %s had come, and is gone", j->entry[i].host);
+        close(j->caller[i]);
+        j->caller[i] = j->caller[*count];
+        j->entry[i] = j->entry[*count];
+        j->caller[(*count)--] = -1;
+    }
+}
+
+/* Where a caller listens: at the address that it was seen to come from, or at its own, behind a gateway that calls in
+ * its name. */
+static void note_entry(entry *e, int fd, const hello *h)
+{
+    struct sockaddr_storage from = {0}, own;
+    socklen_t bytes = sizeof from;
+    uint32_t port;
+    memset(e, 0, sizeof *e);
+    e->port = h->port;
+    tcp_take_name(e->host, h->host);
+    memcpy(e->address[0], h->address, 16);
+    if (h->advertised || getpeername(fd, (struct sockaddr *)&from, &bytes))
+        return;
+    tcp_pack_address(e->address[0], &port, &from);
+    tcp_unpack_address(&own, h->address, 0);
+    if (memcmp(e->address[0], h->address, 16) != 0 && !tcp_is_any((struct sockaddr *)&own) &&
+        !tcp_is_loopback((struct sockaddr *)&own))
+        memcpy(e->address[1], h->address, 16);
+}
+
+/* "a, b, c", cut where it is long. */
+static void list_hosts(char *out, size_t size, const joining *j, int count)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i <= count; i++) {
+        if (used + TCP_HOST + 8 > size) {
+            snprintf(out + used, size - used, ", …");
+            return;
+        }
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", j->entry[i].host);
+    }
+}
+
+/* To one that waits; what does not go at once goes never. */
+static void tell(joining *j, int caller, const tcp_note *note)
+{
+    if (send(j->caller[caller], note, sizeof *note, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+        (ssize_t)sizeof *note)
+        shutdown(j->caller[caller], SHUT_RDWR); /* it will be found gone */
+}
+
+static void tell_those_here(joining *j, int count, tcp_note_kind kind, const char *text)
+{
+    tcp_note note = {
+        .kind = kind, .members = (uint32_t)j->place.members, .member = (uint32_t)count + 1};
+    snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
+    for (int i = 1; i <= count; i++)
+        tell(j, i, &note);
+}
+
+/* Here and to those that wait. */
+static void say_progress(joining *j, int count, uint64_t *told_ns)
+{
+    char hosts[TCP_NOTE - 100];
+    const int members = j->place.members, missing = members - count - 1;
+    list_hosts(hosts, sizeof hosts, j, count);
+    const bool news = missing > 0
+                          ? tcp_log_waiting(j, true, "%d of %d have come: %s; waiting for %d",
+                                            count + 1, members, hosts, missing)
+                          : tcp_log_waiting(j, true, "all %d have come: %s", members, hosts);
+    if (missing == 0 || (!news && ls_now_ns() - *told_ns < TELL_NS))
+        return;
+    *told_ns = ls_now_ns();
+    tell_those_here(j, count, TCP_COMING, hosts);
+}
+
+static int fail_waiting(joining *j, int count, ls_error *err)
+{
+    char hosts[TCP_NOTE - 100];
+    list_hosts(hosts, sizeof hosts, j, count);
+    int status = ls_fail(
+        err, LS_ETIMEDOUT,
+        "%d of %d hosts have come to %s in %.0f s: %.200s; did every one start, with the same "
+        "secret, and with --join to an address that leads here?",
+        count + 1, j->place.members, j->where, (double)j->place.wait_ns * 1e-9, hosts);
+    ls_error why = {0};
+    ls_fail(&why, status, "host %s, the first, waits no longer: %d of %d hosts have come: %.200s",
+            j->host, count + 1, j->place.members, hosts);
+    tell_those_here(j, count, TCP_FAILED, why.text);
+    return status;
+}
+
+static int gather_callers(joining *j, ls_error *err)
+{
+    const int others = j->place.members - 1;
+    uint64_t told_ns = 0;
+    int count = 0;
+    memcpy(j->entry[0].host, j->host, sizeof j->host);
+    tcp_log(j, LS_LOG_INFO, "listening at %s, as the first of %d", j->where, others + 1);
+    while (count < others) {
+        hello h;
+        say_progress(j, count, &told_ns);
+        const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
+        forget_gone(j, &count);
+        if (fd < 0 && ls_now_ns() >= j->until_ns)
+            return fail_waiting(j, count, err);
+        if (fd < 0)
+            continue;
+        if (h.from != TCP_NOBODY) {
+            close(fd);
+            continue;
+        }
+        j->caller[++count] = fd;
+        note_entry(&j->entry[count], fd, &h);
+    }
+    say_progress(j, count, &told_ns);
+    j->complete = true;
+    return LS_OK;
+}
+
+/* By where they listen, so that the same hosts have the same numbers whoever comes first. */
+static void sort_callers(joining *j)
+{
+    for (int i = 2; i < j->place.members; i++)
+        for (int k = i; k > 1 && memcmp(&j->entry[k], &j->entry[k - 1], sizeof(entry)) < 0; k--) {
+            const entry e = j->entry[k];
+            const int fd = j->caller[k];
+            j->entry[k] = j->entry[k - 1];
+            j->caller[k] = j->caller[k - 1];
+            j->entry[k - 1] = e;
+            j->caller[k - 1] = fd;
+        }
+}
+
+/* As the courier calls them; from the last one, so that each still finds the first one's name as it is. */
+static void number_namesakes(joining *j)
+{
+    for (int m = j->place.members - 1; m > 0; m--)
+        for (int k = 0; k < m; k++)
+            if (strcmp(j->entry[m].host, j->entry[k].host) == 0) {
+                const size_t length = strnlen(j->entry[m].host, TCP_HOST - 8);
+                snprintf(j->entry[m].host + length, TCP_HOST - length, "#%d", m);
+                break;
+            }
+}
+
+/* Each caller's line is its first channel's from now on. */
+static int tell_callers(joining *j, ls_error *err)
+{
+    char why[LS_REASON];
+    const int members = j->place.members;
+    for (int m = 1; m < members; m++) {
+        const uint64_t until_ns = tcp_try_until(j);
+        tcp_note head = {.kind = TCP_COMPLETE,
+                         .members = (uint32_t)members,
+                         .member = (uint32_t)m,
+                         .run = j->run};
+        int error = tcp_move_all(j->caller[m], &head, sizeof head, true, until_ns);
+        if (!error)
+            error = tcp_move_all(j->caller[m], j->entry, (size_t)members * sizeof(entry), true,
+                                 until_ns);
+        tcp_beat(j);
+        if (error) {
+            ls_error gone = {0};
+            ls_fail(&gone, LS_ESYSTEM, "host %s, which had come, is gone: %s", j->entry[m].host,
+                    ls_reason(why, error));
+            tell_those_here(j, members - 1, TCP_FAILED, gone.text);
+            return ls_fail(err, gone.status, "%s", gone.text);
+        }
+        tcp_line_of(j->wire, m, 0)->fd = j->caller[m];
+        j->caller[m] = -1;
+    }
+    return LS_OK;
+}
+
+static int be_first(joining *j, ls_error *err)
+{
+    j->is_first = true;
+    int status = gather_callers(j, err);
+    if (status)
+        return status;
+    sort_callers(j);
+    number_namesakes(j);
+    status = tcp_draw(&j->run, sizeof j->run, err);
+    return status ? status : tell_callers(j, err);
+}
+
+/* ---- the others ------------------------------------------------------------------------------- */
+
+/* On this side of the connection to the first member, which is the network that leads to it, unless the options say
+ * where. What is to be said of it goes into the hello. */
+static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
+{
+    char why[LS_REASON];
+    struct sockaddr_storage own = {0}, there = {0};
+    socklen_t bytes = sizeof own;
+    uint8_t unused[16];
+    uint32_t port;
+    int error = getsockname(fd, (struct sockaddr *)&own, &bytes) ? errno : 0;
+    if (error)
+        return ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error));
+    if (j->door < 0 && j->listen.port[0]) {
+        int status = listen_as_told(j, err);
+        if (status)
+            return status;
+    }
+    tcp_pack_address(h->address, &port, &own);
+    if (j->door < 0) {
+        bytes = tcp_unpack_address(&there, h->address, 0);
+        if (own.ss_family == AF_INET6)
+            ((struct sockaddr_in6 *)(void *)&there)->sin6_scope_id =
+                ((struct sockaddr_in6 *)(void *)&own)->sin6_scope_id;
+        error = tcp_listen(j, (struct sockaddr *)&there, bytes, false);
+    }
+    bytes = sizeof there;
+    if (!error && getsockname(j->door, (struct sockaddr *)&there, &bytes))
+        error = errno;
+    if (error)
+        return ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error));
+    tcp_pack_address(unused, &h->port, &there);
+    if (j->advertises) {
+        tcp_pack_address(h->address, &port, &j->advertise);
+        h->port = port ? port : h->port;
+        h->advertised = 1;
+    }
+    return LS_OK;
+}
+
+/* Loopback beside other addresses is this machine's own view of a name. */
+static bool is_to_try(const joining *j, const struct addrinfo *a)
+{
+    return tcp_means_itself(j->meet.host) || !tcp_is_loopback(a->ai_addr);
+}
+
+static void reach_any(joining *j, int *fd, int *error)
+{
+    for (const struct addrinfo *a = j->found; a && *fd < 0; a = a->ai_next) {
+        if (!is_to_try(j, a))
+            continue;
+        tcp_dial(fd, error, a->ai_addr, a->ai_addrlen, tcp_try_until(j));
+        tcp_beat(j);
+        if (*fd < 0)
+            continue;
+        memcpy(&j->first, a->ai_addr, a->ai_addrlen);
+        j->first_bytes = a->ai_addrlen;
+    }
+}
+
+/* A name may lead elsewhere by now: a service, whose first member was started anew. */
+static void find_again(joining *j)
+{
+    struct addrinfo *found;
+    if (find(&found, &j->meet))
+        return;
+    freeaddrinfo(j->found);
+    j->found = found;
+}
+
+static int reach_first(joining *j, int *fd, ls_error *err)
+{
+    char why[LS_REASON];
+    int error = 0;
+    *fd = -1;
+    snprintf(j->target, sizeof j->target, "%s", j->where);
+    do {
+        reach_any(j, fd, &error);
+        if (*fd >= 0)
+            break;
+        tcp_log_waiting(j, false,
+                        "nobody answers at %s (%s): waiting for the first host, which says "
+                        "--listen, or is to have this address",
+                        j->where, ls_reason(why, error));
+        tcp_pause(j);
+        find_again(j);
+    } while (ls_now_ns() < j->until_ns);
+    return *fd >= 0 ? LS_OK
+                    : ls_fail(err, LS_ETIMEDOUT,
+                              "nobody answers at %s (%s) in %.0f s: has the first host started, "
+                              "with --listen, and does a firewall let it through?",
+                              j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
+}
+
+/* The next note of the first. LS_EIO: it has gone. */
+static int hear_note(joining *j, int fd, tcp_note *note, ls_error *err)
+{
+    char why[LS_REASON];
+    while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns))) {
+        tcp_beat(j);
+        if (ls_now_ns() >= j->until_ns)
+            return ls_fail(err, LS_ETIMEDOUT,
+                           "host %s, the first, still waits for others: the time is over here",
+                           j->verdict.host);
+    }
+    const int error = tcp_move_all(fd, note, sizeof *note, false, tcp_try_until(j));
+    note->text[TCP_NOTE - 1] = '\0';
+    return error ? ls_fail(err, LS_EIO, "host %s, the first, has gone before all had come: %s",
+                           j->verdict.host, ls_reason(why, error))
+                 : LS_OK;
+}
+
+static int hear_first(joining *j, int fd, ls_error *err)
+{
+    char why[LS_REASON];
+    const int members = j->place.members;
+    tcp_note note;
+    int status;
+    do {
+        status = hear_note(j, fd, &note, err);
+        if (status == LS_OK && note.kind == TCP_FAILED)
+            status = ls_fail(err, LS_ETIMEDOUT, "%s", note.text);
+        if (status == LS_OK && note.kind == TCP_COMING)
+            tcp_log_waiting(j, true, "%u of %u have come: %s; waiting for %u",
+                            (unsigned)note.member, (unsigned)note.members, note.text,
+                            (unsigned)(note.members - note.member));
+    } while (status == LS_OK && note.kind == TCP_COMING);
+    if (status)
+        return status;
+    if (note.kind != TCP_COMPLETE || note.members != (uint32_t)members || note.member < 1 ||
+        note.member >= (uint32_t)members)
+        return ls_fail(err, LS_EDATA, "host %s, the first, calls this one member %u of %u",
+                       j->verdict.host, (unsigned)note.member, (unsigned)note.members);
+    const int error =
+        tcp_move_all(fd, j->entry, (size_t)members * sizeof(entry), false, tcp_try_until(j));
+    if (error)
+        return ls_fail(err, LS_EIO, "host %s, the first, has gone before all had come: %s",
+                       j->verdict.host, ls_reason(why, error));
+    for (int m = 0; m < members; m++)
+        j->entry[m].host[TCP_HOST - 1] = '\0';
+    j->wire->base.member = (int)note.member;
+    j->run = note.run;
+    tcp_log_waiting(j, true, "all %d have come: this is member %u, host %s is the first", members,
+                    (unsigned)note.member, j->entry[0].host);
+    return LS_OK;
+}
+
+/* A run that has begun may be at its end, and the next one on its hosts begin here first: that is seen soon. */
+static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
+{
+    if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)
+        return false;
+    if (*until_ns == 0)
+        *until_ns = ls_deadline_ns(ENDING_NS);
+    return ls_now_ns() < *until_ns;
+}
+
+/* One that was hung up on, by a gateway say that has nobody behind it yet, or that was the first and ended. */
+static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why,
+                             uint64_t *ending_ns)
+{
+    if ((status != LS_EIO && !may_end_soon(j, status, ending_ns)) || ls_now_ns() >= j->until_ns)
+        return false;
+    tcp_log_waiting(j, false, "%.250s; calling again", why->text);
+    close(*fd);
+    *fd = -1;
+    tcp_pause(j);
+    find_again(j);
+    return true;
+}
+
+static int call_first(joining *j, ls_error *err)
+{
+    hello h = {.from = TCP_NOBODY, .members = (uint32_t)j->place.members};
+    tcp_line *line = tcp_line_of(j->wire, 0, 0);
+    ls_error why = {0};
+    uint64_t ending_ns = 0;
+    int status;
+    tcp_log(j, LS_LOG_INFO, "joining the run at %s, as one of %d", j->where, j->place.members);
+    do {
+        j->verdict.kind = 0;
+        status = reach_first(j, &line->fd, &why);
+        if (status == LS_OK)
+            status = open_own_listener(j, line->fd, &h, &why);
+        if (status == LS_OK)
+            status = tcp_greet(j, line->fd, &h, &why);
+        if (status == LS_OK)
+            status = hear_first(j, line->fd, &why);
+    } while (is_to_call_again(j, &line->fd, status, &why, &ending_ns));
+    if (status && err)
+        *err = why;
+    return status;
+}
+
+/* ---- who is first ----------------------------------------------------------------------------- */
+
+/* A name that is not known yet may be soon: that of a service whose hosts are being started. */
+static int await_name(joining *j, ls_error *err)
+{
+    int code;
+    while ((code = find(&j->found, &j->meet)) != 0) {
+        if (ls_now_ns() >= j->until_ns || (code != EAI_AGAIN && code != EAI_NONAME))
+            return ls_fail(err, LS_EINVAL, "%s has no address that is known here: %s", j->meet.host,
+                           gai_strerror(code));
+        tcp_log_waiting(j, false, "%s has no address that is known here (%s): waiting for one",
+                        j->meet.host, gai_strerror(code));
+        tcp_pause(j);
+    }
+    if (tcp_is_any(j->found->ai_addr))
+        return ls_fail(err, LS_EINVAL,
+                       "%s stands for all addresses of a host, and none can be joined: the first "
+                       "says --listen :%s, the others --join with an address of its",
+                       j->where, j->meet.port);
+    return check_reached(&j->meet, j->found, "say --listen", err);
+}
+
+/* No address of this machine, or of no network that it has. */
+static bool is_elsewhere(int error)
+{
+    return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+}
+
+/* Where nobody is said to be first, it is the one that can listen at the address. */
+static int guess_first(joining *j, bool *first, ls_error *err)
+{
+    char why[LS_REASON];
+    int error = EADDRNOTAVAIL;
+    for (const struct addrinfo *a = j->found; a && is_elsewhere(error); a = a->ai_next)
+        if (is_to_try(j, a))
+            error = tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
+    *first = error == 0;
+    return *first || is_elsewhere(error) || error == EADDRINUSE
+               ? LS_OK /* in use: by the first member, on this machine */
+               : ls_fail(err, LS_ESYSTEM, "cannot listen at %s: %s", j->where,
+                         ls_reason(why, error));
+}
+
+int tcp_meet(joining *j, ls_error *err)
+{
+    bool first = !j->meet.port[0];
+    int status = first ? listen_as_told(j, err) : await_name(j, err);
+    if (status == LS_OK && !first && !j->listen.port[0])
+        status = guess_first(j, &first, err);
+    if (status)
+        return status;
+    status = first ? be_first(j, err) : call_first(j, err);
+    j->until_ns = ls_deadline_ns(CONNECT_NS);
+    return status;
+}
+
+/* ---- all are connected ------------------------------------------------------------------------ */
+
+static int fail_note(const joining *j, int member, const tcp_note *note, ls_error *err)
+{
+    const char *host = j->entry[member].host;
+    if (!note)
+        return ls_fail(err, LS_ESYSTEM, "host %s has gone while all connected", host);
+    return member == 0 ? ls_fail(err, LS_ESYSTEM, "%.400s", note->text)
+                       : ls_fail(err, LS_ESYSTEM, "host %s says: %.380s", host, note->text);
+}
+
+/* Of the first: whatever the others have said so far. Of another: what the first has. */
+static int heed_member(joining *j, int member, ls_error *err)
+{
+    tcp_note note;
+    const int fd = tcp_line_of(j->wire, member, 0)->fd;
+    struct pollfd watch = {.fd = fd, .events = POLLIN};
+    if (j->caller[member] == SAID || fd < 0 || poll(&watch, 1, 0) <= 0)
+        return LS_OK;
+    if (tcp_move_all(fd, &note, sizeof note, false, tcp_try_until(j)))
+        return fail_note(j, member, NULL, err);
+    note.text[TCP_NOTE - 1] = '\0';
+    if (note.kind != (member == 0 ? TCP_GO : TCP_CONNECTED))
+        return fail_note(j, member, &note, err);
+    j->caller[member] = SAID;
+    return LS_OK;
+}
+
+int tcp_heed_notes(joining *j, ls_error *err)
+{
+    int status = LS_OK;
+    if (!j->is_first)
+        return heed_member(j, 0, err);
+    for (int m = 1; m < j->place.members && status == LS_OK; m++)
+        status = heed_member(j, m, err);
+    return status;
+}
+
+static bool all_said(const joining *j)
+{
+    for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++)
+        if (j->caller[m] != SAID)
+            return false;
+    return true;
+}
+
+static void say_how(joining *j, int status, const char *text)
+{
+    tcp_note note = {.kind = status        ? TCP_FAILED
+                             : j->is_first ? TCP_GO
+                                           : TCP_CONNECTED,
+                     .members = (uint32_t)j->place.members};
+    snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
+    for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++) {
+        const int fd = tcp_line_of(j->wire, m, 0)->fd;
+        if (fd >= 0)
+            tcp_move_all(fd, &note, sizeof note, true, tcp_try_until(j));
+    }
+}
+
+static int await_all(joining *j, ls_error *err)
+{
+    int status = tcp_heed_notes(j, err);
+    while (status == LS_OK && !all_said(j)) {
+        if (ls_now_ns() >= j->until_ns)
+            return ls_fail(err, LS_ETIMEDOUT,
+                           "not all hosts have connected to each other in time: does a firewall "
+                           "let them through?");
+        (void)tcp_ready(-1, 0, ls_now_ns() + TCP_AGAIN_NS / 20);
+        tcp_beat(j);
+        status = tcp_heed_notes(j, err);
+    }
+    return status;
+}
+
+/* Of another, which has failed and said so: one failure causes others, and the first heard of all of them. What it says
+ * was the cause takes the place of this one's own. */
+static int hear_cause(const joining *j, int status, ls_error *why)
+{
+    tcp_note note;
+    char own[100];
+    const int fd = tcp_line_of(j->wire, 0, 0)->fd;
+    const uint64_t until_ns = ls_now_ns() + CAUSE_NS;
+    if (fd < 0 || !tcp_ready(fd, POLLIN, until_ns) ||
+        tcp_move_all(fd, &note, sizeof note, false, until_ns) || note.kind != TCP_FAILED)
+        return status;
+    note.text[TCP_NOTE - 1] = '\0';
+    snprintf(own, sizeof own, "%.*s", (int)sizeof own - 1, why->text);
+    return strstr(note.text, own) ? status : fail_note(j, 0, &note, why);
+}
+
+int tcp_agree_to_go(joining *j, int status, ls_error *err)
+{
+    ls_error why = {0};
+    if (status && err)
+        why = *err;
+    if (!j->is_first)
+        say_how(j, status, why.text);
+    if (status == LS_OK)
+        status = await_all(j, &why);
+    else if (!j->is_first)
+        status = hear_cause(j, status, &why);
+    if (j->is_first)
+        say_how(j, status, why.text);
+    if (status && err)
+        *err = why;
+    for (int m = 0; m < j->place.members; m++)
+        j->caller[m] = -1;
+    return status;
+}

@@ -1,0 +1,65 @@
+#!/bin/sh
+# hosts.sh PROGRAM: options of hosts that meet, and secrets as systems mount them. One host alone is a run of one member.
+. "$(dirname "$0")/expect.sh"
+
+cat >c.json <<'TEXT'
+{"data": {"name": "synthetic", "limit": 64}, "batch_size": 32, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.1},
+ "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}}
+TEXT
+head -c 32 /dev/zero | tr '\0' x >key
+base='c.json --quiet --listen :7070 --members 1'
+
+for mode in 600 400; do
+    chmod "$mode" key
+    # shellcheck disable=SC2086 # words
+    run $base --secret key
+    expect_code 0
+    if grep -q secret stderr.txt; then fail 'expected no word of the secret'; fi
+done
+for mode in 644 444 640 440; do # Kubernetes', Docker's, and with an fsGroup
+    chmod "$mode" key
+    # shellcheck disable=SC2086
+    run $base --secret key
+    expect_code 0
+    [ "$(grep -c "warning: key: users other than its owner may read this secret (mode 0$mode)" stderr.txt)" -eq 1 ] ||
+        fail 'expected one warning'
+done
+for mode in 660 602; do
+    chmod "$mode" key
+    # shellcheck disable=SC2086
+    run $base --secret key
+    expect_code 65
+    expect_error "key: users other than its owner may write this secret (mode 0$mode): chmod go-w it"
+done
+
+chmod 600 key
+label='--secret-fd from a pipe'
+# shellcheck disable=SC2086
+"$program" $base --secret-fd 3 3<key >stdout.txt 2>stderr.txt </dev/null
+code=$?
+expect_code 0
+label='--secret-fd, too short'
+# shellcheck disable=SC2086
+echo short | "$program" $base --secret-fd 0 >stdout.txt 2>stderr.txt
+code=$?
+expect_code 65
+expect_error '--secret-fd 0: expected at least 16 bytes, found 6; make it anew: head -c 32 /dev/urandom > FILE'
+
+usage() {
+    text=$1
+    shift
+    run c.json "$@"
+    expect_code 64
+    grep -q -- "$text" stderr.txt || fail "expected: $text"
+}
+usage 'need each other' --listen :7070
+usage 'need each other' --join 10.0.0.1:7070 --members 2
+usage 'need each other' --members 2 --secret key
+usage 'not both' --listen :7070 --members 1 --secret key --secret-fd 3
+usage '--wait needs --listen or --join' --wait 3
+usage '--advertise needs --join' --listen :7070 --members 1 --secret key --advertise 10.0.0.1
+usage 'expected \[ADDRESS\]:PORT' --listen 7070 --members 2 --secret key
+usage '\[fd77::1\]:7070' --join fd77::1:7070 --members 2 --secret key
+usage '--listen :7070' --join 0.0.0.0:7070 --members 2 --secret key
+
+finish

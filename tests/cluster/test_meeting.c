@@ -1,0 +1,367 @@
+/* How the members of a run meet over the engine tcp: who is first, what is said while they wait, and what is wrong, on
+ * both sides. One thread stands for each member. */
+#include "base/clock.h"
+#include "free_port.h"
+#include "runner.h"
+
+#include <lockstep/sys/wire.h>
+
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECOND UINT64_C(1000000000)
+enum { MOST = 3 };
+
+static const char secret[] = "of this run and of no other";
+
+typedef struct member {
+    pthread_t thread;
+    ls_tcp_place place;
+    bool stays; /* polls until it is told to end */
+    atomic_bool *ends;
+    ls_wire *wire;
+    int status, number;
+    ls_error err;
+    char said[6000];
+    pthread_mutex_t lock; /* of `said` */
+    atomic_int beats;
+} member;
+
+static void note(void *user, int level, const char *text)
+{
+    member *m = user;
+    (void)level;
+    pthread_mutex_lock(&m->lock);
+    const size_t used = strlen(m->said);
+    snprintf(m->said + used, sizeof m->said - used, "%s\n", text);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static bool has_said(member *m, const char *text)
+{
+    pthread_mutex_lock(&m->lock);
+    const bool said = strstr(m->said, text) != NULL;
+    pthread_mutex_unlock(&m->lock);
+    return said;
+}
+
+static void beat(void *user)
+{
+    ((member *)user)->beats++;
+}
+
+static void *run_member(void *arg)
+{
+    member *m = arg;
+    ls_transfer *ended[1];
+    const ls_wire_options o = {
+        .size = sizeof o, .comm = &m->place, .alive = beat, .say = note, .user = m};
+    m->status = ls_wire_tcp()->open(&m->wire, &o, &m->err);
+    if (m->status)
+        return NULL;
+    m->number = m->wire->member;
+    while (m->stays && !*m->ends)
+        m->wire->type->poll(m->wire, ended, 1, SECOND / 100, &m->err);
+    m->wire->type->close(m->wire);
+    return NULL;
+}
+
+static void prepare(member *m, const char *listen, const char *meet, int members)
+{
+    *m = (member){.place = {.size = sizeof m->place,
+                            .meet = meet,
+                            .listen = listen,
+                            .secret = secret,
+                            .secret_bytes = sizeof secret,
+                            .members = members,
+                            .wait_ns = 20 * SECOND},
+                  .number = -1};
+    pthread_mutex_init(&m->lock, NULL);
+}
+
+static void go(member *m)
+{
+    assert_int_equal(pthread_create(&m->thread, NULL, run_member, m), 0);
+}
+
+static void join(member *m)
+{
+    assert_int_equal(pthread_join(m->thread, NULL), 0);
+}
+
+static void await_said(member *m, const char *text)
+{
+    const uint64_t until = ls_now_ns() + 20 * SECOND;
+    while (!has_said(m, text)) {
+        if (ls_now_ns() > until)
+            fail_msg("it has not said '%s' but: %s", text, m->said);
+        poll(NULL, 0, 5);
+    }
+}
+
+static void has_failed(member *m, int status, const char *text)
+{
+    if (m->status != status || !strstr(m->err.text, text))
+        fail_msg("%d, not %d with '%s': %s", m->status, status, text, m->err.text);
+}
+
+static void has_met(member *m)
+{
+    if (m->status)
+        fail_msg("%d: %s", m->status, m->err.text);
+}
+
+/* The places of a run: ":port" and "127.0.0.1:port". */
+typedef struct places {
+    char listen[16], meet[40];
+} places;
+
+static places some_places(void)
+{
+    places p;
+    const int port = free_port();
+    snprintf(p.listen, sizeof p.listen, ":%d", port);
+    snprintf(p.meet, sizeof p.meet, "127.0.0.1:%d", port);
+    return p;
+}
+
+/* ---- who is first ----------------------------------------------------------------------------- */
+
+static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state)
+{
+    member m[3];
+    const places p = some_places();
+    (void)state;
+    prepare(&m[0], p.listen, NULL, 3);
+    prepare(&m[1], NULL, p.meet, 3);
+    prepare(&m[2], NULL, p.meet, 3);
+    go(&m[0]);
+    await_said(&m[0], "1 of 3 have come: ");
+    await_said(&m[0], "; waiting for 2");
+    go(&m[1]);
+    await_said(&m[0], "2 of 3 have come: ");
+    await_said(&m[1], "2 of 3 have come: "); /* those that wait hear it, too */
+    go(&m[2]);
+    for (int i = 0; i < 3; i++) {
+        join(&m[i]);
+        has_met(&m[i]);
+        assert_true(has_said(&m[i], "all 3 have come: "));
+        assert_true(m[i].beats > 0);
+    }
+    assert_int_equal(m[0].number, 0);
+}
+
+/* With a listener of its own a member is never the first, even where the address is its own. */
+static void a_member_may_come_before_the_first(void **state)
+{
+    member m[2];
+    const places p = some_places();
+    (void)state;
+    prepare(&m[0], p.listen, NULL, 2);
+    prepare(&m[1], ":0", p.meet, 2);
+    go(&m[1]);
+    await_said(&m[1], "nobody answers at 127.0.0.1:");
+    go(&m[0]);
+    for (int i = 0; i < 2; i++) {
+        join(&m[i]);
+        has_met(&m[i]);
+    }
+    assert_int_equal(m[0].number, 0);
+}
+
+static void a_second_first_is_told_so(void **state)
+{
+    member m[2], last;
+    const places p = some_places();
+    (void)state;
+    prepare(&m[0], p.listen, NULL, 2);
+    prepare(&m[1], p.listen, NULL, 2);
+    go(&m[0]);
+    await_said(&m[0], "1 of 2");
+    run_member(&m[1]);
+    has_failed(&m[1], LS_ESYSTEM, "has this port");
+    prepare(&last, NULL, p.meet, 2);
+    run_member(&last);
+    has_met(&last);
+    join(&m[0]);
+    has_met(&m[0]);
+}
+
+static void places_that_cannot_be_are_refused_at_once(void **state)
+{
+    static const struct {
+        const char *listen, *meet, *advertise, *text;
+    } cases[] = {
+        {"192.0.2.1:7070", NULL, NULL, "this host has no such address"},
+        {"7070", NULL, NULL, "expected [ADDRESS]:PORT"},
+        {":0", NULL, NULL, "from 1 to 65535"},
+        {":7070", NULL, "192.0.2.1", "advertises nothing"},
+        {NULL, "0.0.0.0:7070", NULL, "--listen :7070"},
+        {":0", "10.0.0.1:7070", "0.0.0.0:1", "advertise one that others reach"},
+        {":0", "10.0.0.1:7070", "10.0.0.1:x", "expected HOST:PORT"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        member m;
+        prepare(&m, cases[i].listen, cases[i].meet, 2);
+        m.place.advertise = cases[i].advertise;
+        run_member(&m);
+        has_failed(&m, LS_EINVAL, cases[i].text);
+    }
+}
+
+/* As Debian's hosts file has it. */
+static void a_name_that_is_loopback_is_named(void **state)
+{
+    char name[80] = "", meet[100];
+    member m;
+    FILE *known = fopen("/etc/hosts", "r");
+    (void)state;
+    for (char line[200]; known && !name[0] && fgets(line, sizeof line, known);) {
+        char found[80];
+        if (sscanf(line, "127.0.1.1 %79s", found) == 1 && !strstr(found, "localhost"))
+            snprintf(name, sizeof name, "%s", found);
+    }
+    if (known)
+        fclose(known);
+    if (!name[0])
+        skip(); /* no name is 127.0.1.1 here */
+    snprintf(meet, sizeof meet, "%s:7070", name);
+    prepare(&m, NULL, meet, 2);
+    run_member(&m);
+    has_failed(&m, LS_EINVAL, "which no other host reaches");
+}
+
+/* ---- what is wrong, on both sides --------------------------------------------------------------- */
+
+static void another_number_of_members_is_said_on_both_sides(void **state)
+{
+    member m[3];
+    const places p = some_places();
+    (void)state;
+    prepare(&m[0], p.listen, NULL, 2);
+    prepare(&m[1], NULL, p.meet, 3);
+    prepare(&m[2], NULL, p.meet, 2);
+    go(&m[0]);
+    await_said(&m[0], "1 of 2");
+    run_member(&m[1]);
+    has_failed(&m[1], LS_EINVAL, "this host expects 3 members, host ");
+    await_said(&m[0], "expects 3 members where this one expects 2");
+    run_member(&m[2]);
+    has_met(&m[2]);
+    join(&m[0]);
+    has_met(&m[0]);
+}
+
+static void another_secret_is_said_on_both_sides(void **state)
+{
+    member m[3];
+    const places p = some_places();
+    (void)state;
+    prepare(&m[0], p.listen, NULL, 2);
+    prepare(&m[1], NULL, p.meet, 2);
+    prepare(&m[2], NULL, p.meet, 2);
+    m[1].place.secret = "of another run altogether...";
+    go(&m[0]);
+    await_said(&m[0], "1 of 2");
+    run_member(&m[1]);
+    has_failed(&m[1], LS_EUNSUPPORTED, "does not know this run's secret");
+    await_said(&m[0], "has another secret, and was turned away");
+    run_member(&m[2]);
+    has_met(&m[2]);
+    join(&m[0]);
+    has_met(&m[0]);
+}
+
+static void a_run_that_has_begun_says_so_to_late_callers(void **state)
+{
+    member m[2], late;
+    atomic_bool ends = false;
+    const places p = some_places();
+    (void)state;
+    prepare(&m[0], p.listen, NULL, 2);
+    prepare(&m[1], NULL, p.meet, 2);
+    for (int i = 0; i < 2; i++) {
+        m[i].stays = true;
+        m[i].ends = &ends;
+        go(&m[i]);
+    }
+    await_said(&m[1], "all 2 have come");
+    prepare(&late, NULL, p.meet, 2);
+    run_member(&late);
+    has_failed(&late, LS_EUNSUPPORTED, "has begun with all its 2 members");
+    await_said(&m[0], "wants to join, but this run has begun");
+    ends = true;
+    for (int i = 0; i < 2; i++) {
+        join(&m[i]);
+        has_met(&m[i]);
+    }
+}
+
+/* Behind the rendezvous: all hear at once which host is not reached. */
+static void a_member_that_another_one_does_not_reach_is_named_to_all(void **state)
+{
+    member m[3];
+    const places p = some_places();
+    (void)state;
+    prepare(&m[0], p.listen, NULL, 3);
+    prepare(&m[1], NULL, p.meet, 3);
+    prepare(&m[2], NULL, p.meet, 3);
+    m[1].place.advertise =
+        "127.0.0.1:256"; /* where nobody listens; the lowest in the order of addresses */
+    go(&m[0]);
+    await_said(&m[0], "1 of 3"); /* before, one of the others would be first: it has the address */
+    go(&m[1]);
+    go(&m[2]);
+    for (int i = 0; i < 3; i++) {
+        join(&m[i]);
+        has_failed(&m[i], LS_ESYSTEM, "cannot be reached from host ");
+        has_failed(&m[i], LS_ESYSTEM, "127.0.0.1:256");
+    }
+}
+
+/* The first gives up: those that wait hear why. */
+static void those_that_wait_hear_that_not_all_have_come(void **state)
+{
+    member m[2];
+    const places p = some_places();
+    (void)state;
+    prepare(&m[0], p.listen, NULL, 3);
+    prepare(&m[1], NULL, p.meet, 3);
+    m[0].place.wait_ns = 3 * SECOND;
+    go(&m[0]);
+    await_said(&m[0], "1 of 3");
+    go(&m[1]);
+    for (int i = 0; i < 2; i++) {
+        join(&m[i]);
+        has_failed(&m[i], LS_ETIMEDOUT, "2 of 3 hosts have come");
+    }
+}
+
+LS_TESTS(cluster_meeting, "integration")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_listens_at_all_addresses_and_is_joined_at_one),
+        cmocka_unit_test(a_member_may_come_before_the_first),
+        cmocka_unit_test(a_second_first_is_told_so),
+        cmocka_unit_test(places_that_cannot_be_are_refused_at_once),
+        cmocka_unit_test(a_name_that_is_loopback_is_named),
+        cmocka_unit_test(another_number_of_members_is_said_on_both_sides),
+        cmocka_unit_test(another_secret_is_said_on_both_sides),
+        cmocka_unit_test(a_run_that_has_begun_says_so_to_late_callers),
+        cmocka_unit_test(a_member_that_another_one_does_not_reach_is_named_to_all),
+        cmocka_unit_test(those_that_wait_hear_that_not_all_have_come),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
