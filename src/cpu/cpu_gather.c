@@ -102,10 +102,10 @@ static void lanes_computed(float *to, const gather_op *g, const source *s, int r
     const ls_tensor *y = &g->base.op.y;
     const size_t pixels = (size_t)y->h * (size_t)y->w;
     ls_lanes_images b = {.rows = rows,
-                        .first = (size_t)channel * pixels,
-                        .pixels = pixels,
-                        .mean = g->rule.mean[rule_of(channel)],
-                        .std = g->rule.std[rule_of(channel)]};
+                         .first = (size_t)channel * pixels,
+                         .pixels = pixels,
+                         .mean = g->rule.mean[rule_of(channel)],
+                         .std = g->rule.std[rule_of(channel)]};
     for (int l = 0; l < LS_LANES; l++)
         b.image[l] = s[l < rows ? l : 0].image;
     g->base.kernels->gather(&b, to);
@@ -328,9 +328,9 @@ static bool compare_with_table(const gather_op *g, int channel)
     uint8_t image[256];
     _Alignas(64) float found[256 * LS_LANES];
     ls_lanes_images b = {.rows = LS_LANES,
-                        .pixels = 256,
-                        .mean = g->rule.mean[channel],
-                        .std = g->rule.std[channel]};
+                         .pixels = 256,
+                         .mean = g->rule.mean[channel],
+                         .std = g->rule.std[channel]};
     bool same = g->base.kernels->gather != NULL;
     for (int v = 0; v < 256; v++)
         image[v] = (uint8_t)v;
