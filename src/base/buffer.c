@@ -49,6 +49,16 @@ void ls_buffer_add(ls_buffer *b, const char *text, size_t length)
     if (!reserve(b, length))
         return;
     memcpy(b->text + b->length, text, length);
+    ls_buffer_keep(b, length);
+}
+
+char *ls_buffer_room(ls_buffer *b, size_t most)
+{
+    return reserve(b, most) ? b->text + b->length : NULL;
+}
+
+void ls_buffer_keep(ls_buffer *b, size_t length)
+{
     b->length += length;
     b->text[b->length] = '\0';
 }

@@ -25,6 +25,11 @@ void ls_buffer_fini(ls_buffer *b);
 int ls_buffer_status(const ls_buffer *b, ls_error *err);
 
 void ls_buffer_add(ls_buffer *b, const char *text, size_t length);
+
+/* Room for `most` bytes behind the text, which the caller fills and of which ls_buffer_keep then keeps the first ones;
+ * NULL: there is no memory for them. */
+char *ls_buffer_room(ls_buffer *b, size_t most);
+void ls_buffer_keep(ls_buffer *b, size_t length);
 void ls_buffer_put(ls_buffer *b, const char *text);
 void ls_buffer_format(ls_buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

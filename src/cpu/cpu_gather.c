@@ -1,5 +1,6 @@
-/* Dataset rows (bytes, or floats) to a batch of floats in lanes. A pixel has 256 values, so every result is looked up in a
- * table of its channel, computed once with correctly rounded divisions. */
+/* Dataset rows (bytes, or floats) to a batch of floats in lanes. A pixel has 256 values, so every result stands in a
+ * table of its channel, computed once with correctly rounded divisions; a kernel computes the same where it was compared
+ * with the table (compare_with_table). */
 #include "cpu/cpu_device.h"
 #include "cpu/few.h"
 
@@ -15,6 +16,7 @@ typedef struct gather_op {
     ls_augment augment; /* nothing unless training */
     ls_gather rule;     /* mean and std, and what a row is */
     float table[4][256];
+    bool computes[4]; /* the kernel has the same results as the table */
 } gather_op;
 
 /* A row of the dataset, and where its pixels come from: (i + dy, j + dx) of the image, mirrored first
@@ -94,6 +96,21 @@ static void lanes_plane(float *to, const source *s, int rows, size_t first, size
     }
 }
 
+/* The same by the kernel. */
+static void lanes_computed(float *to, const gather_op *g, const source *s, int rows, int channel)
+{
+    const ls_tensor *y = &g->base.op.y;
+    const size_t pixels = (size_t)y->h * (size_t)y->w;
+    ls_lanes_images b = {.rows = rows,
+                         .first = (size_t)channel * pixels,
+                         .pixels = pixels,
+                         .mean = g->rule.mean[rule_of(channel)],
+                         .std = g->rule.std[rule_of(channel)]};
+    for (int l = 0; l < LS_LANES; l++)
+        b.image[l] = s[l < rows ? l : 0].image;
+    g->base.kernels->gather(&b, to);
+}
+
 static void lanes_shifted(float *to, const source *s, int rows, size_t first, const ls_tensor *y,
                           const float *table)
 {
@@ -119,6 +136,8 @@ static void gather_lanes(const gather_op *g)
         for (int c = 0; c < y->c; c++, to += pixels * LS_LANES) {
             if (is_random(g))
                 lanes_shifted(to, s, rows, (size_t)c * pixels, y, table_of(g, c));
+            else if (g->computes[rule_of(c)])
+                lanes_computed(to, g, s, rows, c);
             else
                 lanes_plane(to, s, rows, (size_t)c * pixels, pixels, table_of(g, c));
         }
@@ -303,6 +322,27 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     return LS_OK;
 }
 
+/* Sixteen images of all 256 values. */
+static bool compare_with_table(const gather_op *g, int channel)
+{
+    uint8_t image[256];
+    _Alignas(64) float found[256 * LS_LANES];
+    ls_lanes_images b = {.rows = LS_LANES,
+                         .pixels = 256,
+                         .mean = g->rule.mean[channel],
+                         .std = g->rule.std[channel]};
+    bool same = g->base.kernels->gather != NULL;
+    for (int v = 0; v < 256; v++)
+        image[v] = (uint8_t)v;
+    for (int l = 0; l < LS_LANES; l++)
+        b.image[l] = image;
+    if (same)
+        g->base.kernels->gather(&b, found);
+    for (int i = 0; same && i < 256 * LS_LANES; i++)
+        same = memcmp(&found[i], &g->table[channel][i / LS_LANES], sizeof *found) == 0;
+    return same;
+}
+
 static const ls_op_impl gather_impl = LS_LANES_IMPL(gather_forward, NULL);
 
 int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
@@ -335,6 +375,8 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     for (int c = 0; c < 4 && c < x->c; c++)
         for (int v = 0; v < 256; v++)
             g->table[c][v] = ((float)v / 255.0f - k->mean[c]) / k->std[c];
+    for (int c = 0; c < 4 && c < x->c && !k->floats; c++)
+        g->computes[c] = compare_with_table(g, c);
     *out = &g->base.op;
     return LS_OK;
 }

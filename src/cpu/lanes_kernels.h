@@ -51,6 +51,15 @@ typedef struct ls_lanes_grad {
     ptrdiff_t group, channel, row; /* columns are 16 apart */
 } ls_lanes_grad;
 
+/* A plane of sixteen images of bytes, from byte `first` of each on. Lanes from `rows` on become zeros; their images
+ * are read all the same. */
+typedef struct ls_lanes_images {
+    const uint8_t *image[16];
+    int rows;
+    size_t first, pixels;
+    float mean, std;
+} ls_lanes_images;
+
 typedef struct ls_lanes_pool {
     int c, ih, iw, oh, ow;
     ls_pool2d p;
@@ -249,6 +258,10 @@ typedef struct ls_lanes_kernels {
      * else 0. The target is (1 − smoothing) for the label plus smoothing / classes for each. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
+
+    /* to[pixel][16] ← ((byte / 255) − mean) / std, correctly rounded at each step but for some numbers std. NULL: a table
+     * of the 256 results is quicker. */
+    void (*gather)(const ls_lanes_images *b, float *to);
 
     const ls_lanes_depth_kernels *depth;
     const ls_few_kernels *few;

@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "base/host.h"
+#include "data/beside.h"
 #include "data/kinds.h"
 
 #include <stdio.h>
@@ -54,6 +55,7 @@ typedef struct cifar_split {
     char *const *path;
     int paths;
     uint32_t filled; /* rows of `out` */
+    bool unread;     /* nobody asks for the images: labels alone count */
     ls_resident *out;
     ls_sha256 hash; /* of all files one after another */
     uint8_t *chunk; /* CHUNK records */
@@ -88,7 +90,8 @@ static int take_records(cifar_split *s, const char *path, uint32_t count, uint64
         if (s->filled == info->rows)
             continue;
         s->out->labels[s->filled] = record[0];
-        memcpy(s->out->images + (size_t)s->filled * IMAGE, record + 1, IMAGE);
+        if (!s->unread)
+            memcpy(s->out->images + (size_t)s->filled * IMAGE, record + 1, IMAGE);
         s->filled++;
     }
     return LS_OK;
@@ -107,7 +110,8 @@ static int read_records(cifar_split *s, ls_byte_reader *r, const char *path)
             status = take_records(s, path, n, offset);
         if (status)
             return status;
-        ls_sha256_update(&s->hash, s->chunk, (size_t)n * (size_t)s->record);
+        if (!s->unread)
+            ls_sha256_update(&s->hash, s->chunk, (size_t)n * (size_t)s->record);
         done += n;
     }
     return LS_OK;
@@ -120,6 +124,7 @@ static int read_file(cifar_split *s, const char *path)
     int status = ls_byte_reader_open(&r, path, s->o->host, s->o->err);
     if (status)
         return status;
+    ls_byte_reader_leave_hash(r); /* all files have one hash */
     status = check_size(s, r, path);
     if (status == LS_OK)
         status = read_records(s, r, path);
@@ -139,7 +144,8 @@ static int read_split(cifar_split *s)
     for (int i = 0; status == LS_OK && i < s->paths; i++)
         status = read_file(s, s->path[i]);
     ls_free(s->o->host, s->chunk);
-    ls_sha256_final_hex(&s->hash, s->out->base.info.images_sha256);
+    if (!s->unread)
+        ls_sha256_final_hex(&s->hash, s->out->base.info.images_sha256);
     return status;
 }
 
@@ -153,6 +159,7 @@ static int open_split(ls_dataset **out, int test, const ls_located *located, con
         .record = detail->labels + IMAGE,
         .path = located->file + (test ? training : 0),
         .paths = test ? 1 : training,
+        .unread = !test && o->spec->labels_alone && !(o->spec->keys.validation > 0),
         .o = o,
     };
     const uint32_t rows = (uint32_t)s.paths * s.records;
@@ -164,6 +171,35 @@ static int open_split(ls_dataset **out, int test, const ls_located *located, con
         return status;
     *out = &s.out->base;
     return read_split(&s);
+}
+
+/* The test split beside the training split, with an error of its own: what is wrong with both is told of the training
+ * split. */
+typedef struct cifar_test {
+    ls_opening o;
+    ls_error err;
+    const ls_located *located;
+    ls_dataset *data;
+} cifar_test;
+
+static int open_test(void *test)
+{
+    cifar_test *t = test;
+    return open_split(&t->data, 1, t->located, &t->o);
+}
+
+static int open_splits(ls_dataset *split[2], const ls_located *located, const ls_opening *o)
+{
+    ls_beside other;
+    cifar_test test = {.o = *o, .located = located};
+    test.o.err = &test.err;
+    ls_beside_begin(&other, open_test, &test);
+    int status = open_split(&split[0], 0, located, o);
+    const int test_status = ls_beside_end(&other);
+    split[1] = test.data;
+    if (status == LS_OK && test_status && o->err)
+        *o->err = test.err;
+    return status ? status : test_status;
 }
 
 /* What most programs' copies are is not what is read here. */
@@ -189,8 +225,8 @@ int ls_cifar_open(ls_dataset *split[2], const ls_opening *o)
     const ls_cifar_detail *detail = o->kind->detail;
     ls_located located;
     int status = fail_pickled(detail, o, ls_locate(&located, &detail->files, o));
-    for (int test = 0; status == LS_OK && test < 2; test++)
-        status = open_split(&split[test], test, &located, o);
+    if (status == LS_OK)
+        status = open_splits(split, &located, o);
     ls_located_free(&located, o->host);
     return status;
 }

@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "base/host.h"
+#include "data/beside.h"
 #include "data/kinds.h"
 
 #include <string.h>
@@ -255,9 +256,22 @@ static int open_split(idx_split *s, ls_dataset **out)
         status = ls_byte_reader_end(images, data->base.info.images_sha256, s->o->err);
     ls_byte_reader_close(labels);
     ls_byte_reader_close(images);
-    if (status == LS_OK)
-        compare_payload(s, &data->base.info);
     return status;
+}
+
+/* The test split beside the training split, with an error of its own: what is wrong with both is told of the training
+ * split, and the host hears warnings from the thread that calls. */
+typedef struct idx_test {
+    ls_opening o;
+    ls_error err;
+    idx_split split;
+    ls_dataset *data;
+} idx_test;
+
+static int open_test(void *test)
+{
+    idx_test *t = test;
+    return open_split(&t->split, &t->data);
 }
 
 /* A network has one input size, so the splits must agree. */
@@ -274,22 +288,46 @@ static int check_same_shape(const ls_dataset *train, const ls_dataset *test, con
                    path, a->height, a->width, b->height, b->width);
 }
 
+static idx_split split_of(const ls_opening *o, const ls_located *paths, int test)
+{
+    const ls_idx_detail *detail = o->kind->detail;
+    return (idx_split){
+        .o = o,
+        .test = test,
+        .directory = paths->directory,
+        .images_path = paths->file[2 * test],
+        .labels_path = paths->file[2 * test + 1],
+        .published = detail->published ? detail->published + 2 * test : NULL,
+    };
+}
+
+static int open_splits(ls_dataset *split[2], const ls_located *paths, const ls_opening *o)
+{
+    ls_beside other;
+    idx_split train = split_of(o, paths, 0);
+    idx_test test = {.o = *o};
+    test.o.err = &test.err;
+    test.split = split_of(&test.o, paths, 1);
+    ls_beside_begin(&other, open_test, &test);
+    int status = open_split(&train, &split[0]);
+    const int test_status = ls_beside_end(&other);
+    split[1] = test.data;
+    if (status == LS_OK)
+        compare_payload(&train, &split[0]->info);
+    if (status == LS_OK && test_status && o->err)
+        *o->err = test.err;
+    if (status == LS_OK && test_status == LS_OK)
+        compare_payload(&test.split, &split[1]->info);
+    return status ? status : test_status;
+}
+
 int ls_idx_open(ls_dataset *split[2], const ls_opening *o)
 {
     const ls_idx_detail *detail = o->kind->detail;
     ls_located paths;
     int status = ls_locate(&paths, &detail->files, o);
-    for (int i = 0; status == LS_OK && i < 2; i++) {
-        idx_split s = {
-            .o = o,
-            .test = i,
-            .directory = paths.directory,
-            .images_path = paths.file[2 * i],
-            .labels_path = paths.file[2 * i + 1],
-            .published = detail->published ? detail->published + 2 * i : NULL,
-        };
-        status = open_split(&s, &split[i]);
-    }
+    if (status == LS_OK)
+        status = open_splits(split, &paths, o);
     if (status == LS_OK)
         status = check_same_shape(split[0], split[1], paths.file[2], o->err);
     ls_located_free(&paths, o->host);

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
+#include "data/beside.h"
 #include "data/kinds.h"
 
 #include <errno.h>
@@ -166,6 +167,7 @@ void ls_located_free(ls_located *located, const ls_host *host)
 enum {
     INPUT_BYTES = 64 << 10,
     STEP_BYTES = 256 << 10, /* decompressed at a time, to be hashed out of the cache */
+    LONG_READ = 16 << 20,   /* of so many bytes another thread makes the hash */
     MAX_RATIO = 1032        /* deflate spends at least 2 bits on 258 bytes */
 };
 
@@ -174,6 +176,7 @@ struct ls_byte_reader {
     const char *path;
     int fd;
     bool gzip;
+    bool hashed;           /* the SHA-256 is wanted */
     bool stream_ended;     /* the gzip member is complete */
     uint64_t file_bytes;   /* on disk */
     uint64_t offset;       /* decompressed bytes handed out */
@@ -238,6 +241,7 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", path);
     r->host = host;
     r->path = path;
+    r->hashed = true;
     ls_sha256_init(&r->hash);
     int status = ls_open_to_read(&r->fd, &r->file_bytes, path, "a data file", LS_EDATA, err);
     if (status == LS_OK && r->file_bytes == 0)
@@ -335,9 +339,16 @@ static int read_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got,
     return r->gzip ? inflate_some(r, out, count, got, err) : copy_some(r, out, count, got, err);
 }
 
-int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what, ls_error *err)
+void ls_byte_reader_leave_hash(ls_byte_reader *r)
 {
-    uint8_t *to = out;
+    r->hashed = false;
+}
+
+/* `behind`: who makes the hash; NULL: this thread. */
+static int read_all(ls_byte_reader *r, uint8_t *to, size_t count, const char *what,
+                    ls_hash_behind *behind, ls_error *err)
+{
+    const uint8_t *const start = to;
     while (count > 0) {
         size_t want = count < STEP_BYTES ? count : STEP_BYTES;
         size_t got = 0;
@@ -349,7 +360,10 @@ int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *
                            "%s: expected %s, found the end of the data at byte %llu; fetch the "
                            "file again",
                            r->path, what, (unsigned long long)r->offset);
-        ls_sha256_update(&r->hash, to, got);
+        if (behind)
+            ls_hash_behind_reach(behind, (size_t)(to - start) + got);
+        else if (r->hashed)
+            ls_sha256_update(&r->hash, to, got);
         r->offset += got;
         to += got;
         count -= got;
@@ -357,12 +371,24 @@ int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *
     return LS_OK;
 }
 
+int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what, ls_error *err)
+{
+    ls_hash_behind behind;
+    if (count < LONG_READ || !r->hashed)
+        return read_all(r, out, count, what, NULL, err);
+    ls_hash_behind_begin(&behind, &r->hash, out);
+    int status = read_all(r, out, count, what, &behind, err);
+    ls_hash_behind_end(&behind);
+    return status;
+}
+
 int ls_byte_reader_some(ls_byte_reader *r, void *out, size_t count, size_t *got, ls_error *err)
 {
     int status = read_some(r, out, count < STEP_BYTES ? count : STEP_BYTES, got, err);
     if (status)
         return status;
-    ls_sha256_update(&r->hash, out, *got);
+    if (r->hashed)
+        ls_sha256_update(&r->hash, out, *got);
     r->offset += *got;
     return LS_OK;
 }

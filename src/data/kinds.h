@@ -79,7 +79,7 @@ char *ls_data_path(const ls_opening *o, const char *file);
 /* The bytes of a file that may be compressed with gzip, straight into the caller's memory.
  *
  * Whether a file is compressed is told by its content, not by its name. Every byte read is
- * hashed on the way, while it is still in the cache. Damage is noticed wherever it is: a stream
+ * hashed on the way, while it is still in the cache, those of a long read on another thread. Damage is noticed wherever it is: a stream
  * that ends early, a wrong check sum, bytes after the end. One thread at a time. */
 typedef struct ls_byte_reader ls_byte_reader;
 
@@ -91,6 +91,9 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
  * bytes are, as in "expected `what`", or is damaged; LS_EIO; LS_ENOMEM. */
 int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what,
                         ls_error *err);
+
+/* Before the first read: no SHA-256 is wanted; the one that ls_byte_reader_end gives is none of the bytes. */
+void ls_byte_reader_leave_hash(ls_byte_reader *r);
 
 /* Up to `count` of the next bytes; none: the end. Errors: LS_EDATA (damage), LS_EIO, LS_ENOMEM. */
 int ls_byte_reader_some(ls_byte_reader *r, void *out, size_t count, size_t *got, ls_error *err);

@@ -172,6 +172,8 @@ typedef struct ls_report {
     float loss;      /* of the whole minibatch, summed; the same from every worker */
     float correct;
     float rows;
+    uint64_t
+        ended_ns;   /* when the step was over, where it is reported later than that; 0: it is not */
     int steps_left; /* this step, and those that came to an end with it and are reported after it */
     ls_replica_times times;
     ls_comm_times comm;

@@ -53,7 +53,9 @@ typedef struct ls_train_worker {
     bool keep_fold;              /* the next join must not free the fold's arenas */
     ls_range item[LS_IN_FLIGHT]; /* its own: one that wakes late reads what it was sent */
     ls_device_info info;
-    ls_error error;                 /* of its last job, or of the first step that failed */
+    ls_error error; /* of its last job, or of the first step that failed */
+    bool
+        quick; /* it has no peers, and its steps are short: those of a range are reported together */
     bool alone;                     /* its one shard is all there is of a minibatch */
     uint32_t length;                /* how many steps it would like in a range */
     ls_flight flight[LS_IN_FLIGHT]; /* in order */

@@ -11,7 +11,8 @@
 bool ls_engine_has_room(const ls_engine *engine);
 /* Number of steps that were submitted and not collected. */
 uint64_t ls_engine_in_flight(const ls_engine *engine);
-/* How many steps the next range had best have, if they are there: one, unless a worker alone takes several at once. */
+/* How many steps the next range had best have, if they are there: one, unless a worker alone takes several at once, or
+ * steps that are over sooner than the coordinator is woken. */
 uint32_t ls_engine_steps_at_once(const ls_engine *engine);
 
 /* ---- what jobs and steps read and write, while no worker is at work -------------------------- */

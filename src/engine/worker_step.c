@@ -1,6 +1,8 @@
 /* The steps of a worker, in one of two ways.
  *
- * In parts: the gradients of its shards, the merge with the other workers', the update.
+ * In parts: the gradients of its shards, the merge with the other workers', the update. Where there are no other workers
+ * and the model is so small that a step is over sooner than a thread is woken, the coordinator sends several steps in a
+ * range, and is woken by the report of the last one.
  *
  * Whole: where a worker is alone with one shard, its device gets a step as one launch, and the next one
  * before this one's result is known, so that the device never waits for the host. Of a small model
@@ -10,6 +12,7 @@
  * then, if the run goes on, enqueues those after it anew. So nothing can be told from steps one after
  * another.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/worker.h"
 #include "sync/park.h"
@@ -34,6 +37,22 @@ static int hand_over(void *user, size_t floats, ls_error *err)
                                              ls_replica_total_arena(w->replica), floats, err);
 }
 
+/* Products and sums of a step that takes some tens of microseconds, about as long as waking a thread. */
+#define QUICK_PRODUCTS 4e6
+enum { QUICK_STEPS = 8 };
+
+static bool is_quick(const ls_engine_desc *d)
+{
+    const ls_model *model = d->model;
+    double products = 0;
+    for (int i = 0; i < model->layers; i++) {
+        const ls_layer *layer = &model->layer[i];
+        for (int k = 0; k < layer->params; k++)
+            products += (double)layer->param[k].count * layer->out.h * layer->out.w;
+    }
+    return products * d->batch_size <= QUICK_PRODUCTS;
+}
+
 /* Where each worker has one shard, its gradient is what it brings to the merge: what is complete of
  * it can be merged while backward goes on; and where there is one worker, it is the sum. */
 int ls_worker_choose_steps(ls_train_worker *w)
@@ -50,6 +69,9 @@ int ls_worker_choose_steps(ls_train_worker *w)
         if (ls_replica_steps_whole(w->replica, e->desc.batch_size) > 1)
             w->length = LS_UNROLLED;
     }
+    w->quick = ranks == 1 && !e->desc.cluster && w->length == 1 && is_quick(&e->desc);
+    if (w->quick)
+        w->length = QUICK_STEPS;
     /* A group that failed may have left a step that was held up. */
     return status ? status : ls_replica_release(w->replica, &w->error);
 }
@@ -215,7 +237,8 @@ static int compute_step(ls_train_worker *w, ls_step *s)
 
 /* A failure releases the workers that wait for this one, and no further step is
  * begun; a loss that was not finite ends the run unless it skips such steps. */
-static void send_report(ls_train_worker *w, ls_step *s)
+/* `more`: another report follows at once, which wakes the coordinator. */
+static void send_report(ls_train_worker *w, ls_step *s, bool more)
 {
     ls_report *report = &s->report;
     if (!w->failed) {
@@ -224,7 +247,8 @@ static void send_report(ls_train_worker *w, ls_step *s)
         w->failed = report->status != LS_OK || (report->skipped && !w->engine->desc.skip_nonfinite);
     }
     ls_beat(&w->heartbeat, LS_PLACE_IDLE);
-    ls_ring_push(&w->reports, report, UINT64_MAX, NULL);
+    if (!more || w->failed || ls_ring_try_push_quietly(&w->reports, report) != LS_OK)
+        ls_ring_push(&w->reports, report, UINT64_MAX, NULL);
 }
 
 static ls_step step_of(const ls_range *range, uint32_t index)
@@ -342,7 +366,7 @@ static bool end_step(ls_train_worker *w, const ls_flight *f, ls_step *s, const f
     }
     if (report->status != LS_OK && !w->failed)
         ls_replica_sync(w->replica, NULL); /* nothing is at work when it is known */
-    send_report(w, s);
+    send_report(w, s, false);
     return held;
 }
 
@@ -404,7 +428,9 @@ static void run_in_parts(ls_train_worker *w, const ls_range *range, uint32_t ind
     retire_down_to(w, 0);
     if (!w->failed)
         s.report.status = compute_step(w, &s);
-    send_report(w, &s);
+    if (w->quick)
+        s.report.ended_ns = ls_now_ns();
+    send_report(w, &s, w->quick && index + 1 < range->steps);
 }
 
 int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err)

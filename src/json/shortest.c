@@ -1,8 +1,8 @@
-/* Digits are made in whole numbers of 128 bits where these hold all of them: value · 10^p = m · 10^p / 2^s, m of 53
- * bits (of a float 24) and p at most 22 (31). That is exact, and so is what follows: how it rounds to d digits, half
- * to even as the C library does, and whether they read back as m, which is whether they are less than half of the
- * distance to the next number, 10^p, away. Other numbers, below 10^-6 or above 10^15 (of floats 10^-22 and 10^6),
- * are left to the C library, which is tried with one more digit at a time. */
+/* Digits are made in whole numbers of 128 bits where these hold all of them: value · 10^p, p of which makes the wanted
+ * digits whole, is a quotient of two such numbers. That is exact, and so is what follows: how it rounds to d digits,
+ * half to even as the C library does, and whether they read back as the same number, which is whether they are less than
+ * half of the distance to the next one away. Other numbers, below about 10^-6 or above 10^15 (of floats 10^-22 and
+ * 10^15), are left to the C library, which is tried with one more digit at a time. */
 #include "json/shortest.h"
 
 #include "base/thread_state.h"
@@ -62,42 +62,86 @@ typedef struct number {
     int shift, bits;
 } number;
 
-static wide power_of_ten(int p)
+/* A number times a power of ten: `value` / `unit`, and so is the distance to the next number, `next`. */
+typedef struct scaled {
+    wide value, unit, next;
+} scaled;
+
+static uint64_t power_of_ten(int p)
 {
-    wide power = 1;
-    for (wide ten = 10; p > 0; p >>= 1, ten *= ten)
-        power *= p & 1 ? ten : 1;
-    return power;
+    static const uint64_t power[] = {1u,
+                                     10u,
+                                     100u,
+                                     1000u,
+                                     10000u,
+                                     100000u,
+                                     1000000u,
+                                     10000000u,
+                                     100000000u,
+                                     1000000000u,
+                                     10000000000u,
+                                     100000000000u,
+                                     1000000000000u,
+                                     10000000000000u,
+                                     100000000000000u,
+                                     1000000000000000u,
+                                     10000000000000000u};
+    return power[p];
 }
 
-/* Whether all that is computed has room. */
+/* Of floats 10^31 has room beside the 24 bits of a mantissa, of doubles 10^22 beside 53; 40 bits are more than enough for
+ * whole numbers up to 10^15. */
 static bool has_room(const number *v, int p)
 {
-    return p >= 0 && p <= (v->bits == 24 ? 31 : 22) && v->shift > 0 && v->shift < 127;
+    return p >= -16 && p <= (v->bits == 24 ? 31 : 22) && v->shift < 127 && v->shift >= -40;
+}
+
+/* v · 10^p. */
+static scaled scale(const number *v, int p)
+{
+    const int up = v->shift < 0 ? -v->shift : 0, down = v->shift > 0 ? v->shift : 0;
+    const int more = p > 16 ? p - 16 : 0;
+    const wide times = (wide)power_of_ten(p < 0 ? 0 : p - more) * power_of_ten(more);
+    return (scaled){.value = ((wide)v->m << up) * times,
+                    .unit = (wide)power_of_ten(p < 0 ? -p : 0) << down,
+                    .next = ((wide)1 << up) * times};
+}
+
+/* The whole part of `s`, whose value becomes the rest. */
+static uint64_t divide(scaled *s, int shift, int p)
+{
+    wide n;
+    if (p >= 0 && shift >= 0)
+        n = s->value >> shift;
+    else if (s->value >> 64 == 0 && s->unit >> 64 == 0)
+        n = (uint64_t)s->value / (uint64_t)s->unit;
+    else
+        n = s->value / s->unit;
+    s->value -= n * s->unit;
+    return (uint64_t)n;
 }
 
 /* `digits` of it, 10^exponent the first one's weight; or 0, where they have no room. Whether they read back: *exact. */
 static uint64_t digits_of(const number *v, int digits, int *exponent, bool *exact)
 {
-    const uint64_t least = (uint64_t)power_of_ten(digits - 1);
+    const uint64_t least = power_of_ten(digits - 1);
     int p = digits - 1 - *exponent;
     if (!has_room(v, p))
         return 0;
-    wide power = power_of_ten(p), all = v->m * power;
-    if (all >> v->shift >= least * 10) { /* the exponent was guessed, one too low at most */
+    scaled s = scale(v, p);
+    uint64_t n = divide(&s, v->shift, p);
+    if (n >= least * 10) { /* the exponent was guessed, one too low at most */
         ++*exponent;
-        if (--p < 0)
+        if (!has_room(v, --p))
             return 0;
-        power = power_of_ten(p);
-        all = v->m * power;
+        s = scale(v, p);
+        n = divide(&s, v->shift, p);
     }
-    uint64_t n = (uint64_t)(all >> v->shift);
-    const wide rest = all & (((wide)1 << v->shift) - 1), half = (wide)1 << (v->shift - 1);
-    const bool up = rest > half || (rest == half && (n & 1));
-    const wide off = up ? ((wide)1 << v->shift) - rest : rest;
+    const bool up = 2 * s.value > s.unit || (2 * s.value == s.unit && (n & 1));
+    const wide off = up ? s.unit - s.value : s.value;
     const bool lowest = v->m == (uint64_t)1 << (v->bits - 1); /* what is below is nearer */
     const wide away = lowest && !up ? 4 * off : 2 * off;
-    *exact = away < power || (away == power && (v->m & 1) == 0);
+    *exact = away < s.next || (away == s.next && (v->m & 1) == 0);
     n += up;
     if (n == least * 10) {
         n = least;
@@ -128,22 +172,43 @@ static int put_digits(char *text, uint64_t n, int digits, int exponent)
             *to++ = '.';
         *to++ = i < digits ? digit[i] : '0';
     }
-    if (scientific)
-        to += snprintf(to, 8, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+    if (scientific) { /* of two digits: what has three is left to the C library */
+        *to++ = 'e';
+        *to++ = exponent < 0 ? '-' : '+';
+        *to++ = (char)('0' + abs(exponent) / 10);
+        *to++ = (char)('0' + abs(exponent) % 10);
+    }
     *to = '\0';
     return (int)(to - text);
+}
+
+/* The parts of a number that is not 0: value = m / 2^shift. Those of the subnormal ones are left to the C library. */
+static bool take_apart(number *v, double value, bool is_float)
+{
+    const float narrow = (float)value;
+    uint32_t word;
+    uint64_t bits;
+    if (is_float) {
+        memcpy(&word, &narrow, sizeof word);
+        const int exponent = (int)(word >> 23 & 0xFF);
+        *v = (number){(word & 0x7FFFFFu) | 0x800000u, 150 - exponent, 24};
+        return exponent > 0;
+    }
+    memcpy(&bits, &value, sizeof bits);
+    const int exponent = (int)(bits >> 52 & 0x7FF);
+    *v = (number){(bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52, 1075 - exponent, 53};
+    return exponent > 0;
 }
 
 /* 0 where it is left to the C library. */
 static int exactly(char text[LS_SHORTEST], double value, bool is_float)
 {
-    int power;
-    number v = {.bits = is_float ? 24 : 53};
-    const double part = frexp(fabs(value), &power); /* ½ … 1 */
-    v.m = (uint64_t)ldexp(part, v.bits);
-    v.shift = v.bits - power;
+    number v;
+    if (!take_apart(&v, value, is_float))
+        return 0;
     /* The power of ten at or one below the value's: log10 of 2 is a little more than 1233/4096. */
-    const int at = power - 1, guess = at >= 0 ? at * 1233 / 4096 : -((-at * 1234 + 4095) / 4096);
+    const int at = v.bits - v.shift - 1,
+              guess = at >= 0 ? at * 1233 / 4096 : -((-at * 1234 + 4095) / 4096);
     const int most = is_float ? 9 : 17;
     for (int digits = is_float ? 6 : 15; digits <= most; digits++) {
         int exponent = guess;

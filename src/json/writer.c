@@ -111,13 +111,24 @@ static void append_escaped(ls_json_writer *w, unsigned char c)
     append(w, code, (size_t)n);
 }
 
+/* How many of the `count` bytes at `s` stand in a string as they are, one byte a character. */
+static size_t plain_bytes(const char *s, size_t count)
+{
+    size_t n = 0;
+    while (n < count && s[n] >= 0x20 && s[n] < 0x7F && s[n] != '"' && s[n] != '\\')
+        n++;
+    return n;
+}
+
 static void append_string(ls_json_writer *w, const char *s)
 {
     size_t left = strlen(s);
     append(w, "\"", 1);
     while (left > 0) {
         unsigned char c = (unsigned char)*s;
-        size_t n = ls_json_utf8_length((const unsigned char *)s, left);
+        size_t n = plain_bytes(s, left);
+        if (n == 0)
+            n = ls_json_utf8_length((const unsigned char *)s, left);
         if (n == 0)
             append(w, "\xEF\xBF\xBD", 3);
         else if (c < 0x20 || c == 0x7F || c == '"' || c == '\\')
@@ -131,12 +142,35 @@ static void append_string(ls_json_writer *w, const char *s)
     append(w, "\"", 1);
 }
 
+/* Comma, key and colon of a member on one line, whose key is plain: in one piece, because a record has many. False:
+ * nothing was written. */
+static bool put_plain_key(ls_json_writer *w, const char *key)
+{
+    const size_t n = strlen(key);
+    char *to = w->indent == 0 && plain_bytes(key, n) == n ? ls_buffer_room(&w->out, n + 4) : NULL;
+    if (!to)
+        return false;
+    const char *const start = to;
+    if (!w->first)
+        *to++ = ',';
+    *to++ = '"';
+    memcpy(to, key, n);
+    to += n;
+    *to++ = '"';
+    *to++ = ':';
+    ls_buffer_keep(&w->out, (size_t)(to - start));
+    w->first = false;
+    return true;
+}
+
 /* What comes before a value: comma, line, key. */
 static void begin_value(ls_json_writer *w, const char *key)
 {
     bool in_object = w->depth > 0 && w->close[w->depth - 1] == '}';
     assert(in_object == (key != NULL));
     assert(w->depth > 0 || w->first); /* one outermost value */
+    if (key && put_plain_key(w, key))
+        return;
     if (!w->first)
         append(w, ",", 1);
     if (w->depth > 0)
@@ -191,13 +225,14 @@ void ls_json_put_string(ls_json_writer *w, const char *key, const char *value)
 
 static void put_number(ls_json_writer *w, const char *key, double value, bool is_float)
 {
-    char text[LS_SHORTEST];
     if (!isfinite(value)) {
         ls_json_put_null(w, key);
         return;
     }
     begin_value(w, key);
-    append(w, text, (size_t)ls_shortest(text, value, is_float));
+    char *text = ls_buffer_room(&w->out, LS_SHORTEST);
+    if (text)
+        ls_buffer_keep(&w->out, (size_t)ls_shortest(text, value, is_float));
 }
 
 void ls_json_put_double(ls_json_writer *w, const char *key, double value)
@@ -212,16 +247,18 @@ void ls_json_put_float(ls_json_writer *w, const char *key, float value)
 
 void ls_json_put_int(ls_json_writer *w, const char *key, int64_t value)
 {
-    char text[LS_SHORTEST];
     begin_value(w, key);
-    append(w, text, (size_t)ls_shortest_int(text, value));
+    char *text = ls_buffer_room(&w->out, LS_SHORTEST);
+    if (text)
+        ls_buffer_keep(&w->out, (size_t)ls_shortest_int(text, value));
 }
 
 void ls_json_put_uint(ls_json_writer *w, const char *key, uint64_t value)
 {
-    char text[LS_SHORTEST];
     begin_value(w, key);
-    append(w, text, (size_t)ls_shortest_uint(text, value));
+    char *text = ls_buffer_room(&w->out, LS_SHORTEST);
+    if (text)
+        ls_buffer_keep(&w->out, (size_t)ls_shortest_uint(text, value));
 }
 
 void ls_json_put_bool(ls_json_writer *w, const char *key, bool value)

@@ -67,7 +67,7 @@ static void *slot(const ls_ring *ring, uint64_t position)
     return ring->slots + (size_t)(position & (ring->capacity - 1)) * ring->item_size;
 }
 
-int ls_ring_try_push(ls_ring *ring, const void *item)
+int ls_ring_try_push_quietly(ls_ring *ring, const void *item)
 {
     /* relaxed: the producer wrote the count itself, and the closing bit orders nothing. */
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
@@ -85,8 +85,15 @@ int ls_ring_try_push(ls_ring *ring, const void *item)
     if (!atomic_compare_exchange_strong_explicit(&ring->tail, &tail, tail + 1, LS_RING_TAIL_RELEASE,
                                                  memory_order_relaxed))
         return LS_ECLOSED;
-    ls_park_wake(ring->consumer);
     return LS_OK;
+}
+
+int ls_ring_try_push(ls_ring *ring, const void *item)
+{
+    const int status = ls_ring_try_push_quietly(ring, item);
+    if (status == LS_OK)
+        ls_park_wake(ring->consumer);
+    return status;
 }
 
 int ls_ring_try_pop(ls_ring *ring, void *item)

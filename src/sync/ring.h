@@ -68,6 +68,10 @@ void ls_ring_share_consumer(ls_ring *ring, ls_park *park);
 /* Producer. Copies the item in. LS_OK, LS_EAGAIN (full) or LS_ECLOSED. */
 int ls_ring_try_push(ls_ring *ring, const void *item);
 
+/* The same, but wakes no consumer that sleeps: one that is awake may see the item, all others with the next one that is
+ * pushed otherwise, which has to follow. */
+int ls_ring_try_push_quietly(ls_ring *ring, const void *item);
+
 /* Consumer. Copies the oldest item out. LS_OK, LS_EAGAIN (empty), or LS_ECLOSED once the ring is
  * closed and every item has been popped. */
 int ls_ring_try_pop(ls_ring *ring, void *item);

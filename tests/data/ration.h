@@ -10,8 +10,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+/* Several threads may ask at once. */
 typedef struct ration {
-    int grants, blocks;
+    _Atomic int grants, blocks;
 } ration;
 
 static inline void *ration_alloc(void *user, size_t bytes, size_t align)

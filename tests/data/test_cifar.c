@@ -368,6 +368,27 @@ static void a_limit_beyond_the_rows_is_refused(void **state)
     assert_string_equal(err.text, expected);
 }
 
+/* Labels and images share files: these are read, and checked, but no image is kept and no hash is made. */
+static void training_images_that_nobody_asks_for_are_not_kept(void **state)
+{
+    static const uint8_t none[IMAGE];
+    scratch *s = *state;
+    ls_dataset_spec spec = {.name = "small", .path = s->directory, .labels_alone = true};
+    ls_dataset *split[2];
+    ls_error err = {0};
+    write_files(s, "", 1);
+    assert_int_equal(ls_dataset_open_kind(&split[0], &split[1], &small_kind, &spec, NULL, &err),
+                     LS_OK);
+    for (int r = 0; r < 2 * RECORDS; r++) {
+        assert_int_equal(ls_dataset_resident(split[0]).labels[r], r % 10);
+        assert_memory_equal(ls_dataset_resident(split[0]).images + r * IMAGE, none, IMAGE);
+    }
+    assert_string_equal(ls_dataset_describe(split[0])->images_sha256, "");
+    holds(split[1], 2, RECORDS);
+    assert_int_equal(strlen(ls_dataset_describe(split[1])->images_sha256), 64);
+    close_both(split);
+}
+
 /* ---- the host ---- */
 
 static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
@@ -405,6 +426,7 @@ LS_TESTS(data_cifar, "integration no-tsan")
         IN_SCRATCH(a_compressed_file_cut_at_any_byte_never_opens),
         IN_SCRATCH(a_compressed_file_with_too_few_records_is_refused),
         IN_SCRATCH(a_limit_beyond_the_rows_is_refused),
+        IN_SCRATCH(training_images_that_nobody_asks_for_are_not_kept),
         IN_SCRATCH(lack_of_memory_is_an_error_that_leaks_nothing),
     };
     return cmocka_run_group_tests_name("data_cifar", tests, NULL, NULL);

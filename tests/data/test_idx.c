@@ -646,6 +646,69 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
+/* Both splits are read at the same time. */
+static void of_two_damaged_splits_the_training_split_is_told(void **state)
+{
+    scratch *s = *state;
+    for (int damaged = 1; damaged <= 3; damaged++) {
+        dataset_files files = good();
+        ls_dataset *split[2];
+        ls_error err = {0};
+        for (int i = 0; i < 2; i++)
+            files.of[2 * i].count -= damaged >> i & 1;
+        write_files(s, "", &files, 0);
+        assert_int_equal(open_path(split, s->directory, 0, NULL, &err), LS_EDATA);
+        assert_non_null(strstr(err.text, file_names[damaged == 2 ? 2 : 0]));
+        assert_null(split[0]);
+        assert_null(split[1]);
+    }
+}
+
+/* So long that its hash is made on another thread; then cut. */
+static void a_long_file_has_the_hash_of_its_bytes(void **state)
+{
+    enum { LONG_SIDE = 256, ROWS = 300, BYTES = 16 + ROWS * LONG_SIDE * LONG_SIDE };
+    scratch *s = *state;
+    dataset_files files = good();
+    uint8_t *bytes = malloc(BYTES);
+    char wanted[LS_SHA256_HEX];
+    ls_dataset *split[2];
+    ls_error err = {0};
+    ls_sha256 hash;
+    assert_non_null(bytes);
+    for (size_t i = 0; i < BYTES; i++)
+        bytes[i] = (uint8_t)(i * 31 + (i >> 8) * 7);
+    memcpy(bytes, files.of[0].bytes, 16);
+    put32(bytes + 4, ROWS);
+    put32(bytes + 8, LONG_SIDE);
+    put32(bytes + 12, LONG_SIDE);
+    write_files(s, "", &files, 0);
+    scratch_file(s, file_names[0], bytes, BYTES);
+    uint8_t label[8 + ROWS] = {0};
+    put32(label, 0x0801);
+    put32(label + 4, ROWS);
+    scratch_file(s, file_names[1], label, sizeof label);
+    /* The test images are smaller: the training split is judged first, and its hash is known by then. */
+    const ls_dataset_spec spec = {.name = "mnist", .path = s->directory};
+    assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, file_names[2]));
+    scratch_file(s, file_names[2], bytes, BYTES);
+    scratch_file(s, file_names[3], label, sizeof label);
+    assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_OK);
+    ls_sha256_init(&hash);
+    ls_sha256_update(&hash, bytes, BYTES);
+    ls_sha256_final_hex(&hash, wanted);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(ls_dataset_describe(split[i])->images_sha256, wanted);
+        assert_memory_equal(ls_dataset_resident(split[i]).images, bytes + 16, BYTES - 16);
+    }
+    close_both(split);
+    scratch_file(s, file_names[0], bytes, BYTES - 1);
+    assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, file_names[0]));
+    free(bytes);
+}
+
 /* What lies in the images' file does not matter then: it may even be damaged. With rows held out it does. */
 static void training_images_that_nobody_asks_for_are_not_read(void **state)
 {
@@ -693,6 +756,8 @@ LS_TESTS(data_idx, "integration")
         IN_SCRATCH(a_payload_that_is_not_the_published_one_is_warned_about),
         IN_SCRATCH(training_images_that_nobody_asks_for_are_not_read),
         IN_SCRATCH(lack_of_memory_is_an_error_that_leaks_nothing),
+        IN_SCRATCH(of_two_damaged_splits_the_training_split_is_told),
+        IN_SCRATCH(a_long_file_has_the_hash_of_its_bytes),
     };
     return cmocka_run_group_tests_name("data_idx", tests, NULL, NULL);
 }
