@@ -38,7 +38,7 @@ typedef struct ls_run_told {
     struct {              /* what summary and result point to */
         char data[160], devices[512], resumed[512];
         char devices_left[512]; /* of the result, where some were lost */
-        char early[160]; /* why the run stopped early; "": it did not */
+        char early[160];        /* why the run stopped early; "": it did not */
         char best[4200];
     } text;
 } ls_run_told;
