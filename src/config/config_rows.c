@@ -160,13 +160,39 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
     ls_json_close(w);
 }
 
+enum { MOST_SHARDS = 8 };
+
+/* Whether a shard has rows to pay for the sum of its gradient. */
+static bool pays(int rows, double uses, int shards)
+{
+    return rows / shards >= LS_SHARD_ROWS &&
+           rows * uses / shards >= (shards > 2 ? 2 * LS_SHARD_USES : LS_SHARD_USES);
+}
+
+/* Groups of sixteen rows that the largest shard takes, the last one maybe partly empty. */
+static int groups_of(int rows, int shards)
+{
+    return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
+}
+
+/* Whether `a` shards have fewer groups in all than `b`, and no worker of two or of eight has more. */
+static bool wastes_less(int rows, int a, int b)
+{
+    const int in_a = groups_of(rows, a), in_b = groups_of(rows, b);
+    return a * in_a < b * in_b && in_a <= in_b && (a + 1) / 2 * in_a <= (b + 1) / 2 * in_b;
+}
+
 int ls_shards_for(int rows, double uses)
 {
     int shards = 1;
-    while (shards < 8 && rows / (2 * shards) >= LS_SHARD_ROWS &&
-           rows * uses / (2 * shards) >= (shards > 1 ? 2 * LS_SHARD_USES : LS_SHARD_USES))
+    while (shards < MOST_SHARDS && pays(rows, uses, 2 * shards))
         shards *= 2;
-    return shards;
+    int best = shards;
+    for (int n = shards / 2 + 1; n <= MOST_SHARDS; n++)
+        if (pays(rows, uses, n) && wastes_less(rows, n, shards) &&
+            n * groups_of(rows, n) <= best * groups_of(rows, best))
+            best = n;
+    return best;
 }
 
 double ls_uses_of_weights(const ls_model *model)
@@ -567,11 +593,13 @@ const ls_config_key ls_config_keys[] = {
     {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
      .help = "at a loss that is not finite; `\"skip\"`: leave that step out"},
     {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
-     .help = "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
-             "that leaves each 16 rows, and uses of each weight 64, or 128 where there are more "
-             "than two, at most 8 (a perceptron of 256 rows has 2); workers beyond them only merge "
-             "and stand by; `\"devices\"`: one per device, fastest on GPUs, but results then "
-             "depend on their number"},
+     .help =
+         "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
+         "that leaves each 16 rows, and uses of each weight 64, or 128 where there are more "
+         "than two, at most 8 (a perceptron of 256 rows has 2), or another number up to 8 that "
+         "leaves fewer vectors of 16 rows partly empty (48 rows have 3 shards); workers beyond "
+         "them only merge and stand by; `\"devices\"`: one per device, fastest on GPUs, but results then "
+         "depend on their number"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,
      .help = "how often the training rows are gone through"},
     {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",
