@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "config/card.h"
+#include "device/registry.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
@@ -433,6 +434,11 @@ static int warn(ls_trainer *t, ls_error *err)
 static int check_options(ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
+    int status = ls_config_check_options(o, err);
+    if (status == LS_OK && o->pool)
+        status = ls_device_pool_check(o->pool, err);
+    if (status)
+        return status;
     for (int i = 0; i < o->source_count; i++)
         if (!o->sources[i] || o->sources[i]->size != sizeof *o->sources[i] || !o->sources[i]->name)
             return ls_fail(err, LS_EINVAL,

@@ -1,8 +1,10 @@
 /* The public functions: a run's life from open to close. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/stack.h"
 #include "base/thread_state.h"
 #include "nn/safetensors.h"
+#include "train/calls.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
@@ -13,7 +15,11 @@
 
 /* What version 0.1.0 had. */
 #define LS_OPTIONS_LEAST (offsetof(ls_trainer_options, host) + sizeof(const ls_host *))
+/* What opening uses at most, and half as much again. */
+#define OPEN_STACK_BYTES ((size_t)96 << 10)
 #define CLOSE_NS ((uint64_t)2 * 1000000000u) /* for workers that were left behind to come back */
+
+static int close_trainer(ls_trainer *t);
 
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
@@ -21,17 +27,20 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     if (!out || !options || options->size < LS_OPTIONS_LEAST || options->size > sizeof *options)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_open: options.size must be sizeof(ls_trainer_options)");
+    int status = ls_stack_check(OPEN_STACK_BYTES, "ls_trainer_open", err);
+    if (status)
+        return status;
     ls_trainer *t = ls_alloc(options->host, sizeof *t);
     if (!t)
         return ls_fail(err, LS_ENOMEM, "out of memory for a trainer");
     memcpy(&t->options, options, options->size); /* what an older program does not know is zero */
     t->host = options->host;
     ls_sinks_init(&t->records.sinks, t->host);
-    int status = ls_open_run(t, err);
+    status = ls_open_run(t, err);
     if (status) {
         if (t->members.cluster && err)
             ls_cluster_leave(t->members.cluster, err->text);
-        ls_trainer_close(t);
+        close_trainer(t);
         return status;
     }
     *out = t;
@@ -103,10 +112,8 @@ static int close_records(ls_trainer *t)
 
 /* A worker that never came back may still use anything that it reached while it ran: all of that
  * stays, which is the price of not ending the process. */
-int ls_trainer_close(ls_trainer *t)
+static int close_trainer(ls_trainer *t)
 {
-    if (!t)
-        return LS_OK;
     const ls_host *host = t->host;
     int status = close_records(t);
     t->faults.readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
@@ -142,6 +149,14 @@ int ls_trainer_close(ls_trainer *t)
     ls_config_fini(&t->config);
     ls_free(host, t);
     return LS_OK;
+}
+
+int ls_trainer_close(ls_trainer *t)
+{
+    if (!t)
+        return LS_OK;
+    const ls_call call = ls_call_begin_last(t, "ls_trainer_close", NULL);
+    return call.status ? call.status : close_trainer(t); /* and the call never ends */
 }
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
@@ -270,6 +285,7 @@ static int check_run(const ls_trainer *t, ls_error *err)
 int ls_trainer_run(ls_trainer *t, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_run", err);
     ls_error first = t->broken;
     int status = check_run(t, err);
     if (status)
@@ -286,7 +302,10 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
 
 int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
 {
-    int status = ls_snapshot_replicas(t, true, err);
+    LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_weights", err);
+    int status = out ? ls_take_weights(t, "ls_trainer_weights", err)
+                     : ls_fail(err, LS_EINVAL, "ls_trainer_weights: nowhere to put the weights");
     for (int i = 0; status == LS_OK && i < t->model->params; i++) {
         const ls_param *p = t->model->param[i];
         memcpy(out, t->exchange->canonical + p->offset, p->count * sizeof(float));
@@ -299,7 +318,12 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
 {
     LS_OWN_ARITHMETIC;
     ls_config config;
-    int status = ls_config_read(&config, options, err);
+    if (!out || !options || options->size < LS_OPTIONS_LEAST || options->size > sizeof *options)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_config_resolve: options.size must be sizeof(ls_trainer_options)");
+    int status = ls_config_check_options(options, err);
+    if (status == LS_OK)
+        status = ls_config_read(&config, options, err);
     if (status)
         return status;
     status = ls_config_text(out, &config, options->host, err);
