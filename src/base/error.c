@@ -18,7 +18,9 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
 
 const char *ls_reason(char out[LS_REASON], int error)
 {
-    if (strerror_r(error, out, LS_REASON) != 0)
+    if (error == LS_ENOTSUPP)
+        snprintf(out, LS_REASON, "not supported by the file system (error %d)", error);
+    else if (strerror_r(error, out, LS_REASON) != 0)
         snprintf(out, LS_REASON, "error %d", error);
     return out;
 }

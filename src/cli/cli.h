@@ -85,7 +85,8 @@ cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_ben
 
 /* ---- signals -------------------------------------------------------------------------------- */
 
-/* From now on a first SIGINT or SIGTERM interrupts the running trainer, a second one the program. */
+/* From now on a first SIGINT, SIGTERM or SIGHUP, unless that was ignored, interrupts the running trainer, and a second
+ * SIGINT or SIGTERM the program. */
 void cli_catch_signals(void);
 /* ls_trainer_run, which such a signal interrupts; one that came before, too. */
 int cli_run(ls_trainer *trainer, ls_error *err);
