@@ -100,7 +100,8 @@ typedef struct cli_places {
     char xdg[4096], cache[4096];
 } cli_places;
 
-/* The options of a run of `config` with `set`, whose places are in `places`. */
+/* The options of a run of `config` with `set`, whose places are in `places`. A config that is "-", the standard input, or a
+ * pipe is read here. */
 ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host);
 
