@@ -22,14 +22,18 @@
  *
  * Threads: one thread at a time, the *owner*, calls the functions of a trainer; it is the coordinator
  * while they run. ls_trainer_interrupt may be called from any thread, and from a signal handler. The
- * callbacks run on the owner; they may call ls_trainer_interrupt and the functions of snapshot.h,
- * but no other function of the same trainer. Several trainers may exist at once, each with devices
- * of its own; trainers that share a pool share its owner.
+ * callbacks run on the owner; they may call ls_trainer_interrupt, _summary, _result and the functions of
+ * snapshot.h, but no other function of the same trainer. Several trainers may exist at once, each with devices
+ * of its own; trainers that share a pool share its owner. A trainer stays with the process that made it: a
+ * child made by fork can use and close none of its parent's.
  * The owner's thread needs 128 KiB of stack. Its floating-point environment changes no result: all is
  * computed, and callbacks run, in the one that C programs start with; the owner's is given back.
  * Errors: after one that is not LS_EINVAL (a call that broke the rules: nothing has happened),
  * LS_ENOENT, LS_EDATA, LS_ECONFIG or LS_EIO, a trainer does not train any more: each further step
  * returns the first error again. What it learnt can be had as long as a device is left.
+ * Every function that returns a status does nothing but return LS_EINVAL where it may not be called: in a
+ * callback of the trainer or beside another call, in a job of options.pool, in a forked child, or with too
+ * little stack; and LS_ECANCELED while options.pool is cancelled (ls_pool_clear).
  */
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H
@@ -136,7 +140,7 @@ typedef struct ls_trainer_options {
      * kernels and all memory for them are prepared while the trainer is opened. At most 8. */
     const uint32_t *step_rows;
     int step_row_count;
-    /* Workers that exist already, made by ls_device_pool_create: the config's devices, threads and
+    /* Workers that exist already, made by ls_device_pool_create without caller_works: the config's devices, threads and
      * precision are then not looked at. The pool outlives the trainer, and serves the trainers that
      * share it one after another, from one thread. NULL: a pool of the trainer's own. */
     ls_pool *pool;
@@ -175,8 +179,8 @@ void ls_trainer_interrupt(ls_trainer *trainer);
 const ls_result *ls_trainer_result(const ls_trainer *trainer);
 
 /* Copies the weights, one parameter after another in model order, row-major, into `out`
- * (parameters floats: see ls_summary; running statistics are left out). Errors: LS_EDIVERGED,
- * LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
+ * (parameters floats: see ls_summary; running statistics are left out). A device that fails meanwhile is
+ * left out, as in a step. Errors: LS_EDIVERGED, LS_EDEVICE (also: no device is left), LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, ls_error *err);
 
 /* ---- driven by the caller ------------------------------------------------------------------- */
