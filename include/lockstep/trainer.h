@@ -114,7 +114,7 @@ typedef struct ls_trainer_options {
     /* Go on with a run: its directory, or "latest" for the newest in runs/ (of this config's name).
      * The config may be left out: then it is the run's own. NULL: begin a new one. */
     const char *resume;
-    /* Faults on purpose, such as "worker=1,step=120,kind=fail": see src/train/inject.h. */
+    /* Faults on purpose, such as "worker=1,step=120,kind=fail": see src/engine/inject.h. */
     const char *const *inject;
     int inject_count;
     /* Back ends; outlives the trainer and its snapshots. NULL: every one that was built in. */

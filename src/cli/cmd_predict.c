@@ -4,9 +4,9 @@
 #include "cli/pack.h"
 #include "cli/trained.h"
 #include "data/image.h"
+#include "engine/infer.h"
 #include "formats/arrays.h"
 #include "store/durable.h"
-#include "train/infer.h"
 #include "json/writer.h"
 
 #include <fcntl.h>

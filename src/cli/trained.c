@@ -5,8 +5,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/run_dir.h"
 #include "cli/pack.h"
+#include "engine/infer.h"
 #include "nn/safetensors.h"
-#include "train/infer.h"
 
 #include <lockstep/split.h>
 #include <stdio.h>

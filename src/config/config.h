@@ -116,6 +116,9 @@ void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
  * "linear". */
 double ls_config_lr(const ls_config *config);
 
+/* The rate that step `step` (from 0) is taken with, by the schedule. */
+float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_epoch);
+
 /* The default of `shards`, which depends on the recipe alone: the largest power of two, from 1 to 8, that leaves
  * a shard of `rows` LS_SHARD_ROWS rows, and as many that it uses each weight LS_SHARD_USES times, twice that where
  * there are more than two: fewer do not pay for adding its gradient up. `uses`: of a weight by one row, on average;

@@ -1,5 +1,7 @@
 #include "nn/loss.h"
 
+#include "base/error.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -32,4 +34,16 @@ ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing, bool weighted)
     else
         desc.u.softmax_xent = (ls_softmax_xent){smoothing, weighted};
     return desc;
+}
+
+int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int each,
+                  const char *source, ls_error *err)
+{
+    const size_t n = loss->bits ? (size_t)rows * (size_t)each : 0;
+    for (size_t i = 0; i < n; i++)
+        if (!(targets[i] >= 0 && targets[i] <= 1))
+            return ls_fail(
+                err, LS_EDATA, "%.200s: row %zu: target %zu is %g; %s needs targets from 0 to 1",
+                source, i / (size_t)each, i % (size_t)each, (double)targets[i], loss->name);
+    return LS_OK;
 }

@@ -25,6 +25,11 @@ const ls_loss *ls_loss_find(const char *name, bool vectors);
 /* The share of `rows` rows that are correct; NaN where a row cannot be. */
 double ls_loss_accuracy(const ls_loss *loss, double correct, double rows);
 
+/* Targets [rows][each] of a loss of bits lie from 0 to 1; of any other loss they may be anything. `source`: what
+ * a message calls them. Errors: LS_EDATA. */
+int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int each,
+                  const char *source, ls_error *err);
+
 /* Its op, but for x. `smoothing`, and whether classes are `weighted`, is cross-entropy's. */
 ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing, bool weighted);
 

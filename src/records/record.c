@@ -95,6 +95,28 @@ static void put_workers(ls_json_writer *w, const char *key, const ls_record *r)
     ls_json_close(w);
 }
 
+static void put_kind(ls_json_writer *w, const char *key, const ls_record *r)
+{
+    const ls_fault *f = &r->of.fault.fault;
+    ls_json_put_string(w, key,
+                       f->worker < 0                    ? "host"
+                       : f->error.status == LS_ESTALLED ? "stall"
+                       : f->error.status == LS_EDEVICE  ? "device"
+                       : f->error.status == LS_ENOMEM   ? "memory"
+                                                        : "timeout");
+}
+
+static void put_action(ls_json_writer *w, const char *key, const ls_record *r)
+{
+    static const char *const actions[] = {"continue", "repeat", "stop"}; /* as in the enum */
+    ls_json_put_string(w, key, actions[r->of.fault.action]);
+}
+
+static void put_error(ls_json_writer *w, const char *key, const ls_record *r)
+{
+    ls_json_put_string(w, key, r->of.fault.fault.error.text);
+}
+
 static void put_classes(ls_json_writer *w, const char *key, const ls_record *r)
 {
     ls_measured_write(w, key, &r->of.eval.measured);
@@ -152,14 +174,14 @@ const ls_record_key ls_record_keys[] = {
     {IN(EVAL), "confusion", LS_MEMBER_FORM, .put = put_classes},
     {IN(EVAL), "seconds", LS_MEMBER_DOUBLE, AT(of.eval.seconds)},
 
-    {IN(FAULT), "worker", LS_MEMBER_INT, AT(of.fault.worker)},
+    {IN(FAULT), "worker", LS_MEMBER_INT, AT(of.fault.fault.worker)},
     {IN(FAULT), "device", LS_MEMBER_TEXT, AT(of.fault.device)},
-    {IN(FAULT), "step", LS_MEMBER_UINT, AT(of.fault.step)},
-    {IN(FAULT), "kind", LS_MEMBER_TEXT, AT(of.fault.kind)},
-    {IN(FAULT), "detected_after_s", LS_MEMBER_DOUBLE, AT(of.fault.detected_after_s)},
-    {IN(FAULT), "action", LS_MEMBER_TEXT, AT(of.fault.action)},
+    {IN(FAULT), "step", LS_MEMBER_UINT, AT(of.fault.fault.step)},
+    {IN(FAULT), "kind", LS_MEMBER_FORM, .put = put_kind},
+    {IN(FAULT), "detected_after_s", LS_MEMBER_DOUBLE, AT(of.fault.fault.silence_s)},
+    {IN(FAULT), "action", LS_MEMBER_FORM, .put = put_action},
     {IN(FAULT), "devices_left", LS_MEMBER_INT, AT(of.fault.devices_left)},
-    {IN(FAULT), "error", LS_MEMBER_TEXT, AT(of.fault.text)},
+    {IN(FAULT), "error", LS_MEMBER_FORM, .put = put_error},
 
     {IN(NONFINITE), "step", LS_MEMBER_UINT, AT(of.nonfinite.step)},
     {IN(NONFINITE), "worker", LS_MEMBER_INT, AT(of.nonfinite.worker)},

@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
+#include "engine/fault.h"
 #include "json/writer.h"
 
 #include <lockstep/trainer.h>
@@ -60,15 +61,20 @@ typedef struct ls_eval_values {
     bool best;            /* better than all before, by `monitor` */
 } ls_eval_values;
 
-/* A worker failed, or another host was lost, in or behind step `step`. */
-typedef struct ls_fault {
-    int worker;    /* −1: another host, in `device` */
-    uint64_t step; /* from 1 */
-    const char *kind, *action, *text;
-    double detected_after_s; /* since its last sign of life */
-    const char *device;
+/* What is done about a fault. */
+typedef enum ls_fault_action {
+    LS_ACTION_CONTINUE, /* the others go on without the worker, or the host */
+    LS_ACTION_REPEAT,   /* the step is taken once more */
+    LS_ACTION_STOP
+} ls_fault_action;
+
+/* A worker failed, or another host was lost. */
+typedef struct ls_fault_values {
+    ls_fault fault;
+    ls_fault_action action;
+    const char *device; /* the worker's, or the host's name */
     int devices_left;
-} ls_fault;
+} ls_fault_values;
 
 typedef struct ls_nonfinite_values {
     uint64_t step;
@@ -94,7 +100,7 @@ typedef struct ls_record {
         ls_step_values step;
         ls_epoch_values epoch;
         ls_eval_values eval;
-        ls_fault fault;
+        ls_fault_values fault;
         ls_nonfinite_values nonfinite;
         ls_end_values end;
     } of;

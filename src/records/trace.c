@@ -177,7 +177,7 @@ static phase phase_of(int place)
 }
 
 /* What the last mark began, ends. A worker that marks an op has a replica, which is visible with the mark. */
-static void end_place(ls_trace *t, int worker, const ls_replica *replica, uint64_t ns)
+static void end_place(ls_trace *t, int worker, const ls_replica *const *replica, uint64_t ns)
 {
     const lane *l = &t->lane[worker];
     char name[96];
@@ -185,7 +185,7 @@ static void end_place(ls_trace *t, int worker, const ls_replica *replica, uint64
         put_span(t, worker, "wait", "wait", l->place_ns, ns, l->step);
     if (!t->ops || ls_replica_phase(l->place) == LS_PHASE_NONE)
         return;
-    if (ls_replica_place(name, sizeof name, replica, l->place))
+    if (ls_replica_place(name, sizeof name, *replica, l->place))
         put_span(t, worker, "op", name, l->place_ns, ns, l->step);
 }
 
@@ -218,7 +218,7 @@ static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
     l->step = 0;
 }
 
-static void take_in(ls_trace *t, int worker, const ls_replica *replica, const ls_mark *mark)
+static void take_in(ls_trace *t, int worker, const ls_replica *const *replica, const ls_mark *mark)
 {
     lane *l = &t->lane[worker];
     if (mark->place == LS_MARKS_LOST) {
@@ -346,7 +346,7 @@ void ls_trace_leave_devices(ls_trace *t)
     }
 }
 
-void ls_trace_drain(ls_trace *t, int worker, const ls_replica *replica)
+void ls_trace_drain(ls_trace *t, int worker, const ls_replica *const *replica)
 {
     ls_mark mark;
     if (!t || t->finished)

@@ -39,9 +39,9 @@ void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
 
 /* The coordinator, all of these; NULL is allowed. A failure to write is kept for ls_trace_finish. */
 
-/* Takes in what a worker has marked, and what its device says. `replica` is the worker's: it knows the names of its
- * ops; NULL as long as there is none. */
-void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *replica);
+/* Takes in what a worker has marked, and what its device says. `replica`: where the worker's is, which knows the names of
+ * its ops; it is looked at behind a mark of one of these. NULL where there is none. */
+void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *const *replica);
 /* A span of the coordinator's or the saver's: times of ls_now_ns; `step` 0: none is named. */
 void ls_trace_span(ls_trace *trace, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
                    uint64_t step);

@@ -1,21 +1,27 @@
-/* The coordinator: draws the rows of each epoch, scatters work items into the workers' inboxes, and
- * leads the run from epoch to epoch. collect.c is its receiving end, recover.c its answer to
- * faults. */
+/* The coordinator: draws the rows of each epoch, submits ranges of steps to the engine and collects them, and leads the
+ * run from epoch to epoch. account.c says what a step counts for, recover.c is the answer to faults. */
 #include "train/coordinator.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
+#include "engine/feed.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/worker.h"
 
 #include <math.h>
 #include <stdio.h>
 
 static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
 {
-    return (double)(ls_run_ns(t) - run_ns) * 1e-9;
+    return (double)(ls_engine_ns(t->engine) - run_ns) * 1e-9;
+}
+
+/* Steps of the run that are done when those are that were sent. */
+static uint64_t steps_sent(const ls_coordination *c)
+{
+    const ls_position *at = &c->t->position;
+    return at->steps - at->step + c->sent;
 }
 
 /* ---- work items ----------------------------------------------------------------------------- */
@@ -25,7 +31,7 @@ static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t step
 {
     const struct ls_trainer *t = c->t;
     const uint32_t batch = (uint32_t)t->config.batch_size, first_row = c->sent * batch;
-    range->rows = t->exchange->permutation[t->position.epoch % 2] + first_row;
+    range->rows = ls_engine_order(t->engine, t->position.epoch) + first_row;
     range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
 }
 
@@ -35,39 +41,36 @@ static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t step
 static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
 {
     const struct ls_trainer *t = c->t;
+    ls_feed *feed = ls_engine_feed(t->engine);
     const uint32_t slot = (uint32_t)(range->first_step % LS_IN_FLIGHT);
     int status = LS_OK;
     if (c->images) {
-        ls_feed_copy(t->feed, slot, c->images, c->labels, c->given);
+        ls_feed_copy(feed, slot, c->images, c->labels, c->given);
         range->row_count = c->given;
     } else {
         const uint64_t start = ls_now_ns();
-        status = ls_feed_read(t->feed, slot, t->data[LS_TRAIN], range->rows, range->row_count, err);
-        ls_trace_span(t->trace, LS_TRACK_COORDINATOR, "read rows", start, ls_now_ns(),
+        status = ls_feed_read(feed, slot, t->data[LS_TRAIN], range->rows, range->row_count, err);
+        ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "read rows", start, ls_now_ns(),
                       range->first_step + 1);
     }
-    range->rows = ls_feed_rows(t->feed, slot);
+    range->rows = ls_feed_rows(feed, slot);
     if (status || !t->config.loss->bits)
         return status;
-    return ls_check_bits(t->config.loss, ls_feed_targets(t->feed, slot), range->row_count,
+    return ls_check_bits(t->config.loss, ls_feed_targets(feed, slot), range->row_count,
                          t->config.preprocessing.targets, "the rows of a step", err);
 }
 
 static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    const ls_position *at = &t->position;
-    range->trainer = t;
-    range->epoch = at->epoch;
-    range->first_step = ls_steps_when(c, c->sent);
+    range->epoch = t->position.epoch;
+    range->first_step = steps_sent(c);
     range->steps = steps;
     for (uint32_t i = 0; i < steps; i++)
-        range->lr[i] =
-            (float)ls_schedule_rate(&t->config.schedule, ls_config_lr(&t->config),
-                                    range->first_step + i, c->steps, (uint64_t)t->config.epochs);
+        range->lr[i] = ls_config_rate(&t->config, range->first_step + i, c->steps);
     if (!c->images)
         choose_rows(range, c, steps);
-    return t->feed ? feed_rows(range, c, err) : LS_OK;
+    return ls_engine_feed(t->engine) ? feed_rows(range, c, err) : LS_OK;
 }
 
 /* ---- what is due between steps -------------------------------------------------------------- */
@@ -97,30 +100,12 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
     snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
-int ls_read_back(struct ls_trainer *t, bool exports, ls_error *err)
-{
-    char when[64];
-    int status;
-    const uint64_t start = ls_now_ns();
-    say_when(when, sizeof when, "reading weights back after step", t->position.steps);
-    while ((status = ls_snapshot_replicas(t, exports, err)) != LS_OK) {
-        if (status == LS_EDIVERGED)
-            return status;
-        status = ls_recover(t, when, err);
-        if (status)
-            return status;
-    }
-    ls_trace_span(t->trace, LS_TRACK_COORDINATOR, exports ? "read back" : "compare replicas", start,
-                  ls_now_ns(), t->position.steps);
-    return LS_OK;
-}
-
-/* The weights are in the exchange. */
+/* The weights were read back. */
 static int show_snapshot(struct ls_trainer *t, ls_error *err)
 {
     ls_snapshot *snapshot;
-    int status =
-        ls_snapshot_create(&snapshot, t->inference, t->exchange->canonical, t->position.steps, err);
+    int status = ls_snapshot_create(
+        &snapshot, t->inference, ls_engine_weights(t->engine)->canonical, t->position.steps, err);
     if (status)
         return status;
     t->options.snapshot(t->options.user, snapshot);
@@ -146,42 +131,68 @@ static int settle(ls_coordination *c, ls_due due, ls_error *err)
  * nothing is due behind the first ones. */
 static uint32_t range_length(const ls_coordination *c)
 {
-    const struct ls_trainer *t = c->t;
-    const uint64_t sent = ls_steps_when(c, c->sent);
-    uint32_t length = 1, most = 1;
-    for (int w = 0; w < t->workers && t->live == 1 && !t->feed; w++)
-        if (t->worker[w].presence == LS_LIVE)
-            most = t->worker[w].length;
+    const uint32_t most = ls_engine_steps_at_once(c->t->engine);
+    const uint64_t sent = steps_sent(c);
+    uint32_t length = 1;
     while (length < most && c->sent + length < c->limit && !is_due(c, sent + length))
         length++;
     return length;
 }
 
-/* The slot is free. The inboxes have room for as many items as there are slots. */
 static int scatter(ls_coordination *c, ls_error *err)
 {
-    struct ls_trainer *t = c->t;
-    const uint64_t slot = c->items % LS_IN_FLIGHT;
     ls_range range;
     int status = fill_range(&range, c, range_length(c), err);
-    if (status)
-        return status;
-    c->items++;
-    if (c->taken == c->sent || t->feed) /* reading rows may have taken long: no worker's silence */
-        ls_watch_begin(&c->watch);
-    for (int w = 0; w < t->workers; w++) {
-        if (t->worker[w].presence != LS_LIVE)
-            continue;
-        t->worker[w].item[slot] = range;
-        status = ls_pool_submit(t->pool, w, ls_worker_train, &t->worker[w].item[slot], err);
-        if (status) { /* the workers that did get the item wait for their peers */
-            t->group->type->abort(t->group);
-            return status;
-        }
+    if (status == LS_OK)
+        status = ls_engine_submit(c->t->engine, &range, err);
+    if (status == LS_OK)
+        c->sent += range.steps;
+    return status;
+}
+
+/* ---- collecting ----------------------------------------------------------------------------- */
+
+/* No worker is at work: the next step to be sent is the one behind those done. */
+static void send_from_here(ls_coordination *c)
+{
+    c->sent = c->t->position.step;
+    c->last_ns = ls_engine_ns(c->t->engine);
+}
+
+/* After a failure: takes in the steps behind it that are in flight, so that no worker is at work any more. Where the
+ * failure was a worker's, none finishes those; else (a full disk, say) they are done, and count, but have no
+ * record. */
+static void collect_rest(ls_coordination *c)
+{
+    ls_outcome o;
+    while (ls_engine_in_flight(c->t->engine) > 0) {
+        ls_engine_collect(c->t->engine, &o);
+        if (o.report)
+            ls_count_step(c, o.report);
     }
-    c->sent += range.steps;
-    c->ends[slot] = c->sent;
-    return LS_OK;
+}
+
+/* A worker failed in step `number`, which no worker applied, or every worker that is left did. */
+static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
+{
+    char when[64];
+    collect_rest(c);
+    say_when(when, sizeof when, "step", number);
+    int status = ls_recover(c->t, when, err);
+    send_from_here(c);
+    return status;
+}
+
+/* The next step's end: it is accounted for, and where a worker failed the run recovers. */
+static int collect_step(ls_coordination *c, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    ls_outcome o;
+    const uint64_t number = t->position.steps + 1;
+    ls_engine_collect(t->engine, &o);
+    ls_drain_trace(t);
+    int status = o.report ? ls_account_step(c, &o, err) : LS_OK;
+    return status == LS_OK && o.failed ? recover_step(c, number, err) : status;
 }
 
 /* ---- training ------------------------------------------------------------------------------- */
@@ -189,13 +200,11 @@ static int scatter(ls_coordination *c, ls_error *err)
 static bool can_scatter(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
-    const uint64_t sent = ls_steps_when(c, c->sent);
+    const uint64_t sent = steps_sent(c);
     const bool stops = t->members.cluster ? sent >= t->members.stop_behind : ls_stopping(t);
-    return c->sent < c->limit && !stops && c->ends[c->items % LS_IN_FLIGHT] <= c->taken &&
-           !is_due(c, sent);
+    return c->sent < c->limit && !stops && ls_engine_has_room(t->engine) && !is_due(c, sent);
 }
 
-/* At most LS_IN_FLIGHT items are out: their steps are those between taken and sent. */
 static int train_to_limit(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -203,21 +212,21 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
     while (status == LS_OK) {
         if (can_scatter(c))
             status = scatter(c, err);
-        else if (c->taken < c->sent)
-            status = ls_collect_step(c, err);
+        else if (ls_engine_in_flight(t->engine) > 0)
+            status = collect_step(c, err);
         else if (is_due(c, t->position.steps) && !ls_stopping(t))
             status = settle(c, save_due(t, t->position.steps), err);
         else
             return LS_OK;
     }
-    ls_collect_rest(c); /* no worker may be at work when the caller goes on */
+    collect_rest(c); /* no worker may be at work when the caller goes on */
     return status;
 }
 
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 {
     ls_epoch_totals *totals = &c->t->position.totals;
-    ls_send_from_here(c);
+    send_from_here(c);
     c->limit = limit;
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
     int status = train_to_limit(c, err);
@@ -230,19 +239,20 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 /* Loss and accuracy out of the tallies, and metrics of the scores. */
 static int measure(struct ls_trainer *t, ls_error *err)
 {
-    const ls_sharded_rows *r = &t->exchange->test;
+    const ls_sharded_rows *r = ls_engine_test(t->engine);
     const ls_tally sum = ls_sharded_rows_sum(r);
     const ls_judged judged = {.scores = r->scores,
                               .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
                               .row = r->row,
                               .rows = r->rows,
                               .outputs = r->classes};
-    t->result.test_loss = sum.loss / r->rows;
-    t->result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
-    ls_measured_clear(&t->measured);
-    t->measured.value[LS_METRIC_LOSS] = t->result.test_loss;
-    t->measured.value[LS_METRIC_ACCURACY] = t->result.test_accuracy;
-    return r->scores ? ls_measure(&t->measured, t->config.metrics, &judged, t->host, err) : LS_OK;
+    t->told.result.test_loss = sum.loss / r->rows;
+    t->told.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
+    ls_measured_clear(&t->told.measured);
+    t->told.measured.value[LS_METRIC_LOSS] = t->told.result.test_loss;
+    t->told.measured.value[LS_METRIC_ACCURACY] = t->told.result.test_accuracy;
+    return r->scores ? ls_measure(&t->told.measured, t->config.metrics, &judged, t->host, err)
+                     : LS_OK;
 }
 
 /* A metric without a value on the test rows will never have one. A loss that is not finite has a message of its own. */
@@ -250,8 +260,8 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     const bool needed = c->patience > 0 || c->checkpoint.best;
-    if (!needed || t->position.best.epoch > 0 || !isfinite(t->result.test_loss) ||
-        !isnan(t->measured.value[c->monitor]))
+    if (!needed || t->position.best.epoch > 0 || !isfinite(t->told.result.test_loss) ||
+        !isnan(t->told.measured.value[c->monitor]))
         return LS_OK;
     return ls_fail(
         err, LS_ECONFIG,
@@ -266,7 +276,7 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
     const ls_metric metric = t->config.monitor;
-    const double value = t->measured.value[metric];
+    const double value = t->told.measured.value[metric];
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
     if (!isfinite(value) || !better) {
@@ -284,7 +294,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     const ls_best before = t->position.best;
     int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
-    ls_tell_metric(t, &t->measured);
+    ls_tell_metric(t, &t->told.measured);
     if (status == LS_OK)
         status = check_monitored(t, err);
     if (status == LS_OK)
@@ -293,7 +303,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
         status = ls_record_eval(t, seconds, err);
     if (status) /* the evaluation is made again behind a resume: it does not count twice */
         t->position.best = before;
-    if (status == LS_OK && !isfinite(t->result.test_loss))
+    if (status == LS_OK && !isfinite(t->told.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "
                          "optimizer.lr",
@@ -307,13 +317,13 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
     char when[64];
     say_when(when, sizeof when, "evaluation of epoch", t->position.epoch + 1);
     for (int status = LS_OK; !t->members.evaluated;) {
-        t->exchange->steps = t->position.steps;
-        const int gang_status = ls_gang(t, ls_worker_evaluate, err);
-        if (gang_status == LS_OK && ls_stopping(t))
+        const int job_status =
+            ls_engine_run_all(t->engine, ls_worker_evaluate, t->position.steps, err);
+        if (job_status == LS_OK && ls_stopping(t))
             return LS_OK;
-        if (gang_status == LS_OK)
+        if (job_status == LS_OK)
             status = ls_members_gather_evaluation(t, err);
-        if (gang_status == LS_OK && (status == LS_OK || !ls_members_lost(t)))
+        if (job_status == LS_OK && (status == LS_OK || !ls_members_lost(t)))
             return status;
         status = ls_recover(t, when, err);
         if (status)
@@ -324,9 +334,9 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
 
 int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
 {
-    const uint64_t start = ls_now_ns(), run_start = ls_run_ns(t);
+    const uint64_t start = ls_now_ns(), run_start = ls_engine_ns(t->engine);
     int status = evaluate_shards(t, err);
-    ls_trace_span(t->trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(),
+    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(),
                   t->position.steps);
     *evaluated = status == LS_OK && (t->members.evaluated || !ls_stopping(t));
     if (!*evaluated)
@@ -349,15 +359,15 @@ static int train_epoch(ls_coordination *c, ls_error *err)
     struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
     /* Drawn before the clock starts, while no worker runs. */
-    uint32_t *order = t->exchange->permutation[at->epoch % 2];
+    uint32_t *order = ls_engine_order(t->engine, at->epoch);
     ls_rng_permutation(order, c->rows, t->config.seed, at->epoch);
-    if (!t->feed)
+    if (!ls_engine_feed(t->engine))
         ls_dataset_places(t->data[LS_TRAIN], order, c->rows);
     const uint64_t start = ls_now_ns();
     int status = ls_train_steps(c, c->steps, err);
     char name[32];
     say_when(name, sizeof name, "epoch", at->epoch + 1);
-    ls_trace_span(t->trace, LS_TRACK_COORDINATOR, name, start, ls_now_ns(), 0);
+    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, name, start, ls_now_ns(), 0);
     return status;
 }
 
@@ -366,8 +376,8 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     ls_position *at = &t->position;
     at->trained_s += at->totals.seconds;
     at->recorded = true;
-    t->result.epochs++;
-    t->result.seconds_per_epoch = at->trained_s / t->result.epochs;
+    t->told.result.epochs++;
+    t->told.result.seconds_per_epoch = at->trained_s / t->told.result.epochs;
     return ls_record_epoch(t, err);
 }
 
@@ -422,7 +432,6 @@ int ls_coordination_create(struct ls_trainer *t, ls_error *err)
     c->rows = ls_dataset_rows(t->data[LS_TRAIN]);
     c->steps = ls_steps_per_epoch(c->rows, (uint32_t)t->config.batch_size);
     c->settled = t->position.steps;
-    ls_set_deadline(t, 0);
     t->coordination = c;
     return LS_OK;
 }
@@ -431,12 +440,12 @@ static void say_early(struct ls_trainer *t)
 {
     const ls_best *best = &t->position.best;
     snprintf(
-        t->text.early, sizeof t->text.early,
+        t->told.text.early, sizeof t->told.text.early,
         "%u evaluations in a row were not better than that after epoch %u, with a%s %s of %.6g",
         (unsigned)best->waited, (unsigned)best->epoch,
         best->metric == LS_METRIC_ACCURACY || best->metric == LS_METRIC_AUC ? "n" : "",
         ls_metric_names[best->metric], best->value);
-    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->text.early);
+    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->told.text.early);
 }
 
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
@@ -451,7 +460,7 @@ int ls_coordinate(struct ls_trainer *t, ls_error *err)
         say_early(t);
         return LS_OK;
     }
-    t->result.interrupted = 1;
+    t->told.result.interrupted = 1;
     return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu steps",
-                   (unsigned long long)t->result.steps);
+                   (unsigned long long)t->told.result.steps);
 }

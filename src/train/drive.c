@@ -3,13 +3,13 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "engine/feed.h"
 #include "nn/safetensors.h"
 #include "train/calls.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/worker.h"
 
 #include <math.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static int check_usable(const ls_trainer *t, const char *function, ls_error *err
 {
     if (t->broken.status)
         return ls_fail(err, t->broken.status, "%s", t->broken.text);
-    if (t->live == 0)
+    if (ls_engine_live(t->engine) == 0)
         return ls_fail(err, LS_EDEVICE, "%s: no device is left", function);
     return LS_OK;
 }
@@ -82,7 +82,7 @@ static int check_rows(const ls_trainer *t, const void *rows, const void *targets
                       ls_error *err)
 {
     const ls_gather *g = &t->config.preprocessing;
-    const size_t values = t->feed->image_bytes / sizeof(float);
+    const size_t values = ls_engine_feed(t->engine)->image_bytes / sizeof(float);
     int status = g->floats ? check_floats(rows, n, values, "value", err) : LS_OK;
     if (status)
         return status;
@@ -96,7 +96,7 @@ static int check_step(const ls_trainer *t, const void *images, const void *label
     int status = check_training(t, "ls_trainer_step", err);
     if (status)
         return status;
-    if (!t->feed)
+    if (!ls_engine_feed(t->engine))
         return ls_fail(
             err, LS_EINVAL,
             "ls_trainer_step: the training data is resident; rows of the caller's need a "
@@ -129,7 +129,7 @@ static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_rep
         .number = r->number,
         .loss = (double)r->loss / (double)r->rows,
         .accuracy = ls_loss_accuracy(t->config.loss, (double)r->correct, (double)r->rows),
-        .lr = (double)r->lr,
+        .lr = (double)ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .skipped = r->skipped};
 }
 
@@ -175,9 +175,9 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
     if (loss)
-        *loss = t->result.test_loss;
+        *loss = t->told.result.test_loss;
     if (accuracy)
-        *accuracy = t->result.test_accuracy;
+        *accuracy = t->told.result.test_accuracy;
     return note(t, status, &why, err);
 }
 
@@ -186,7 +186,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
 int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
 {
     ls_error why = {0};
-    int status = t->live > 0 ? LS_OK : check_usable(t, function, err);
+    int status = ls_engine_live(t->engine) > 0 ? LS_OK : check_usable(t, function, err);
     if (status)
         return status;
     status = ls_read_back(t, true, &why);
@@ -197,8 +197,8 @@ static int take_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
 {
     int status = ls_take_weights(t, "ls_trainer_snapshot", err);
     return status ? status
-                  : ls_snapshot_create(out, t->inference, t->exchange->canonical, t->position.steps,
-                                       err);
+                  : ls_snapshot_create(out, t->inference, ls_engine_weights(t->engine)->canonical,
+                                       t->position.steps, err);
 }
 
 int ls_trainer_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
@@ -244,14 +244,14 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     if (path)
         return ls_save_at(t, path, err);
     status = ls_save(t, ls_checkpoint_due(t, &(ls_moment){.occasion = LS_ASKED}), err);
-    t->result.saved |= status == LS_OK;
+    t->told.result.saved |= status == LS_OK;
     return status;
 }
 
 /* Weights alone: the optimizer begins anew. */
 static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
-    ls_exchange *e = t->exchange;
+    ls_engine_state *e = ls_engine_weights(t->engine);
     int status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
     for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (e->slot[i])
@@ -301,7 +301,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     forget_snapshot(t);
     ls_saver_forget(t->dir.saver);
     c->settled = t->position.steps;
-    status = ls_gang(t, ls_worker_load, &why);
+    status = ls_engine_load(t->engine, t->position.steps, &why);
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);
     return note(t, status, &why, err);

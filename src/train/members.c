@@ -84,9 +84,7 @@ int ls_members_close(struct ls_trainer *t, bool used)
         ls_cluster_keep_memory(m->cluster);
         return ls_cluster_close(m->cluster);
     }
-    ls_free(t->host, m->choices);
     ls_free(t->host, m->device);
-    m->choices = NULL;
     m->device = NULL;
     m->devices = 0;
     return ls_cluster_close(m->cluster);
@@ -176,7 +174,8 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
     const size_t bytes = t->model->floats * sizeof(float);
-    ls_result *r = &t->result;
+    ls_engine_state *state = ls_engine_weights(t->engine);
+    ls_result *r = &t->told.result;
     beginning b;
     if (!c)
         return LS_OK;
@@ -190,11 +189,11 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     b.seconds_per_epoch = r->seconds_per_epoch;
     int status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
-        status = ls_cluster_share(c, t->exchange->canonical, bytes, err);
+        status = ls_cluster_share(c, state->canonical, bytes, err);
     for (int i = 0; status == LS_OK && b.resumed && i < LS_STATES; i++)
-        if (t->exchange->slot[i])
-            status = ls_cluster_share(c, t->exchange->slot[i], bytes, err);
-    t->members.resumed = b.resumed;
+        if (state->slot[i])
+            status = ls_cluster_share(c, state->slot[i], bytes, err);
+    state->has_slots = b.resumed;
     t->position = b.position;
     r->steps = b.steps;
     r->epochs = b.epochs;
@@ -256,10 +255,10 @@ static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool 
 
 static int gather_packed(struct ls_trainer *t, char *all, void **part, size_t *bytes, ls_error *err)
 {
-    const ls_sharded_rows *r = &t->exchange->test;
+    const ls_sharded_rows *r = ls_engine_test(t->engine);
     int lo, hi;
     for (int m = 0; m < t->members.count; m++) {
-        ls_cluster_span(t->members.cluster, t->shards, m, &lo, &hi);
+        ls_cluster_span(t->members.cluster, ls_engine_shards(t->engine), m, &lo, &hi);
         part[m] = all;
         bytes[m] = pack(r, NULL, lo, hi, false);
         all += bytes[m];
@@ -268,7 +267,7 @@ static int gather_packed(struct ls_trainer *t, char *all, void **part, size_t *b
     }
     int status = ls_cluster_gather_parts(t->members.cluster, part, bytes, err);
     for (int m = 0; m < t->members.count && status == LS_OK; m++) {
-        ls_cluster_span(t->members.cluster, t->shards, m, &lo, &hi);
+        ls_cluster_span(t->members.cluster, ls_engine_shards(t->engine), m, &lo, &hi);
         pack(r, part[m], lo, hi, true);
     }
     return status;
@@ -286,11 +285,11 @@ int ls_members_begin(struct ls_trainer *t, ls_error *err)
 
 int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
 {
-    const ls_sharded_rows *r = &t->exchange->test;
+    const ls_sharded_rows *r = ls_engine_test(t->engine);
     const size_t count = (size_t)t->members.count;
     if (!t->members.cluster)
         return LS_OK;
-    char *all = ls_alloc(t->host, pack(r, NULL, 0, t->shards, false) + 1);
+    char *all = ls_alloc(t->host, pack(r, NULL, 0, ls_engine_shards(t->engine), false) + 1);
     void **part = ls_alloc_array(t->host, count, sizeof *part);
     size_t *bytes = ls_alloc_array(t->host, count, sizeof *bytes);
     int status = all && part && bytes ? gather_packed(t, all, part, bytes, err)
@@ -319,7 +318,7 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
                 "its memory is faulty; resume from an older checkpoint",
                 ls_cluster_host(t->members.cluster, m), ls_cluster_host(t->members.cluster, 0),
                 all[m].weights, all[0].weights);
-    t->result.saved = all[0].saved;
+    t->told.result.saved = all[0].saved;
     return LS_OK;
 }
 
@@ -339,8 +338,8 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     int end_status;
     ending own;
     memset(&own, 0, sizeof own); /* its padding, too */
-    own.saved = t->result.saved;
-    memcpy(own.weights, t->result.weights_sha256, sizeof own.weights);
+    own.saved = t->told.result.saved;
+    memcpy(own.weights, t->told.result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);
     if (all)
         end_status = compare_endings(t, all, err);

@@ -28,9 +28,7 @@ typedef struct ls_member_device {
 typedef struct ls_members {
     struct ls_cluster *cluster; /* NULL: this process is the run */
     int member, count;          /* of them */
-    bool resumed;               /* all go on from a checkpoint */
     uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
-    char *choices; /* of kernels, by the first member's devices; NULL: not received yet, or none */
     ls_member_device
         *device; /* of all members, one member's behind another's; this one's from `own` on */
     int devices, own;
@@ -80,7 +78,7 @@ int ls_members_open_workers(struct ls_trainer *trainer, ls_error *err);
 int ls_members_share_start(struct ls_trainer *trainer, ls_error *err);
 /* The start-up check: the gradient of one shard is the same on all members, and each has devices of its own. The
  * workers are open and rest. Errors: LS_ECONFIG, LS_EUNSUPPORTED, with the first host that differs. */
-int ls_members_check(struct ls_trainer *trainer, ls_error *err);
+int ls_members_check(struct ls_trainer *trainer, const ls_comm_type *merge, ls_error *err);
 
 /* A shard whose loss is not finite; −1: none was found. */
 typedef struct ls_bad_shard {

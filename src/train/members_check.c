@@ -5,7 +5,6 @@
 #include "hash/hash.h"
 #include "train/coordinator.h"
 #include "train/members.h"
-#include "train/worker.h"
 
 #include <fcntl.h>
 #include <lockstep/version.h>
@@ -39,7 +38,7 @@ static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
     size_t length = 0;
     ls_json_writer w;
     ls_json_writer_init(&w, 0, t->host);
-    ls_config_write_recipe(&w, NULL, c, t->shards);
+    ls_config_write_recipe(&w, NULL, c, ls_engine_shards(t->engine));
     const char *text = ls_json_writer_text(&w, &length, err);
     *out = text ? ls_crc32(ls_crc32(0, common, sizeof common), text, length) : 0;
     ls_json_writer_fini(&w);
@@ -106,10 +105,14 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
 
 /* ---- the workers ---------------------------------------------------------------------------- */
 
-/* What a device's results depend on, but on CPUs, whose gradients are compared later. */
-static void describe(char *out, size_t size, const ls_train_worker *w)
+static const ls_device_info *info_of(const struct ls_trainer *t, int worker)
 {
-    const ls_device_info *info = &w->info;
+    return ls_engine_worker(t->engine, worker).info;
+}
+
+/* What a device's results depend on, but on CPUs, whose gradients are compared later. */
+static void describe(char *out, size_t size, const ls_device_info *info)
+{
     const bool own = !(info->flags & LS_DEVICE_HOST_MEMORY);
     snprintf(out, size, own ? "%s, %s, %s" : "CPUs", info->model, info->isa, info->library);
 }
@@ -119,12 +122,12 @@ enum { KIND = 256 };
 static int check_own_kind(const struct ls_trainer *t, const char *mine, ls_error *err)
 {
     char other[KIND];
-    for (int w = 1; w < t->workers; w++) {
-        describe(other, sizeof other, &t->worker[w]);
+    for (int w = 1; w < ls_engine_workers(t->engine); w++) {
+        describe(other, sizeof other, info_of(t, w));
         if (strcmp(other, mine) != 0)
             return ls_fail(err, LS_EUNSUPPORTED,
                            "%s is a %s, %s a %s: over several hosts all devices have to be alike",
-                           t->worker[0].info.name, mine, t->worker[w].info.name, other);
+                           info_of(t, 0)->name, mine, info_of(t, w)->name, other);
     }
     return LS_OK;
 }
@@ -132,7 +135,7 @@ static int check_own_kind(const struct ls_trainer *t, const char *mine, ls_error
 static int compare_kinds(struct ls_trainer *t, ls_error *err)
 {
     char own[KIND] = "";
-    describe(own, KIND, &t->worker[0]);
+    describe(own, KIND, info_of(t, 0));
     int status = check_own_kind(t, own, err);
     if (status)
         return status;
@@ -154,21 +157,21 @@ static int compare_kinds(struct ls_trainer *t, ls_error *err)
 static int open_alike(struct ls_trainer *t, ls_error *err)
 {
     const bool first = ls_members_first(t);
-    if (!t->worker[0].device->ops->choices)
-        return ls_gang(t, ls_worker_open, err);
-    int status = first ? ls_gang(t, ls_worker_open, err) : LS_OK;
+    if (!ls_engine_worker(t->engine, 0).device->ops->choices)
+        return ls_engine_run_all(t->engine, ls_worker_open, 0, err);
+    int status = first ? ls_engine_run_all(t->engine, ls_worker_open, 0, err) : LS_OK;
     if (status == LS_OK && first)
-        status = ls_gang(t, ls_worker_choices, err);
+        status = ls_engine_run_all(t->engine, ls_worker_choices, 0, err);
     if (status == LS_OK)
-        status = ls_members_share_text(&t->members.choices, t, err);
-    return status || first ? status : ls_gang(t, ls_worker_open, err);
+        status = ls_members_share_text(ls_engine_choices(t->engine), t, err);
+    return status || first ? status : ls_engine_run_all(t->engine, ls_worker_open, 0, err);
 }
 
 int ls_members_open_workers(struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
-        return ls_gang(t, ls_worker_open, err);
-    int status = ls_gang(t, ls_worker_describe, err);
+        return ls_engine_run_all(t->engine, ls_worker_open, 0, err);
+    int status = ls_engine_run_all(t->engine, ls_worker_describe, 0, err);
     if (status == LS_OK)
         status = compare_kinds(t, err);
     return status ? status : open_alike(t, err);
@@ -179,9 +182,9 @@ int ls_members_open_workers(struct ls_trainer *t, ls_error *err)
 static void list_devices(char *out, size_t size, const struct ls_trainer *t)
 {
     size_t used = 0;
-    for (int w = 0; w < t->workers && used < size; w++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", w ? ", " : "",
-                                 t->worker[w].info.name);
+    for (int w = 0; w < ls_engine_workers(t->engine) && used < size; w++)
+        used +=
+            (size_t)snprintf(out + used, size - used, "%s%s", w ? ", " : "", info_of(t, w)->name);
 }
 
 /* Its name, and what tells two of one name apart: the number that the kernel drew when it booted. */
@@ -201,7 +204,7 @@ static void read_machine(char *out, size_t size)
 static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
 {
     memset(mine, 0, sizeof *mine);
-    const ls_device_info *info = &t->worker[0].info;
+    const ls_device_info *info = info_of(t, 0);
     /* Where bits depend on none, the model's name still says which there is. */
     const char *named = strrchr(info->model, ',');
     snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
@@ -210,8 +213,8 @@ static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
     read_machine(mine->machine, sizeof mine->machine);
     mine->threads = info->threads;
     mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
-    int status = ls_gang(t, ls_worker_probe, err);
-    mine->gradient_crc32 = t->worker[0].checksum;
+    int status = ls_engine_run_all(t->engine, ls_worker_probe, 0, err);
+    mine->gradient_crc32 = ls_engine_worker(t->engine, 0).checksum;
     return status;
 }
 
@@ -246,8 +249,8 @@ static int check_places(const struct ls_trainer *t, const host_facts *all, ls_er
 
 static void say_devices(struct ls_trainer *t, const host_facts *all)
 {
-    char *out = t->text.devices;
-    size_t used = 0, size = sizeof t->text.devices;
+    char *out = t->told.text.devices;
+    size_t used = 0, size = sizeof t->told.text.devices;
     for (int m = 0; m < t->members.count && used < size; m++)
         used += (size_t)snprintf(out + used, size - used, "%s%s: %s", m ? "; " : "[",
                                  ls_cluster_host(t->members.cluster, m), all[m].devices);
@@ -307,13 +310,13 @@ static void warn(const struct ls_trainer *t)
 {
     const double factor = ls_cluster_bytes_factor(t->members.cluster);
     int better = t->members.count;
-    while (better < t->shards)
+    while (better < ls_engine_shards(t->engine))
         better *= 2;
     if (factor > 1 && ls_members_first(t))
         ls_log(t->host, LS_LOG_INFO,
                "%d shards over %d hosts send %.2f times the bytes of a ring; shards: %d would send "
                "1.00 times",
-               t->shards, t->members.count, factor, better);
+               ls_engine_shards(t->engine), t->members.count, factor, better);
 }
 
 /* Open MPI confines each process of a few to one CPU, unless it is told not to. */
@@ -325,7 +328,7 @@ static void warn_of_binding(const struct ls_trainer *t)
                "this process may use 1 of %ld CPUs: if mpirun bound it, add --bind-to none", cpus);
 }
 
-int ls_members_check(struct ls_trainer *t, ls_error *err)
+int ls_members_check(struct ls_trainer *t, const ls_comm_type *merge, ls_error *err)
 {
     if (!t->members.cluster)
         return LS_OK;
@@ -335,13 +338,13 @@ int ls_members_check(struct ls_trainer *t, ls_error *err)
     if (all)
         status = check_hosts(t, all, err);
     ls_free(t->host, all);
-    if (status == LS_OK && !t->merge->over_members)
+    if (status == LS_OK && !merge->over_members)
         return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG,
                               "'%.60s' works within one host; over several use \"ordered\"",
                               t->config.allreduce);
     if (status == LS_OK)
-        status = ls_cluster_prepare(t->members.cluster, t->shards,
-                                    ls_replica_floats(t->worker[0].replica), err);
+        status = ls_cluster_prepare(t->members.cluster, ls_engine_shards(t->engine),
+                                    ls_replica_floats(ls_engine_worker(t->engine, 0).replica), err);
     if (status == LS_OK)
         warn(t);
     warn_of_binding(t);

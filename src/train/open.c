@@ -8,12 +8,42 @@
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/worker.h"
 
 #include <lockstep/split.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+static int read_inject(ls_injections *out, const ls_trainer_options *o, ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; status == LS_OK && i < o->inject_count; i++)
+        status = ls_inject_parse(out, o->inject[i], err);
+    return status;
+}
+
+static int check_options(ls_trainer *t, ls_error *err)
+{
+    const ls_trainer_options *o = &t->options;
+    int status = ls_config_check_options(o, err);
+    if (status == LS_OK && o->pool)
+        status = ls_device_pool_check(o->pool, err);
+    if (status)
+        return status;
+    for (int i = 0; i < o->source_count; i++)
+        if (!o->sources[i] || o->sources[i]->size != sizeof *o->sources[i] || !o->sources[i]->name)
+            return ls_fail(err, LS_EINVAL,
+                           "ls_trainer_open: source %d: size must be sizeof(ls_data_source), and "
+                           "it needs a name",
+                           i);
+    if (o->step_row_count < 0 || o->step_row_count > LS_STEP_ROWS)
+        return ls_fail(err, LS_EINVAL, "ls_trainer_open: %d numbers of step_rows; at most %d",
+                       o->step_row_count, LS_STEP_ROWS);
+    ls_injections injections = {0};
+    return read_inject(&injections, o, err);
+}
 
 /* ---- data and model ------------------------------------------------------------------------- */
 
@@ -47,15 +77,15 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test %s of %d×%d×%d%s%s",
-             info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
-             (unsigned)ls_dataset_rows(t->data[LS_TEST]),
-             info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels, info->height,
-             info->width,
-             info->dtype == LS_ROW_U8 ? ", bytes / 255"
-             : info->stored           ? ", floats from "
-                                      : "",
-             info->stored ? info->stored : "");
+    snprintf(
+        t->told.text.data, sizeof t->told.text.data,
+        "%s%s: %u training and %u test %s of %d×%d×%d%s%s", info->synthetic ? "SYNTHETIC " : "",
+        info->name, (unsigned)info->rows, (unsigned)ls_dataset_rows(t->data[LS_TEST]),
+        info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels, info->height, info->width,
+        info->dtype == LS_ROW_U8 ? ", bytes / 255"
+        : info->stored           ? ", floats from "
+                                 : "",
+        info->stored ? info->stored : "");
     status = ls_config_fit_data(&t->config, info, ls_dataset_rows(t->data[LS_TEST]), err);
     if (status == LS_OK)
         status = check_monitor(t, err);
@@ -65,26 +95,15 @@ static int open_data(ls_trainer *t, ls_error *err)
 }
 
 /* Without epochs there is nothing that a schedule could follow. */
-static int check_schedule(const ls_trainer *t, ls_error *err)
+static int check_schedule(ls_trainer *t, ls_error *err)
 {
     const ls_schedule *s = &t->config.schedule;
-    if (ls_dataset_rows(t->data[LS_TRAIN]) > 0 ||
+    if (ls_dataset_resident(t->data[LS_TRAIN]).images || ls_dataset_rows(t->data[LS_TRAIN]) > 0 ||
         (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0))
         return LS_OK;
     return ls_config_fail(err, &t->config, "schedule", LS_ECONFIG,
                           "the data has no epochs (train_rows is 0), so that only a constant rate "
                           "without warm-up has a meaning");
-}
-
-/* Streamed rows pass through a feed. */
-static int open_feed(ls_trainer *t, ls_error *err)
-{
-    if (ls_dataset_resident(t->data[LS_TRAIN]).images)
-        return LS_OK;
-    int status = check_schedule(t, err);
-    return status ? status
-                  : ls_feed_create(&t->feed, t->data[LS_TRAIN], (uint32_t)t->config.batch_size,
-                                   t->host, err);
 }
 
 /* The data's own names, or those that it is known by. */
@@ -139,49 +158,98 @@ static int most_devices(const ls_trainer *t)
     return hi > lo ? hi - lo : 1;
 }
 
-static int make_pool(ls_trainer *t, ls_error *err)
+static void be_idle(void *user)
+{
+    ls_trainer *t = user;
+    ls_drain_trace(t);
+    ls_sinks_look(&t->records.sinks);
+}
+
+static void trace_device(void *user, int worker, ls_device *device)
+{
+    const ls_trainer *t = user;
+    ls_trace_device(t->records.trace, worker, device);
+}
+
+static ls_engine_desc describe_work(ls_trainer *t)
 {
     const ls_config *c = &t->config;
-    ls_device_pool_options o = {
-        .size = sizeof o,
+    return (ls_engine_desc){.pool = t->options.pool,
+                            .model = t->model,
+                            .optimizer = &c->optimizer,
+                            .preprocessing = &c->preprocessing,
+                            .loss = c->loss,
+                            .label_smoothing = (float)c->label_smoothing,
+                            .class_weight = t->class_weight,
+                            .seed = c->seed,
+                            .nominal = c->nominal,
+                            .skip_nonfinite = c->skip_nonfinite,
+                            .data = t->data,
+                            .batch_size = (uint32_t)c->batch_size,
+                            .step_rows = t->options.step_rows,
+                            .step_row_count = t->options.step_row_count,
+                            .scores = ls_metrics_need_scores(c->metrics),
+                            .stop = t->members.cluster ? NULL : &t->stop,
+                            .shards = c->shards,
+                            .capacity = c->capacities ? c->capacity : NULL,
+                            .cluster = t->members.cluster,
+                            .deadline_s = c->deadline_s,
+                            .idle = be_idle,
+                            .opened = trace_device,
+                            .user = t,
+                            .host = t->host};
+}
+
+static int check_capacities(const ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    const int workers = ls_engine_workers(t->engine);
+    if (!c->capacities || c->capacities == workers)
+        return LS_OK;
+    return ls_config_fail(err, c, "capacity", LS_ECONFIG,
+                          "%d numbers for %d devices; give one per device", c->capacities, workers);
+}
+
+static int open_engine(ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    const ls_device_pool_options devices = {
+        .size = sizeof devices,
         .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
         .max_devices = c->shards ? most_devices(t) : 0,
         .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = t->options.cache_dir,
-        .inbox = LS_IN_FLIGHT * 2,
-        .stop = ls_worker_close,
-        .user = t,
         .host = t->host,
     };
+    ls_engine_desc work = describe_work(t);
     ls_error cause;
-    int status = ls_device_pool_create(&t->pool, &o, &cause);
-    if (status == LS_EINVAL)
-        return ls_config_fail(err, c, "devices", LS_ECONFIG, "%s", cause.text);
-    return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
-}
-
-static int open_pool(ls_trainer *t, ls_error *err)
-{
-    const ls_config *c = &t->config;
-    t->pool = t->options.pool;
-    int status = t->pool ? LS_OK : make_pool(t, err);
+    work.devices = &devices;
+    int status = read_inject(&work.injections, &t->options, err);
     if (status)
         return status;
-    t->workers = ls_pool_size(t->pool);
-    t->shards = c->shards ? (int)c->shards : t->workers;
-    if (!c->capacities || c->capacities == t->workers)
-        return LS_OK;
-    return ls_config_fail(err, c, "capacity", LS_ECONFIG,
-                          "%d numbers for %d devices; give one per device", c->capacities,
-                          t->workers);
+    status = ls_engine_open(&t->engine, &work, &cause);
+    if (status == LS_EINVAL)
+        return ls_config_fail(err, c, "devices", LS_ECONFIG, "%s", cause.text);
+    if (status == LS_ENOMEM && t->engine && ls_engine_lacks_scores(t->engine))
+        return ls_config_fail_scores(err, c, ls_dataset_rows(t->data[LS_TEST]), t->model->classes);
+    return status ? ls_fail(err, status, "%s", cause.text) : check_capacities(t, err);
+}
+
+static int prepare_evaluation(ls_trainer *t, ls_error *err)
+{
+    int status = ls_config_class_weights(&t->class_weight, &t->config, t->data[LS_TRAIN],
+                                         t->model->classes, err);
+    return status ? status
+                  : ls_measured_init(&t->told.measured, t->config.metrics, t->model->classes,
+                                     t->host, err);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)
 {
     const char *path = t->config.init_weights;
-    float *canonical = t->exchange->canonical;
+    float *canonical = ls_engine_weights(t->engine)->canonical;
     ls_error cause;
     int status = t->config.init_partial
                      ? ls_safetensors_load_fitting(canonical, path, t->model, t->host, &cause)
@@ -191,19 +259,13 @@ static int load_weights(ls_trainer *t, ls_error *err)
 }
 
 /* The weights that training begins with, or goes on with. */
-static int open_exchange(ls_trainer *t, ls_error *err)
+static int open_weights(ls_trainer *t, ls_error *err)
 {
-    int status = ls_config_class_weights(&t->class_weight, &t->config, t->data[LS_TRAIN],
-                                         t->model->classes, err);
-    if (status == LS_OK)
-        status = ls_measured_init(&t->measured, t->config.metrics, t->model->classes, t->host, err);
-    if (status == LS_OK)
-        status = ls_exchange_create(&t->exchange, t, err);
-    if (status == LS_OK && t->dir.resumed)
-        status = ls_go_on_from(t, t->dir.resumed, err);
+    int status = t->dir.resumed ? ls_go_on_from(t, t->dir.resumed, err) : LS_OK;
     if (status || t->dir.resumed || !ls_members_first(t))
         return status ? status : ls_members_share_start(t, err);
-    ls_init_weights(t->exchange->canonical, t->model, &t->config.init, t->config.seed);
+    ls_init_weights(ls_engine_weights(t->engine)->canonical, t->model, &t->config.init,
+                    t->config.seed);
     status = t->config.init_weights ? load_weights(t, err) : LS_OK;
     return status ? status : ls_members_share_start(t, err);
 }
@@ -211,35 +273,26 @@ static int open_exchange(ls_trainer *t, ls_error *err)
 static int open_trace(ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
-    return o->trace_path
-               ? ls_trace_create(&t->trace, o->trace_path, o->trace_ops, t->workers, t->host, err)
-               : LS_OK;
+    const int workers = ls_engine_workers(t->engine);
+    ls_trace **trace = &t->records.trace;
+    if (!o->trace_path)
+        return LS_OK;
+    int status = ls_trace_create(trace, o->trace_path, o->trace_ops, workers, t->host, err);
+    for (int i = 0; status == LS_OK && i < workers; i++)
+        ls_engine_mark(t->engine, i, ls_trace_marks(*trace, i));
+    return status;
 }
 
 static int open_workers(ls_trainer *t, ls_error *err)
 {
-    ls_park *parking = &t->parking;
-    t->worker = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->worker);
-    t->records.times = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->records.times);
-    t->records.device = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->records.device);
-    if (!t->worker || !t->records.times || !t->records.device)
-        return ls_fail(err, LS_ENOMEM, "out of memory for %d workers", t->workers);
-    ls_park_init(parking, 0);
-    for (int i = 0; i < t->workers; i++) {
-        ls_train_worker *w = &t->worker[i];
-        w->trainer = t;
-        w->index = i;
-        w->heartbeat.marks = t->trace ? ls_trace_marks(t->trace, i) : NULL;
-        int status = ls_ring_init(&w->reports, t->host, sizeof(ls_report), LS_REPORTS, err);
-        if (status)
-            return status;
-        ls_ring_share_consumer(&w->reports, parking);
-    }
-    ls_assign_shards(t);
-    ls_set_deadline(t, 0);
+    const size_t workers = (size_t)ls_engine_workers(t->engine);
+    t->records.times = ls_alloc_array(t->host, workers, sizeof *t->records.times);
+    t->records.device = ls_alloc_array(t->host, workers, sizeof *t->records.device);
+    if (!t->records.times || !t->records.device)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %zu workers", workers);
     int status = ls_members_open_workers(t, err);
     if (status == LS_OK)
-        ls_inference_like(t->inference, t->worker[0].info.name);
+        ls_inference_like(t->inference, ls_engine_worker(t->engine, 0).info->name);
     return status;
 }
 
@@ -247,28 +300,29 @@ static int open_workers(ls_trainer *t, ls_error *err)
 
 static void write_devices_text(ls_trainer *t)
 {
-    size_t used = 0, size = sizeof t->text.devices;
-    for (int i = 0; i < t->workers && used < size; i++)
-        used += (size_t)snprintf(t->text.devices + used, size - used, "%s%s", i ? ", " : "[",
-                                 t->worker[i].info.name);
+    size_t used = 0, size = sizeof t->told.text.devices;
+    for (int i = 0; i < ls_engine_workers(t->engine) && used < size; i++)
+        used += (size_t)snprintf(t->told.text.devices + used, size - used, "%s%s", i ? ", " : "[",
+                                 ls_engine_worker(t->engine, i).info->name);
     if (used < size - 1)
-        snprintf(t->text.devices + used, size - used, "]");
+        snprintf(t->told.text.devices + used, size - used, "]");
     else
-        memcpy(t->text.devices + size - 5, "…]", sizeof "…]");
+        memcpy(t->told.text.devices + size - 5, "…]", sizeof "…]");
 }
 
 /* Rows of a whole minibatch that the busiest device computes. */
 static int largest_share(const ls_trainer *t)
 {
-    const uint32_t batch = (uint32_t)t->config.batch_size, shards = (uint32_t)t->shards;
+    const uint32_t batch = (uint32_t)t->config.batch_size,
+                   shards = (uint32_t)ls_engine_shards(t->engine);
     uint32_t most = 0;
-    for (int i = 0; i < t->workers; i++) {
-        const ls_train_worker *w = &t->worker[i];
+    for (int i = 0; i < ls_engine_workers(t->engine); i++) {
+        const ls_worker_view w = ls_engine_worker(t->engine, i);
         uint32_t first, last, count;
-        if (w->shard_lo == w->shard_hi)
+        if (w.shard_lo == w.shard_hi)
             continue;
-        ls_split(batch, shards, (uint32_t)w->shard_lo, &first, &count);
-        ls_split(batch, shards, (uint32_t)w->shard_hi - 1, &last, &count);
+        ls_split(batch, shards, (uint32_t)w.shard_lo, &first, &count);
+        ls_split(batch, shards, (uint32_t)w.shard_hi - 1, &last, &count);
         if (last + count - first > most)
             most = last + count - first;
     }
@@ -280,46 +334,48 @@ static int summarise(ls_trainer *t, ls_error *err)
     (void)err;
     const ls_config *c = &t->config;
     ls_replica_memory memory;
-    ls_replica_memory_used(t->worker[0].replica, &memory);
-    const size_t total = t->total ? ls_replica_floats(t->worker[0].replica) * sizeof(float) : 0;
+    const ls_worker_view first = ls_engine_worker(t->engine, 0);
+    ls_replica_memory_used(first.replica, &memory);
+    const size_t total = ls_engine_total_bytes(t->engine);
     if (!t->members.cluster)
         write_devices_text(t);
-    t->summary = (ls_summary){
+    t->told.summary = (ls_summary){
         .name = c->name,
-        .data = t->text.data,
+        .data = t->told.text.data,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
-        .devices = t->text.devices,
-        .device_model = t->worker[0].info.model,
-        .isa = t->worker[0].info.isa,
-        .library = t->worker[0].info.library,
-        .workers = t->workers,
-        .threads = t->worker[0].info.threads,
-        .shards = t->shards,
+        .devices = t->told.text.devices,
+        .device_model = first.info->model,
+        .isa = first.info->isa,
+        .library = first.info->library,
+        .workers = ls_engine_workers(t->engine),
+        .threads = first.info->threads,
+        .shards = ls_engine_shards(t->engine),
         .batch_size = (int)c->batch_size,
         .batch_per_device = largest_share(t),
         .parameters = t->model->parameters,
         .parameter_bytes = t->model->parameters * sizeof(float),
         .device_bytes = memory.arenas + total + memory.activations + memory.dataset +
-                        ls_fold_bytes(&t->worker[0].fold),
+                        ls_engine_fold_bytes(t->engine, 0),
         .run_dir = t->dir.path ? t->dir.path : "",
-        .resumed_from = t->text.resumed,
+        .resumed_from = t->told.text.resumed,
         .resumed_steps = t->position.steps,
         .epochs = (int)c->epochs,
         .member = t->members.member,
         .members = t->members.count,
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
     };
-    if (!t->result.metric) /* a resumed run tells what it told */
+    if (!t->told.result.metric) /* a resumed run tells what it told */
         ls_tell_metric(t, NULL);
-    t->result.devices = t->text.devices;
+    t->told.result.devices = t->told.text.devices;
     if (t->dir.resumed)
-        ls_resume_compare_libraries(t->dir.resumed, t->summary.isa, t->summary.library, t->host);
+        ls_resume_compare_libraries(t->dir.resumed, t->told.summary.isa, t->told.summary.library,
+                                    t->host);
     return LS_OK;
 }
 
 static void warn_of_rows(const ls_trainer *t)
 {
-    const int rows = t->config.batch_size, shards = t->shards;
+    const int rows = t->config.batch_size, shards = ls_engine_shards(t->engine);
     const int best = ls_shards_for(rows, ls_uses_of_weights(t->model));
     if (rows / shards < LS_SHARD_ROWS && shards > best)
         ls_log(t->host, LS_LOG_WARNING,
@@ -336,11 +392,12 @@ static void warn_of_rows(const ls_trainer *t)
 /* It computes no gradient, but merges its part of the sum, and takes over when a device is lost. */
 static void warn_of_idle(const ls_trainer *t)
 {
-    if (t->workers > t->shards)
+    const int workers = ls_engine_workers(t->engine), shards = ls_engine_shards(t->engine);
+    if (workers > shards)
         ls_log(t->host, LS_LOG_WARNING,
                "%d of %d workers have no shard: a minibatch has %d, so no more workers than that "
                "make it faster",
-               t->workers - t->shards, t->workers, t->shards);
+               workers - shards, workers, shards);
 }
 
 /* The first batch norm that learns, or has something before it that does, and sees one value of each channel
@@ -380,18 +437,19 @@ static void warn_of_single_rows(const ls_trainer *t)
     const ls_layer *norm = find_norm_of_vectors(t->model);
     const uint32_t all = ls_dataset_rows(t->data[LS_TRAIN]), batch = (uint32_t)t->config.batch_size;
     const uint32_t whole = all > 0 && all < batch ? all : batch, left = all > 0 ? all % whole : 0;
+    const int shards = ls_engine_shards(t->engine);
     char cure[160] = "";
     if (!norm)
         return;
-    if (has_single_row(whole, t->shards) && whole > 1)
+    if (has_single_row(whole, shards) && whole > 1)
         snprintf(cure, sizeof cure,
-                 "shards: %d divide minibatches of %u rows; set shards to at most %u", t->shards,
+                 "shards: %d divide minibatches of %u rows; set shards to at most %u", shards,
                  (unsigned)whole, (unsigned)whole / 2);
-    else if (has_single_row(whole, t->shards))
+    else if (has_single_row(whole, shards))
         snprintf(cure, sizeof cure, "batch_size: a minibatch has one row; set batch_size to more");
-    else if (has_single_row(left, t->shards)) {
+    else if (has_single_row(left, shards)) {
         char other[64];
-        advise_batch_size(other, sizeof other, all, batch, t->shards);
+        advise_batch_size(other, sizeof other, all, batch, shards);
         snprintf(cure, sizeof cure, "batch_size: %u leaves %u rows for the last minibatch%s",
                  (unsigned)batch, (unsigned)left, other);
     }
@@ -407,21 +465,23 @@ static int warn(ls_trainer *t, ls_error *err)
 {
     (void)err;
     const ls_config *c = &t->config;
-    const int cpus = ls_allowed_cpus(), team = t->worker[0].info.threads;
-    int on_host = (t->worker[0].info.flags & LS_DEVICE_HOST_MEMORY) != 0;
+    const int cpus = ls_allowed_cpus(), workers = ls_engine_workers(t->engine);
+    const ls_device_info *info = ls_engine_worker(t->engine, 0).info;
+    const int team = info->threads;
+    int on_host = (info->flags & LS_DEVICE_HOST_MEMORY) != 0;
     char threads[32] = "";
     if (team > 1)
         snprintf(threads, sizeof threads, " of %d threads", team);
-    if (on_host && t->workers * team > cpus)
+    if (on_host && workers * team > cpus)
         ls_log(t->host, LS_LOG_WARNING,
-               "%d workers%s share %d allowed CPUs: slower than fewer workers", t->workers, threads,
+               "%d workers%s share %d allowed CPUs: slower than fewer workers", workers, threads,
                cpus);
     if (on_host && c->precision != LS_PRECISION_FP32)
         ls_log(t->host, LS_LOG_WARNING, "precision: %s computes in fp32, whatever is asked for",
-               t->worker[0].info.name);
-    if (on_host && t->workers == c->shards && t->workers < cpus && strcmp(c->devices, "auto") == 0)
+               info->name);
+    if (on_host && workers == c->shards && workers < cpus && strcmp(c->devices, "auto") == 0)
         ls_log(t->host, LS_LOG_INFO,
-               "devices: auto has a worker for each shard: %d, with %d of %d CPUs each", t->workers,
+               "devices: auto has a worker for each shard: %d, with %d of %d CPUs each", workers,
                team, cpus);
     warn_of_rows(t);
     warn_of_idle(t);
@@ -430,26 +490,6 @@ static int warn(ls_trainer *t, ls_error *err)
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
-
-static int check_options(ls_trainer *t, ls_error *err)
-{
-    const ls_trainer_options *o = &t->options;
-    int status = ls_config_check_options(o, err);
-    if (status == LS_OK && o->pool)
-        status = ls_device_pool_check(o->pool, err);
-    if (status)
-        return status;
-    for (int i = 0; i < o->source_count; i++)
-        if (!o->sources[i] || o->sources[i]->size != sizeof *o->sources[i] || !o->sources[i]->name)
-            return ls_fail(err, LS_EINVAL,
-                           "ls_trainer_open: source %d: size must be sizeof(ls_data_source), and "
-                           "it needs a name",
-                           i);
-    if (o->step_row_count < 0 || o->step_row_count > LS_STEP_ROWS)
-        return ls_fail(err, LS_EINVAL, "ls_trainer_open: %d numbers of step_rows; at most %d",
-                       o->step_row_count, LS_STEP_ROWS);
-    return LS_OK;
-}
 
 /* Steps are given rows that a whole minibatch has room for. */
 static int check_step_rows(const ls_trainer *t, ls_error *err)
@@ -461,14 +501,6 @@ static int check_step_rows(const ls_trainer *t, ls_error *err)
                            "ls_trainer_open: step_rows: %u; expected 1 to batch_size, %d",
                            (unsigned)o->step_rows[i], t->config.batch_size);
     return LS_OK;
-}
-
-static int read_inject(ls_trainer *t, ls_error *err)
-{
-    int status = LS_OK;
-    for (int i = 0; status == LS_OK && i < t->options.inject_count; i++)
-        status = ls_inject_parse(&t->injections, t->options.inject[i], err);
-    return status;
 }
 
 /* The config of the run that is resumed: a file, which the first member alone has. */
@@ -514,42 +546,46 @@ static int read_config(ls_trainer *t, ls_error *err)
 }
 
 /* The devices' own communicators, or those that go through the host's memory. */
-static int choose_merge(ls_trainer *t, ls_error *err)
+static int choose_merge(const ls_comm_type **out, const ls_trainer *t, ls_error *err)
 {
-    const ls_device_ops *ops = t->worker[0].device->ops;
+    const ls_worker_view first = ls_engine_worker(t->engine, 0);
+    const ls_device_ops *ops = first.device->ops;
     const ls_comm_type *const *types = ops->communicators ? ops->communicators() : ls_comm_types();
     char why[LS_COMM_WHY];
-    t->merge = ls_comm_find(types, t->config.allreduce, why);
-    if (t->merge)
+    *out = ls_comm_find(types, t->config.allreduce, why);
+    if (*out)
         return LS_OK;
     return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG, "%s does not have '%.100s'; %s",
-                          t->worker[0].info.name, t->config.allreduce, why);
+                          first.info->name, t->config.allreduce, why);
 }
 
 static int open_group(ls_trainer *t, ls_error *err)
 {
-    int status = choose_merge(t, err);
+    const ls_comm_type *merge;
+    int status = choose_merge(&merge, t, err);
     if (status == LS_OK)
-        status = ls_members_check(t, err);
-    return status ? status : ls_form_group(t, err);
+        status = ls_members_check(t, merge, err);
+    return status ? status : ls_engine_form(t->engine, merge, t->position.steps, err);
 }
 
 typedef int stage(ls_trainer *t, ls_error *err);
 
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static stage *const stages[] = {
-        /* what is asked for, */
-        check_options, read_inject, read_config,
-        /* what is trained, */
-        open_data, open_feed, build_model, choose_shards,
-        /* by whom, */
-        open_pool, ls_members_compare, open_exchange, open_trace, open_workers, open_group,
-        /* and what is kept and told of it */
-        ls_open_run_dir, ls_open_sinks, ls_open_saver, ls_coordination_create, summarise, warn};
+    static stage *const stages[] = {/* what is asked for, */
+                                    check_options, read_config,
+                                    /* what is trained, */
+                                    open_data, check_schedule, build_model, choose_shards,
+                                    /* by whom, */
+                                    prepare_evaluation, open_engine, ls_members_compare,
+                                    open_weights, open_trace, open_workers, open_group,
+                                    /* and what is kept and told of it */
+                                    ls_open_run_dir, ls_open_sinks, ls_open_saver,
+                                    ls_coordination_create, summarise, warn};
     int status = LS_OK;
-    t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
-    t->result.checkpoint = "";
+    t->told.result.test_loss = t->told.result.test_accuracy = t->told.result.seconds_per_epoch =
+        NAN;
+    t->told.result.checkpoint = "";
     t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);

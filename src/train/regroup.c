@@ -19,7 +19,6 @@
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/worker.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,11 +43,12 @@ static bool is_left(const struct ls_trainer *t, int origin)
     return false;
 }
 
+/* Where another connection breaks before the loss is on record, who was lost before stays named. */
 static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
 {
     ls_members *m = &t->members;
-    size_t used = 0;
-    m->lost[0] = '\0';
+    size_t used = m->uneven ? strlen(m->lost) : 0;
+    m->lost[used] = '\0';
     for (int i = 0; i < count && used < sizeof m->lost; i++)
         if (!is_left(t, before[i].origin))
             used += (size_t)snprintf(m->lost + used, sizeof m->lost - used, "%s%s",
@@ -88,14 +88,14 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
     if (status == LS_OK) {
         m->member = ls_cluster_member(m->cluster);
         m->count = ls_cluster_members(m->cluster);
-        m->uneven = true;
-        t->summary.member = m->member;
-        t->summary.members = m->count;
+        t->told.summary.member = m->member;
+        t->told.summary.members = m->count;
         name_lost(t, before, count, why.text);
+        m->uneven = true;
         strike_devices(t);
         /* All replicas have as many floats, also that of a worker that has stalled. */
-        status =
-            ls_cluster_prepare(m->cluster, t->shards, ls_replica_floats(t->worker[0].replica), err);
+        status = ls_cluster_prepare(m->cluster, ls_engine_shards(t->engine),
+                                    ls_replica_floats(ls_engine_worker(t->engine, 0).replica), err);
     }
     ls_free(t->host, before);
     return status;
@@ -118,8 +118,8 @@ static void describe(standing *out, const struct ls_trainer *t)
     out->last = t->coordination->last;
     out->last.comm.waiting = NULL;
     out->last.comm.user = NULL;
-    memcpy(out->value, t->measured.value, sizeof out->value);
-    out->classes = t->measured.classes;
+    memcpy(out->value, t->told.measured.value, sizeof out->value);
+    out->classes = t->told.measured.classes;
 }
 
 static bool is_behind(const standing *a, const standing *b)
@@ -152,25 +152,26 @@ static int check_spread(const standing *all, int count, int newest, ls_error *er
 static int share_state(struct ls_trainer *t, int newest, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
+    const ls_engine_state *state = ls_engine_weights(t->engine);
     const size_t bytes = t->model->floats * sizeof(float);
     int status = newest == t->members.member ? ls_snapshot_replicas(t, true, err)
                  : ls_saver_rest(t->dir.saver, NULL)
                      ? ls_fail(err, LS_ESTALLED, "a save does not end")
                      : LS_OK;
     if (status == LS_OK)
-        status = ls_cluster_share_from(c, newest, t->exchange->canonical, bytes, err);
+        status = ls_cluster_share_from(c, newest, state->canonical, bytes, err);
     for (int i = 0; i < LS_STATES && status == LS_OK; i++)
-        if (t->exchange->slot[i])
-            status = ls_cluster_share_from(c, newest, t->exchange->slot[i], bytes, err);
+        if (state->slot[i])
+            status = ls_cluster_share_from(c, newest, state->slot[i], bytes, err);
     return status;
 }
 
 static void adopt_evaluation(struct ls_trainer *t, const standing *newest)
 {
-    t->result.test_loss = newest->value[LS_METRIC_LOSS];
-    t->result.test_accuracy = newest->value[LS_METRIC_ACCURACY];
-    memcpy(t->measured.value, newest->value, sizeof newest->value);
-    t->measured.classes = newest->classes;
+    t->told.result.test_loss = newest->value[LS_METRIC_LOSS];
+    t->told.result.test_accuracy = newest->value[LS_METRIC_ACCURACY];
+    memcpy(t->told.measured.value, newest->value, sizeof newest->value);
+    t->told.measured.classes = newest->classes;
     t->members.evaluations = newest->evaluations;
     t->members.evaluated = true;
 }
@@ -178,7 +179,7 @@ static void adopt_evaluation(struct ls_trainer *t, const standing *newest)
 static int adopt(struct ls_trainer *t, const standing *mine, const standing *newest, ls_error *err)
 {
     if (mine->steps < newest->steps) {
-        int status = ls_gang(t, ls_worker_load, err);
+        int status = ls_engine_load(t->engine, t->position.steps, err);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, err);
     }
     if (mine->evaluations < newest->evaluations)
@@ -218,12 +219,21 @@ static int level(struct ls_trainer *t, const standing *all, ls_error *err)
     }
     if (status == LS_OK && steps)
         status = share_state(t, newest, err);
-    if (status == LS_OK && evaluations && t->measured.confusion) {
+    if (status == LS_OK && evaluations && t->told.measured.confusion) {
         const size_t classes = (size_t)t->model->classes;
-        status = ls_cluster_share_from(m->cluster, newest, t->measured.confusion,
-                                       classes * classes * sizeof *t->measured.confusion, err);
+        status = ls_cluster_share_from(m->cluster, newest, t->told.measured.confusion,
+                                       classes * classes * sizeof *t->told.measured.confusion, err);
     }
     return status ? status : adopt(t, &all[m->member], &all[newest], err);
+}
+
+/* All live workers have the same. */
+static uint32_t live_checksum(const ls_engine *e)
+{
+    int w = 0;
+    while (ls_engine_worker(e, w).presence != LS_LIVE)
+        w++;
+    return ls_engine_worker(e, w).checksum;
 }
 
 /* All stand at the same step now, and on the same weights. */
@@ -233,7 +243,7 @@ static int compare(struct ls_trainer *t, ls_error *err)
     int status = ls_snapshot_replicas(t, false, err);
     if (status)
         return status;
-    const uint32_t own = t->worker[ls_first_worker(t, LS_LIVE)].checksum;
+    const uint32_t own = live_checksum(t->engine);
     uint32_t *all = ls_members_gather(&status, t, &own, sizeof own, err);
     for (int i = 1; status == LS_OK && i < m->count; i++)
         if (all[i] != all[0])
@@ -248,13 +258,9 @@ static int compare(struct ls_trainer *t, ls_error *err)
 
 static int record_loss(struct ls_trainer *t, ls_error *err)
 {
-    const ls_fault fault = {.worker = -1,
-                            .step = t->position.steps + 1,
-                            .kind = "host",
-                            .action = "continue",
-                            .text = "this host is lost; the others go on without it",
-                            .device = t->members.lost};
-    return t->members.lost[0] ? ls_record_fault(t, &fault, err) : LS_OK;
+    ls_fault fault = {.worker = -1, .step = t->position.steps + 1};
+    ls_fail(&fault.error, LS_ESTALLED, "this host is lost; the others go on without it");
+    return t->members.lost[0] ? ls_record_fault(t, &fault, LS_ACTION_CONTINUE, err) : LS_OK;
 }
 
 int ls_members_level(struct ls_trainer *t, ls_error *err)

@@ -60,7 +60,7 @@ int ls_open_saver(struct ls_trainer *t, ls_error *err)
     const ls_saver_desc run = ls_saved_run(t);
     int status = ls_saver_create(&t->dir.saver, t->dir.path, &run, err);
     if (status == LS_OK)
-        t->result.checkpoint = ls_saver_path(t->dir.saver);
+        t->told.result.checkpoint = ls_saver_path(t->dir.saver);
     return status;
 }
 
@@ -76,7 +76,7 @@ static int open_apart(struct ls_trainer *t, ls_error *err)
         status = ls_open_saver(t, err);
     if (status == LS_OK)
         status = open_metrics(t, err);
-    t->summary.run_dir = t->dir.path ? t->dir.path : "";
+    t->told.summary.run_dir = t->dir.path ? t->dir.path : "";
     return status;
 }
 
@@ -115,25 +115,27 @@ static void take_place(struct ls_trainer *t, const ls_resumed *resumed)
                "monitor: %s, no longer %s: which evaluation is the best is decided anew",
                ls_metric_names[t->config.monitor], ls_metric_names[best->metric]);
     }
-    t->result.steps = s->position.steps;
-    t->result.epochs = s->epochs;
-    t->result.test_loss = s->test_loss;
-    t->result.test_accuracy = s->test_accuracy;
+    t->told.result.steps = s->position.steps;
+    t->told.result.epochs = s->epochs;
+    t->told.result.test_loss = s->test_loss;
+    t->told.result.test_accuracy = s->test_accuracy;
     if (s->told != LS_METRIC_CONFUSION) {
-        t->result.metric = ls_metric_names[s->told];
-        t->result.test_metric = s->test_metric;
+        t->told.result.metric = ls_metric_names[s->told];
+        t->told.result.test_metric = s->test_metric;
     }
     if (s->epochs > 0)
-        t->result.seconds_per_epoch = s->position.trained_s / s->epochs;
-    snprintf(t->text.resumed, sizeof t->text.resumed, "%.500s", resumed->path);
+        t->told.result.seconds_per_epoch = s->position.trained_s / s->epochs;
+    snprintf(t->told.text.resumed, sizeof t->told.text.resumed, "%.500s", resumed->path);
 }
 
 int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err)
 {
-    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
-    const ls_successor run = {&t->config, t->shards, t->data, t->model, t->host};
+    const ls_checkpoint_values values = ls_values(t);
+    const ls_successor run = {&t->config, ls_engine_shards(t->engine), t->data, t->model, t->host};
     int status = ls_resume_load(&values, resumed, &run, err);
-    if (status == LS_OK)
-        take_place(t, resumed);
-    return status;
+    if (status)
+        return status;
+    ls_engine_weights(t->engine)->has_slots = true;
+    take_place(t, resumed);
+    return LS_OK;
 }

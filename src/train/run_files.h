@@ -19,8 +19,8 @@ int ls_open_apart(struct ls_trainer *trainer, ls_error *err);
 /* Likewise, where it is the first of those that go on: with all the sinks of a first one. */
 int ls_take_over(struct ls_trainer *trainer, ls_error *err);
 
-/* Goes on from a checkpoint: its weights and optimizer state into the exchange, its place into the run's. On failure
- * everything but the exchange is untouched. Errors: those of ls_resume_load. */
+/* Goes on from a checkpoint: its weights and optimizer state to ls_engine_weights, its place into the run's. On
+ * failure everything but the weights there is untouched. Errors: those of ls_resume_load. */
 int ls_go_on_from(struct ls_trainer *trainer, const ls_resumed *resumed, ls_error *err);
 
 #endif

@@ -15,14 +15,17 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
 {
     ls_record r = {.type = type, .device = t->records.device};
     const ls_members *m = &t->members;
+    const int workers = ls_engine_workers(t->engine);
     for (int i = 0; i < m->devices; i++) {
         const int own = i - m->own; /* of this process's workers, where it is one */
-        if (own < 0 || own >= t->workers || t->worker[own].presence == LS_LIVE)
+        if (own < 0 || own >= workers || ls_engine_worker(t->engine, own).presence == LS_LIVE)
             t->records.device[r.devices++] = m->device[i].name;
     }
-    for (int i = 0; i < t->workers && m->devices == 0; i++)
-        if (t->worker[i].presence == LS_LIVE)
-            t->records.device[r.devices++] = t->worker[i].info.name;
+    for (int i = 0; i < workers && m->devices == 0; i++) {
+        const ls_worker_view w = ls_engine_worker(t->engine, i);
+        if (w.presence == LS_LIVE)
+            t->records.device[r.devices++] = w.info->name;
+    }
     return r;
 }
 
@@ -30,7 +33,7 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
 {
     ls_record r = with_devices(t, type);
     r.of.start = (ls_start_values){
-        .summary = t->summary,
+        .summary = t->told.summary,
         .data = ls_dataset_describe(t->data[LS_TRAIN]),
         .config = &t->config,
         .step = t->position.steps,
@@ -61,14 +64,15 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .correct = (uint64_t)r->correct,
         .hits = t->config.loss->hits,
         .loss = r->loss / r->rows,
-        .lr = r->lr,
+        .lr = ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .images_per_s = (float)images_per_s,
         .worker = t->records.times,
     };
-    for (int i = 0; i < t->workers; i++)
-        if (t->worker[i].presence == LS_LIVE && t->worker[i].status == LS_OK)
-            time_worker(&t->records.times[v->workers++], i, ls_pool_busy(t->pool, i),
-                        &t->worker[i].report);
+    for (int i = 0; i < ls_engine_workers(t->engine); i++) {
+        const ls_worker_view w = ls_engine_worker(t->engine, i);
+        if (w.report)
+            time_worker(&t->records.times[v->workers++], i, w.queued, w.report);
+    }
     return ls_sinks_emit(&t->records.sinks, &record, err);
 }
 
@@ -91,12 +95,16 @@ int ls_record_nonfinite(struct ls_trainer *t, int worker, int shard, ls_error *e
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
-int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_error *err)
+int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_fault_action action,
+                    ls_error *err)
 {
-    ls_record r = {.type = LS_RECORD_FAULT, .of.fault = *fault};
-    if (fault->worker >= 0)
-        r.of.fault.device = t->worker[fault->worker].info.name;
-    r.of.fault.devices_left = fault->worker >= 0 ? t->live : t->members.devices;
+    const bool own = fault->worker >= 0;
+    ls_record r = {.type = LS_RECORD_FAULT};
+    r.of.fault = (ls_fault_values){
+        .fault = *fault,
+        .action = action,
+        .device = own ? ls_engine_worker(t->engine, fault->worker).info->name : t->members.lost,
+        .devices_left = own ? ls_engine_live(t->engine) : t->members.devices};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
@@ -113,10 +121,10 @@ int ls_record_epoch(struct ls_trainer *t, ls_error *err)
 int ls_record_eval(struct ls_trainer *t, double seconds, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_EVAL, .epoch = t->position.epoch + 1};
-    r.of.eval = (ls_eval_values){.test_loss = t->result.test_loss,
-                                 .test_accuracy = t->result.test_accuracy,
+    r.of.eval = (ls_eval_values){.test_loss = t->told.result.test_loss,
+                                 .test_accuracy = t->told.result.test_accuracy,
                                  .seconds = seconds,
-                                 .measured = t->measured,
+                                 .measured = t->told.measured,
                                  .best = t->position.best.epoch > 0 &&
                                          t->position.best.steps == t->position.steps};
     return ls_sinks_emit(&t->records.sinks, &r, err);
@@ -131,11 +139,11 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
                   : status ? "interrupted"
                            : "finished",
         .error = failed ? error : NULL,
-        .result = t->result,
-        .checkpoint = t->result.saved ? t->result.checkpoint : NULL,
+        .result = t->told.result,
+        .checkpoint = t->told.result.saved ? t->told.result.checkpoint : NULL,
         .best_checkpoint = ls_best_checkpoint(t),
-        .stopped_early = t->text.early[0] ? t->text.early : NULL,
-        .weights_sha256 = t->result.weights_sha256[0] ? t->result.weights_sha256 : NULL,
+        .stopped_early = t->told.text.early[0] ? t->told.text.early : NULL,
+        .weights_sha256 = t->told.result.weights_sha256[0] ? t->told.result.weights_sha256 : NULL,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
     };
     return ls_sinks_emit(&t->records.sinks, &r, err);
@@ -150,7 +158,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
     if (!t->options.progress)
         return;
     const double epoch_s =
-        epoch_done ? at->totals.seconds : (double)(ls_run_ns(t) - c->start_ns) * 1e-9;
+        epoch_done ? at->totals.seconds : (double)(ls_engine_ns(t->engine) - c->start_ns) * 1e-9;
     const double done = (double)at->epoch + (double)at->step / c->steps;
     const double left = (double)t->config.epochs - done;
     ls_progress p = {
@@ -164,10 +172,10 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
         .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
         .epoch_done = epoch_done,
         .evaluated = evaluated,
-        .test_loss = t->result.test_loss,
-        .test_accuracy = t->result.test_accuracy,
-        .metric = t->result.metric,
-        .test_metric = t->result.test_metric,
+        .test_loss = t->told.result.test_loss,
+        .test_accuracy = t->told.result.test_accuracy,
+        .metric = t->told.result.metric,
+        .test_metric = t->told.result.test_metric,
     };
     t->options.progress(t->options.user, &p);
 }
@@ -175,17 +183,18 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
-    t->result.metric = ls_metric_names[told];
-    t->result.test_metric = told == LS_METRIC_ACCURACY ? t->result.test_accuracy
-                            : told == LS_METRIC_LOSS   ? t->result.test_loss
-                            : measured                 ? measured->value[told]
-                                                       : NAN;
+    t->told.result.metric = ls_metric_names[told];
+    t->told.result.test_metric = told == LS_METRIC_ACCURACY ? t->told.result.test_accuracy
+                                 : told == LS_METRIC_LOSS   ? t->told.result.test_loss
+                                 : measured                 ? measured->value[told]
+                                                            : NAN;
 }
 
 /* ---- the timeline --------------------------------------------------------------------------- */
 
 void ls_drain_trace(const struct ls_trainer *t)
 {
-    for (int w = 0; t->trace && w < t->workers; w++)
-        ls_trace_drain(t->trace, w, t->worker[w].replica);
+    ls_trace *trace = t->records.trace;
+    for (int w = 0; trace && w < ls_engine_workers(t->engine); w++)
+        ls_trace_drain(trace, w, ls_engine_replica_at(t->engine, w));
 }

@@ -18,7 +18,8 @@ int ls_record_step(struct ls_trainer *trainer, double images_per_s, const struct
                    ls_error *err);
 /* Of the step that comes next. */
 int ls_record_nonfinite(struct ls_trainer *trainer, int worker, int shard, ls_error *err);
-int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_error *err);
+int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_fault_action action,
+                    ls_error *err);
 int ls_record_epoch(struct ls_trainer *trainer, ls_error *err);
 int ls_record_eval(struct ls_trainer *trainer, double seconds, ls_error *err);
 int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);

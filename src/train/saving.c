@@ -1,7 +1,5 @@
 #include "train/saving.h"
 
-#include "train/worker.h"
-
 /* ---- deciding ------------------------------------------------------------------------------- */
 
 /* Whether the evaluation behind the steps that are done is the best so far. */
@@ -35,7 +33,7 @@ ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
 int ls_snapshot_replicas(struct ls_trainer *t, bool exports, ls_error *err)
 {
     int status = exports ? ls_saver_rest(t->dir.saver, err) : LS_OK;
-    return status ? status : ls_read_replicas(t, exports, err);
+    return status ? status : ls_engine_read_back(t->engine, exports, t->position.steps, err);
 }
 
 ls_saver_desc ls_saved_run(struct ls_trainer *t)
@@ -44,23 +42,29 @@ ls_saver_desc ls_saved_run(struct ls_trainer *t)
                            .model = t->model,
                            .data = t->data,
                            .sinks = &t->records.sinks,
-                           .trace = t->trace,
+                           .trace = t->records.trace,
                            .host = t->host};
+}
+
+ls_checkpoint_values ls_values(const struct ls_trainer *t)
+{
+    const ls_engine_state *state = ls_engine_weights(t->engine);
+    return (ls_checkpoint_values){state->canonical, state->slot};
 }
 
 /* Where the run stands, but for what the saver knows better. */
 static ls_state describe(const struct ls_trainer *t)
 {
-    const ls_result *r = &t->result;
+    const ls_result *r = &t->told.result;
     return (ls_state){.position = t->position,
                       .epochs = r->epochs,
                       .test_loss = r->test_loss,
                       .test_accuracy = r->test_accuracy,
                       .told = ls_metric_find(r->metric),
                       .test_metric = r->test_metric,
-                      .shards = t->shards,
-                      .isa = t->summary.isa,
-                      .library = t->summary.library,
+                      .shards = ls_engine_shards(t->engine),
+                      .isa = t->told.summary.isa,
+                      .library = t->told.summary.library,
                       .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
                       .test_rows = ls_dataset_rows(t->data[LS_TEST])};
 }
@@ -68,7 +72,7 @@ static ls_state describe(const struct ls_trainer *t)
 int ls_save(struct ls_trainer *t, ls_due due, ls_error *err)
 {
     const ls_state state = describe(t);
-    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
+    const ls_checkpoint_values values = ls_values(t);
     return due == LS_DUE_NOTHING
                ? LS_OK
                : ls_saver_save(t->dir.saver, &state, &values, due == LS_DUE_NOW, err);
@@ -78,7 +82,7 @@ int ls_save_at(struct ls_trainer *t, const char *path, ls_error *err)
 {
     const ls_saver_desc run = ls_saved_run(t);
     const ls_state state = describe(t);
-    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
+    const ls_checkpoint_values values = ls_values(t);
     return ls_save_to_file(path, &run, &state, &values, err);
 }
 
@@ -86,9 +90,10 @@ int ls_save_at(struct ls_trainer *t, const char *path, ls_error *err)
 
 const char *ls_best_checkpoint(struct ls_trainer *t)
 {
-    char *path = t->text.best;
+    char *path = t->told.text.best;
     return t->dir.saver && t->config.checkpoint.best &&
-                   ls_checkpoint_of_best(path, sizeof t->text.best, t->dir.path, &t->position.best)
+                   ls_checkpoint_of_best(path, sizeof t->told.text.best, t->dir.path,
+                                         &t->position.best)
                ? path
                : NULL;
 }

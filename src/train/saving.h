@@ -31,12 +31,15 @@ typedef enum ls_due {
 /* Where the run has no directory nothing is due. */
 ls_due ls_checkpoint_due(const struct ls_trainer *trainer, const ls_moment *moment);
 
+/* What a checkpoint keeps of ls_engine_weights. */
+ls_checkpoint_values ls_values(const struct ls_trainer *trainer);
+
 /* The run as its checkpoints know it. */
 ls_saver_desc ls_saved_run(struct ls_trainer *trainer);
 
-/* No worker is at work. Compares the replicas and, with `exports`, brings weights and optimizer state into the
- * exchange, once no save reads it any more. Errors: LS_EDIVERGED names the replica that differs; those of ls_gang,
- * LS_ESTALLED. */
+/* No worker is at work. Compares the replicas and, with `exports`, brings weights and optimizer state to
+ * ls_engine_weights, once no save reads them any more. Errors: LS_EDIVERGED names the replica that differs; those of
+ * ls_engine_read_back, LS_ESTALLED. */
 int ls_snapshot_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
 
 /* Saves what was just exported, as is due. Errors: those of ls_saver_save. */

@@ -2,15 +2,17 @@
  * a thread of the library's own, so that whatever a back end keeps per thread (a current device) is never changed on
  * the caller's. The library's own CPU back end keeps nothing, and there the caller's thread computes: handing over
  * would take a second CPU, of which several callers have none. */
+#include "train/snapshot.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/stack.h"
 #include "base/thread_state.h"
 #include "config/card.h"
 #include "device/registry.h"
+#include "engine/infer.h"
+#include "nn/replica.h"
 #include "nn/safetensors.h"
 #include "pool/pool.h"
-#include "train/infer.h"
 
 #include <lockstep/model.h>
 #include <pthread.h>

@@ -9,7 +9,6 @@
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
-#include "train/worker.h"
 
 #include <string.h>
 
@@ -17,7 +16,6 @@
 #define LS_OPTIONS_LEAST (offsetof(ls_trainer_options, host) + sizeof(const ls_host *))
 /* What opening uses at most, and half as much again. */
 #define OPEN_STACK_BYTES ((size_t)96 << 10)
-#define CLOSE_NS ((uint64_t)2 * 1000000000u) /* for workers that were left behind to come back */
 
 static int close_trainer(ls_trainer *t);
 
@@ -47,50 +45,6 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     return LS_OK;
 }
 
-static void free_groups(ls_trainer *t)
-{
-    if (t->group)
-        t->group->type->group_destroy(t->group);
-    while (t->faults.old_groups) {
-        ls_old_group *old = t->faults.old_groups;
-        t->faults.old_groups = old->next;
-        old->group->type->group_destroy(old->group);
-        ls_free(t->host, old);
-    }
-}
-
-static void free_exchanges(ls_trainer *t)
-{
-    ls_exchange_destroy(t->exchange, t->host);
-    while (t->faults.old_exchanges) {
-        ls_exchange *old = t->faults.old_exchanges;
-        t->faults.old_exchanges = old->next;
-        ls_exchange_destroy(old, t->host);
-    }
-}
-
-/* Other trainers go on with this pool: its workers only put down what was this one's. */
-static int leave_pool(ls_trainer *t)
-{
-    int status = LS_OK;
-    if (!t->worker)
-        return LS_OK;
-    for (int w = 0; w < t->workers; w++)
-        if (t->worker[w].presence == LS_STALLED ||
-            ls_pool_submit(t->pool, w, ls_worker_leave, t, NULL))
-            status = LS_ESTALLED;
-    return ls_pool_wait(t->pool, LS_FOREVER, NULL) == LS_ETIMEDOUT ? LS_ESTALLED : status;
-}
-
-static int close_pool(ls_trainer *t)
-{
-    if (t->pool && t->pool == t->options.pool)
-        return leave_pool(t);
-    const bool left_behind = t->worker && ls_first_worker(t, LS_STALLED) < t->workers;
-    const ls_timeout limit = left_behind ? CLOSE_NS : LS_FOREVER;
-    return ls_pool_destroy_within(t->pool, limit, NULL);
-}
-
 /* A trainer that was driven ends with its closing. */
 static int close_records(ls_trainer *t)
 {
@@ -102,9 +56,9 @@ static int close_records(ls_trainer *t)
         ls_record_run_end(t, t->broken.status, t->broken.text, NULL);
     ls_sinks_close(&t->records.sinks, NULL);
     ls_drain_trace(t);
-    if (t->life == LS_BEGUN && ls_trace_finish(t->trace, &err))
+    if (t->life == LS_BEGUN && ls_trace_finish(t->records.trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
-    ls_trace_leave_devices(t->trace);
+    ls_trace_leave_devices(t->records.trace);
     ls_saver_destroy(t->dir.saver); /* whose path the last record has */
     t->dir.saver = NULL;
     return LS_OK;
@@ -116,11 +70,8 @@ static int close_trainer(ls_trainer *t)
 {
     const ls_host *host = t->host;
     int status = close_records(t);
-    t->faults.readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
-    if (close_pool(t))
+    if (ls_engine_stop(t->engine)) /* before the members' memory: a group may have pinned it */
         status = LS_ESTALLED;
-    if (status == LS_OK)
-        free_groups(t); /* before the members' memory: a group may have pinned it */
     if (ls_members_close(t, status != LS_OK))
         status = LS_ESTALLED;
     ls_dir_lock_release(&t->dir.lock);
@@ -128,12 +79,9 @@ static int close_trainer(ls_trainer *t)
     t->last = NULL;
     if (status)
         return LS_ESTALLED;
-    ls_trace_destroy(t->trace);
+    ls_trace_destroy(t->records.trace);
     ls_free(host, t->coordination);
-    free_exchanges(t);
-    for (int i = 0; t->worker && i < t->workers; i++)
-        ls_ring_fini(&t->worker[i].reports);
-    ls_free(host, t->worker);
+    ls_engine_destroy(t->engine);
     ls_free(host, t->records.times);
     ls_free(host, t->records.device);
     if (t->dir.resumed)
@@ -141,8 +89,7 @@ static int close_trainer(ls_trainer *t)
     ls_free(host, t->dir.resumed);
     ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
-    ls_feed_destroy(t->feed);
-    ls_free(t->host, t->measured.confusion);
+    ls_free(t->host, t->told.measured.confusion);
     ls_free(t->host, t->class_weight);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
@@ -161,12 +108,12 @@ int ls_trainer_close(ls_trainer *t)
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
 {
-    return &t->summary;
+    return &t->told.summary;
 }
 
 const ls_result *ls_trainer_result(const ls_trainer *t)
 {
-    return &t->result;
+    return &t->told.result;
 }
 
 void ls_trainer_interrupt(ls_trainer *t)
@@ -179,17 +126,18 @@ void ls_trainer_interrupt(ls_trainer *t)
 /* Whether the weights are those of a whole step, and worth keeping. */
 static bool weights_are_sound(const ls_trainer *t, int status)
 {
-    return t->live > 0 && status != LS_EDIVERGED && status != LS_EINTERNAL;
+    return ls_engine_live(t->engine) > 0 && status != LS_EDIVERGED && status != LS_EINTERNAL;
 }
 
 static int write_weights(ls_trainer *t, ls_error *err)
 {
     char path[LS_PATH_BYTES];
-    ls_weights_sha256(t->result.weights_sha256, t->model, t->exchange->canonical);
+    ls_weights_sha256(t->told.result.weights_sha256, t->model,
+                      ls_engine_weights(t->engine)->canonical);
     if (!t->dir.path)
         return LS_OK;
     return ls_safetensors_save(ls_path_join(path, t->dir.path, "weights.safetensors"), t->model,
-                               t->exchange->canonical, t->host, err);
+                               ls_engine_weights(t->engine)->canonical, t->host, err);
 }
 
 /* Exports the weights, saves a checkpoint where the run may go on from here, and writes the
@@ -206,7 +154,7 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     const ls_moment end = {.occasion = LS_RUN_ENDED, .status = status};
     const ls_due due = ls_checkpoint_due(t, &end);
     save_status = ls_save(t, due, err);
-    t->result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
+    t->told.result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
     int weights_status = write_weights(t, save_status ? NULL : err);
     return save_status ? save_status : weights_status;
 }
@@ -263,7 +211,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later_status = ls_record_run_end(t, *status, first->text, &later);
     note(status, first, later_status, &later);
     t->life = LS_ENDED;
-    later_status = ls_trace_finish(t->trace, &later);
+    later_status = ls_trace_finish(t->records.trace, &later);
     note(status, first, later_status, &later);
     if (ls_saver_rest(t->dir.saver, NULL) == LS_OK) { /* a save under way syncs the metrics file */
         later_status = ls_sinks_close(&t->records.sinks, &later);
@@ -308,7 +256,7 @@ int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
                      : ls_fail(err, LS_EINVAL, "ls_trainer_weights: nowhere to put the weights");
     for (int i = 0; status == LS_OK && i < t->model->params; i++) {
         const ls_param *p = t->model->param[i];
-        memcpy(out, t->exchange->canonical + p->offset, p->count * sizeof(float));
+        memcpy(out, ls_engine_weights(t->engine)->canonical + p->offset, p->count * sizeof(float));
         out += p->count;
     }
     return status;

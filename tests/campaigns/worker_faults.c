@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "campaigns/arguments.h"
+#include "engine/inject.h"
 #include "ref/ref.h"
-#include "train/inject.h"
 
 #include <lockstep/trainer.h>
 #include <stdio.h>

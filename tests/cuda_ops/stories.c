@@ -132,7 +132,7 @@ void story_tell(story *s, fixture *f)
 {
     memset(s, 0, sizeof *s);
     ls_trainer *t = fixture_open(f);
-    ls_replica *r = t->worker[0].replica;
+    ls_replica *r = t->engine->worker[0].replica;
     if (f->options.source_count > 0)
         make_bright_rows_fatal(r);
     s->launches = dbl_calls("cudaGraphLaunch");
@@ -215,7 +215,7 @@ static int run_with_failure(const story *calm, void (*set_up)(fixture *f), const
     int status = ls_trainer_run(t, &f.err);
     assert_true(status == LS_OK || f.err.text[0]);
     if (status == LS_OK)
-        assert_memory_equal(ls_replica_weight_arena(t->worker[0].replica), calm->arena[0],
+        assert_memory_equal(ls_replica_weight_arena(t->engine->worker[0].replica), calm->arena[0],
                             calm->floats * sizeof(float));
     const int went_on = status == LS_OK && fixture_count(&f, "fault") > 0;
     ls_trainer_close(t);

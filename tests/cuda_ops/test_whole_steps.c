@@ -272,8 +272,8 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
             if (status == LS_OK) {
                 if (ls_trainer_run(t, &f.err) != LS_OK)
                     fail_msg("%s: %s", calls[c], f.err.text);
-                assert_memory_equal(ls_replica_weight_arena(t->worker[0].replica), calm.arena[0],
-                                    calm.floats * sizeof(float));
+                assert_memory_equal(ls_replica_weight_arena(t->engine->worker[0].replica),
+                                    calm.arena[0], calm.floats * sizeof(float));
                 ls_trainer_close(t);
             }
             fixture_end(&f);

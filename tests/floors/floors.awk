@@ -41,14 +41,18 @@ BEGIN {
     room("data", "base sync pool json prep hash formats device")
     low = "base sync merge pool json prep hash store formats device cluster comm nn data"
     room("config", low, "train") # it reads the options
-    room("records", low " config", "train") # they tell the summary and the result
+    room("engine", "base sync merge pool hash device cluster comm nn data") # no config, no record
+    room("records", low " config engine", "train") # they tell the summary and the result
     room("checkpoint", low " config records", "train")
-    run = "config records checkpoint"
+    run = "config engine records checkpoint"
     room("train", low " cpu " run)
     room("page", low " cpu " run " train")
     room("picture", "base data", "train") # a library beside the library; in the program, too
     room("http", "") # examples/service has it, too
     room("cli", low " cpu " run " train page http")
+
+    # Headers that are for the files of their room alone.
+    hidden["engine/exchange.h"] = hidden["engine/state.h"] = hidden["engine/worker.h"] = "engine"
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
@@ -150,6 +154,8 @@ function check_include(text, quoted,    target) {
         breach("a public header includes other public headers as <lockstep/...>")
     } else if (quoted) {
         sub(/\/.*/, "", target)
+        if (text in hidden && here != hidden[text])
+            breach("\"" text "\" is for src/" hidden[text] " only")
         if (!(target in rooms))
             breach("\"" text "\": write the path from src/, as in \"base/error.h\"")
         else if (!((here, target) in sees))

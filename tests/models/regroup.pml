@@ -1,4 +1,4 @@
-/* A step, its commit point, and what happens when a worker is lost (src/train, src/comm).
+/* A step, its commit point, and what happens when a worker is lost (src/engine, src/comm).
  *
  * Workers hold contiguous shards of each step's minibatch. For a step each computes its shards,
  * publishes them, meets the others, adds up what all published, and meets them again: that last

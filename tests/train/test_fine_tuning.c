@@ -70,7 +70,7 @@ static float *weights_of(ls_trainer *t)
     ls_error err;
     if (ls_trainer_weights(t, weights, &err) != LS_OK)
         fail_msg("%s", err.text);
-    memcpy(weights, t->exchange->canonical, t->model->floats * sizeof *weights);
+    memcpy(weights, t->engine->exchange->state.canonical, t->model->floats * sizeof *weights);
     return weights;
 }
 
@@ -201,7 +201,7 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
         fixture_set(&s.f, plain);
         fixture_set(&s.f, "freeze=[\"c1.*\",\"n1.*\",\"c2.*\"]");
         step_once(&o, &s);
-        const ls_plan *plan = o.trainer->worker[0].replica->plan[0];
+        const ls_plan *plan = o.trainer->engine->worker[0].replica->plan[0];
         for (int k = 0; k < plan->nodes; k++)
             computed += plan->node[k].backward;
         assert_int_equal(computed, 1); /* fc */

@@ -224,7 +224,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
         if (i % 3)
             assert_string_equal(found, first);
         assert_non_null(strstr(first, "\"test_top5\":"));
-        const ls_measured *m = &t->measured;
+        const ls_measured *m = &t->told.measured;
         assert_int_equal(m->classes, OWN_CLASSES);
         for (int k = 0; k < OWN_CLASSES * OWN_CLASSES; k++) {
             all += m->confusion[k];
@@ -352,7 +352,7 @@ static void many_scores_take_memory_where_somebody_asked_for_them(void **state)
         h.said = 0;
         if (open_many(&s, &h, &t, named ? "metrics.names=[\"top5\"]" : "seed=0"))
             fail_msg("%s", s.f.err.text);
-        assert_int_equal(t->exchange->test.scores != NULL, named);
+        assert_int_equal(t->engine->exchange->test.scores != NULL, named);
         assert_int_equal(t->config.metrics >> LS_METRIC_TOP5 & 1, named);
         assert_int_equal(h.said, !named);
         ls_trainer_close(t);

@@ -60,7 +60,7 @@ static void begin(story *s, const char *more)
     fixture_set(&s->f, "model={\"layers\":[{\"type\":\"dense\",\"out\":6},{\"type\":\"tanh\"},"
                        "{\"type\":\"dense\",\"out\":1}]}");
     ls_trainer *t = fixture_run(&s->f);
-    s->test_loss = t->result.test_loss;
+    s->test_loss = t->told.result.test_loss;
     s->path = scratch_path(&s->dir, "model.safetensors");
     if (ls_trainer_save(t, s->path, &s->f.err) != LS_OK)
         fail_msg("%s", s->f.err.text);
@@ -199,7 +199,7 @@ static void a_wide_table_is_standardised_too(void **state)
     fixture_set(&f, "optimizer={\"name\":\"sgd\",\"lr\":0.00001}");
     fixture_set(&f, "model={\"layers\":[{\"type\":\"dense\",\"out\":1}]}");
     ls_trainer *t = fixture_run(&f);
-    const double loss = t->result.test_loss; /* of the table that it was trained on */
+    const double loss = t->told.result.test_loss; /* of the table that it was trained on */
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
     const char *path = scratch_path(&dir, "model.safetensors");

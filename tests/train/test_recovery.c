@@ -200,7 +200,7 @@ static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **s
     const char *record = fixture_record(&f, "nonfinite", 0);
     assert_true(record_number(record, "step") == 2);
     assert_true(record_number(record, "worker") == 1);
-    assert_true(record_number(record, "shard") == t->worker[1].shard_lo);
+    assert_true(record_number(record, "shard") == t->engine->worker[1].shard_lo);
     assert_int_equal(fixture_count(&f, "step"), STEPS);
     assert_non_null(strstr(fixture_record(&f, "step", 1), "\"loss\":null"));
     replicas_are_equal(t);

@@ -415,7 +415,7 @@ static void recovering_goes_on_without_memory_for_one_total(void **state)
         f.options.inject_count = 1;
         ls_trainer *t = fixture_open(&f);
         if (fails)
-            h.fail_later = ls_replica_floats(t->worker[0].replica) * sizeof(float);
+            h.fail_later = ls_replica_floats(t->engine->worker[0].replica) * sizeof(float);
         assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
         assert_int_equal(h.warned, fails);
         if (fails)

@@ -19,7 +19,7 @@ static float *canonical_of(const ls_trainer *t, const float *arena)
 {
     ls_error err;
     float *out = calloc(t->model->floats, sizeof *out);
-    assert_int_equal(ls_replica_export(t->worker[0].replica, out, arena, &err), LS_OK);
+    assert_int_equal(ls_replica_export(t->engine->worker[0].replica, out, arena, &err), LS_OK);
     return out;
 }
 
@@ -44,9 +44,9 @@ static void a_fresh_bias_and_its_gradient_are_twenty_zeros(void **state)
     fixture_begin(&f);
     fixture_use_lenet(&f);
     ls_trainer *t = fixture_open(&f);
-    for (int w = 0; w < t->workers; w++) {
-        float *weights = canonical_of(t, ls_replica_weight_arena(t->worker[w].replica));
-        float *gradient = canonical_of(t, ls_replica_gradient_arena(t->worker[w].replica));
+    for (int w = 0; w < t->engine->workers; w++) {
+        float *weights = canonical_of(t, ls_replica_weight_arena(t->engine->worker[w].replica));
+        float *gradient = canonical_of(t, ls_replica_gradient_arena(t->engine->worker[w].replica));
         const ls_param *bias = &t->model->layer[0].param[1];
         assert_string_equal(bias->name, "conv1.bias");
         assert_int_equal(bias->count, 20);
@@ -71,7 +71,7 @@ static void weights_are_read_back_in_model_order(void **state)
     size_t bytes = ls_trainer_summary(t)->parameter_bytes;
     float *out = malloc(bytes);
     assert_int_equal(ls_trainer_weights(t, out, &f.err), LS_OK);
-    float *want = canonical_of(t, ls_replica_weight_arena(t->worker[1].replica));
+    float *want = canonical_of(t, ls_replica_weight_arena(t->engine->worker[1].replica));
     assert_memory_equal(out, want, bytes);
     free(want);
     free(out);
@@ -91,8 +91,8 @@ static void shards_are_dealt_out_in_contiguous_parts(void **state)
     ls_trainer *t = fixture_open(&f);
     static const int first[] = {0, 3, 6, 8, 10};
     for (int w = 0; w < 4; w++) {
-        assert_int_equal(t->worker[w].shard_lo, first[w]);
-        assert_int_equal(t->worker[w].shard_hi, first[w + 1]);
+        assert_int_equal(t->engine->worker[w].shard_lo, first[w]);
+        assert_int_equal(t->engine->worker[w].shard_hi, first[w + 1]);
     }
     ls_trainer_close(t);
     fixture_end(&f);
@@ -110,7 +110,7 @@ typedef struct whole {
 static int compute_whole(const ls_worker *w, void *arg, ls_error *err)
 {
     whole *job = arg;
-    ls_replica *replica = job->t->worker[w->index].replica;
+    ls_replica *replica = job->t->engine->worker[w->index].replica;
     uint32_t rows[ROWS];
     ls_replica_times times = {0};
     for (uint32_t i = 0; i < ROWS; i++)
@@ -130,9 +130,10 @@ static void reference_gradient(float **before, float **gradient)
     fixture_set(&f, "shards=1");
     fixture_set(&f, "batch_size=256");
     whole job = {.t = fixture_open(&f)};
-    *before = canonical_of(job.t, ls_replica_weight_arena(job.t->worker[0].replica));
+    *before = canonical_of(job.t, ls_replica_weight_arena(job.t->engine->worker[0].replica));
     *gradient = job.gradient = calloc(job.t->model->floats, sizeof(float));
-    assert_int_equal(ls_pool_run(job.t->pool, compute_whole, &job, LS_FOREVER, &f.err), LS_OK);
+    assert_int_equal(ls_pool_run(job.t->engine->pool, compute_whole, &job, LS_FOREVER, &f.err),
+                     LS_OK);
     ls_trainer_close(job.t);
     fixture_end(&f);
 }
@@ -149,7 +150,7 @@ static void check_step(const char *batch, const char *gradient_scale, double div
     fixture_set(&f, gradient_scale);
     fixture_set(&f, "devices=ref:3");
     ls_trainer *t = fixture_run(&f);
-    float *after = canonical_of(t, ls_replica_weight_arena(t->worker[2].replica));
+    float *after = canonical_of(t, ls_replica_weight_arena(t->engine->worker[2].replica));
     for (size_t i = 0; i < t->model->floats; i++) {
         double step = lr / divisor * gradient[i];
         double got = (double)before[i] - (double)after[i];
@@ -269,10 +270,10 @@ static void replicas_agree_after_opening_and_after_steps(void **state)
         fixture_set(&f, merge[i]);
         ls_trainer *t = fixture_open(&f);
         replicas_are_equal(t);
-        float *before = canonical_of(t, ls_replica_weight_arena(t->worker[0].replica));
+        float *before = canonical_of(t, ls_replica_weight_arena(t->engine->worker[0].replica));
         assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
         replicas_are_equal(t);
-        float *after = canonical_of(t, ls_replica_weight_arena(t->worker[0].replica));
+        float *after = canonical_of(t, ls_replica_weight_arena(t->engine->worker[0].replica));
         assert_true(memcmp(before, after, t->model->floats * sizeof *after) != 0);
         free(before);
         free(after);

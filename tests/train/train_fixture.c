@@ -166,10 +166,10 @@ int fixture_count(const fixture *f, const char *type)
 
 void replicas_are_equal(const ls_trainer *t)
 {
-    size_t floats = ls_replica_floats(t->worker[0].replica) - LS_TAIL;
-    const float *first = ls_replica_weight_arena(t->worker[0].replica);
-    for (int w = 1; w < t->workers; w++)
-        assert_memory_equal(ls_replica_weight_arena(t->worker[w].replica), first,
+    size_t floats = ls_replica_floats(t->engine->worker[0].replica) - LS_TAIL;
+    const float *first = ls_replica_weight_arena(t->engine->worker[0].replica);
+    for (int w = 1; w < t->engine->workers; w++)
+        assert_memory_equal(ls_replica_weight_arena(t->engine->worker[w].replica), first,
                             floats * sizeof(float));
 }
 

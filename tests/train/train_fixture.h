@@ -3,6 +3,7 @@
 #ifndef TESTS_TRAIN_FIXTURE_H
 #define TESTS_TRAIN_FIXTURE_H
 
+#include "engine/state.h"
 #include "train/trainer.h"
 
 #include <setjmp.h>

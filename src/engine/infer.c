@@ -1,4 +1,4 @@
-#include "train/infer.h"
+#include "engine/infer.h"
 
 #include "base/error.h"
 #include "base/host.h"

@@ -16,8 +16,8 @@
  *
  * Each fires once. None is ever on by itself.
  */
-#ifndef TRAIN_INJECT_H
-#define TRAIN_INJECT_H
+#ifndef ENGINE_INJECT_H
+#define ENGINE_INJECT_H
 
 #include <lockstep/status.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "train/inject.h"
+#include "engine/inject.h"
 
 #include "base/clock.h"
 #include "base/error.h"

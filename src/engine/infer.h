@@ -2,19 +2,18 @@
  *
  *     a run's evaluation         shards of every minibatch, by the replicas that are trained (worker.c)
  *     trainer eval, predict      the same, by replicas that are made for it (cli/trained.c)
- *     ls_snapshot_predict        images in the caller's memory, by a predictor (snapshot.c)
+ *     ls_snapshot_predict        images in the caller's memory, by a predictor (train/snapshot.c)
  *
  * Everything with a replica is called on the thread that its device is bound to.
  */
-#ifndef TRAIN_INFER_H
-#define TRAIN_INFER_H
+#ifndef ENGINE_INFER_H
+#define ENGINE_INFER_H
 
 #include "nn/loss.h"
 #include "nn/model.h"
 #include "nn/replica.h"
 
-#include <lockstep/device_pool.h>
-#include <lockstep/snapshot.h>
+#include <lockstep/host.h>
 #include <stdatomic.h>
 
 /* ---- rows of a data set, over any number of workers ------------------------------------------ */
@@ -59,29 +58,5 @@ void ls_softmax(float *out, const float *logits, int classes);
 int ls_best_class(const float *logits, int classes, double *probability);
 /* One output of a model of vectors → its value; of bits, a probability. */
 double ls_output_value(const ls_loss *loss, float output);
-
-/* ---- snapshot.c ------------------------------------------------------------------------------- */
-
-/* What a trainer and its snapshots share: the model, and predictors, which are lent to whoever predicts.
- * It is counted, and goes with the last of them. */
-typedef struct ls_inference ls_inference;
-
-/* Takes over `model`, also when it fails; `host` and `registry` outlive it. `registry` NULL: one of its own. Errors:
- * LS_ENOMEM. */
-int ls_inference_create(ls_inference **out, ls_model *model, const ls_registry *registry,
-                        const ls_gather *preprocessing, const ls_host *host, ls_error *err);
-void ls_inference_release(ls_inference *inference); /* NULL is allowed */
-
-const ls_registry *ls_inference_registry(const ls_inference *inference);
-
-/* Whether this process got it by fork. Any thread. */
-bool ls_inference_is_inherited(const ls_inference *inference);
-
-/* The devices that predict are of this one's kind: "cuda(3)". Before the first snapshot. */
-void ls_inference_like(ls_inference *inference, const char *device);
-
-/* A copy of the canonical weights after `steps` steps. Errors: LS_ENOMEM. */
-int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,
-                       uint64_t steps, ls_error *err);
 
 #endif

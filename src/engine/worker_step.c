@@ -11,8 +11,8 @@
  * another.
  */
 #include "base/error.h"
+#include "engine/worker.h"
 #include "sync/park.h"
-#include "train/worker.h"
 
 #include <lockstep/split.h>
 #include <math.h>
@@ -38,16 +38,16 @@ static int hand_over(void *user, size_t floats, ls_error *err)
  * it can be merged while backward goes on; and where there is one worker, it is the sum. */
 int ls_worker_choose_steps(ls_train_worker *w)
 {
-    const struct ls_trainer *t = w->trainer;
-    const int ranks = t->group->ranks;
-    const bool early = t->one_shard_each && t->group->ahead;
+    const ls_engine *e = w->engine;
+    const int ranks = e->group->ranks;
+    const bool early = e->one_shard_each && e->group->ahead;
     int status = ls_replica_on_ready(w->replica, early ? hand_over : NULL, w, &w->error);
     w->flights = 0;
-    w->alone = t->one_shard_each && ranks == 1 && !t->members.cluster;
+    w->alone = e->one_shard_each && ranks == 1 && !e->desc.cluster;
     w->length = 1;
     if (status == LS_OK && w->alone) {
         status = ls_replica_prepare_whole(w->replica, &w->error);
-        if (ls_replica_steps_whole(w->replica, (uint32_t)t->config.batch_size) > 1)
+        if (ls_replica_steps_whole(w->replica, e->desc.batch_size) > 1)
             w->length = LS_UNROLLED;
     }
     /* A group that failed may have left a step that was held up. */
@@ -81,7 +81,7 @@ static int spoil_weight(ls_train_worker *w)
 /* Streamed rows of a shard reach the device. */
 static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
-    if (!w->trainer->feed || count == 0)
+    if (!w->engine->feed || count == 0)
         return LS_OK;
     /* Its rows follow one another. */
     return ls_replica_refresh(w->replica, LS_TRAIN, s->rows[first], count, &w->error);
@@ -90,7 +90,7 @@ static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, ui
 static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_replica_times *times)
 {
     uint32_t first, count;
-    ls_split(s->n, (uint32_t)w->trainer->shards, (uint32_t)shard, &first, &count);
+    ls_split(s->n, (uint32_t)w->engine->shards, (uint32_t)shard, &first, &count);
     int status = refresh_rows(w, s, first, count);
     ls_replica_gradient_at(w->replica, ls_fold_leaf(&w->fold));
     if (status == LS_OK)
@@ -101,7 +101,7 @@ static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_rep
 /* The gradients of this worker's shards of one minibatch, folded in tree order. */
 static int compute_shards(ls_train_worker *w, ls_step *s)
 {
-    if (ls_inject_now(&w->trainer->injections, w->index, s->report.number, LS_INJECT_NAN))
+    if (ls_inject_now(&w->engine->desc.injections, w->index, s->report.number, LS_INJECT_NAN))
         s->spoilt = w->shard_lo;
     ls_fold_begin(&w->fold);
     for (int shard = w->shard_lo; shard < w->shard_hi; shard++) {
@@ -184,21 +184,11 @@ static int merge(ls_train_worker *w, ls_step *s)
     return status ? status : note_sum(w, s, tail);
 }
 
-/* What the optimizer is told of a step. */
-static ls_replica_step how_to_update(const ls_train_worker *w, const ls_step *s)
-{
-    const ls_config *c = &w->trainer->config;
-    float divisor = (float)(c->nominal ? c->batch_size : (long)s->n);
-    return (ls_replica_step){
-        .lr = s->report.lr, .scale = 1.0f / divisor, .rows = s->n, .number = s->report.number};
-}
-
 static int apply(ls_train_worker *w, ls_step *s)
 {
-    const ls_replica_step how = how_to_update(w, s);
-    int status = ls_replica_apply(w->replica, &how, &s->report.times, &w->error);
+    int status = ls_replica_apply(w->replica, &s->update, &s->report.times, &w->error);
     if (status == LS_OK &&
-        ls_inject_now(&w->trainer->injections, w->index, s->report.number, LS_INJECT_CORRUPT))
+        ls_inject_now(&w->engine->desc.injections, w->index, s->report.number, LS_INJECT_CORRUPT))
         status = spoil_weight(w);
     return status;
 }
@@ -231,8 +221,7 @@ static void send_report(ls_train_worker *w, ls_step *s)
     if (!w->failed) {
         if (report->status != LS_OK)
             w->comm->group->type->abort(w->comm->group);
-        w->failed =
-            report->status != LS_OK || (report->skipped && !w->trainer->config.skip_nonfinite);
+        w->failed = report->status != LS_OK || (report->skipped && !w->engine->desc.skip_nonfinite);
     }
     ls_beat(&w->heartbeat, LS_PLACE_IDLE);
     ls_ring_push(&w->reports, report, UINT64_MAX, NULL);
@@ -240,31 +229,33 @@ static void send_report(ls_train_worker *w, ls_step *s)
 
 static ls_step step_of(const ls_range *range, uint32_t index)
 {
-    const uint32_t batch = (uint32_t)range->trainer->config.batch_size;
+    const ls_engine_desc *d = &range->engine->desc;
+    const uint32_t batch = d->batch_size, n = ls_minibatch_rows(range->row_count, batch, index);
     const uint64_t number = range->first_step + index + 1;
-    return (ls_step){.rows = range->rows + (size_t)index * batch,
-                     .n = ls_minibatch_rows(range->row_count, batch, index),
-                     .draw = range->trainer->feed ? (uint32_t)number : range->epoch,
-                     .spoilt = -1,
-                     .report = {.number = number,
-                                .status = LS_EABORTED,
-                                .bad_shard = -1,
-                                .lr = range->lr[index],
-                                .steps_left = 1}};
+    return (ls_step){
+        .rows = range->rows + (size_t)index * batch,
+        .n = n,
+        .draw = range->engine->feed ? (uint32_t)number : range->epoch,
+        .spoilt = -1,
+        .update = {.lr = range->lr[index],
+                   .scale = 1.0f / (float)(d->nominal ? batch : n),
+                   .rows = n,
+                   .number = number},
+        .report = {.number = number, .status = LS_EABORTED, .bad_shard = -1, .steps_left = 1}};
 }
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
 static bool is_planned(const ls_train_worker *w, uint64_t number)
 {
-    return ls_inject_planned(&w->trainer->injections, w->index, number);
+    return ls_inject_planned(&w->engine->desc.injections, w->index, number);
 }
 
 /* How many of a range's steps, from `index` on, can be enqueued as one launch: 0 where a step has to be
  * taken in parts, because of other workers or because something is planned to go wrong in it. */
 static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range, uint32_t index)
 {
-    const uint32_t batch = (uint32_t)w->trainer->config.batch_size;
+    const uint32_t batch = w->engine->desc.batch_size;
     const uint64_t number = range->first_step + index + 1;
     const uint32_t n = ls_minibatch_rows(range->row_count, batch, index);
     const uint32_t most = w->alone ? (uint32_t)ls_replica_steps_whole(w->replica, n) : 0;
@@ -285,7 +276,7 @@ static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
     ls_replica_times times = {0};
     ls_step *first = &f->step[k];
     for (int i = 0; i < count; i++)
-        how[i] = how_to_update(w, &first[i]);
+        how[i] = first[i].update;
     f->status = refresh_rows(w, first, 0, first->n);
     if (f->status == LS_OK)
         f->status = ls_replica_step_whole(w->replica, first->rows, first->draw, how, count, f->slot,
@@ -320,7 +311,7 @@ static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
         if (look > 0)
             pause_before(look);
         f->status = ls_replica_arrived(&arrived, w->replica, f->slot, &w->error);
-        if (!arrived && may_leave && ls_pool_busy(w->trainer->pool, w->index) > 1)
+        if (!arrived && may_leave && ls_pool_busy(w->engine->pool, w->index) > 1)
             return f->status != LS_OK;
     }
     return true;
@@ -420,7 +411,7 @@ int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err)
 {
     (void)err;
     const ls_range *range = arg;
-    ls_train_worker *w = &range->trainer->worker[thread->index];
+    ls_train_worker *w = &range->engine->worker[thread->index];
     /* The report of the last step gives the range back: it may be refilled from then on. */
     const uint32_t steps = range->steps;
     for (uint32_t i = 0; i < steps;) {

@@ -1,0 +1,89 @@
+/* Jobs: what the coordinator has all workers do between steps. */
+#include "base/error.h"
+#include "engine/worker.h"
+
+#include <stdio.h>
+
+/* Runs the worker's `job`. What it comes to is the status of the worker's `error`. */
+static int run_job(const ls_worker *thread, void *arg, ls_error *err)
+{
+    (void)err;
+    const ls_exchange *e = arg;
+    ls_train_worker *w = &e->engine->worker[thread->index];
+    /* A worker that lost its device only leaves its group. */
+    const bool idle = w->idle && w->job != ls_worker_join;
+    w->device = ls_worker_device(thread);
+    w->error.status = idle ? LS_OK : w->job(w, e);
+    ls_beat(&w->heartbeat, LS_PLACE_IDLE);
+    return LS_OK;
+}
+
+/* Those that were left behind already are not asked. */
+static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
+{
+    for (int i = 0; i < e->workers; i++) {
+        if (e->worker[i].presence == LS_STALLED)
+            continue;
+        e->worker[i].job = job;
+        int status = ls_pool_submit(e->pool, i, run_job, e->exchange, err);
+        if (status)
+            return status;
+    }
+    return LS_OK;
+}
+
+int ls_engine_run_all(ls_engine *e, ls_worker_job *job, uint64_t behind, ls_error *err)
+{
+    e->exchange->steps = behind;
+    int status = submit(e, job, err);
+    ls_await_jobs(e, behind);
+    for (int i = 0; i < e->workers; i++) {
+        ls_train_worker *w = &e->worker[i];
+        if (w->presence == LS_STALLED && w->told)
+            continue;
+        if (w->presence == LS_LIVE)
+            w->fault = (ls_fault){.worker = i, .step = behind, .error = w->error};
+        const ls_error *why = w->presence == LS_LOST ? &w->error : &w->fault.error;
+        if (status == LS_OK && why->status != LS_OK && why->status != LS_EABORTED)
+            status = ls_fail(err, why->status, "worker %d: %.480s", i, why->text);
+    }
+    return status;
+}
+
+int ls_engine_load(ls_engine *e, uint64_t behind, ls_error *err)
+{
+    return ls_engine_run_all(e, ls_worker_load, behind, err);
+}
+
+/* ---- reading back --------------------------------------------------------------------------- */
+
+/* With three or more, the odd one out; with two it cannot be told. */
+static int compare_checksums(const ls_engine *e, uint64_t behind, ls_error *err)
+{
+    const int first = ls_first_live(e);
+    char list[300] = "";
+    size_t used = 0;
+    bool differ = false;
+    for (int i = first; i < e->workers && used < sizeof list; i++) {
+        const ls_train_worker *w = &e->worker[i];
+        if (w->presence != LS_LIVE)
+            continue;
+        differ |= w->checksum != e->worker[first].checksum;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%sworker %d %08x",
+                                 used ? ", " : "", i, (unsigned)w->checksum);
+    }
+    if (!differ)
+        return LS_OK;
+    return ls_fail(
+        err, LS_EDIVERGED,
+        "after step %llu the replicas are no longer equal (checksums: %s); a device or its "
+        "memory is faulty; resume from a checkpoint before that",
+        (unsigned long long)behind, list);
+}
+
+int ls_engine_read_back(ls_engine *e, bool exports, uint64_t behind, ls_error *err)
+{
+    e->exchange->exporter = exports ? ls_first_live(e) : -1;
+    int status = ls_engine_run_all(e, ls_worker_snapshot, behind, err);
+    return status ? status : compare_checksums(e, behind, err);
+}

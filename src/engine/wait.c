@@ -1,0 +1,308 @@
+/* The coordinator waits for workers, and looks after their signs of life meanwhile: for the reports of a step, or for a
+ * job that all of them do. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "engine/state.h"
+#include "pool/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define START_NS ((uint64_t)300 * 1000000000u) /* before anything was measured */
+#define LEAST_NS ((uint64_t)10 * 1000000000u)
+#define TIMES_LONGEST 20
+#define GRACE_NS 500000000u /* for a worker that merges, once the group was aborted */
+#define PAUSE_NS 500000000u /* a shorter absence is not worth a word */
+
+/* ---- the process's pauses ------------------------------------------------------------------- */
+
+uint64_t ls_engine_ns(const ls_engine *e)
+{
+    return ls_now_ns() - e->paused_ns;
+}
+
+/* The coordinator was asleep from `begin_ns` on, for a nap. Where it is late it was stopped, but for what its thread
+ * waited for a CPU. */
+static void note_pause(ls_engine *e, uint64_t begin_ns)
+{
+    const uint64_t away = ls_now_ns() - begin_ns, before = e->queued_ns;
+    ls_thread_use use;
+    if (away < PAUSE_NS)
+        return;
+    if (ls_thread_look(&use, ls_thread_self()))
+        e->queued_ns = use.queued_ns;
+    const uint64_t queued = e->queued_ns > before ? e->queued_ns - before : 0;
+    if (away < queued + PAUSE_NS)
+        return;
+    e->paused_ns += away - queued;
+    ls_log(e->desc.host, LS_LOG_INFO, "stopped for %.1f s, which count against no worker",
+           (double)(away - queued) * 1e-9);
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------ */
+
+void ls_engine_expect(ls_engine *e, double longest_step_s)
+{
+    uint64_t wanted = START_NS;
+    if (e->desc.deadline_s > 0)
+        wanted = (uint64_t)(e->desc.deadline_s * 1e9);
+    else if (longest_step_s > 0)
+        wanted = (uint64_t)(longest_step_s * TIMES_LONGEST * 1e9);
+    if (e->desc.deadline_s == 0 && wanted < LEAST_NS)
+        wanted = LEAST_NS;
+    e->deadline_ns = wanted;
+}
+
+/* ---- signs of life -------------------------------------------------------------------------- */
+
+void ls_watch_begin(ls_watch *watch)
+{
+    *watch = (ls_watch){.seen_ns = ls_now_ns()};
+}
+
+/* For how long the watcher itself had no CPU since its last look, which matters once a worker is suspected:
+ * a thread that hangs on a busy machine is to be found no later. */
+static uint64_t had_no_cpu(ls_watch *watch, const ls_engine *e)
+{
+    const ls_thread_use before = watch->own;
+    watch->own.state = 0;
+    for (int w = 0; w < e->workers; w++)
+        if (watch->silence[w].use.state != 0)
+            return ls_thread_look(&watch->own, ls_thread_self()) && before.state != 0
+                       ? watch->own.queued_ns - before.queued_ns
+                       : 0;
+    return 0;
+}
+
+static void listen(ls_watch *watch, const ls_engine *e)
+{
+    const uint64_t attended = ls_attended_ns(&watch->seen_ns, had_no_cpu(watch, e));
+    for (int w = 0; w < e->workers; w++)
+        if (e->worker[w].presence == LS_STALLED || ls_pool_busy(e->pool, w) == 0)
+            watch->silence[w] = (ls_silence){0}; /* it has nothing to do */
+        else
+            ls_silence_look(&watch->silence[w], &e->worker[w].heartbeat,
+                            ls_pool_thread_number(e->pool, w), attended, e->deadline_ns / 8);
+}
+
+/* A worker that waits for its peers in a merge is as alive as the liveliest of them: as long as one gets on, or
+ * is kept from it, there is something to wait for. */
+static void excuse_waiting(ls_watch *watch, const ls_engine *e, const bool *awaited)
+{
+    uint64_t least = UINT64_MAX;
+    for (int w = 0; w < e->workers; w++)
+        if (awaited[w] && watch->silence[w].held_ns < least)
+            least = watch->silence[w].held_ns;
+    for (int w = 0; w < e->workers; w++)
+        if (awaited[w] && watch->silence[w].place == LS_PLACE_WAIT)
+            watch->silence[w].held_ns = least;
+}
+
+static bool is_merging(const ls_silence *silence)
+{
+    return silence->place == LS_PLACE_MERGE || silence->place == LS_PLACE_WAIT;
+}
+
+/* ---- leaving a worker behind ---------------------------------------------------------------- */
+
+static void say_where(char *out, size_t size, const ls_train_worker *w)
+{
+    const int place = ls_heartbeat_place(&w->heartbeat);
+    if (w->replica && ls_replica_place(out, size, w->replica, place))
+        return;
+    snprintf(out, size, "%s",
+             place == LS_PLACE_MERGE    ? "all-reduce"
+             : place == LS_PLACE_WAIT   ? "all-reduce"
+             : place == LS_PLACE_APPLY  ? "optimizer step"
+             : place == LS_PLACE_ADD    ? "adding up gradients"
+             : place == LS_PLACE_STEP   ? "the beginning of a step"
+             : place == LS_PLACE_OPEN   ? "opening"
+             : place == LS_PLACE_EXPORT ? "reading weights back"
+                                        : "between two jobs");
+}
+
+/* What of a silence does not count is said where there is any to speak of. */
+static void say_how_long(char *out, size_t size, const ls_silence *silence)
+{
+    const double held_s = (double)silence->held_ns * 1e-9;
+    const double all_s = (double)(ls_now_ns() - silence->since_ns) * 1e-9;
+    if (all_s < held_s + 0.5)
+        snprintf(out, size, "%.1f s", held_s);
+    else
+        snprintf(out, size, "%.1f s (and %.1f s in which it was stopped or had no CPU)", held_s,
+                 all_s - held_s);
+}
+
+/* Leaves a worker behind that shows no sign of life in or behind step `step`. */
+static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silence *silence)
+{
+    ls_train_worker *w = &e->worker[worker];
+    char where[160], how_long[100];
+    say_where(where, sizeof where, w);
+    say_how_long(how_long, sizeof how_long, silence);
+    w->fault =
+        (ls_fault){.worker = worker, .step = step, .silence_s = (double)silence->held_ns * 1e-9};
+    ls_fail(&w->fault.error, LS_ESTALLED, "no sign of life for %s: in %s, %d items queued",
+            how_long, where, ls_pool_busy(e->pool, worker));
+    w->presence = LS_STALLED;
+    ls_pool_abandon(e->pool, worker, NULL);
+    if (e->group)
+        e->group->type->abort(e->group);
+}
+
+/* A look, every LS_NAP_NS while workers are waited for: those marked in `awaited` that show no sign of life for the
+ * deadline are left behind, in or behind step `step`. A merge does not end by itself: the abort lets go the workers
+ * that only wait in it, here for what does not come; one that shows no sign of life even then is the one that
+ * hangs. */
+static void look(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
+{
+    listen(watch, e);
+    excuse_waiting(watch, e, awaited);
+    for (int w = 0; w < e->workers; w++) {
+        const uint64_t held = watch->silence[w].held_ns;
+        if (!awaited[w] || held <= e->deadline_ns)
+            continue;
+        if (held > e->deadline_ns + (is_merging(&watch->silence[w]) ? GRACE_NS : 0))
+            leave_behind(e, w, step, &watch->silence[w]);
+        else if (e->group)
+            e->group->type->abort(e->group);
+    }
+}
+
+/* ---- a job ---------------------------------------------------------------------------------- */
+
+static void be_idle(const ls_engine *e)
+{
+    if (e->desc.idle)
+        e->desc.idle(e->desc.user);
+}
+
+/* A lost worker's jobs do nothing; only its thread is waited for. */
+static void look_after_jobs(ls_engine *e, ls_watch *watch, uint64_t behind)
+{
+    bool awaited[LS_DEVICES_MAX];
+    for (int w = 0; w < e->workers; w++)
+        awaited[w] = e->worker[w].presence != LS_STALLED && ls_pool_busy(e->pool, w) > 0;
+    look(watch, e, awaited, behind);
+}
+
+static int nap(ls_engine *e)
+{
+    const uint64_t begin = ls_now_ns();
+    const int status = ls_pool_wait(e->pool, LS_NAP_NS, NULL);
+    note_pause(e, begin);
+    return status;
+}
+
+void ls_await_jobs(ls_engine *e, uint64_t behind)
+{
+    ls_watch watch;
+    ls_watch_begin(&watch);
+    while (nap(e) == LS_ETIMEDOUT) {
+        look_after_jobs(e, &watch, behind);
+        be_idle(e);
+    }
+    be_idle(e);
+}
+
+/* ---- waiting for reports -------------------------------------------------------------------- */
+
+/* The reports of one step that are still out. */
+typedef struct awaited {
+    int worker[LS_DEVICES_MAX];
+    ls_ring *ring[LS_DEVICES_MAX];
+    int count;
+} awaited;
+
+static void await_all(awaited *a, ls_engine *e)
+{
+    a->count = 0;
+    for (int w = 0; w < e->workers; w++) {
+        if (e->worker[w].presence != LS_LIVE)
+            continue;
+        a->worker[a->count] = w;
+        a->ring[a->count++] = &e->worker[w].reports;
+    }
+}
+
+static void strike(awaited *a, int index)
+{
+    a->count--;
+    a->worker[index] = a->worker[a->count];
+    a->ring[index] = a->ring[a->count];
+}
+
+static void take_in(awaited *a, ls_engine *e, const ls_report *report, int index)
+{
+    ls_train_worker *w = &e->worker[a->worker[index]];
+    w->report = *report;
+    if (report->status && w->fault.error.status == LS_OK) {
+        w->fault = (ls_fault){.worker = w->index, .step = report->number, .error = w->error};
+        w->fault.error.status = report->status;
+    }
+    strike(a, index);
+}
+
+/* Gives up the awaited workers that show no sign of life. */
+static void look_after(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
+{
+    bool out[LS_DEVICES_MAX] = {false};
+    for (int i = 0; i < a->count; i++)
+        out[a->worker[i]] = true;
+    look(watch, e, out, step);
+    for (int i = a->count - 1; i >= 0; i--)
+        if (e->worker[a->worker[i]].presence == LS_STALLED)
+            strike(a, i);
+}
+
+/* Every worker's report of the next step, or a verdict on those that have none. */
+static void await_reports(ls_engine *e)
+{
+    awaited a;
+    ls_report report;
+    await_all(&a, e);
+    while (a.count > 0) {
+        const uint64_t begin = ls_now_ns();
+        int which = -1;
+        int status = ls_ring_pop_any(&report, &which, a.ring, a.count, begin + LS_NAP_NS, NULL);
+        note_pause(e, begin);
+        if (status == LS_OK) {
+            take_in(&a, e, &report, which);
+        } else {
+            look_after(&a, e, e->next_number, &e->watch);
+            be_idle(e);
+        }
+    }
+}
+
+/* ---- how a step ended ----------------------------------------------------------------------- */
+
+static bool has_done(const ls_train_worker *w)
+{
+    return w->presence == LS_LIVE && w->report.status == LS_OK;
+}
+
+static bool has_fault(const ls_train_worker *w)
+{
+    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : !w->told;
+}
+
+void ls_engine_collect(ls_engine *e, ls_outcome *out)
+{
+    *out = (ls_outcome){.bad_worker = -1, .bad_shard = -1};
+    await_reports(e);
+    e->taken++;
+    e->next_number++;
+    for (int i = e->workers - 1; i >= 0; i--) {
+        const ls_train_worker *w = &e->worker[i];
+        out->failed |= has_fault(w);
+        if (!has_done(w))
+            continue;
+        out->report = &w->report;
+        if (w->report.bad_shard >= 0) {
+            out->bad_worker = i;
+            out->bad_shard = w->report.bad_shard;
+        }
+    }
+}

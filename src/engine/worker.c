@@ -1,0 +1,338 @@
+/* The worker's jobs but training: they run on its thread, with its device and its replica. */
+#include "engine/worker.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "hash/hash.h"
+#include "merge/group.h"
+
+#include <lockstep/split.h>
+#include <string.h>
+
+/* ---- opening and closing -------------------------------------------------------------------- */
+
+/* The numbers of rows that this run's shards can have. */
+enum { SIZES = LS_SHARD_SIZES * (LS_SUBSETS + 1 + LS_STEP_ROWS) };
+
+/* Returns how many there are; the first `trained` of them are of training. */
+static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine *e)
+{
+    const ls_engine_desc *d = &e->desc;
+    const uint32_t batch = d->batch_size, shards = (uint32_t)e->shards;
+    int count = ls_add_shard_sizes(sizes, 0, ls_dataset_rows(d->data[LS_TRAIN]), batch, shards);
+    if (e->feed)
+        count = ls_add_shard_sizes(sizes, count, batch, batch, shards);
+    for (int i = 0; i < d->step_row_count; i++) {
+        const uint32_t rows = d->step_rows[i];
+        count = ls_add_shard_sizes(sizes, count, rows, rows, shards);
+    }
+    *trained = count;
+    return ls_add_shard_sizes(sizes, count, ls_dataset_rows(d->data[LS_TEST]), batch, shards);
+}
+
+/* Where state `i` of the optimizer lies. */
+static float *arena_of(const ls_train_worker *w, int i)
+{
+    ls_replica *r = w->replica;
+    const int average = ls_optimizer_average(w->engine->desc.optimizer);
+    return i == average ? ls_replica_weight_arena(r) : ls_replica_slot_arena(r, i);
+}
+
+/* The exchange's weights and, unless it is that of a beginning, optimizer state. */
+static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
+{
+    ls_replica *r = w->replica;
+    const int average = ls_optimizer_average(w->engine->desc.optimizer);
+    int status = ls_replica_import(r, ls_replica_weight_arena(r), x->state.canonical, &w->error);
+    if (status == LS_OK && average >= 0)
+        status =
+            ls_replica_import(r, ls_replica_slot_arena(r, average), x->state.canonical, &w->error);
+    for (int i = 0; status == LS_OK && slots && i < LS_STATES; i++)
+        if (x->state.slot[i])
+            status = ls_replica_import(r, arena_of(w, i), x->state.slot[i], &w->error);
+    return status;
+}
+
+/* Whether the group provides the total's memory after joining (not where the total also holds the moving average). */
+static bool has_total_later(const ls_train_worker *w)
+{
+    return ls_worker_rebinds(w) && w->engine->desc.optimizer->ema == 0;
+}
+
+static int open_replica(ls_train_worker *w, const ls_exchange *x)
+{
+    ls_engine *e = w->engine;
+    const ls_engine_desc *d = &e->desc;
+    uint32_t sizes[SIZES];
+    int trained = 0;
+    const int size_count = list_shard_sizes(sizes, &trained, e);
+    ls_replica_desc desc = {
+        .device = w->device,
+        .model = d->model,
+        .optimizer = d->optimizer,
+        .normalisation = *d->preprocessing,
+        .loss = d->loss,
+        .label_smoothing = d->label_smoothing,
+        .class_weight = d->class_weight,
+        .scores = d->scores,
+        .total_later = has_total_later(w),
+        .shard_rows = sizes,
+        .shard_row_counts = size_count,
+        .trained_row_counts = trained,
+        .seed = d->seed,
+        .heartbeat = &w->heartbeat,
+        .host = d->host,
+    };
+    for (int s = 0; s < LS_SUBSETS; s++) {
+        ls_dataset_view view = ls_dataset_resident(d->data[s]);
+        const uint32_t rows = ls_dataset_rows(d->data[s]);
+        if (rows > 0)
+            desc.data[s] =
+                (ls_replica_data){.images = view.images, .labels = view.labels, .rows = view.rows};
+    }
+    if (e->feed)
+        desc.data[LS_TRAIN] = ls_feed_data(e->feed);
+    int status = ls_replica_create(&w->replica, &desc, &w->error);
+    return status ? status : import_state(w, x, x->state.has_slots);
+}
+
+static int open_fold(ls_train_worker *w)
+{
+    int status = ls_fold_init(&w->fold, w->device, ls_replica_gradient_arena(w->replica),
+                              ls_replica_floats(w->replica), w->engine->shards, w->shard_lo,
+                              w->shard_hi, &w->error);
+    const bool spreads = w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) &&
+                         w->info.threads <= 1; /* a team adds up leaf by leaf, with all threads */
+    return status == LS_OK && spreads ? ls_fold_spread(&w->fold, &w->error) : status;
+}
+
+int ls_worker_describe(ls_train_worker *w, const ls_exchange *x)
+{
+    (void)x;
+    w->device->ops->describe(w->device, &w->info);
+    return LS_OK;
+}
+
+int ls_worker_choices(ls_train_worker *w, const ls_exchange *x)
+{
+    (void)x;
+    ls_engine *e = w->engine;
+    if (w->index > 0)
+        return LS_OK;
+    const size_t bytes = w->device->ops->choices(w->device, NULL, 0) + 1;
+    e->choices = ls_alloc(e->desc.host, bytes);
+    if (!e->choices)
+        return ls_fail(&w->error, LS_ENOMEM, "out of memory for plans");
+    w->device->ops->choices(w->device, e->choices, bytes);
+    return LS_OK;
+}
+
+int ls_worker_open(ls_train_worker *w, const ls_exchange *x)
+{
+    const ls_engine *e = w->engine;
+    ls_beat(&w->heartbeat, LS_PLACE_OPEN);
+    w->device->ops->describe(w->device, &w->info);
+    if (e->desc.opened)
+        e->desc.opened(e->desc.user, w->index, w->device);
+    w->scratch = ls_alloc(e->desc.host, LS_SCRATCH);
+    int status = w->scratch ? LS_OK : ls_fail(&w->error, LS_ENOMEM, "out of memory");
+    if (status == LS_OK && e->choices)
+        status = w->device->ops->choose(w->device, e->choices, &w->error);
+    if (status == LS_OK)
+        status = open_replica(w, x);
+    return status;
+}
+
+/* A stalled peer in the old group may still read this worker's partial sums. */
+static int put_fold_away(ls_train_worker *w)
+{
+    ls_old_fold *old = ls_alloc(w->engine->desc.host, sizeof *old);
+    if (!old)
+        return ls_fail(&w->error, LS_ENOMEM, "out of memory for a fold");
+    *old = (ls_old_fold){w->fold, w->old_folds};
+    w->old_folds = old;
+    memset(&w->fold, 0, sizeof w->fold);
+    w->keep_fold = false;
+    return LS_OK;
+}
+
+/* A new group, perhaps with other shards: whatever belonged to the old one goes first. */
+int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
+{
+    (void)x;
+    ls_engine *e = w->engine;
+    ls_beat(&w->heartbeat, LS_PLACE_OPEN);
+    if (w->comm)
+        w->comm->group->type->leave(w->comm);
+    w->comm = NULL;
+    w->failed = false;
+    /* The fold and the group, in which they may lie, are freed below. */
+    ls_replica_own_arenas(w->replica);
+    int status = w->keep_fold ? put_fold_away(w) : LS_OK;
+    if (status || w->idle)
+        return status;
+    ls_fold_fini(&w->fold);
+    status = open_fold(w);
+    if (status == LS_OK && has_total_later(w))
+        status = ls_replica_total_at(w->replica, e->total, &w->error);
+    if (status == LS_OK)
+        status = e->group->type->join(&w->comm, e->group, w->rank, w->device, &w->error);
+    if (status == LS_OK)
+        status = ls_worker_choose_steps(w);
+    return status;
+}
+
+int ls_worker_check(ls_train_worker *w, const ls_exchange *x)
+{
+    (void)x;
+    ls_engine *e = w->engine;
+    ls_replica *r = w->replica;
+    ls_beat(&w->heartbeat, LS_PLACE_WAIT);
+    const ls_merge_check check = {.comm = w->comm,
+                                  .device = w->device,
+                                  .shards = e->shards,
+                                  .floats = ls_replica_floats(r),
+                                  .scratch = ls_replica_gradient_arena(r),
+                                  .total = ls_replica_total_arena(r),
+                                  .host = e->desc.host};
+    int status = ls_merge_check_group(&check, &w->error);
+    if (status == LS_OK) /* the gradient of no rows: zeros again */
+        status = ls_replica_gradient(r, NULL, 0, 0, NULL, &w->error);
+    return status;
+}
+
+void ls_worker_close(const ls_worker *thread, ls_device *device, void *local, void *user)
+{
+    (void)device;
+    (void)local;
+    ls_engine *e = user;
+    if (!e->worker || e->readers_asleep)
+        return;
+    ls_train_worker *w = &e->worker[thread->index];
+    if (w->comm)
+        w->comm->group->type->leave(w->comm);
+    while (w->old_folds) {
+        ls_old_fold *old = w->old_folds;
+        w->old_folds = old->next;
+        ls_fold_fini(&old->fold);
+        ls_free(e->desc.host, old);
+    }
+    ls_fold_fini(&w->fold);
+    ls_replica_destroy(w->replica);
+    ls_free(e->desc.host, w->scratch);
+}
+
+/* ---- for comparison with other processes ------------------------------------------------------ */
+
+/* Of an arena's parameters, and of the running statistics where the arena has some. */
+static int add_checksum(ls_train_worker *w, const float *arena, size_t floats)
+{
+    const ls_device_ops *ops = w->device->ops;
+    const size_t most = LS_SCRATCH / sizeof *arena;
+    for (size_t done = 0; done < floats;) {
+        size_t count = floats - done < most ? floats - done : most;
+        int status = ops->download(w->device, NULL, w->scratch, arena + done, count * sizeof *arena,
+                                   &w->error);
+        if (status == LS_OK)
+            status = ops->sync(w->device, NULL, &w->error);
+        if (status)
+            return status;
+        w->checksum = ls_crc32(w->checksum, w->scratch, count * sizeof *arena);
+        ls_beat(&w->heartbeat, LS_PLACE_EXPORT);
+        done += count;
+    }
+    return LS_OK;
+}
+
+int ls_worker_probe(ls_train_worker *w, const ls_exchange *x)
+{
+    const ls_engine *e = w->engine;
+    const uint32_t all = ls_dataset_rows(e->desc.data[LS_TRAIN]);
+    const uint32_t batch = e->desc.batch_size;
+    uint32_t first, count;
+    if (w->index > 0)
+        return LS_OK;
+    ls_beat(&w->heartbeat, LS_PLACE_OPEN);
+    ls_split(e->feed || all > batch ? batch : all, (uint32_t)e->shards, 0, &first, &count);
+    for (uint32_t i = 0; i < count && !e->feed; i++)
+        x->permutation[0][i] = i;
+    int status =
+        ls_replica_gradient(w->replica, e->feed ? ls_feed_rows(e->feed, 0) : x->permutation[0],
+                            count, 0, NULL, &w->error);
+    w->checksum = 0;
+    return status ? status
+                  : add_checksum(w, ls_replica_gradient_arena(w->replica),
+                                 ls_replica_floats(w->replica));
+}
+
+/* ---- evaluation ----------------------------------------------------------------------------- */
+
+int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
+{
+    int status = ls_worker_inject(w, x->steps, LS_STAGE_EVALUATE);
+    if (status == LS_OK)
+        status = ls_replica_use_average(w->replica, true, &w->error);
+    if (status)
+        return status;
+    /* Asked to stop, the coordinator drops the result. */
+    status = ls_infer_shards(&x->test, w->replica, w->shard_lo, w->shard_hi, &w->error);
+    const int reset_status = ls_replica_use_average(w->replica, false, status ? NULL : &w->error);
+    return status ? status : reset_status;
+}
+
+/* ---- snapshots ------------------------------------------------------------------------------ */
+
+static int compute_checksum(ls_train_worker *w)
+{
+    ls_replica *r = w->replica;
+    w->checksum = 0;
+    int status = add_checksum(w, ls_replica_weight_arena(r), ls_replica_floats(r));
+    for (int i = 0; status == LS_OK && i < LS_STATES; i++)
+        if (ls_replica_slot_arena(r, i))
+            status = add_checksum(w, ls_replica_slot_arena(r, i), ls_replica_tail_offset(r));
+    return status;
+}
+
+/* What is evaluated, the weights or their average. */
+static int export_weights(ls_train_worker *w, float *canonical)
+{
+    ls_replica *r = w->replica;
+    int status = ls_replica_use_average(r, true, &w->error);
+    if (status)
+        return status;
+    status = ls_replica_export(r, canonical, ls_replica_weight_arena(r), &w->error);
+    const int reset_status = ls_replica_use_average(r, false, status ? NULL : &w->error);
+    return status ? status : reset_status;
+}
+
+static int export_state(ls_train_worker *w, const ls_exchange *x)
+{
+    int status = ls_worker_inject(w, x->steps, LS_STAGE_EXPORT);
+    for (int i = 0; status == LS_OK && i < LS_STATES; i++)
+        if (x->state.slot[i])
+            status = ls_replica_export(w->replica, x->state.slot[i], arena_of(w, i), &w->error);
+    return status ? status : export_weights(w, x->state.canonical);
+}
+
+int ls_worker_snapshot(ls_train_worker *w, const ls_exchange *x)
+{
+    ls_beat(&w->heartbeat, LS_PLACE_EXPORT);
+    int status = compute_checksum(w);
+    if (status == LS_OK && x->exporter == w->index)
+        status = export_state(w, x);
+    return status;
+}
+
+/* ---- otherwise than by training ------------------------------------------------------------- */
+
+int ls_worker_load(ls_train_worker *w, const ls_exchange *x)
+{
+    ls_beat(&w->heartbeat, LS_PLACE_OPEN);
+    return import_state(w, x, true);
+}
+
+int ls_worker_leave(const ls_worker *thread, void *arg, ls_error *err)
+{
+    (void)err;
+    ls_worker_close(thread, NULL, NULL, arg);
+    return LS_OK;
+}

@@ -1,0 +1,80 @@
+/* What a step that is done counts for: the run's place and totals, its record, and what all members hear. */
+#include "train/coordinator.h"
+
+#include "base/error.h"
+#include "train/run_records.h"
+
+/* Where the run ends no step is under way, and all processes tell each other what they found; where it goes on,
+ * another one's shard stays unknown. */
+static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *err)
+{
+    ls_bad_shard bad = {o->bad_shard < 0 ? -1 : t->members.member, o->bad_worker, o->bad_shard};
+    const unsigned long long number = t->position.steps + 1;
+    const char *host = "";
+    int status = t->config.skip_nonfinite ? LS_OK : ls_members_share_bad(&bad, t, err);
+    if (status == LS_OK)
+        status = ls_record_nonfinite(t, bad.worker, bad.shard, err);
+    if (status || t->config.skip_nonfinite)
+        return status;
+    if (bad.shard < 0)
+        return ls_fail(
+            err, LS_ENONFINITE,
+            "step %llu: the loss was not finite, but computed again it is: some device is "
+            "faulty; the step was not applied",
+            number);
+    if (t->members.cluster)
+        host = ls_cluster_host(t->members.cluster, bad.member);
+    return ls_fail(
+        err, LS_ENONFINITE,
+        "step %llu: the loss of shard %d, on worker %d%s%s, is not finite any more; the step "
+        "was not applied; try a smaller optimizer.lr",
+        number, bad.shard, bad.worker, host[0] ? " of host " : "", host);
+}
+
+void ls_count_step(ls_coordination *c, const ls_report *r)
+{
+    struct ls_trainer *t = c->t;
+    t->position.steps++;
+    t->position.step++;
+    if (!r->skipped) {
+        t->position.totals.loss += (double)r->loss;
+        t->position.totals.correct += (double)r->correct;
+        t->position.totals.rows += (double)r->rows;
+    }
+    t->told.result.steps = t->position.steps;
+    c->last = *r;
+}
+
+static int finish_step(ls_coordination *c, const ls_report *r, double seconds, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    ls_count_step(c, r);
+    ls_members_heed(t, r);
+    int status = ls_record_step(t, (double)r->rows / seconds, r, err);
+    ls_tell_progress(c, false, false);
+    return status;
+}
+
+int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    const ls_report *r = o->report;
+    const uint64_t now = ls_engine_ns(t->engine);
+    const uint64_t share = (now - c->last_ns) / (uint64_t)r->steps_left;
+    const double seconds = (double)share * 1e-9;
+    c->last_ns += share;
+    if (seconds > c->longest_s) {
+        c->longest_s = seconds;
+        ls_engine_expect(t->engine, seconds);
+    }
+    int status = r->skipped ? account_skipped(t, o, err) : LS_OK;
+    return status ? status : finish_step(c, r, seconds, err);
+}
+
+int ls_adopt_step(ls_coordination *c, const ls_report *r, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    const double seconds = (double)(ls_engine_ns(t->engine) - c->last_ns + 1) * 1e-9;
+    int status = r->skipped ? ls_record_nonfinite(t, -1, -1, err) : LS_OK;
+    return status ? status : finish_step(c, r, seconds, err);
+}
