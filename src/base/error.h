@@ -12,9 +12,6 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
 
 #define LS_REASON 128
 
-/* What some network file systems answer for EOPNOTSUPP; the C library has no name for it. */
-#define LS_ENOTSUPP 524
-
 /* What a number of errno means; strerror may use a buffer that threads share. */
 const char *ls_reason(char out[LS_REASON], int error);
 

@@ -11,6 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#define LINUX_ENOTSUPP 524 /* what some network file systems answer for EOPNOTSUPP */
+
 enum {
     MESSAGE_PATH = 240, /* bytes of a path that a message names */
     WRITE_BACK = 4 << 20
@@ -115,7 +117,7 @@ int ls_io_sync(int fd)
 int ls_io_sync_folder(int fd)
 {
     int error = ls_io_sync(fd);
-    return error == EINVAL || error == EOPNOTSUPP || error == ENOSYS || error == LS_ENOTSUPP
+    return error == EINVAL || error == EOPNOTSUPP || error == ENOSYS || error == LINUX_ENOTSUPP
                ? 0
                : error;
 }
