@@ -53,6 +53,17 @@ for header in "$source"/include/lockstep/*.h; do
         fail "${header##*/} is not installed: add it to a list in src/package/CMakeLists.txt"
 done
 
+# Pages lead to pages and pictures that are there; not to sources and their folders.
+doc=$work/all/share/doc/lockstep
+for page in "$doc"/README-trainer.md "$doc"/docs/*.md; do
+    for link in $(grep -o '](\([^)# ]*\)' "$page" | sed 's/^](//' | sort -u); do
+        case $link in
+        http*:* | mailto:* | *.[ch] | */CONTRIBUTING.md) continue ;;
+        *.*) [ -e "$(dirname -- "$page")/$link" ] || fail "${page#"$doc"/} leads to $link, which is not installed" ;;
+        esac
+    done
+done
+
 # Nothing installed knows where it was built or first installed.
 found=$(grep -rlF -e "$work/first" -e "$build" "$work/all" --include='*.cmake' --include='*.pc') &&
     fail "these name a folder that may be gone: $found"
