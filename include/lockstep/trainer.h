@@ -239,7 +239,8 @@ int ls_trainer_add_sink(ls_trainer *trainer,
 /* ---- the end -------------------------------------------------------------------------------- */
 
 /* NULL is allowed. What was not saved is lost; snapshots stay. Returns LS_OK, or LS_ESTALLED when a worker
- * that was left behind has still not come back: then its thread stays, with the memory it may still use. */
+ * that was left behind has still not come back: then its thread stays, with the memory it may still use; or LS_EINVAL or
+ * LS_ECANCELED, as above: then the trainer is still there. */
 int ls_trainer_close(ls_trainer *trainer);
 
 /* The resolved config (defaults and `set` applied) as indented JSON, without opening data or

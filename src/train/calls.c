@@ -47,6 +47,11 @@ ls_call ls_call_begin_last(ls_trainer *t, const char *function, ls_error *err)
     int status = check_process(t, function, err);
     if (status == LS_OK)
         status = take(t, function, err);
+    if (status)
+        return (ls_call){NULL, status};
+    status = check_pool(t, err);
+    if (status)
+        ls_call_end(&(ls_call){t, LS_OK});
     return (ls_call){status ? NULL : t, status};
 }
 
@@ -55,14 +60,7 @@ ls_call ls_call_begin(ls_trainer *t, const char *function, ls_error *err)
     int status = check_process(t, function, err);
     if (status == LS_OK)
         status = ls_stack_check(STACK_BYTES, function, err);
-    if (status == LS_OK)
-        status = take(t, function, err);
-    if (status)
-        return (ls_call){NULL, status};
-    status = check_pool(t, err);
-    if (status)
-        ls_call_end(&(ls_call){t, LS_OK});
-    return (ls_call){status ? NULL : t, status};
+    return status ? (ls_call){NULL, status} : ls_call_begin_last(t, function, err);
 }
 
 void ls_call_end(const ls_call *call)

@@ -15,7 +15,7 @@ typedef struct ls_call {
  * LS_ECANCELED (options.pool was cancelled). Nothing has happened then. */
 ls_call ls_call_begin(ls_trainer *trainer, const char *function, ls_error *err);
 
-/* As above, for the end of a trainer, which needs neither a large stack nor a pool that works. */
+/* As above, for the end of a trainer, which takes whatever stack there is. */
 ls_call ls_call_begin_last(ls_trainer *trainer, const char *function, ls_error *err);
 
 void ls_call_end(const ls_call *call);

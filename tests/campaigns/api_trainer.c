@@ -557,7 +557,14 @@ static void close_trainer(world *w)
         return;
     w->call = "ls_trainer_close";
     ls_trainer *t = w->trainer;
-    world_note(w, "ls_trainer_close", ls_trainer_close(t));
+    int status = ls_trainer_close(t);
+    promises_find("ls_trainer_close")->reached[-status]++;
+    if (status == LS_ECANCELED) {
+        world_note(w, "ls_pool_clear", ls_pool_clear(w->devices, &w->err));
+        status = ls_trainer_close(t);
+    }
+    if (status != LS_OK)
+        world_problem(w, "ls_trainer_close: %s", ls_status_name(status));
     w->trainer = NULL;
     ls_trainer_close(w->shadow);
     w->shadow = NULL;

@@ -140,6 +140,7 @@ static void a_cancelled_pool_is_said_and_trains_once_it_is_cleared(void **state)
     ls_pool_cancel(pool);
     assert_refused(&s, step(&s), LS_ECANCELED, "cancelled");
     assert_refused(&s, weights(&s), LS_ECANCELED, "cancelled");
+    assert_int_equal(ls_trainer_close(s.trainer), LS_ECANCELED);
     assert_int_equal(ls_pool_clear(pool, &s.err), LS_OK);
     assert_int_equal(step(&s), LS_OK);
     assert_int_equal(weights(&s), LS_OK);
