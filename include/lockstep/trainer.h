@@ -34,7 +34,8 @@
  * Every function that returns a status does nothing but return LS_EINVAL where it may not be called: in a
  * callback of the trainer or beside another call, in a job of options.pool, in a forked child, or with too
  * little stack; and LS_ECANCELED while options.pool is cancelled (ls_pool_clear). A cancel in the middle of a call ends
- * the training with LS_ECANCELED.
+ * the training with LS_ECANCELED. Where a device is lost meanwhile there is a record of it, so that any of them
+ * may also return the record callback's error, or LS_EIO where a file of records cannot be written.
  */
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H
@@ -198,14 +199,14 @@ typedef struct ls_step_result {
  * targets, int32_t [n] or float [n][targets], as the data source says; read before the return. Data must be
  * streamed (data_source.h), n be the config's batch_size or one of options.step_rows. Rate, checkpoints and
  * records are as in a run: an epoch has as many steps as train_rows make. `out` may be NULL. Waits for the
- * step. Errors: LS_EINVAL, LS_EINTERRUPTED, LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_ESTALLED, or the record
- * callback's. */
+ * step. Errors: LS_EINVAL, LS_EINTERRUPTED, LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM,
+ * or the record callback's. */
 int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err);
 
 /* Mean loss, and the share of hits, on the test rows, with all devices; each may be NULL. Errors:
  * LS_EINVAL (there are no test rows), LS_ECONFIG (`monitor` has no value on them, but decides),
- * LS_ENONFINITE, LS_EDEVICE, LS_ESTALLED. */
+ * LS_ENONFINITE, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
 /* The weights as they are now, for any thread to predict with; the caller releases it. Errors:
