@@ -12,6 +12,7 @@ enum { FUNCTIONS = 160, HEADER = 1 << 17 };
 
 static promise functions[FUNCTIONS];
 static const char *said[FUNCTIONS]; /* the comment of each; its end is at the first zero */
+static int has_status[FUNCTIONS];   /* the others promise nothing */
 static int count;
 
 static const char *const headers[] = {"collective", "data_source", "device_pool", "host",
@@ -67,6 +68,7 @@ static void take_functions(char *from, char *to, const char *comment)
         if (count == FUNCTIONS)
             fail("more functions than there is room for", "headers");
         snprintf(functions[count].name, sizeof functions->name, "%.*s", (int)n, at);
+        has_status[count] = at - from >= 4 && memcmp(at - 4, "int ", 4) == 0;
         said[count++] = comment;
         at += n;
     }
@@ -97,13 +99,15 @@ static void read_functions(char *text)
     if (comment)
         take_functions(at, at + strlen(at), comment);
     for (int i = first; i < count; i++)
-        functions[i].errors |= errors_in(said[i]) | of_all;
+        functions[i].errors = has_status[i] ? errors_in(said[i]) | of_all : 0;
 }
 
 /* What "those of" a function are, and those of the caller's own hooks, jobs and callbacks, which here fail with
  * LS_EDATA. */
 static void add_others(int i)
 {
+    if (!has_status[i])
+        return;
     for (const char *at = said[i]; (at = strstr(at, "those of")) != NULL; at++) {
         const size_t sentence = strcspn(at, ".;");
         for (int j = 0; j < count; j++) {
