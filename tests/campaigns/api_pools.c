@@ -277,6 +277,8 @@ static int add_up(const ls_worker *worker, void *arg, ls_error *err)
     float in[FLOATS], out[FLOATS];
     const int i = worker->index, wrong = i == s->wrong_rank;
     (void)err;
+    if (ls_worker_local(worker)) /* no start hook has set one */
+        return LS_EINTERNAL;
     for (int f = 0; f < FLOATS; f++)
         in[f] = (float)(i + f);
     s->status[i] =
@@ -306,6 +308,7 @@ static void all_reduce(world *w)
         LS_OK)
         return;
     world_did(w, "ls_worker_device");
+    world_did(w, "ls_worker_local");
     for (int i = 0; i < size; i++) {
         w->err = s.err[i];
         world_note(w, "ls_all_reduce", s.status[i]);

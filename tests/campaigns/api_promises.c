@@ -108,6 +108,11 @@ static void add_others(int i)
 {
     if (!has_status[i])
         return;
+    for (int j = 0; j < count; j++) { /* "As NAME, but …", "NAME with …" */
+        const char *name = strstr(said[i], functions[j].name);
+        if (name && name - said[i] < 8 && !is_name(name[strlen(functions[j].name)]))
+            functions[i].errors |= functions[j].errors;
+    }
     for (const char *at = said[i]; (at = strstr(at, "those of")) != NULL; at++) {
         const size_t sentence = strcspn(at, ".;");
         for (int j = 0; j < count; j++) {
