@@ -195,12 +195,12 @@ static int nap(ls_engine *e)
     return status;
 }
 
+/* No step is under way, so the watch over steps is free; it is too large for a small stack. */
 void ls_await_jobs(ls_engine *e, uint64_t behind)
 {
-    ls_watch watch;
-    ls_watch_begin(&watch);
+    ls_watch_begin(&e->watch);
     while (nap(e) == LS_ETIMEDOUT) {
-        look_after_jobs(e, &watch, behind);
+        look_after_jobs(e, &e->watch, behind);
         be_idle(e);
     }
     be_idle(e);

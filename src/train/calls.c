@@ -6,7 +6,7 @@
 #include "train/trainer.h"
 
 /* What a step, a save or a recovery uses at most, and half as much again. */
-#define STACK_BYTES ((size_t)56 << 10)
+#define STACK_BYTES ((size_t)48 << 10)
 
 static int check_process(const ls_trainer *t, const char *function, ls_error *err)
 {

@@ -21,7 +21,7 @@
 #include <string.h>
 
 /* What a prediction uses at most in the caller's thread, and half as much again. */
-#define STACK_BYTES ((size_t)48 << 10)
+#define STACK_BYTES ((size_t)96 << 10)
 
 struct ls_inference {
     atomic_uint references;

@@ -15,7 +15,7 @@
 /* What version 0.1.0 had. */
 #define LS_OPTIONS_LEAST (offsetof(ls_trainer_options, host) + sizeof(const ls_host *))
 /* What opening uses at most, and half as much again. */
-#define OPEN_STACK_BYTES ((size_t)96 << 10)
+#define OPEN_STACK_BYTES ((size_t)80 << 10)
 
 static int close_trainer(ls_trainer *t);
 
