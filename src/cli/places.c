@@ -69,13 +69,24 @@ static char *read_stream(const char *path)
     return text;
 }
 
-/* Read once, as the text may be wanted several times: by a sweep, say. It stays until the program ends. */
+/* What has come out of a pipe cannot be read again, and a sweep asks for its config with every run: it stays until the
+ * program ends. The program's, not the library's. */
+static struct {
+    const char *path;
+    char *text;
+} stream;
+
 static void take_stream(ls_trainer_options *o)
 {
-    char *text = o->config_path && is_stream(o->config_path) ? read_stream(o->config_path) : NULL;
-    if (!text)
+    if (!o->config_path || !is_stream(o->config_path))
+        return;
+    if (!stream.text) {
+        stream.path = o->config_path;
+        stream.text = read_stream(o->config_path);
+    }
+    if (!stream.text || strcmp(stream.path, o->config_path) != 0)
         return; /* the reader of the config says what is wrong */
-    o->config_text = text;
+    o->config_text = stream.text;
     o->config_path = NULL;
 }
 

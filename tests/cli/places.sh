@@ -20,6 +20,11 @@ wait
 expect_code 0
 cmp -s piped/weights.safetensors fifo/weights.safetensors || fail 'expected the same weights'
 
+label='a sweep over a config from a pipe'
+"$program" sweep - --vary seed=1,2 --json swept.json <config.json >stdout.txt 2>stderr.txt
+code=$?
+expect_code 0
+
 label='a config that is damaged, from a pipe'
 printf '{"epochs": ' | "$program" - >stdout.txt 2>stderr.txt
 code=$?
