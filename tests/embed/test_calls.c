@@ -148,6 +148,35 @@ static void a_cancelled_pool_is_said_and_trains_once_it_is_cleared(void **state)
     ls_pool_destroy(pool);
 }
 
+static int cancel_the_pool(void *user, const char *json, size_t length, ls_error *err)
+{
+    const story *s = user;
+    (void)length;
+    (void)err;
+    if (strncmp(json, "{\"type\":\"step\"", 14) == 0)
+        ls_pool_cancel(s->options.pool);
+    return LS_OK;
+}
+
+/* Steps are under way, and some workers have begun the next one, some have not. */
+static void a_pool_that_is_cancelled_in_a_run_ends_it(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        story s;
+        begin(&s, "epochs=50");
+        s.data = own_data(0);
+        ls_pool *pool = s.options.pool = device_pool(&s, 0);
+        s.options.record = cancel_the_pool;
+        s.options.user = &s;
+        open_trainer(&s);
+        assert_refused(&s, ls_trainer_run(s.trainer, &s.err), LS_ECANCELED, "cancelled");
+        assert_int_equal(ls_pool_clear(pool, &s.err), LS_OK);
+        end(&s);
+        ls_pool_destroy(pool);
+    }
+}
+
 typedef struct inner {
     story *s;
     int status;
@@ -405,6 +434,7 @@ LS_TESTS(embed_calls, "unit")
         cmocka_unit_test(a_pool_whose_owner_works_is_refused),
         cmocka_unit_test(a_pool_without_devices_is_refused),
         cmocka_unit_test(a_cancelled_pool_is_said_and_trains_once_it_is_cleared),
+        cmocka_unit_test(a_pool_that_is_cancelled_in_a_run_ends_it),
         cmocka_unit_test(a_step_from_a_job_of_its_own_pool_is_refused),
         cmocka_unit_test(weights_without_a_device_are_an_error),
         cmocka_unit_test(a_device_that_fails_as_weights_are_read_costs_none),
