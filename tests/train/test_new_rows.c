@@ -226,7 +226,7 @@ static void more_than_a_file_can_say_is_refused_before_the_run(void **state)
     fixture f;
     scratch dir;
     char data[1024];
-    ls_trainer *t;
+    ls_trainer *t = NULL;
     fixture_begin(&f);
     scratch_begin(&dir);
     write_wide(&dir, "wide.csv", 3300, 4000, 1);
