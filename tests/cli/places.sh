@@ -1,7 +1,7 @@
 #!/bin/sh
 # The system around a run: configs from a pipe, a home that is none, directories that are no runs, words that are nearly
 # right, a terminal that closes, and what is said at the end.
-# shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 
 # ---- a config that is no file ----

@@ -56,12 +56,13 @@ done
 # Pages lead to pages and pictures that are there; not to sources and their folders.
 doc=$work/all/share/doc/lockstep
 for page in "$doc"/README-trainer.md "$doc"/docs/*.md; do
-    for link in $(grep -o '](\([^)# ]*\)' "$page" | sed 's/^](//' | sort -u); do
+    grep -o '](\([^)# ]*\)' "$page" | sed 's/^](//' | sort -u >"$work/links"
+    while read -r link; do
         case $link in
         http*:* | mailto:* | *.[ch] | */CONTRIBUTING.md) continue ;;
         *.*) [ -e "$(dirname -- "$page")/$link" ] || fail "${page#"$doc"/} leads to $link, which is not installed" ;;
         esac
-    done
+    done <"$work/links"
 done
 
 # Nothing installed knows where it was built or first installed.
