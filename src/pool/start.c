@@ -138,15 +138,15 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
     int error = 0;
+    char why[LS_REASON];
     for (*started = 0; *started < pool->workers && error == 0; *started += error == 0) {
         struct ls_pool_worker *w = &pool->worker[*started];
         if (w->own)
             error = ls_thread_start(&w->thread, ls_pool_thread, w);
     }
     if (error != 0)
-        return ls_fail(err, LS_ESYSTEM,
-                       "the system refused the thread of worker %d of %d: error %d", *started,
-                       pool->workers, error);
+        return ls_fail(err, LS_ESYSTEM, "the system refused the thread of worker %d of %d: %s",
+                       *started, pool->workers, ls_reason(why, error));
     return LS_OK;
 }
 
@@ -193,6 +193,8 @@ int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
 {
     ls_pool_options o;
     ls_pool *pool = NULL;
+    if (!out)
+        return ls_fail(err, LS_EINVAL, "ls_pool_create: nowhere to put the pool");
     *out = NULL;
     int status = take_options(&o, options, err);
     if (status == LS_OK)

@@ -19,6 +19,9 @@ void ls_inference_release(ls_inference *inference); /* NULL is allowed */
 
 const ls_registry *ls_inference_registry(const ls_inference *inference);
 
+/* Whether this process got it by fork. Any thread. */
+bool ls_inference_is_inherited(const ls_inference *inference);
+
 /* The devices that predict are of this one's kind: "cuda(3)". Before the first snapshot. */
 void ls_inference_like(ls_inference *inference, const char *device);
 
