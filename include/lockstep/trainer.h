@@ -209,8 +209,8 @@ int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, 
                     ls_step_result *out, ls_error *err);
 
 /* Mean loss, and the share of hits, on the test rows, with all devices; each may be NULL. Errors:
- * LS_EINVAL (there are no test rows), LS_ECONFIG (`monitor` has no value on them, but decides),
- * LS_ENONFINITE, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
+ * LS_EINVAL (there are no test rows), LS_EINTERRUPTED (before or during it, after ls_trainer_interrupt), LS_ECONFIG
+ * (`monitor` has no value on them, but decides), LS_ENONFINITE, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
 /* The weights as they are now, for any thread to predict with; the caller releases it. Errors:

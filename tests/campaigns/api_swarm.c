@@ -2,11 +2,12 @@
  * of devices and of files.
  *
  *     api_swarm --headers DIR --directory DIR [--sequences N | --seconds S] [--seed S] [--only NUMBER]
+ *               [--findings N]
  *
  * A call passes if it returns, with success or with an error that its header promises, which has a text; and if weights
  * that were given with LS_OK are those of an undisturbed trainer that made the same steps. Prints one JSON object: which
  * function was reached with success, and with which error, and which errors of the headers were not. Exits with 1 on the
- * first sequence that does not pass, naming it. */
+ * first sequence that does not pass, or the Nth, having named each. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "campaigns/api_world.h"
@@ -185,9 +186,12 @@ int main(int argc, char **argv)
     const double seconds = number_argument(argc, argv, "--seconds", 0);
     const double only = number_argument(argc, argv, "--only", -1);
     const double most = number_argument(argc, argv, "--sequences", seconds > 0 ? 1e15 : 200);
+    const double most_findings = number_argument(argc, argv, "--findings", 1);
     const uint64_t begun = ls_now_ns();
+    int findings = 0;
     unsigned long long calls = 0, sequences = 0;
     promises_read(argument(argc, argv, "--headers", "include/lockstep"));
+    setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGALRM, on_alarm);
     signal(SIGXFSZ, SIG_IGN);
     for (uint64_t n = only >= 0 ? (uint64_t)only : 0; (double)sequences < most; n++, sequences++) {
@@ -200,11 +204,14 @@ int main(int argc, char **argv)
         if (here.problem[0]) {
             printf("sequence %llu of seed %llu: %s\n", (unsigned long long)n,
                    (unsigned long long)seed, here.problem);
-            return 1;
+            if (++findings >= most_findings)
+                return 1;
         }
         if (only >= 0)
             break;
     }
+    if (findings)
+        return 1;
     promises_print(sequences, calls);
     return 0;
 }

@@ -107,6 +107,8 @@ static void break_options(world *w, ls_trainer_options *o, const char *set[3], c
     }
 }
 
+static const uint32_t fewer_rows[] = {8};
+
 static void open_shadow(world *w, int resident)
 {
     const char *set[] = {"devices=ref:1"};
@@ -122,6 +124,8 @@ static void open_shadow(world *w, int resident)
                                   .set_count = 1,
                                   .sources = sources,
                                   .source_count = 1,
+                                  .step_rows = fewer_rows,
+                                  .step_row_count = 1,
                                   .registry = w->registry};
     if (ls_trainer_open(&w->shadow, &o, &err) != LS_OK)
         world_problem(w, "the shadow: %s", err.text);
@@ -132,7 +136,6 @@ static void prepare(world *w, ls_trainer_options *o, const char *set[3])
 {
     static const char *const devices[] = {"devices=ref:1", "devices=ref:2", "devices=faulty:2",
                                           "devices=faulty:2", "devices=faulty:1"};
-    static const uint32_t rows[] = {8};
     w->resident = world_chance(w, 3);
     w->data = own_data(!w->resident);
     w->data.test_rows = 8;
@@ -153,7 +156,7 @@ static void prepare(world *w, ls_trainer_options *o, const char *set[3])
                               .sources = w->sources,
                               .source_count = 1,
                               .registry = w->registry,
-                              .step_rows = rows,
+                              .step_rows = fewer_rows,
                               .step_row_count = 1,
                               .callbacks = &w->callbacks,
                               .host = world_host(w)};
