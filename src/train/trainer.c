@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <string.h>
 
-
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
