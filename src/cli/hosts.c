@@ -91,6 +91,5 @@ int cli_find_meeting(cli_meeting *m, ls_trainer_cluster *o, const cli_arguments 
                               .secret = m->secret};
     o->wire = ls_wire_tcp();
     o->comm = &m->place;
-    return a->secret ? read_file(m, a->secret, host, err)
-                     : read_descriptor(m, a->secret_fd, err);
+    return a->secret ? read_file(m, a->secret, host, err) : read_descriptor(m, a->secret_fd, err);
 }

@@ -66,9 +66,9 @@ int tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error
                        gai_strerror(code));
     memcpy(out, found->ai_addr, found->ai_addrlen);
     if (tcp_is_any(found->ai_addr))
-        status =
-            ls_fail(err, LS_EINVAL,
-                    "%s stands for all addresses of a host: advertise one that others reach", a.host);
+        status = ls_fail(err, LS_EINVAL,
+                         "%s stands for all addresses of a host: advertise one that others reach",
+                         a.host);
     freeaddrinfo(found);
     return status;
 }

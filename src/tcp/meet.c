@@ -15,6 +15,7 @@
 
 enum { SAID = -2 }; /* of `caller`: it has said that it is connected; of the first: that all are */
 #define CONNECT_NS UINT64_C(60000000000) /* for all to connect to each other, once they have come */
+#define CAUSE_NS UINT64_C(2000000000)    /* for the first's word of what failed */
 #define ENDING_NS UINT64_C(3000000000)   /* for a run that has begun, and may be ending */
 #define TELL_NS UINT64_C(10000000000)    /* from one word to those that wait to the next */
 
@@ -621,6 +622,22 @@ static int await_all(joining *j, ls_error *err)
     return status;
 }
 
+/* Of another, which has failed and said so: one failure causes others, and the first heard of all of them. What it says
+ * was the cause takes the place of this one's own. */
+static int hear_cause(const joining *j, int status, ls_error *why)
+{
+    tcp_note note;
+    char own[100];
+    const int fd = tcp_line_of(j->wire, 0, 0)->fd;
+    const uint64_t until_ns = ls_now_ns() + CAUSE_NS;
+    if (fd < 0 || !tcp_ready(fd, POLLIN, until_ns) ||
+        tcp_move_all(fd, &note, sizeof note, false, until_ns) || note.kind != TCP_FAILED)
+        return status;
+    note.text[TCP_NOTE - 1] = '\0';
+    snprintf(own, sizeof own, "%.*s", (int)sizeof own - 1, why->text);
+    return strstr(note.text, own) ? status : fail_note(j, 0, &note, why);
+}
+
 int tcp_agree_to_go(joining *j, int status, ls_error *err)
 {
     ls_error why = {0};
@@ -630,6 +647,8 @@ int tcp_agree_to_go(joining *j, int status, ls_error *err)
         say_how(j, status, why.text);
     if (status == LS_OK)
         status = await_all(j, &why);
+    else if (!j->is_first)
+        status = hear_cause(j, status, &why);
     if (j->is_first)
         say_how(j, status, why.text);
     if (status && err)

@@ -3,8 +3,8 @@
 . "$(dirname "$0")/expect.sh"
 
 cat >c.json <<'TEXT'
-{"data": {"name": "synthetic", "limit": 64}, "batch_size": 32, "epochs": 1, "model": {"layers": [{"type": "flatten"},
- {"type": "dense", "out": 10}]}}
+{"data": {"name": "synthetic", "limit": 64}, "batch_size": 32, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.1},
+ "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}}
 TEXT
 head -c 32 /dev/zero | tr '\0' x >key
 base='c.json --quiet --listen :7070 --members 1'

@@ -73,21 +73,24 @@ class Translated(hosts.Hosts):
                 type nat hook postrouting priority 100;
                 ip daddr 10.77.1.2 masquerade
               }}
-              chain through {{ type filter hook forward priority 0; {more} }}
+              chain through {{
+                type filter hook forward priority 0;
+                {more}
+              }}
             }}""")
 
 
 class Host:
     """A trainer in a namespace; what it says on stderr is in a file."""
 
-    def __init__(self, test, i, *words):
+    def __init__(self, test, i, *words, before="true"):
         self.test, self.i = test, i
         self.path = test.scratch / f"said.{test.runs}.{i}"
         name = f"h{i}"
-        command = f"hostname {name}; exec {test.program} c.json --devices cpu:1 --secret secret {' '.join(words)}"
+        command = f"hostname {name}; {before}; exec {test.program} c.json --devices cpu:1 --secret secret {' '.join(words)}"
         with open(self.path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                ["ip", "netns", "exec", test.hosts.space(i), "unshare", "-u", "sh", "-c", command], cwd=test.scratch,
+                ["ip", "netns", "exec", test.hosts.space(i), "unshare", "-um", "sh", "-c", command], cwd=test.scratch,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
     def said(self):
@@ -139,8 +142,8 @@ class Test:
                        check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
         self.expected = self.hash_of("alone")
 
-    def start(self, i, *words):
-        return Host(self, i, *words, "--members", "3", "--set", f"run_dir=met-{self.runs}")
+    def start(self, i, *words, before="true"):
+        return Host(self, i, *words, "--members", "3", "--set", f"run_dir=met-{self.runs}", before=before)
 
     def meets(self, what, third):
         """Host 2 comes first, then the first, then host 3."""
@@ -196,11 +199,16 @@ class Test:
         first.process.send_signal(signal.SIGTERM)
         if first.code() != 130:
             self.fail("one that waits does not end by a signal")
+        known = "127.0.0.1 localhost\\n127.0.1.1 a-name\\n"  # as Debian's installer writes it for the machine's own name
+        itself = self.start(2, "--join", "a-name:7070", before=f"printf '{known}' >own; mount --bind own /etc/hosts")
+        if itself.code() != 64:
+            self.fail("a name that is loopback was taken")
+        itself.has_said("a-name is 127.0.1.1 here (/etc/hosts), which no other host reaches: say --listen :7070 on this host")
         nobody = self.start(2, "--join", "10.99.9.9:7070", "--wait", "2")
         if nobody.code() != 71:
             self.fail("an address of no host was taken")
         nobody.has_said("nobody answers at 10.99.9.9:7070 (")
-        print("another secret, other members, an address of no host, and a signal: each was said", flush=True)
+        print("another secret, other members, a name for the host itself, an address of no host, and a signal: each was said", flush=True)
 
 
 def main():

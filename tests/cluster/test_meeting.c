@@ -4,7 +4,7 @@
 #include "free_port.h"
 #include "runner.h"
 
-#include <lockstep/cluster.h>
+#include <lockstep/sys/wire.h>
 
 #include <poll.h>
 #include <pthread.h>
@@ -320,8 +320,10 @@ static void a_member_that_another_one_does_not_reach_is_named_to_all(void **stat
     prepare(&m[2], NULL, p.meet, 3);
     m[1].place.advertise =
         "127.0.0.1:256"; /* where nobody listens; the lowest in the order of addresses */
-    for (int i = 0; i < 3; i++)
-        go(&m[i]);
+    go(&m[0]);
+    await_said(&m[0], "1 of 3"); /* before, one of the others would be first: it has the address */
+    go(&m[1]);
+    go(&m[2]);
     for (int i = 0; i < 3; i++) {
         join(&m[i]);
         has_failed(&m[i], LS_ESYSTEM, "cannot be reached from host ");

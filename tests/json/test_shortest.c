@@ -53,7 +53,7 @@ static void random_numbers_are_printed_as_the_c_library_does(void **state)
 {
     uint64_t seed = 36;
     (void)state;
-    for (unsigned i = 0; i < ls_tests_rounds(40000, 20000000); i++) {
+    for (unsigned i = 0; i < ls_tests_rounds(40000, 1500000); i++) {
         uint64_t bits = next(&seed) << 11 ^ next(&seed);
         double value;
         memcpy(&value, &bits, sizeof value);
