@@ -5,9 +5,6 @@
 #include "pool/pool.h"
 #include "train/trainer.h"
 
-/* What a step, a save or a recovery uses at most, and half as much again. */
-#define STACK_BYTES ((size_t)48 << 10)
-
 static int check_process(const ls_trainer *t, const char *function, ls_error *err)
 {
     if (!t)
@@ -59,7 +56,7 @@ ls_call ls_call_begin(ls_trainer *t, const char *function, ls_error *err)
 {
     int status = check_process(t, function, err);
     if (status == LS_OK)
-        status = ls_stack_check(STACK_BYTES, function, err);
+        status = ls_stack_check(LS_CALL_STACK_BYTES, function, err);
     return status ? (ls_call){NULL, status} : ls_call_begin_last(t, function, err);
 }
 

@@ -3,6 +3,12 @@
 #define TRAIN_CALLS_H
 
 #include <lockstep/trainer.h>
+#include <stddef.h>
+
+/* What a call needs of the calling thread's stack, for what it uses at most (tests/embed/test_stack.c) and half as much
+ * again: a step, a save or a recovery; opening. */
+#define LS_CALL_STACK_BYTES ((size_t)48 << 10)
+#define LS_OPEN_STACK_BYTES ((size_t)80 << 10)
 
 /* A call that is under way. */
 typedef struct ls_call {

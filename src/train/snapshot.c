@@ -21,9 +21,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a prediction uses at most in the caller's thread, and half as much again. */
-#define STACK_BYTES ((size_t)96 << 10)
-
 struct ls_inference {
     atomic_uint references;
     atomic_ullong snapshots; /* made so far: each has a number of its own */
@@ -423,7 +420,7 @@ int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *s
             "one was forked: open the model here");
     int status = check_capacity(capacity, (size_t)n * (size_t)s->inference->model->classes, err);
     if (status == LS_OK)
-        status = ls_stack_check(STACK_BYTES, "ls_snapshot_predict", err);
+        status = ls_stack_check(LS_PREDICT_STACK_BYTES, "ls_snapshot_predict", err);
     if (status == LS_OK)
         status = borrow(&p, s->inference, err);
     if (status)

@@ -14,9 +14,6 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What opening uses at most, and half as much again. */
-#define OPEN_STACK_BYTES ((size_t)80 << 10)
-
 static int close_trainer(ls_trainer *t);
 
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
@@ -27,7 +24,7 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
         return ls_fail(err, LS_EINVAL, "ls_trainer_open: no room for the trainer");
     int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
     if (status == LS_OK)
-        status = ls_stack_check(OPEN_STACK_BYTES, "ls_trainer_open", err);
+        status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_trainer_open", err);
     if (status)
         return status;
     ls_trainer *t = ls_alloc(o.host, sizeof *t);

@@ -258,6 +258,7 @@ static void create_collective(world *w)
     case 4: o.size = 1; break;
     default: break;
     }
+    w->ranks = o.ranks;
     if (world_note(w, "ls_collective_create", ls_collective_create(&w->collective, &o, &w->err)) !=
         LS_OK)
         w->collective = NULL;
@@ -275,7 +276,7 @@ static int add_up(const ls_worker *worker, void *arg, ls_error *err)
 {
     sum *s = arg;
     float in[FLOATS], out[FLOATS];
-    const int i = worker->index, wrong = i == s->wrong_rank;
+    const int ranks = s->w->ranks, i = worker->index, wrong = i == s->wrong_rank;
     (void)err;
     if (ls_worker_local(worker)) /* no start hook has set one */
         return LS_EINTERNAL;
@@ -285,7 +286,7 @@ static int add_up(const ls_worker *worker, void *arg, ls_error *err)
         ls_all_reduce(s->w->collective, wrong && !s->without ? 77 : i, ls_worker_device(worker),
                       wrong && s->without ? NULL : in, out, &s->err[i]);
     for (int f = 0; f < FLOATS && s->status[i] == LS_OK; f++)
-        if (out[f] != (float)(worker->workers * f + worker->workers * (worker->workers - 1) / 2))
+        if (out[f] != (float)(ranks * f + ranks * (ranks - 1) / 2))
             s->status[i] = 1; /* no status: a finding */
     return LS_OK;
 }

@@ -49,7 +49,7 @@ typedef struct world {
     int abandoned;      /* a worker of `pool` was */
     int devices_broken; /* its owner works, or one of its workers was given up */
     ls_collective *collective;
-    int collective_rounds;
+    int ranks; /* of it */
     ls_snapshot *snapshot[WORLD_SNAPSHOTS], *model;
     /* The trainer, and one of one sound device that does the same. */
     ls_trainer *trainer, *shadow;
