@@ -184,6 +184,8 @@ static void cancel_or_clear(world *w)
     if (world_chance(w, 2)) {
         ls_pool_cancel(pool);
         world_did(w, "ls_pool_cancel");
+        if (world_chance(w, 2))
+            return; /* and whatever comes next finds it so */
     }
     world_note(w, "ls_pool_clear", ls_pool_clear(pool, &w->err));
 }

@@ -43,7 +43,7 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     (void)length;
     if (w->trainer)
         call_in(w, err);
-    if (!w->trainer || w->calls_in % 23)
+    if (!w->trainer || w->calls_in % 11)
         return LS_OK;
     err->status = LS_EDATA;
     memcpy(err->text, "the records' reader had enough", sizeof "the records' reader had enough");

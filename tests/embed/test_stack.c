@@ -26,7 +26,7 @@ enum { BATCH = 16, PAINT = 0xa5 };
 
 static const char config[] =
     "{\"data\": {\"name\": \"own\"}, \"batch_size\": 16, \"shards\": 2, \"epochs\": 2, \"eval_every\": 1,"
-    " \"optimizer\": {\"name\": \"adam\", \"lr\": 0.01}, \"checkpoint\": {\"every_steps\": 2},"
+    " \"optimizer\": {\"name\": \"adamw\", \"lr\": 0.01}, \"checkpoint\": {\"every_steps\": 2},"
     " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 16, \"kernel\": 3, \"padding\": 1},"
     " {\"type\": \"batch_norm\"}, {\"type\": \"relu\"}, {\"type\": \"max_pool\", \"kernel\": 2},"
     " {\"type\": \"conv2d\", \"out\": 16, \"kernel\": 5, \"stride\": 3}, {\"type\": \"flatten\"},"
