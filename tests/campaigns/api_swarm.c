@@ -151,10 +151,13 @@ static int table_length(world_call *const *table)
 static void play(world *w)
 {
     const uint32_t pools = (uint32_t)table_length(pool_calls);
+    const uint32_t rare = (uint32_t)table_length(rare_calls);
     const uint32_t trainers = (uint32_t)table_length(trainer_calls);
     for (int i = 0; i < CALLS && !w->problem[0]; i++) {
         arm(w);
-        if (world_chance(w, 3))
+        if (world_chance(w, 40))
+            rare_calls[world_draw(w, rare)](w);
+        else if (world_chance(w, 3))
             pool_calls[world_draw(w, pools)](w);
         else
             trainer_calls[world_draw(w, trainers)](w);

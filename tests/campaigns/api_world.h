@@ -62,6 +62,7 @@ typedef struct world {
     uint8_t images[WORLD_BATCH * 28 * 28];
     int32_t labels[WORLD_BATCH];
     char saved[512]; /* a checkpoint; "": none */
+    int has_table;   /* "table.safetensors" is in the directory */
     /* Another thread, which reads what is published. */
     pthread_t reader;
     int reading;
@@ -85,9 +86,9 @@ const ls_host *world_host(world *w);
 
 typedef void world_call(world *w);
 
-/* Calls of the pool, registry and collective (api_pools.c) and of the trainer, snapshots and models (api_trainer.c);
- * the ends are NULL. */
-extern world_call *const pool_calls[], *const trainer_calls[];
+/* Calls of the pool, registry and collective (api_pools.c), of the trainer, snapshots and models (api_trainer.c), and
+ * those that need a stage of their own (api_rare.c); the ends are NULL. */
+extern world_call *const pool_calls[], *const trainer_calls[], *const rare_calls[];
 
 /* The ends of what is there, with sound memory and files. */
 void world_end_trainer(world *w);
