@@ -11,7 +11,7 @@
 enum { FUNCTIONS = 160, HEADER = 1 << 17 };
 
 static promise functions[FUNCTIONS];
-static const char *said[FUNCTIONS]; /* the comment of each; its end is at the first zero */
+static const char *said[FUNCTIONS]; /* the comment of each, in its header; ends with a zero */
 static int has_status[FUNCTIONS];   /* the others promise nothing */
 static int count;
 
@@ -25,15 +25,14 @@ static void fail(const char *what, const char *name)
     exit(2);
 }
 
-static char *read_header(const char *directory, const char *name)
+static char *read_header(char text[HEADER], const char *directory, const char *name)
 {
     char path[1024];
-    static char text[HEADER];
     snprintf(path, sizeof path, "%s/%s.h", directory, name);
     FILE *f = fopen(path, "r");
     if (!f)
         fail("cannot be read", path);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    text[fread(text, 1, HEADER - 1, f)] = '\0';
     fclose(f);
     return text;
 }
@@ -86,14 +85,11 @@ static void read_functions(char *text)
         char *close = strstr(open, "*/");
         if (!close)
             break;
-        char *copy = calloc(1, (size_t)(close - open) + 1);
-        if (!copy)
-            abort();
-        memcpy(copy, open, (size_t)(close - open));
-        const char *every = comment ? NULL : strstr(copy, "very function");
+        *close = '\0';
+        const char *every = comment ? NULL : strstr(open, "very function");
         if (every)
             of_all = errors_in(every) | (strstr(every, "callback's") ? 1u << -LS_EDATA : 0);
-        comment = copy;
+        comment = open;
         at = close + 2;
     }
     if (comment)
@@ -129,8 +125,9 @@ static void add_others(int i)
 
 void promises_read(const char *directory)
 {
+    static char text[sizeof headers / sizeof *headers][HEADER];
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
-        read_functions(read_header(directory, headers[i]));
+        read_functions(read_header(text[i], directory, headers[i]));
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < count; i++)
             add_others(i);
