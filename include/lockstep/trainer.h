@@ -33,9 +33,9 @@
  * returns the first error again. What it learnt can be had as long as a device is left.
  * Every function that returns a status does nothing but return LS_EINVAL where it may not be called: in a
  * callback of the trainer or beside another call, in a job of options.pool, in a forked child, or with too
- * little stack; and LS_ECANCELED while options.pool is cancelled (ls_pool_clear). A cancel in the middle of a call ends
- * the training with LS_ECANCELED. Where a device is lost meanwhile there is a record of it, so that any of them
- * may also return the record callback's error, or LS_EIO where a file of records cannot be written.
+ * little stack; and LS_ECANCELED while options.pool is cancelled (ls_pool_wait, then ls_pool_clear). A cancel in the
+ * middle of a call ends the training with LS_ECANCELED. Where a device is lost meanwhile there is a record of it, so
+ * that any of them may also return the record callback's error, or LS_EIO where a file of records cannot be written.
  */
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H

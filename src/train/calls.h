@@ -5,8 +5,8 @@
 #include <lockstep/trainer.h>
 #include <stddef.h>
 
-/* What a call needs of the calling thread's stack, for what it uses at most (tests/embed/test_stack.c) and half as much
- * again: a step, a save or a recovery; opening. */
+/* What a call needs of the calling thread's stack, about twice what it was measured to use (tests/embed/test_stack.c): a
+ * step, a save or a recovery; opening. */
 #define LS_CALL_STACK_BYTES ((size_t)48 << 10)
 #define LS_OPEN_STACK_BYTES ((size_t)80 << 10)
 

@@ -579,6 +579,7 @@ static void close_trainer(world *w)
     int status = ls_trainer_close(t);
     promises_find("ls_trainer_close")->reached[-status]++;
     if (status == LS_ECANCELED) {
+        world_note(w, "ls_pool_wait", ls_pool_wait(w->devices, LS_FOREVER, &w->err));
         world_note(w, "ls_pool_clear", ls_pool_clear(w->devices, &w->err));
         status = ls_trainer_close(t);
     }
