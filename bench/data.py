@@ -29,7 +29,7 @@ CONFIG = {"data": {"name": "npy"}, "batch_size": 256, "epochs": 3, "eval_every":
           "model": {"layers": [{"type": "conv2d", "out": 6, "kernel": 5, "padding": 2}, {"type": "relu"},
                                {"type": "max_pool", "kernel": 2}, {"type": "flatten"},
                                {"type": "dense", "out": 10}]},
-          "optimizer": {"name": "sgd", "lr": 0.05}}
+          "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.05}}
 
 
 def seconds(command, **options):

@@ -20,7 +20,7 @@ import lockstep
 ROWS = 32
 # The smallest step, so that what a call costs is not lost in it.
 CONFIG = {"model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}, "batch_size": ROWS,
-          "devices": "cpu:1", "optimizer": {"name": "sgd", "lr": 0.01}, "run_dir": "", "data": {"name": "python"}}
+          "devices": "cpu:1", "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.01}, "run_dir": "", "data": {"name": "python"}}
 
 
 def spread(values, digits=1):

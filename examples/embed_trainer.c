@@ -12,6 +12,7 @@ enum { BATCH = 64, STEPS = 300, PIXELS = 28 * 28, CLASSES = 10 };
 
 static const char config[] =
     "{\"data\": {\"name\": \"bars\"}, \"batch_size\": 64, \"shards\": 8, \"run_dir\": \"\","
+    " \"init\": {\"name\": \"normal\", \"std\": 0.01},"
     " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9},"
     " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 8, \"kernel\": 5, \"stride\": 2},"
     " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 enum {
     DISCARDED_MOST = 64 << 20, /* of a body that is refused, so that its sender reads the reason */
-    CONNECTION_MEMORY = 64 * 1024, /* headers, and the piece of the body that is handed over */
-    SCORES_MOST = 1 << 20          /* floats of one answer */
+    CONNECTION_MEMORY = 64 * 1024 /* headers, and the piece of the body that is handed over */
 };
 
 struct server {
@@ -26,13 +26,14 @@ struct server {
     http_guard *guard;
 };
 
+struct route;
+
 /* One request, from its headers to the end of its reply. */
 typedef struct call {
     server *s;
-    int route;
-    double start;
-    char *body;
-    size_t length, room, discarded;
+    const struct route *route; /* NULL: there is none of that name */
+    uint8_t *body;
+    size_t length, discarded;
     /* The reply. */
     int code; /* 0: not yet; a code before the route was asked is a refusal */
     const char *type, *allow;
@@ -75,93 +76,94 @@ static int make_text(call *k, size_t bytes)
 
 /* ---- the routes ----------------------------------------------------------------------------- */
 
-static int read_rows(call *k, const char *type, int examples, row_list *r)
+/* Whether the body is so many images, each of `item` bytes with what stands before it. */
+static int has_images(call *k, const char *type, size_t item, uint32_t *count)
 {
-    ls_error err;
-    const int status = body_read(r, &k->s->o->form, examples, type, k->body, k->length, &err);
-    if (status)
-        refuse(k,
-               status == LS_EDATA          ? 400
-               : status == LS_EINVAL       ? 413
-               : status == LS_EUNSUPPORTED ? 415
-                                           : 503,
-               "%s", err.text);
-    return status == LS_OK;
+    static const char wanted[] = "application/octet-stream";
+    if (!type || strcasecmp(type, wanted) != 0)
+        refuse(k, 415, "Content-Type: expected %s", wanted);
+    else if (k->length == 0 || k->length % item != 0)
+        refuse(k, 400, "the body has %zu bytes; expected a multiple of %zu: %s", k->length, item,
+               item > k->s->o->image_bytes ? "a label and an image" : "an image");
+    *count = (uint32_t)(k->length / item);
+    return !k->code;
+}
+
+/* Whether each example's label is one of the classes. */
+static int has_labels(call *k, size_t item, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const int label = k->body[i * item];
+        if (label >= k->s->o->classes) {
+            refuse(k, 400, "row %u: label %d; expected 0 to %ld", i, label, k->s->o->classes - 1);
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static void take_examples(call *k, const char *type)
 {
-    row_list r;
+    uint32_t count;
     ls_error err;
-    if (!read_rows(k, type, 1, &r))
+    const size_t item = 1 + k->s->o->image_bytes;
+    if (!has_images(k, type, item, &count) || !has_labels(k, item, count))
         return;
-    learner_look(k->s->learner, &err);
-    int status = err.status;
-    if (status)
-        refuse(k, 503, "training has failed: %.400s", err.text);
-    else if ((status = learner_give(k->s->learner, r.bytes, r.count, &err)) != LS_OK) {
+    const int status = learner_give(k->s->learner, k->body, count, &err);
+    metric_add(k->s->n->of[status ? REFUSED : ACCEPTED], count);
+    if (status) {
         refuse(k, 503, "%s", err.text);
-        k->retry_after_s = 1;
+        k->retry_after_s = status == LS_EAGAIN;
     } else if (make_text(k, 64)) {
-        k->text_length = (size_t)sprintf(k->text, "{\"accepted\":%u}\n", r.count);
+        k->text_length = (size_t)sprintf(k->text, "{\"accepted\":%u}\n", count);
     }
-    metric_add(status ? k->s->n->refused : k->s->n->accepted, r.count);
-    body_free(&r);
 }
 
-/* One row's scores: logits become probabilities; targets that are floats stay. Returns the end. */
-static char *put_scores(char *to, const row_form *f, float *scores, int outputs)
+/* One image's scores, which are logits, as probabilities. Returns the end. */
+static char *put_scores(char *to, float *scores, int classes)
 {
     int best = 0;
-    for (int k = 1; k < outputs; k++)
-        best = scores[k] > scores[best] ? k : best;
-    if (!f->targets) {
-        const float most = scores[best];
-        float sum = 0;
-        for (int k = 0; k < outputs; k++)
-            sum += scores[k] = expf(scores[k] - most);
-        for (int k = 0; k < outputs; k++)
-            scores[k] /= sum;
-        to += sprintf(to, "{\"class\":%d,\"probabilities\":[", best);
-    } else {
-        to += sprintf(to, "{\"outputs\":[");
-    }
-    for (int k = 0; k < outputs; k++)
-        to += sprintf(to, "%s%.6g", k ? "," : "", (double)scores[k]);
+    float sum = 0;
+    for (int i = 1; i < classes; i++)
+        if (scores[i] > scores[best])
+            best = i;
+    const float most = scores[best];
+    for (int i = 0; i < classes; i++)
+        sum += scores[i] = expf(scores[i] - most);
+    to += sprintf(to, "{\"class\":%d,\"probabilities\":[", best);
+    for (int i = 0; i < classes; i++)
+        to += sprintf(to, "%s%.6g", i ? "," : "", (double)(scores[i] / sum));
     return to + sprintf(to, "]}");
 }
 
-static void put_predictions(call *k, uint64_t step, float *scores, uint32_t count, int outputs)
+static void put_predictions(call *k, uint64_t step, float *scores, uint32_t count, int classes)
 {
-    if (!make_text(k, 100 + count * (60 + (size_t)outputs * 16)))
+    if (!make_text(k, 100 + count * (60 + (size_t)classes * 16)))
         return;
     char *to =
         k->text + sprintf(k->text, "{\"step\":%llu,\"predictions\":[", (unsigned long long)step);
     for (uint32_t i = 0; i < count; i++) {
         if (i)
             *to++ = ',';
-        to = put_scores(to, &k->s->o->form, scores + (size_t)i * (size_t)outputs, outputs);
+        to = put_scores(to, scores + (size_t)i * (size_t)classes, classes);
     }
     to += sprintf(to, "]}\n");
     k->text_length = (size_t)(to - k->text);
 }
 
-static void predict_rows(call *k, const row_list *r)
+static void predict(call *k, const char *type)
 {
-    const row_form *f = &k->s->o->form;
-    const int outputs = f->targets ? f->targets : f->classes;
-    const size_t count = r->count * (size_t)outputs;
-    if (count > SCORES_MOST) {
-        refuse(k, 413, "%u rows of %d outputs; send at most %d rows at once", r->count, outputs,
-               SCORES_MOST / outputs);
+    const int classes = (int)k->s->o->classes;
+    uint32_t rows;
+    if (!has_images(k, type, k->s->o->image_bytes, &rows))
         return;
-    }
+    const size_t count = rows * (size_t)classes;
     ls_error err;
     ls_snapshot_info info = {0};
     float *scores = malloc(count * sizeof *scores);
     ls_snapshot *snapshot = learner_snapshot(k->s->learner);
     ls_snapshot_describe(snapshot, &info);
-    int status = scores ? ls_snapshot_predict(snapshot, r->bytes, r->count, scores, count, &err)
+    int status = scores ? ls_snapshot_predict(snapshot, k->body, rows, scores, count, &err)
                         : fail(&err, LS_ENOMEM, "out of memory for predictions");
     ls_snapshot_release(snapshot);
     for (size_t i = 0; i < count && status == LS_OK; i++)
@@ -170,18 +172,9 @@ static void predict_rows(call *k, const row_list *r)
     if (status)
         refuse(k, 503, "%s", err.text);
     else
-        put_predictions(k, info.steps, scores, r->count, outputs);
-    metric_add(k->s->n->predicted, status ? 0 : r->count);
+        put_predictions(k, info.steps, scores, rows, classes);
+    metric_add(k->s->n->of[PREDICTED], status ? 0 : rows);
     free(scores);
-}
-
-static void predict(call *k, const char *type)
-{
-    row_list r;
-    if (!read_rows(k, type, 0, &r))
-        return;
-    predict_rows(k, &r);
-    body_free(&r);
 }
 
 static void tell_health(call *k, const char *type)
@@ -201,8 +194,8 @@ static void tell_metrics(call *k, const char *type)
     ls_error why;
     numbers *n = k->s->n;
     (void)type;
-    metric_set(n->queue, (double)learner_look(k->s->learner, &why));
-    metric_set(n->ready, why.status == LS_OK);
+    metric_set(n->of[QUEUE], (double)learner_look(k->s->learner, &why));
+    metric_set(n->of[READY], why.status == LS_OK);
     const size_t room = metrics_write(&n->all, NULL, 0) + 4096; /* numbers grow meanwhile */
     if (!make_text(k, room))
         return;
@@ -210,37 +203,33 @@ static void tell_metrics(call *k, const char *type)
     k->type = METRICS_CONTENT_TYPE;
 }
 
-const char *const server_paths[ROUTES] = {"/examples", "/predict", "/metrics", "/healthz"};
-
-static const struct {
-    const char *method;
+static const struct route {
+    const char *path, *method;
     void (*answer)(call *k, const char *type);
-} routes[ROUTES] = {
-    {"POST", take_examples}, {"POST", predict}, {"GET", tell_metrics}, {"GET", tell_health}};
+} routes[] = {{"/examples", "POST", take_examples},
+              {"/predict", "POST", predict},
+              {"/metrics", "GET", tell_metrics},
+              {"/healthz", "GET", tell_health}};
 
 /* ---- a request ------------------------------------------------------------------------------ */
 
 static void find_route(call *k, const char *path, const char *method)
 {
-    for (k->route = 0; k->route < ROUTES && strcmp(server_paths[k->route], path) != 0;)
-        k->route++;
-    if (k->route == ROUTE_NONE) {
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (strcmp(routes[i].path, path) == 0)
+            k->route = &routes[i];
+    if (!k->route) {
         refuse(k, 404,
                "no such path; there are POST /examples, POST /predict, GET /metrics and "
                "GET /healthz");
         return;
     }
-    const char *wanted = routes[k->route].method;
+    const char *wanted = k->route->method;
     const int as_get = strcmp(method, "HEAD") == 0 && strcmp(wanted, "GET") == 0;
     if (strcmp(method, wanted) != 0 && !as_get) {
         k->allow = wanted;
-        refuse(k, 405, "%s takes %s", server_paths[k->route], wanted);
+        refuse(k, 405, "%s takes %s", path, wanted);
     }
-}
-
-static void refuse_size(call *k)
-{
-    refuse(k, 413, "a body may have at most %ld bytes here; send less at once", k->s->o->body);
 }
 
 static call *begin(server *s, struct MHD_Connection *c, const char *path, const char *method)
@@ -250,7 +239,6 @@ static call *begin(server *s, struct MHD_Connection *c, const char *path, const 
     if (!k)
         return NULL;
     k->s = s;
-    k->start = seconds_now();
     find_route(k, path, method);
     const unsigned refused = http_guard_check(s->guard, c, why, sizeof why);
     if (refused)
@@ -259,9 +247,6 @@ static call *begin(server *s, struct MHD_Connection *c, const char *path, const 
         refuse(k, 503, "stopping");
         k->retry_after_s = 5;
     }
-    const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
-    if (!k->code && length && strtoull(length, NULL, 10) > (unsigned long long)s->o->body)
-        refuse_size(k);
     return k;
 }
 
@@ -269,19 +254,12 @@ static call *begin(server *s, struct MHD_Connection *c, const char *path, const 
 static int take_piece(call *k, const char *piece, size_t size)
 {
     const size_t most = (size_t)k->s->o->body;
+    if (!k->body && !k->code)
+        k->body = malloc(most);
     if (!k->code && k->length + size > most)
-        refuse_size(k);
-    if (!k->code && k->length + size > k->room) {
-        size_t room = 2 * (k->length + size);
-        room = room < most ? room : most;
-        char *grown = realloc(k->body, room);
-        if (grown) {
-            k->body = grown;
-            k->room = room;
-        } else {
-            refuse(k, 503, "out of memory");
-        }
-    }
+        refuse(k, 413, "a body may have at most %zu bytes here; send less at once", most);
+    if (!k->code && !k->body)
+        refuse(k, 503, "out of memory");
     if (k->code) {
         k->discarded += size;
         return k->discarded <= DISCARDED_MOST;
@@ -294,13 +272,13 @@ static int take_piece(call *k, const char *piece, size_t size)
 static void answer(call *k, struct MHD_Connection *c)
 {
     const int most = http_guard_connections(k->s->guard);
-    const int waits = k->route < ROUTES && strcmp(routes[k->route].method, "POST") == 0;
+    const int waits = k->route && strcmp(k->route->method, "POST") == 0;
     if (http_guard_enter(k->s->guard, c) > most && waits && !k->code) {
         refuse(k, 503, "%d requests are being answered, and at most so many may", most);
         k->retry_after_s = 1;
     }
     if (!k->code)
-        routes[k->route].answer(k, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Type"));
+        k->route->answer(k, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Type"));
     if (!k->code)
         k->code = 200;
 }
@@ -358,8 +336,12 @@ static void on_end(void *user, struct MHD_Connection *c, void **state,
     (void)how;
     if (!k)
         return;
-    if (k->code) /* else its sender went away */
-        numbers_request(k->s->n, k->route, k->code, seconds_now() - k->start);
+    if (k->code >= 500)
+        metric_add(k->s->n->of[ANSWERS_5XX], 1);
+    else if (k->code >= 400)
+        metric_add(k->s->n->of[ANSWERS_4XX], 1);
+    else if (k->code) /* else its sender went away */
+        metric_add(k->s->n->of[ANSWERS_2XX], 1);
     free(k->text);
     free(k->body);
     free(k);
@@ -385,7 +367,7 @@ static int start_guard(server *s, const struct sockaddr *where, ls_error *err)
         return fail(err, LS_ESYSTEM, "cannot listen on %s, port %ld: %s%s", o->address, o->port,
                     strerror(error), error == EADDRINUSE ? "; is the port taken?" : "");
     if (http_guard_connections(s->guard) < (int)o->connections)
-        say(LS_LOG_WARNING, "%d connections at a time, not %ld: open files are limited (ulimit -n)",
+        say("%d connections at a time, not %ld: open files are limited (ulimit -n)",
             http_guard_connections(s->guard), o->connections);
     return LS_OK;
 }

@@ -2,13 +2,12 @@
  * who predict, and saves.
  *
  * The queue is a ring of examples. `seen` of those that were `received` have been trained on; the others
- * wait. Behind them the ring still has older ones, which are trained on again: whoever sends examples
+ * wait. Before them the ring still has older ones, which are trained on again: whoever sends examples
  * often sends them sorted, and a network forgets. */
 #include "service.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,28 +18,25 @@
 
 enum { SHOW_MS = 250, PATH_BYTES = 4096 };
 
-typedef enum phase { OPENING, RUNNING, ENDED } phase;
-
 struct learner {
     const options *o;
     numbers *n;
     pthread_t thread;
     pthread_mutex_t lock; /* of all down to `why` */
     pthread_cond_t changed;
-    phase phase;
     int stop;
-    uint8_t *ring; /* [capacity][example_bytes] */
+    uint8_t *ring; /* [capacity][1 + image_bytes] */
     uint64_t capacity, received, seen;
     ls_snapshot *shown;
     ls_error why; /* status 0: nothing has failed */
-    /* The thread's own. */
+    /* The thread's own, once it runs. */
     ls_data_source source;
     ls_trainer *trainer;
     uint32_t batch;  /* rows of a minibatch */
-    uint8_t *values; /* [batch][row_bytes] */
-    void *targets;   /* int32_t [batch], or float [batch][targets] */
+    uint8_t *images; /* [batch][image_bytes] */
+    int32_t *labels; /* [batch] */
     uint64_t steps, begun_at, saved_step, shown_step;
-    double saved_at, shown_at, rated_at, rated_rows;
+    double saved_at, shown_at;
     int lock_file;
     char save_path[PATH_BYTES];
 };
@@ -49,21 +45,23 @@ struct learner {
 
 static uint8_t *slot(const learner *l, uint64_t index)
 {
-    return l->ring + index % l->capacity * l->o->form.example_bytes;
+    return l->ring + index % l->capacity * (1 + l->o->image_bytes);
 }
 
 int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err)
 {
-    int status = LS_OK;
+    const size_t bytes = 1 + l->o->image_bytes;
     pthread_mutex_lock(&l->lock);
     const uint64_t waiting = l->received - l->seen;
-    if (waiting + count > (uint64_t)l->o->queue)
+    int status = LS_OK;
+    if (l->why.status)
+        status = fail(err, l->why.status, "training has failed: %.400s", l->why.text);
+    else if (waiting + count > (uint64_t)l->o->queue)
         status = fail(err, LS_EAGAIN,
                       "%u examples, but %llu wait for training already, and at most %ld may", count,
                       (unsigned long long)waiting, l->o->queue);
     for (uint32_t i = 0; status == LS_OK && i < count; i++)
-        memcpy(slot(l, l->received++), examples + i * l->o->form.example_bytes,
-               l->o->form.example_bytes);
+        memcpy(slot(l, l->received++), examples + i * bytes, bytes);
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
     return status;
@@ -87,11 +85,10 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* With the lock. Behind the first minibatch at most half of one is new, and the rest is drawn from what
+/* With the lock. After the first minibatch at most half of one is new, and the rest is drawn from what
  * the ring has of older ones. */
 static void fill_batch(learner *l)
 {
-    const row_form *f = &l->o->form;
     const uint64_t oldest = l->received > l->capacity ? l->received - l->capacity : 0;
     const uint64_t waiting = l->received - l->seen, most = l->seen ? (l->batch + 1) / 2 : l->batch;
     const uint64_t fresh = waiting < most ? waiting : most, known = l->seen + fresh - oldest;
@@ -100,11 +97,8 @@ static void fill_batch(learner *l)
         if (row >= fresh)
             index = oldest + mix(mix(l->steps) + row) % known;
         const uint8_t *example = slot(l, index);
-        if (f->targets)
-            memcpy((uint8_t *)l->targets + row * f->target_bytes, example, f->target_bytes);
-        else
-            ((int32_t *)l->targets)[row] = *example;
-        memcpy(l->values + row * f->row_bytes, example + f->target_bytes, f->row_bytes);
+        l->labels[row] = *example;
+        memcpy(l->images + row * l->o->image_bytes, example + 1, l->o->image_bytes);
     }
     l->seen += fresh;
 }
@@ -137,18 +131,15 @@ static int take_directory(learner *l, ls_error *err)
     const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (mkdir(state, 0777) != 0 && errno != EEXIST)
         return fail(err, LS_EIO, "--state %.300s: cannot be made: %s", state, strerror(errno));
-    snprintf(path, sizeof path, "%.3000s", state);
-    const int above = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    snprintf(path, sizeof path, "%.3000s/..", state);
+    const int above = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const int synced = above >= 0 && fsync(above) == 0;
     if (above >= 0)
         close(above);
-    if (!synced)
-        return fail(err, LS_EIO, "--state %.300s: its directory cannot be synced: %s", state,
-                    strerror(errno));
     snprintf(path, sizeof path, "%.3000s/lock", state);
     l->lock_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (l->lock_file < 0)
-        return fail(err, LS_EIO, "%.300s: %s", path, strerror(errno));
+    if (!synced || l->lock_file < 0)
+        return fail(err, LS_EIO, "--state %.300s: %s", state, strerror(errno));
     if (fcntl(l->lock_file, F_SETLK, &whole) != 0)
         return fail(err, LS_ESYSTEM, "--state %.300s: another process uses it", state);
     snprintf(l->save_path, sizeof l->save_path, "%.3000s/model.safetensors", state);
@@ -162,13 +153,13 @@ static int save(learner *l, ls_error *err)
     if (l->steps == l->saved_step)
         return LS_OK;
     const int status = ls_trainer_save(l->trainer, l->save_path, err);
-    metric_add(status ? l->n->failed_saves : l->n->saves, 1);
+    metric_add(l->n->of[status ? FAILED_SAVES : SAVES], 1);
     if (status) {
-        say(LS_LOG_ERROR, "saving: %.400s", err->text);
+        say("saving: %.400s", err->text);
         return status;
     }
     l->saved_step = l->steps;
-    say(LS_LOG_INFO, "saved: step %llu", (unsigned long long)l->steps);
+    say("saved: step %llu", (unsigned long long)l->steps);
     return LS_OK;
 }
 
@@ -187,7 +178,7 @@ static int show(learner *l, ls_error *err)
     ls_snapshot_release(old); /* it goes when the last one who predicts with it is done */
     l->shown_at = seconds_now();
     l->shown_step = l->steps;
-    metric_set(l->n->shown_step, (double)l->steps);
+    metric_set(l->n->of[SHOWN_STEP], (double)l->steps);
     return LS_OK;
 }
 
@@ -197,13 +188,11 @@ static int open_trainer(learner *l, ls_error *err)
     const ls_data_source *const sources[] = {&l->source};
     l->source = (ls_data_source){.size = sizeof l->source,
                                  .name = "examples",
-                                 .channels = o->form.channels,
-                                 .height = o->form.height,
-                                 .width = o->form.width,
-                                 .classes = o->form.classes,
-                                 .streamed = 1,
-                                 .dtype = o->form.floats ? LS_ROW_F32 : LS_ROW_U8,
-                                 .targets = o->form.targets};
+                                 .channels = o->channels,
+                                 .height = o->height,
+                                 .width = o->width,
+                                 .classes = (int)o->classes,
+                                 .streamed = 1};
     const ls_trainer_options wanted = {.size = sizeof wanted,
                                        .config_path = o->config,
                                        .set = o->set,
@@ -226,14 +215,14 @@ static int begin(learner *l, ls_error *err)
         return status;
     const ls_summary *summary = ls_trainer_summary(l->trainer);
     l->steps = l->begun_at = l->saved_step = ls_trainer_result(l->trainer)->steps;
-    l->saved_at = l->rated_at = seconds_now();
+    l->saved_at = seconds_now();
     l->batch = (uint32_t)summary->batch_size;
-    l->values = malloc(l->batch * l->o->form.row_bytes);
-    l->targets = malloc(l->batch * (l->o->form.target_bytes + sizeof(int32_t)));
-    if (!l->values || !l->targets)
+    l->images = malloc(l->batch * l->o->image_bytes);
+    l->labels = malloc(l->batch * sizeof *l->labels);
+    if (!l->images || !l->labels)
         return fail(err, LS_ENOMEM, "out of memory for a minibatch");
-    metric_add(l->n->steps, (double)l->steps);
-    say(LS_LOG_INFO, "%s on %s: begins at step %llu", summary->name, summary->devices,
+    metric_add(l->n->of[STEPS], (double)l->steps);
+    say("%s on %s: begins at step %llu", summary->name, summary->devices,
         (unsigned long long)l->steps);
     return show(l, err);
 }
@@ -241,22 +230,12 @@ static int begin(learner *l, ls_error *err)
 static int train(learner *l, ls_error *err)
 {
     ls_step_result step;
-    const int status = ls_trainer_step(l->trainer, l->values, l->targets, l->batch, &step, err);
+    const int status = ls_trainer_step(l->trainer, l->images, l->labels, l->batch, &step, err);
     if (status)
         return status;
     l->steps = step.number;
     numbers_step(l->n, &step, l->batch);
     return LS_OK;
-}
-
-static void tell_rate(learner *l)
-{
-    const double now = seconds_now(), trained = metric_value(l->n->trained_rows);
-    if (now - l->rated_at < 1)
-        return;
-    metric_set(l->n->rate, (trained - l->rated_rows) / (now - l->rated_at));
-    l->rated_at = now;
-    l->rated_rows = trained;
 }
 
 static int train_until_stopped(learner *l, ls_error *err)
@@ -272,40 +251,28 @@ static int train_until_stopped(learner *l, ls_error *err)
             status = show(l, err);
         if (status == LS_OK && seconds_now() - l->saved_at >= (double)l->o->save_s)
             save(l, &saving);
-        tell_rate(l);
     }
     return status;
-}
-
-static void enter(learner *l, phase next, int status, const ls_error *why)
-{
-    pthread_mutex_lock(&l->lock);
-    l->phase = next;
-    if (status)
-        l->why = *why;
-    pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->lock);
 }
 
 static void *learn(void *arg)
 {
     learner *l = arg;
     ls_error err, saving;
-    int status = begin(l, &err);
-    if (status == LS_OK) {
-        enter(l, RUNNING, LS_OK, NULL);
-        status = train_until_stopped(l, &err);
-        if (status) {
-            say(LS_LOG_ERROR, "training has ended: %.400s", err.text);
-            enter(l, RUNNING, status, &err); /* seen before the save, which may take its time */
-            save(l, &saving);
-        } else {
-            status = save(l, &err);
-        }
+    int status = train_until_stopped(l, &err);
+    if (status) {
+        say("training has ended: %.400s", err.text);
+        pthread_mutex_lock(&l->lock); /* it is seen before the save, which may take its time */
+        l->why = err;
+        pthread_mutex_unlock(&l->lock);
     }
-    metric_set(l->n->rate, 0);
-    enter(l, ENDED, status, &err);
+    const int save_status = save(l, &saving);
+    pthread_mutex_lock(&l->lock);
+    if (status == LS_OK && save_status)
+        l->why = saving;
+    pthread_mutex_unlock(&l->lock);
     ls_trainer_close(l->trainer);
+    l->trainer = NULL;
     return NULL;
 }
 
@@ -314,12 +281,13 @@ static void *learn(void *arg)
 static void destroy(learner *l)
 {
     ls_snapshot_release(l->shown);
+    ls_trainer_close(l->trainer);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     if (l->lock_file >= 0)
         close(l->lock_file);
-    free(l->targets);
-    free(l->values);
+    free(l->labels);
+    free(l->images);
     free(l->ring);
     free(l);
 }
@@ -335,20 +303,16 @@ int learner_start(learner **out, const options *o, numbers *n, ls_error *err)
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     l->capacity = (uint64_t)o->queue + (uint64_t)o->replay;
-    l->ring = calloc(l->capacity, o->form.example_bytes);
-    if (!l->ring || pthread_create(&l->thread, NULL, learn, l) != 0) {
+    l->ring = calloc(l->capacity, 1 + o->image_bytes);
+    int status =
+        l->ring ? begin(l, err) : fail(err, LS_ENOMEM, "out of memory for --queue and --replay");
+    if (status == LS_OK && pthread_create(&l->thread, NULL, learn, l) != 0)
+        status = fail(err, LS_ESYSTEM, "the system refused a thread for the training");
+    if (status)
         destroy(l);
-        return fail(err, LS_ENOMEM, "out of memory for --queue and --replay, or no thread");
-    }
-    pthread_mutex_lock(&l->lock);
-    while (l->phase == OPENING)
-        pthread_cond_wait(&l->changed, &l->lock);
-    const int opened = l->phase == RUNNING || l->why.status == LS_OK;
-    pthread_mutex_unlock(&l->lock);
-    if (!opened)
-        return learner_stop(l, err);
-    *out = l;
-    return LS_OK;
+    else
+        *out = l;
+    return status;
 }
 
 ls_snapshot *learner_snapshot(learner *l)
@@ -376,7 +340,7 @@ int learner_stop(learner *l, ls_error *err)
     pthread_mutex_unlock(&l->lock);
     pthread_join(l->thread, NULL);
     if (l->received > l->seen)
-        say(LS_LOG_WARNING, "%llu examples were not trained on yet, and are gone",
+        say("%llu examples were not trained on yet, and are gone",
             (unsigned long long)(l->received - l->seen));
     const int status = l->why.status;
     *err = l->why;

@@ -87,6 +87,8 @@ typedef struct ls_summary {
     uint64_t resumed_steps;   /* that were done then */
     int member, members;      /* this process's number of those that train together, from 0 */
     int images;               /* non-zero: rows are bytes, else floats */
+    const char *
+        judged_by; /* the rows that are evaluated: "test", or "validation" where they are held out */
 } ls_summary;
 
 typedef struct ls_result {

@@ -16,15 +16,19 @@ static size_t rounded_up(size_t bytes)
     return bytes == 0 ? LS_ALIGN : (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
 }
 
-void *ls_alloc(const ls_host *host, size_t bytes)
+void *ls_alloc_unset(const ls_host *host, size_t bytes)
 {
     if (bytes > SIZE_MAX - LS_ALIGN)
         return NULL;
-    size_t n = rounded_up(bytes);
-    void *memory =
-        host && host->alloc ? host->alloc(host->user, n, LS_ALIGN) : aligned_alloc(LS_ALIGN, n);
+    const size_t n = rounded_up(bytes);
+    return host && host->alloc ? host->alloc(host->user, n, LS_ALIGN) : aligned_alloc(LS_ALIGN, n);
+}
+
+void *ls_alloc(const ls_host *host, size_t bytes)
+{
+    void *memory = ls_alloc_unset(host, bytes);
     if (memory)
-        memset(memory, 0, n);
+        memset(memory, 0, rounded_up(bytes));
     return memory;
 }
 

@@ -15,6 +15,9 @@
 /* `bytes` zeroed bytes aligned to LS_ALIGN, or NULL. Zero bytes count as one. `host` may be NULL. */
 void *ls_alloc(const ls_host *host, size_t bytes);
 
+/* The same, but nothing is written to it: for large blocks that are filled later. */
+void *ls_alloc_unset(const ls_host *host, size_t bytes);
+
 /* An array of `count` zeroed elements of `size` bytes; NULL also when the product overflows. */
 void *ls_alloc_array(const ls_host *host, size_t count, size_t size);
 

@@ -460,7 +460,9 @@ int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, 
     listing l;
     int status = list(&l, directory, host, err);
     const bool spares = best && best->epoch > 0;
-    const uint64_t spared = !spares ? 0 : has_steps(&l, best->steps) ? best->steps : best->kept;
+    uint64_t spared = 0;
+    if (spares)
+        spared = has_steps(&l, best->steps) ? best->steps : best->kept;
     for (size_t i = keep; i < l.count; i++) {
         ls_checkpoint_name(name, l.steps[i]);
         if (strcmp(name, saved) == 0 || (spares && l.steps[i] == spared))

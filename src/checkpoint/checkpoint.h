@@ -67,6 +67,8 @@ typedef struct ls_position {
     ls_best best;
 } ls_position;
 
+/* The version of the state's form. A key that is added is optional when read and leaves it as it is; it is raised when an
+ * older program would misread the state. */
 #define LS_STATE_SCHEMA 2
 
 typedef struct ls_state {

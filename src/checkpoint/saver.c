@@ -74,13 +74,6 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
 
 /* ---- waiting for it ------------------------------------------------------------------------- */
 
-static void note_success(struct ls_saver *s)
-{
-    s->saved = s->position;
-    s->saved_any = true;
-    snprintf(s->path, sizeof s->path, "%s/%s", s->directory, s->name);
-}
-
 /* Until nothing is being written. s->status, and s->error, are what came of the save that was; LS_OK: there was none. */
 static int wait_until_idle(struct ls_saver *s, ls_error *err)
 {
@@ -97,8 +90,11 @@ static int wait_until_idle(struct ls_saver *s, ls_error *err)
     s->busy = false;
     ls_trace_span(s->run.trace, LS_TRACK_SAVER, "write a checkpoint", s->begin_ns, s->end_ns,
                   s->position.steps);
-    if (s->status == LS_OK)
-        note_success(s);
+    if (s->status)
+        return LS_OK;
+    s->saved = s->position;
+    s->saved_any = true;
+    snprintf(s->path, sizeof s->path, "%s/%s", s->directory, s->name);
     return LS_OK;
 }
 

@@ -13,6 +13,7 @@
 static const char main_help[] =
     "usage: trainer CONFIG [options]\n"
     "       trainer [CONFIG] --resume RUN|latest [options]\n"
+    "       trainer init PATH [--target COLUMN] [--to CONFIG [--train]]\n"
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "       trainer find-lr CONFIG [options]\n"
     "       trainer pack FOLDER --to FILE.safetensors\n"
@@ -43,8 +44,8 @@ static const char main_help[] =
     "  --join HOST:PORT    likewise, of the others: whatever leads to the first. Where no host listens,\n"
     "                      the one that has this address is the first\n"
     "  --members N         how many hosts\n"
-    "  --secret FILE       16 bytes or more that all of them have, and nobody else; --secret-fd N: the\n"
-    "                      same from an open file\n"
+    "  --secret FILE       16 bytes or more that all of them have, and nobody else\n"
+    "  --secret-fd N       the same from an open file\n"
     "  --wait SECONDS      how long to wait until all have come (600)\n"
     "  --advertise ADDR[:PORT]  with --join: where the others reach this host, if not as the first\n"
     "                      sees it; --listen says at which port it listens itself\n"
@@ -215,9 +216,6 @@ static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
     const char *meant = nearest_option(rows, argv[optind - 1]);
     char problem[80];
     const char letter[3] = {'-', (char)optopt, '\0'}; /* it may stand among others: -abc */
-    if (!verb && strncmp(argv[optind - 1], "--hosts", 7) == 0)
-        return cli_usage(verb, "unknown option --hosts: for a run on the hosts A and B type ",
-                         "`mpirun -N 1 --bind-to none --enable-recovery -H A,B trainer CONFIG`");
     snprintf(problem, sizeof problem, "%s%.40s%sunknown option ", meant ? "did you mean --" : "",
              meant ? meant : "", meant ? "? " : "");
     return cli_usage(verb, problem,

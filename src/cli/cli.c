@@ -82,7 +82,7 @@ static int print_config(const ls_trainer_options *options)
 }
 
 /* The closing line of the textbook. A number that there is not (stopped before it) is a dash. */
-static void print_closing_line(FILE *stream, const ls_result *r, bool synthetic)
+static void print_closing_line(FILE *stream, const ls_result *r, const ls_summary *s)
 {
     char value[32] = "-", seconds[32] = "-";
     const bool accuracy = strcmp(r->metric, "accuracy") == 0;
@@ -90,8 +90,8 @@ static void print_closing_line(FILE *stream, const ls_result *r, bool synthetic)
         snprintf(value, sizeof value, accuracy ? "%.2f" : "%.4g", r->test_metric);
     if (r->seconds_per_epoch == r->seconds_per_epoch)
         snprintf(seconds, sizeof seconds, "%.1f", r->seconds_per_epoch);
-    fprintf(stream, "test %s: %s, %s sec/epoch on %s%s\n", accuracy ? "acc" : r->metric, value,
-            seconds, r->devices, synthetic ? " (synthetic data)" : "");
+    fprintf(stream, "%s %s: %s, %s sec/epoch on %s%s\n", s->judged_by, accuracy ? "acc" : r->metric,
+            value, seconds, r->devices, s->synthetic ? " (synthetic data)" : "");
 }
 
 /* Where the run lies, and what comes next: at the end, to whoever watches. */
@@ -123,17 +123,17 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
         status = cli_run(trainer, &err);
     cli_view_clear(&s->view);
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member == 0) {
+        s->curve.judged_by = summary->judged_by;
         if (!s->view.quiet)
             cli_curve_print(&s->curve, stderr, cli_curve_utf8());
         const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
-        print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer),
-                           summary->synthetic);
+        print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer), summary);
         if (status == LS_OK && !s->view.quiet)
             print_next(summary);
     }
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member > 0 && !quiet) {
         fprintf(stderr, "trainer: member %d of %d has ended: ", summary->member, summary->members);
-        print_closing_line(stderr, ls_trainer_result(trainer), summary->synthetic);
+        print_closing_line(stderr, ls_trainer_result(trainer), summary);
     }
     int code = cli_flush();
     if (status) {
@@ -149,7 +149,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     return code;
 }
 
-static int run_action(const cli_arguments *a, ls_registry *registry)
+static int run_action(const cli_arguments *a, const ls_registry *registry)
 {
     cli_places places;
     session s = {.server = NULL};
@@ -197,13 +197,20 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     return code == 0 && status ? cli_fail(status, err.text) : code;
 }
 
-static int train_or_print(int argc, char **argv, ls_registry *registry)
+static int train_or_print(int argc, char **argv, const ls_registry *registry)
 {
     cli_arguments a;
     const int code = cli_parse(&a, argc, argv);
     if (code)
         return code;
     return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry);
+}
+
+int cli_train(const char *config, const ls_registry *registry)
+{
+    char program[] = "trainer", rest[] = "--";
+    char *argv[] = {program, rest, (char *)(uintptr_t)config, NULL};
+    return train_or_print(3, argv, registry);
 }
 
 /* A program that is started with a standard stream closed would be given its number for the next
@@ -235,11 +242,11 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
         const char *name;
         cli_verb *run;
         const cli_trained_verb *trained; /* in its place: a verb on a trained model */
-    } verbs[] = {{"report", cli_report, NULL},  {"pack", cli_pack_verb, NULL},
-                 {"sweep", cli_sweep, NULL},    {"find-lr", cli_find_lr, NULL},
-                 {"eval", NULL, &cli_eval},     {"predict", NULL, &cli_predict},
-                 {"export", NULL, &cli_export}, {"devices", cli_devices, NULL},
-                 {"bench", cli_bench, NULL}};
+    } verbs[] = {{"init", cli_init, NULL},        {"report", cli_report, NULL},
+                 {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep, NULL},
+                 {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},
+                 {"predict", NULL, &cli_predict}, {"export", NULL, &cli_export},
+                 {"devices", cli_devices, NULL},  {"bench", cli_bench, NULL}};
     for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {
             const int code = verbs[i].run

@@ -6,9 +6,12 @@
 
 #include <lockstep/cluster.h>
 #include <lockstep/trainer.h>
+#include <stdint.h>
 
 /* The whole program over a registry of back ends, which it takes over. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
+/* Trains by the config that is the file `config`, as `trainer CONFIG` does without options. Returns the exit code. */
+int cli_train(const char *config, const ls_registry *registry);
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
@@ -99,7 +102,7 @@ int cli_find_meeting(cli_meeting *meeting, ls_trainer_cluster *cluster, const cl
 
 /* argv[0] is the subcommand's name. They return the exit code. */
 typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
-cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
+cli_verb cli_init, cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
 
 /* ---- signals -------------------------------------------------------------------------------- */
 
@@ -128,5 +131,9 @@ ls_trainer_options cli_options(cli_places *places, const char *config, const cli
 /* Where things are kept that can be made again: $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep. Whoever
  * keeps something there makes it. NULL when the environment names no place. */
 const char *cli_find_cache_dir(char out[4096]);
+
+/* How many bytes of packed images are kept there: $LOCKSTEP_CACHE_GIB, or so many. */
+enum { CLI_CACHE_GIB = 20 };
+uint64_t cli_cache_bytes(void);
 
 #endif

@@ -34,7 +34,7 @@ static const char help[] =
     "by its weights' sum. Steps end early where it is not finite, or above 4 times its least.\n"
     "The suggestion is the smaller of two rates that fastai's lr_find takes: that where it falls steepest,\n"
     "and a tenth of that where it is least. The first tenth of the steps, where the average is of few\n"
-    "minibatches, does not count, nor does a fall that is within the noise.\n";
+    "minibatches, does not count, nor does a fall that is within the noise, or below a hundredth.\n";
 
 enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
 #define RATE_MOST 1e6
@@ -217,7 +217,8 @@ static finding judge(const range_test *r)
     for (int i = first; i < r->count; i++)
         f.least = p[i].smoothed < p[f.least].smoothed ? i : f.least;
     if (f.least >= r->count ||
-        p[first].smoothed - p[f.least].smoothed <= noise_of(r, first, f.least))
+        p[first].smoothed - p[f.least].smoothed <=
+            fmax(noise_of(r, first, f.least), fabs(p[first].smoothed) / 100))
         return (finding){-1, -1, NAN};
     f.steepest = f.least;
     double steepest = 0;
@@ -240,6 +241,26 @@ static void print_end(const range_test *r, FILE *stream)
         fprintf(stream, "the loss is not finite behind a rate of %.2g\n", last);
 }
 
+/* A network may begin where its loss is that of guessing, and hardly depends on the weights: it leaves that place after
+ * many steps, or with other weights, whatever the rate. */
+static void print_why_none(const range_test *r, FILE *stream)
+{
+    const double first = r->point[0].smoothed;
+    bool moved = false;
+    for (int i = 0; i < r->count; i++)
+        moved = moved || r->point[i].loss < first - fabs(first) / 50;
+    if (moved)
+        fprintf(stream, "no suggestion: the loss did not fall by more than its noise; try other "
+                        "rates with --from and --to, or more --steps\n");
+    else
+        fprintf(
+            stream,
+            "no suggestion: the loss stayed at %.4g at each rate: in so few steps the network does "
+            "not leave the plateau that it begins on; more steps at higher rates may leave it "
+            "(--from 0.01 --steps 2000), or other first weights (\"init\": \"kaiming\")\n",
+            first);
+}
+
 static void print_table(const range_test *r, const finding *f, FILE *stream)
 {
     const int each = r->count > 30 ? (r->count + 23) / 24 : 1;
@@ -252,8 +273,7 @@ static void print_table(const range_test *r, const finding *f, FILE *stream)
                     r->point[i].smoothed);
     print_end(r, stream);
     if (f->least < 0) {
-        fprintf(stream, "no suggestion: the loss did not fall by more than its noise; try other "
-                        "rates with --from and --to, or more --steps\n");
+        print_why_none(r, stream);
         return;
     }
     if (f->least == r->count - 1)
@@ -341,10 +361,13 @@ static void choose_scale(plot *p, const range_test *r)
 static void draw_axes(plot *p)
 {
     const double rough = (p->y1 - p->y0) / 6, power = pow(10, floor(log10(rough)));
-    const double tick = power * (rough > 5 * power   ? 10
-                                 : rough > 2 * power ? 5
-                                 : rough > power     ? 2
-                                                     : 1);
+    double tick = power;
+    if (rough > 5 * power)
+        tick = power * 10;
+    else if (rough > 2 * power)
+        tick = power * 5;
+    else if (rough > power)
+        tick = power * 2;
     const int digits = (int)fmax(0, -floor(log10(tick) + 1e-9));
     const double first = ceil(p->y0 / tick);
     for (int n = 0; (first + n) * tick <= p->y1; n++) {

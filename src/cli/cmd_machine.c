@@ -164,7 +164,8 @@ static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_
     int status = ls_device_list_parse(&list, registry, "auto", shards, err);
     if (status)
         return status;
-    for (int n = 1; n > 0; n = n == list.count ? 0 : 2 * n < list.count ? 2 * n : list.count) {
+    for (int n = 1, last = 0; last < list.count; n = 2 * n < list.count ? 2 * n : list.count) {
+        last = n;
         size_t used = 0;
         if (list.backend->counted)
             snprintf(text, sizeof text, "%s:%d", list.backend->name, n);

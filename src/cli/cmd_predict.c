@@ -118,7 +118,8 @@ static int list_pictures(cli_packing *k, const cli_trained_args *a)
     if (status == LS_OK && l->count == 0)
         status =
             ls_fail(k->err, LS_EDATA,
-                    "%.300s: expected images (jpg, png, pgm, ppm) in it, found none", a->rest[0]);
+                    "%.300s: expected images (jpg, png, bmp, webp, pgm, ppm) in it, found none",
+                    a->rest[0]);
     if (status == LS_OK && l->count > UINT32_MAX - 1)
         status = cli_pack_no_memory(k);
     return status;
@@ -133,6 +134,13 @@ static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
         "%.300s: the model reads %s, not pictures; name %s, or rows of its data: --rows 0:10", name,
         t->as.prep->kind == LS_PREP_TABLE ? "rows of a table" : "arrays",
         t->as.prep->kind == LS_PREP_TABLE ? "a .csv file" : "an .npy file");
+}
+
+static void say_turned(uint32_t turned)
+{
+    if (turned)
+        fprintf(stderr, "trainer: %u pictures were turned as their EXIF orientation says\n",
+                (unsigned)turned);
 }
 
 /* Scaled and cut as those of a folder that is packed. */
@@ -153,9 +161,13 @@ static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
     in->images = in->own = ls_alloc_array(in->t->host, in->rows, bytes);
     if (!in->own)
         return no_memory(in->rows, err);
-    for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)
+    uint32_t turned = 0;
+    for (uint32_t i = 0; status == LS_OK && i < in->rows; i++) {
         status = ls_image_fit(in->own + i * bytes, as->channels, as->height, as->width, AT_FDCWD,
                               in->file[i].path, &kept, in->t->host, err);
+        turned += kept.turned;
+    }
+    say_turned(turned);
     ls_image_memory_free(&kept, in->t->host);
     return status;
 }
@@ -196,6 +208,7 @@ static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_err
         return no_memory(1, err);
     status = ls_image_fit_bytes(in->own, as->channels, as->height, as->width, "standard input",
                                 bytes, count, &kept, in->t->host, err);
+    say_turned(kept.turned);
     ls_image_memory_free(&kept, in->t->host);
     return status;
 }
@@ -206,7 +219,7 @@ static int read_standard_input(input *in, ls_error *err)
     char *bytes = NULL;
     size_t count;
     int status = read_stdin(&bytes, &count, in->t->host, err);
-    if (status == LS_OK && ls_array_is_npy(bytes, count))
+    if (status == LS_OK && (ls_array_is_npy(bytes, count) || ls_array_is_npz(bytes, count)))
         status = ls_new_rows_read_npy(&in->data, &in->t->as, "standard input", bytes, count, err);
     else if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
         status = ls_new_rows_read_csv(&in->data, &in->t->as, "standard input", bytes, count, err);
@@ -226,7 +239,9 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
 {
     const ls_new_rows *as = &in->t->as;
     const char *first = a->rest[0];
-    const bool table = ends_with(first, ".csv") || ends_with(first, ".npy");
+    const bool array =
+                   ends_with(first, ".npy") || ends_with(first, ".npz") || strstr(first, ".npz/"),
+               table = ends_with(first, ".csv") || array;
     if (!table && strcmp(first, "-") != 0 && as->prep->kind != LS_PREP_TABLE)
         return read_pictures(in, a, err);
     if (a->rest_count > 1)
@@ -236,7 +251,7 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
     int status;
     if (strcmp(first, "-") == 0)
         status = read_standard_input(in, err);
-    else if (ends_with(first, ".npy"))
+    else if (array)
         status = ls_new_rows_open_npy(&in->data, as, first, NULL, err);
     else
         status = ls_new_rows_open_csv(&in->data, as, first, err);
@@ -337,7 +352,10 @@ static void print_json(const input *in, uint32_t i, const float *logits)
         ls_json_put_string(w, "file", in->file[i].path);
     else
         ls_json_put_uint(w, "row", in->first + i);
-    (learnt_vectors(in->t) ? put_vector : put_class)(w, in, i, logits);
+    if (learnt_vectors(in->t))
+        put_vector(w, in, i, logits);
+    else
+        put_class(w, in, i, logits);
     put_floats(w, "logits", logits, in->t->model->classes);
     ls_json_close(w);
     cli_put_json(w);
@@ -345,8 +363,13 @@ static void print_json(const input *in, uint32_t i, const float *logits)
 
 static void print_all(const input *in, const float *logits, bool json)
 {
-    for (uint32_t i = 0; i < in->rows; i++)
-        (json ? print_json : print_line)(in, i, logits + (size_t)i * (size_t)in->t->model->classes);
+    for (uint32_t i = 0; i < in->rows; i++) {
+        const float *of_row = logits + (size_t)i * (size_t)in->t->model->classes;
+        if (json)
+            print_json(in, i, of_row);
+        else
+            print_line(in, i, of_row);
+    }
 }
 
 /* ---- into a file ------------------------------------------------------------------------------ */
@@ -474,6 +497,20 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     return status;
 }
 
+/* What was learnt of a target → the number in the data: of those that it can have been, the shortest. */
+static float target_in_data(const ls_prep *p, float learnt)
+{
+    char text[32];
+    float value = 0;
+    for (int digits = 0; digits <= 9 && ls_prep_target(p, value) != learnt; digits++) {
+        value = learnt;
+        ls_prep_give_back(p, &value, 1);
+        snprintf(text, sizeof text, "%.*g", digits + 1, (double)value);
+        value = strtof(text, NULL);
+    }
+    return value;
+}
+
 /* ---- the command ---------------------------------------------------------------------------- */
 
 static int predict(input *in, const cli_trained_args *a, const ls_registry *registry, ls_error *err)
@@ -489,7 +526,11 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
     float *logits = ls_alloc_array(host, in->rows, sizeof *logits * (size_t)in->t->model->classes);
     if (!logits)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
+    const size_t outputs = (size_t)in->rows * (size_t)in->t->model->classes;
     int status = ls_predict(&sum, logits, &d, err);
+    ls_prep_give_back(in->t->card.prep, logits, outputs);
+    for (size_t i = 0; i < outputs && learnt_vectors(in->t) && in->targets; i++)
+        in->targets[i] = target_in_data(in->t->card.prep, in->targets[i]);
     if (status == LS_OK && a->to)
         status = write_to(in, logits, a->to, err);
     else if (status == LS_OK)

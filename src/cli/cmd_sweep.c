@@ -99,13 +99,23 @@ static void format_number(char *out, size_t size, const session *s, int row, int
 /* The first column is accuracy, or what the first run that has any is judged by. */
 static void format_heading(char *out, size_t size, const session *s, int column)
 {
-    const char *metric = NULL;
-    for (int i = 0; i < ls_sweep_count(s->sweep) && !metric; i++)
+    const char *metric = NULL, *rows = NULL;
+    for (int i = 0; i < ls_sweep_count(s->sweep) && !metric; i++) {
         metric = s->rows[i].result.metric;
-    if (column == METRIC && metric && strcmp(metric, "accuracy") != 0)
-        snprintf(out, size, "test %s", metric);
+        rows = s->rows[i].judged_by;
+    }
+    if (column == METRIC && metric && rows)
+        snprintf(out, size, "%s %s", rows, strcmp(metric, "accuracy") == 0 ? "acc" : metric);
     else
         snprintf(out, size, "%s", columns[column].heading);
+}
+
+static int number_width(const session *s, int column)
+{
+    char heading[32];
+    format_heading(heading, sizeof heading, s, column);
+    const int width = (int)strlen(heading);
+    return width > columns[column].width ? width : columns[column].width;
 }
 
 static int key_width(const session *s, int key)
@@ -130,7 +140,7 @@ static void print_row(const session *s, FILE *stream, int row)
     }
     for (int c = 0; c < NUMBERS; c++) {
         format_number(text, sizeof text, s, row, c);
-        fprintf(stream, "  %*s", columns[c].width, text);
+        fprintf(stream, "  %*s", number_width(s, c), text);
     }
     fputs(r->status ? "  interrupted\n" : "\n", stream);
 }
@@ -147,7 +157,7 @@ static void print_table(const session *s, FILE *stream)
     for (int c = 0; c < NUMBERS; c++) {
         char heading[32];
         format_heading(heading, sizeof heading, s, c);
-        fprintf(stream, "  %*s", columns[c].width, heading);
+        fprintf(stream, "  %*s", number_width(s, c), heading);
     }
     fputc('\n', stream);
     for (int i = 0; i < count; i++)
@@ -241,7 +251,9 @@ static int run_all(session *s)
         code = code ? code : written;
     }
     int printed = print_results(s);
-    return cli_interrupted() ? EXIT_INTERRUPTED : code ? code : printed;
+    if (cli_interrupted())
+        return EXIT_INTERRUPTED;
+    return code ? code : printed;
 }
 
 int cli_sweep(int argc, char **argv, const ls_registry *registry)

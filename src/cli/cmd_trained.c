@@ -147,8 +147,11 @@ static void print_classes(const ls_trained *t, const ls_measured *m)
         size_t other = k == 0 && n > 1;
         uint64_t rows = row[k];
         for (size_t i = 0; i < n; i++) {
-            rows += i == k ? 0 : row[i];
-            other = i != k && (other == k || row[i] > row[other]) ? i : other;
+            if (i == k)
+                continue;
+            rows += row[i];
+            if (other == k || row[i] > row[other])
+                other = i;
         }
         printf("  %9.4f %6.4f %8llu  ", ls_precision_of(m, (int)k), ls_recall_of(m, (int)k),
                (unsigned long long)rows);
@@ -194,9 +197,12 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     if (status)
         return status;
     o->seconds = (double)(ls_now_ns() - start) * 1e-9;
-    o->measured.value[LS_METRIC_LOSS] = o->sum.loss / d->rows;
+    o->measured.value[LS_METRIC_LOSS] = ls_prep_squared_error(t->card.prep, o->sum.loss / d->rows);
     o->measured.value[LS_METRIC_ACCURACY] = t->config.loss->hits ? o->sum.correct / d->rows : NAN;
-    return ls_measure(&o->measured, metrics, &judged, t->host, err);
+    status = ls_measure(&o->measured, metrics, &judged, t->host, err);
+    double *mae = &o->measured.value[LS_METRIC_MAE];
+    *mae = ls_prep_absolute_error(t->card.prep, *mae);
+    return status;
 }
 
 /* Those that are balanced are so by the rows that the model was trained on, which other data are not. */

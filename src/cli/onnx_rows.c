@@ -258,6 +258,35 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
     return x;
 }
 
+/* ---- outputs ---------------------------------------------------------------------------------------- */
+
+static void step_back(ls_onnx_file *f, ls_onnx_tensor *y, const char *op, const char *name,
+                      const char *constant, int type)
+{
+    ls_onnx_node_begin(f, op, name, y->name);
+    if (constant)
+        ls_onnx_node_input(f, constant);
+    else
+        ls_onnx_node_int(f, "to", type);
+    ls_onnx_node_end(f, name);
+    snprintf(y->name, sizeof y->name, "%s", name);
+}
+
+/* In double, as in prep.c. */
+void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *y)
+{
+    if (!p || !p->target_scaled)
+        return;
+    ls_onnx_put_double(f, p->target_deviation);
+    ls_onnx_put_tensor(f, "target_deviation:by", LS_ONNX_DOUBLE, NULL, 0);
+    ls_onnx_put_double(f, p->target_mean);
+    ls_onnx_put_tensor(f, "target_mean:by", LS_ONNX_DOUBLE, NULL, 0);
+    step_back(f, y, "Cast", "target:double", NULL, LS_ONNX_DOUBLE);
+    step_back(f, y, "Mul", "target:scaled", "target_deviation:by", 0);
+    step_back(f, y, "Add", "target:moved", "target_mean:by", 0);
+    step_back(f, y, "Cast", "target:float", NULL, LS_ONNX_FLOAT);
+}
+
 /* ---- metadata --------------------------------------------------------------------------------------- */
 
 /* What `w` has written, which begins anew. */
@@ -365,7 +394,7 @@ static const char *say_output(const ls_loss *loss)
     if (!loss || !loss->vectors)
         return "logits: one for each class; probabilities: their softmax";
     return loss->bits ? "logits: one for each target; probabilities: their sigmoids"
-                      : "logits: the values themselves";
+                      : "logits: the values themselves, in the unit of the targets";
 }
 
 void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *d)

@@ -20,6 +20,9 @@ bool ls_onnx_has_texts(const ls_onnx_desc *desc);
 /* Puts the inputs, and the nodes that prepare a row; returns what the first layer reads. */
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *desc);
 
+/* What the network gives becomes values in the target's unit, where `prep`, which may be NULL, says so. */
+void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, ls_onnx_tensor *y);
+
 void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *desc);
 
 #endif

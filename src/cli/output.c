@@ -105,6 +105,7 @@ static const char *style(const cli_view *view, const char *code)
 void cli_view_start(cli_view *view, const ls_summary *s)
 {
     view->rows = s->images ? "images" : "rows";
+    view->judged_by = s->judged_by;
     if (view->quiet)
         return;
     const char *bold = style(view, "\033[1m"), *plain = style(view, "\033[0m");
@@ -180,7 +181,7 @@ static void print_epoch(cli_view *view, const ls_progress *p)
         fprintf(stderr, "  acc %.4f", p->accuracy);
     fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
     if (p->evaluated)
-        fprintf(stderr, "  test %.4f", p->test_loss);
+        fprintf(stderr, "  %s %.4f", view->judged_by ? view->judged_by : "test", p->test_loss);
     if (p->evaluated && strcmp(p->metric, "loss") != 0)
         fprintf(stderr, "  %s%s %.4f%s", style(view, "\033[1m"), short_name(p->metric),
                 p->test_metric, style(view, "\033[0m"));
@@ -203,11 +204,15 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
     if (level == LS_LOG_DEBUG || (view->quiet && level == LS_LOG_INFO))
         return;
     cli_view_clear(view);
-    fprintf(stderr, "trainer: %s%s\n",
-            level == LS_LOG_WARNING ? "warning: "
-            : level == LS_LOG_ERROR ? "error: "
-                                    : "",
-            text);
+    const char *kind = "";
+    if (level == LS_LOG_WARNING)
+        kind = "warning: ";
+    else if (level == LS_LOG_ERROR)
+        kind = "error: ";
+    if (level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0) /* a line of a table */
+        fprintf(stderr, "%s\n", text);
+    else
+        fprintf(stderr, "trainer: %s%s\n", kind, text);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -232,7 +237,8 @@ void cli_curve_add(cli_curve *c, const ls_progress *p)
         return;
     if (c->stride == 0)
         c->stride = 1;
-    c->evaluated += p->evaluated != 0;
+    if (p->evaluated)
+        c->evaluated++;
     c->metric = p->metric;
     if (c->count == CLI_CURVE_POINTS) {
         for (int i = 0; i < CLI_CURVE_POINTS / 2; i++)
@@ -304,8 +310,13 @@ static void draw(panel *out, const cli_curve *c, bool loss, bool utf8)
 /* "0.832", five columns for whatever is of that order. */
 static void print_number(FILE *stream, double v)
 {
-    int digits = fabs(v) < 9.9995 ? 3 : fabs(v) < 999.5 ? 1 : -1;
-    digits -= v < 0 && digits > 0; /* of the sign */
+    int digits = -1;
+    if (fabs(v) < 9.9995)
+        digits = 3;
+    else if (fabs(v) < 999.5)
+        digits = 1;
+    if (v < 0 && digits > 0)
+        digits--; /* the sign has a column */
     if (digits >= 0)
         fprintf(stream, "%*.*f", LABEL - 1, digits, v);
     else
@@ -320,7 +331,10 @@ static void print_cells(FILE *stream, const panel *p, int row, bool utf8)
         print_number(stream, row == 0 ? p->hi : p->lo);
     else
         fprintf(stream, "%*s", LABEL - 1, "");
-    fputs(!utf8 ? " |" : labelled ? " ┤" : " │", stream);
+    if (utf8)
+        fputs(labelled ? " ┤" : " │", stream);
+    else
+        fputs(" |", stream);
     for (int i = 0; i < CELLS; i++) {
         unsigned char bits = p->cell[row][i];
         if (!utf8)
@@ -353,8 +367,11 @@ static void print_epochs(FILE *stream, const cli_curve *c)
 static void print_title(FILE *stream, const panel *p)
 {
     char text[PANEL + 1];
-    snprintf(text, sizeof text, "%*s %s, last %.*f", LABEL, "", p->title,
-             fabs(p->last) < 1000 ? 4 : 0, p->last);
+    const int digits = fabs(p->last) < 1000 ? 4 : 0;
+    const int n =
+        snprintf(text, sizeof text, "%*s %s, last %.*f", LABEL, "", p->title, digits, p->last);
+    if (n > PANEL)
+        snprintf(text, sizeof text, "%*s %s %.*f", LABEL, "", p->title, digits, p->last);
     fprintf(stream, "%-*s", PANEL, text);
 }
 
@@ -363,7 +380,7 @@ void cli_curve_print(const cli_curve *c, FILE *stream, bool utf8)
     if (c->evaluated < 2 || c->count < 2)
         return;
     char test[32];
-    snprintf(test, sizeof test, "test %s", c->metric);
+    snprintf(test, sizeof test, "%s %s", c->judged_by ? c->judged_by : "test", c->metric);
     panel side[2] = {{.title = test}, {.title = "training loss"}};
     for (int i = 0; i < 2; i++)
         draw(&side[i], c, i == 1, utf8);
@@ -414,8 +431,11 @@ static int fail_stream(cli_output *out, ls_error *err)
 int cli_output_open(cli_output *out, const char *path, ls_error *err)
 {
     out->path = path;
-    out->stream = !path ? NULL : strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    return path && !out->stream ? fail_stream(out, err) : LS_OK;
+    out->stream = NULL;
+    if (!path)
+        return LS_OK;
+    out->stream = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    return out->stream ? LS_OK : fail_stream(out, err);
 }
 
 int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *err)

@@ -44,8 +44,9 @@ typedef struct cli_view {
     bool quiet;
     bool tty; /* stderr is a terminal: the progress line is redrawn in place */
     bool colour;
-    const char *rows; /* "images" or "rows"; NULL: images */
-    bool drawn;       /* a progress line stands on the terminal */
+    const char *rows;      /* "images" or "rows"; NULL: images */
+    const char *judged_by; /* "test" or "validation"; NULL: test */
+    bool drawn;            /* a progress line stands on the terminal */
     uint64_t drawn_at;
 } cli_view;
 
@@ -72,7 +73,8 @@ typedef struct cli_curve {
     int count;
     int stride; /* every stride-th epoch is kept, so that any number of them fits; 0: every one */
     int evaluated;
-    const char *metric; /* what the test rows are judged by */
+    const char *metric;    /* what the test rows are judged by */
+    const char *judged_by; /* "test" or "validation"; NULL: test */
     cli_curve_point point[CLI_CURVE_POINTS];
 } cli_curve;
 

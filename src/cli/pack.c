@@ -73,6 +73,17 @@ static void put_classes(ls_json_writer *w, ls_json_writer *list, const cli_names
     put_note(w, "class_names", list);
 }
 
+/* What is said whenever the file is read. */
+static void put_remarks(ls_json_writer *w, ls_json_writer *list, const cli_remarks *r)
+{
+    if (r->count == 0)
+        return;
+    ls_json_open_array(list, NULL);
+    for (int i = 0; i < r->count; i++)
+        ls_json_put_string(list, NULL, r->text[i]);
+    put_note(w, "remarks", list);
+}
+
 static void write_header(ls_json_writer *w, const cli_packing *k, const output *o, const char *hash)
 {
     static const char *const tensor[2][2] = {{"x", "y"}, {"test_x", "test_y"}};
@@ -84,6 +95,7 @@ static void write_header(ls_json_writer *w, const cli_packing *k, const output *
     ls_json_put_string(w, "sha256", hash);
     put_classes(w, &list, &k->classes);
     put_moments(w, &list, o);
+    put_remarks(w, &list, &k->remarks);
     ls_json_writer_fini(&list);
     ls_json_close(w);
     for (int s = 0; s < 2; s++)
@@ -122,8 +134,8 @@ static int tell_broken(cli_packing *k, const cli_chunk *c)
     if (k->broken == 0 || k->p->skip_broken || !c->ends_block)
         return LS_OK;
     return ls_fail(k->err, LS_EDATA,
-                   "%.300s: %zu images so far are broken; mend or remove them, or pack it with "
-                   "--skip-broken",
+                   "%.300s: %zu images so far are broken; mend or remove them, or leave them out: "
+                   "data.skip_broken, of `trainer pack` --skip-broken",
                    k->p->folder, k->broken);
 }
 
@@ -136,9 +148,11 @@ static int write_chunk(void *user, const cli_chunk *c)
         for (end = i; end < c->count && !c->failed[end]; end++)
             o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
         status = put(o, c->pixels + i * k->row, (end - i) * k->row, k->err);
-        end += end < c->count;
+        if (end < c->count)
+            end++; /* beyond the one that failed */
     }
     k->done += c->count;
+    k->turned += c->turned;
     for (int ch = 0; !o->test && ch < 3; ch++) {
         o->sum[ch] += c->sum[ch];
         o->squares[ch] += c->squares[ch];
@@ -173,6 +187,15 @@ static int write_tensors(output *o)
     return status;
 }
 
+/* What the images themselves brought. */
+static void remark_images(cli_packing *k)
+{
+    if (k->broken)
+        cli_pack_remark(k, "%zu images are broken and were left out", k->broken);
+    if (k->turned)
+        cli_pack_remark(k, "%zu images were turned as their EXIF orientation says", k->turned);
+}
+
 /* The header in `room` bytes, with spaces behind it; 0: only how long it is, at most. */
 static int make_header(char **out, size_t *length, const cli_packing *k, const output *o,
                        const char *hash, size_t room)
@@ -184,7 +207,7 @@ static int make_header(char **out, size_t *length, const cli_packing *k, const o
     const char *text = ls_json_writer_text(&w, &n, k->err);
     *out = NULL;
     if (text) {
-        *length = room ? room : 8 + (n + 256 + 7) / 8 * 8;
+        *length = room ? room : 8 + (n + 1024 + 7) / 8 * 8;
         *out = ls_alloc(k->host, *length);
     }
     if (*out) {
@@ -199,7 +222,7 @@ static int make_header(char **out, size_t *length, const cli_packing *k, const o
 
 static int write_file(output *o, const char *to)
 {
-    const cli_packing *k = o->k;
+    cli_packing *k = o->k;
     char hash[LS_SHA256_HEX] = "", *header;
     memset(hash, '0', sizeof hash - 1);
     int status = make_header(&header, &o->header, k, o, hash, 0);
@@ -211,6 +234,8 @@ static int write_file(output *o, const char *to)
     ls_free(k->host, header);
     if (status == LS_OK)
         status = write_tensors(o);
+    if (status == LS_OK)
+        remark_images(k);
     ls_sha256_final_hex(&o->hash, hash);
     if (status == LS_OK)
         status = make_header(&header, &o->header, k, o, hash, o->header);
@@ -236,11 +261,6 @@ static int pack_listed(cli_packing *k, const char *to)
     if (status)
         return status;
     show_progress(k, true);
-    if (k->broken)
-        fprintf(stderr, "trainer: %zu images are broken and were left out\n", k->broken);
-    if (k->split[0].others + k->split[1].others)
-        fprintf(stderr, "trainer: %zu files are no jpg, png, pgm or ppm and were left out\n",
-                k->split[0].others + k->split[1].others);
     return LS_OK;
 }
 
@@ -261,18 +281,21 @@ static int pack_folder(const char *to, const cli_pack *p, ls_error *err)
     int status = cli_pack_list(&k);
     if (status == LS_OK)
         status = pack_listed(&k, to);
+    for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
+        fprintf(stderr, "trainer: %s\n", k.remarks.text[i]);
     cli_pack_forget(&k);
     return status;
 }
 
 /* ---- into the cache ------------------------------------------------------------------------------ */
 
-#define RULE "2" /* by which images become rows: another one, another number */
+#define RULE "3" /* by which images become rows: another one, another number */
 
 static void name_cached(char out[96], cli_packing *k)
 {
     char hex[LS_SHA256_HEX], what[64];
-    const int n = snprintf(what, sizeof what, "%d|%d|" RULE, k->p->size, k->p->channels);
+    const int n = snprintf(what, sizeof what, "%d|%d|%d|" RULE, k->p->size, k->p->channels,
+                           k->p->skip_broken);
     ls_sha256_update(&k->state, what, (size_t)n);
     ls_sha256_final_hex(&k->state, hex);
     snprintf(out, 96, "data-%.32s.safetensors", hex);
@@ -299,6 +322,8 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p, co
         if (status == LS_OK && access(path, R_OK) != 0)
             status = pack_listed(&k, path);
     }
+    if (status == LS_OK)
+        cli_cache_bound(cache, name, cli_cache_bytes());
     cli_pack_forget(&k);
     return status;
 }
@@ -333,6 +358,7 @@ int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, boo
                         .test_folder = c->data_keys.test_path,
                         .size = c->data_keys.image_size,
                         .channels = c->data_keys.channels,
+                        .skip_broken = c->data_keys.skip_broken,
                         .quiet = true};
     if (file && !is_own(file, cache))
         return LS_OK;
@@ -366,6 +392,7 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
                             .test_folder = c.data_keys.test_path,
                             .size = c.data_keys.image_size,
                             .channels = c.data_keys.channels,
+                            .skip_broken = c.data_keys.skip_broken,
                             .quiet = quiet};
         if (c.data_keys.channels == 2)
             status = ls_config_fail(err, &c, "data.channels", LS_ECONFIG,
@@ -432,6 +459,7 @@ static int pack_for_resume(cli_again *room, cli_list *set, ls_trainer_options *o
                         .test_folder = c->data_keys.test_path,
                         .size = c->data_keys.image_size,
                         .channels = c->data_keys.channels,
+                        .skip_broken = c->data_keys.skip_broken,
                         .quiet = quiet};
     if (!c->data_path || !cli_is_folder(c->data_path) || !o->cache_dir)
         return ls_fail(
@@ -487,10 +515,13 @@ typedef struct memory {
 static int keep_chunk(void *user, const cli_chunk *c)
 {
     memory *m = user;
-    for (size_t i = 0; i < c->count && c->broken == 0; i++)
-        m->labels[m->rows + i] = c->entry[i].label;
-    memcpy(m->values + m->rows * m->k->row, c->pixels, c->count * m->k->row);
-    m->rows += c->count;
+    const size_t row = m->k->row;
+    for (size_t i = 0; i < c->count; i++)
+        if (!c->failed[i]) {
+            m->labels[m->rows] = c->entry[i].label;
+            memcpy(m->values + m->rows++ * row, c->pixels + i * row, row);
+        }
+    m->k->turned += c->turned;
     return tell_broken(m->k, c);
 }
 
@@ -509,18 +540,28 @@ static int decode_listed(ls_dataset **out, cli_packing *k, const ls_new_rows *as
         status = cli_crew_make(&w, k);
     if (status == LS_OK)
         status = cli_crew_run(w, l, keep_chunk, &m);
-    if (status == LS_OK && k->broken)
-        status = ls_fail(k->err, LS_EDATA, "%.300s: %zu images are broken; mend or remove them",
+    if (status == LS_OK && k->broken && !k->p->skip_broken)
+        status = ls_fail(k->err, LS_EDATA,
+                         "%.300s: %zu images are broken; mend or remove them, or leave them out: "
+                         "data.skip_broken",
                          k->p->folder, k->broken);
+    if (status == LS_OK && m.rows == 0)
+        status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
+    if (status == LS_OK)
+        (*out)->info.rows = (uint32_t)m.rows;
+    remark_images(k);
     cli_crew_free(w);
     return status;
 }
 
 int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder, bool train,
-                    const ls_host *host, ls_error *err)
+                    bool skip_broken, const ls_host *host, ls_error *err)
 {
-    const cli_pack p = {
-        .folder = folder, .size = as->height, .channels = as->channels, .quiet = true};
+    const cli_pack p = {.folder = folder,
+                        .size = as->height,
+                        .channels = as->channels,
+                        .skip_broken = skip_broken,
+                        .quiet = true};
     cli_packing k = begin(&p, host, err);
     *out = NULL;
     if (as->floats || as->height != as->width || (as->channels != 1 && as->channels != 3) ||
@@ -534,6 +575,8 @@ int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder,
         status = cli_pack_list(&k);
     if (status == LS_OK)
         status = decode_listed(out, &k, as, train);
+    for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
+        ls_log(host, LS_LOG_INFO, "%.300s: %s", folder, k.remarks.text[i]);
     cli_pack_forget(&k);
     if (status) {
         ls_dataset_close(*out);
@@ -547,9 +590,9 @@ int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder,
 static const char pack_help[] =
     "usage: trainer pack FOLDER --to FILE.safetensors [options]\n"
     "\n"
-    "Reads a folder of images, a sub-folder for each class, once: JPEG, PNG, PGM and PPM of any size\n"
-    "become rows of one file, which data.name safetensors trains on. Where FOLDER has train and test\n"
-    "(or val) in it, these are the training and the test images.\n"
+    "Reads a folder of images, a sub-folder for each class, once: JPEG, PNG, BMP, WebP, PGM and PPM\n"
+    "of any size become rows of one file, which data.name safetensors trains on. Where FOLDER has train\n"
+    "and test (or val, valid, validation) in it, these are the training and the test images.\n"
     "\n"
     "  --to FILE        where to\n"
     "  --test FOLDER    test images\n"

@@ -11,7 +11,7 @@ enum { CLI_PACK_THREADS = 256 /* at most */ };
 
 typedef struct cli_pack {
     const char *folder,
-        *test_folder; /* test_folder NULL: FOLDER/train and FOLDER/test (or val), if they are there */
+        *test_folder; /* NULL: FOLDER/train and FOLDER/test (or val, valid, validation), if they are there */
     int size, channels; /* what images become */
     int threads;        /* 0: one for each CPU */
     bool skip_broken, quiet;
@@ -42,12 +42,13 @@ int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, boo
                    const char *cache, const ls_host *host, ls_error *err);
 
 /* The images of a folder, a sub-folder for each class that `as` knows, decoded into memory. Where it has train and test
- * (or val) in it, these of test, or of train. Errors: LS_ENOENT, LS_EIO, LS_EDATA (a sub-folder of another name; images that
- * cannot be read, which are named on stderr), LS_ENOMEM. */
+ * (or val, valid, validation) in it, these of test, or of train. Errors: LS_ENOENT, LS_EIO, LS_EDATA (a sub-folder of another
+ * name; images that cannot be read, which are named on stderr, unless they are to be skipped), LS_ENOMEM. */
 int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder, bool train,
-                    const ls_host *host, ls_error *err);
+                    bool skip_broken, const ls_host *host, ls_error *err);
 
-/* Appends the images in a folder, and in those in it, sorted, to `out`; with those at hand, for cli_pack_forget. */
+/* Appends the images in a folder, and in those in it, sorted, to the first split; with those at hand, for
+ * cli_pack_forget. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM, LS_EDATA (folders in folders without an end). */
 struct cli_packing;
 int cli_pack_list_all(struct cli_packing *k, const char *folder);
 bool cli_is_folder(const char *path);
@@ -61,7 +62,8 @@ typedef struct cli_names {
 
 typedef struct cli_entry {
     const char *path;
-    int32_t label; /* of images with the same, the folder is the same */
+    int32_t label;
+    int folder;    /* number of the folder it is in, from 1 on; 0: not known */
     bool is_plain; /* a file, and no link to one; false: may be any */
 } cli_entry;
 
@@ -70,8 +72,17 @@ typedef struct cli_texts cli_texts;
 typedef struct cli_listing {
     cli_entry *entry;
     size_t count, room;
-    size_t others; /* files that are no images by their names */
+    size_t others;  /* files that are no images by their names */
+    size_t foreign; /* files that are images by their names, of kinds that are not read */
+    size_t deeper;  /* images in folders of their class's folder */
 } cli_listing;
+
+/* What is said of a folder: sentences. */
+enum { CLI_REMARKS = 12 };
+typedef struct cli_remarks {
+    char text[CLI_REMARKS][400];
+    int count;
+} cli_remarks;
 
 typedef struct cli_packing {
     const cli_pack *p;
@@ -81,12 +92,17 @@ typedef struct cli_packing {
     cli_names classes;
     bool fixed; /* there are no classes but these */
     cli_listing split[2];
+    int folders; /* that were listed */
+    cli_remarks remarks;
     bool known_by_state; /* `state` is wanted */
     ls_sha256 state;     /* of names, sizes and times */
     size_t row;          /* bytes of an image */
     uint64_t start, shown;
-    size_t done, broken;
+    size_t done, broken, turned;
 } cli_packing;
+
+/* Adds a sentence, unless there are too many. */
+void cli_pack_remark(cli_packing *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Fills classes and splits, zeroed before, and takes names, sizes and times into `state`. Errors: LS_EDATA,
  * LS_ENOENT, LS_EIO, LS_ENOMEM; what was found is forgotten by its caller. */
@@ -95,6 +111,11 @@ void cli_pack_forget(cli_packing *k);
 
 /* Fails for want of memory. */
 int cli_pack_no_memory(const cli_packing *k);
+
+/* Marks the cache's file `name` as used now, and takes those away that were not used for the longest time, as long as
+ * all packed files of the cache have more than `most` bytes; never `name`. Each is named on stderr. What cannot be taken
+ * away stays. */
+void cli_cache_bound(const char *cache, const char *name, uint64_t most);
 
 /* ---- inside: images that are decoded on all cores (pack_crew.c) ------------------------------- */
 
@@ -107,6 +128,7 @@ typedef struct cli_chunk {
     bool ready, ends_block; /* at its end, broken images end the packing */
     uint8_t *pixels;
     char *failed;                /* [count] */
+    size_t turned;               /* images, as their EXIF orientation says */
     uint64_t sum[3], squares[3]; /* of the samples of each channel */
     ls_error why[CLI_NAMED];
     size_t broken;

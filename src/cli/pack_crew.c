@@ -37,7 +37,7 @@ struct cli_crew {
 /* What a thread keeps from an image to the next. */
 typedef struct keeps {
     ls_image_memory image;
-    int folder, label; /* the one that is open, and whose it is */
+    int folder, number; /* the one that is open, and its number */
 } keeps;
 
 static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int channel)
@@ -61,11 +61,11 @@ static int folder_of(keeps *k, const cli_entry *e)
 {
     char name[4096];
     const char *slash = strrchr(e->path, '/');
-    if (k->label == e->label)
+    if (k->number == e->folder)
         return k->folder;
     if (k->folder >= 0)
         close(k->folder);
-    k->label = e->label;
+    k->number = e->folder;
     k->folder = -1;
     if (slash - e->path < (ptrdiff_t)sizeof name) {
         snprintf(name, sizeof name, "%.*s", (int)(slash - e->path), e->path);
@@ -82,7 +82,7 @@ static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
     cli_chunk *c = &w->slot[number % w->slots];
     c->entry = w->list->entry + first;
     c->count = left < w->each ? left : w->each;
-    c->broken = 0;
+    c->broken = c->turned = 0;
     c->ends_block = number + 1 == w->chunks || (number + 1) % (w->block ? w->block : 1) == 0;
     memset(c->failed, 0, c->count);
     memset(c->sum, 0, sizeof c->sum);
@@ -97,6 +97,7 @@ static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
         for (int ch = 0; status == LS_OK && ch < p->channels; ch++)
             add_moments(c, to + (size_t)ch * area, area, ch);
         c->failed[i] = status != LS_OK;
+        c->turned += status == LS_OK && kept->image.turned;
         if (status && c->broken++ < CLI_NAMED)
             c->why[c->broken - 1] = why;
     }
@@ -131,7 +132,7 @@ static void hand_on(cli_crew *w)
 static void *decode_some(void *user)
 {
     cli_crew *w = user;
-    keeps kept = {.folder = AT_FDCWD, .label = -1};
+    keeps kept = {.folder = AT_FDCWD, .number = 0};
     pthread_mutex_lock(&w->lock);
     for (size_t number; (number = take_chunk(w)) < w->chunks;) {
         pthread_mutex_unlock(&w->lock);

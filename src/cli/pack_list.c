@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,30 +69,34 @@ static int add_entry(cli_packing *k, cli_listing *l, const char *folder, const s
     const char *path = entry ? keep_path(k, folder, e->d_name) : NULL;
     if (!path)
         return cli_pack_no_memory(k);
-    l->entry[l->count++] = (cli_entry){path, label, e->d_type == DT_REG};
+    l->entry[l->count++] = (cli_entry){path, label, k->folders, e->d_type == DT_REG};
     return LS_OK;
 }
 
-/* Appends what is in a directory and `wanted`, hidden names left out, sorted by bytes: the same on every machine. */
-static int list_folder(cli_listing *out, cli_packing *k, const char *path, int32_t label,
-                       bool (*wanted)(const char *name))
+/* What archives and file servers leave beside the images, and what is hidden. */
+static bool is_ignored(const char *name)
+{
+    return name[0] == '.' || strcmp(name, "__MACOSX") == 0 || strcmp(name, "@eaDir") == 0;
+}
+
+/* What is in a directory, sorted by bytes: the same on every machine. The caller frees the entries. */
+static int list_folder(cli_listing *out, cli_packing *k, const char *path, int32_t label)
 {
     char why[LS_REASON];
     const struct dirent *e;
-    const size_t begin = out->count;
     DIR *d = opendir(path);
+    *out = (cli_listing){0};
+    k->folders++;
     if (!d)
         return ls_fail(k->err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: cannot be read: %s",
                        path, ls_reason(why, errno));
     int status = LS_OK;
     while (status == LS_OK && (e = readdir(d)))
-        if (e->d_name[0] != '.' && wanted && !wanted(e->d_name))
-            out->others++;
-        else if (e->d_name[0] != '.')
+        if (!is_ignored(e->d_name))
             status = add_entry(k, out, path, e, label);
     closedir(d);
-    if (status == LS_OK && out->count > begin)
-        qsort(out->entry + begin, out->count - begin, sizeof *out->entry, by_path);
+    if (status == LS_OK && out->count > 0)
+        qsort(out->entry, out->count, sizeof *out->entry, by_path);
     return status;
 }
 
@@ -101,14 +106,29 @@ bool cli_is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool is_image(const char *name)
+static bool ends_as(const char *name, const char *const end[])
 {
-    static const char *const end[] = {".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".pnm"};
     const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof end / sizeof *end; i++)
+    for (size_t i = 0; dot && end[i]; i++)
         if (strcasecmp(dot, end[i]) == 0)
             return true;
     return false;
+}
+
+static bool is_image(const char *name)
+{
+    static const char *const end[] = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".pgm",
+                                      ".ppm", ".pnm",  ".bmp", ".webp", NULL};
+    return ends_as(name, end);
+}
+
+/* Images that nothing here reads. */
+static bool is_foreign(const char *name)
+{
+    static const char *const end[] = {".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2",
+                                      ".jxl", ".svg", ".psd",  ".dng",  ".cr2",  ".nef",  ".arw",
+                                      ".pbm", ".pam", ".exr",  ".hdr",  ".apng", NULL};
+    return ends_as(name, end);
 }
 
 /* A file whose size cannot be told: reading it says why. */
@@ -126,29 +146,70 @@ static void add_state(cli_packing *k, const cli_entry *e)
     ls_sha256_update(&k->state, text, (size_t)n);
 }
 
-static int list_class(cli_packing *k, int test, const char *folder, int32_t label)
+enum { DEEPEST = 16 }; /* folders in folders */
+
+static int fail_depth(const cli_packing *k, const char *folder)
 {
-    cli_listing *l = &k->split[test];
-    size_t first = l->count;
-    const int status = list_folder(l, k, folder, label, is_image);
-    if (status || !k->known_by_state)
-        return status;
-    char *real = realpath(folder, NULL); /* however the config's path came there */
+    return ls_fail(k->err, LS_EDATA,
+                   "%.300s: expected at most %d folders in one another; does a link lead back?",
+                   folder, DEEPEST);
+}
+
+/* However the config's path came to a folder, its state is that of the same place. */
+static void add_place(cli_packing *k, const char *folder)
+{
+    char *real = k->known_by_state ? realpath(folder, NULL) : NULL;
     const char *known = real ? real : folder;
-    ls_sha256_update(&k->state, known, strlen(known) + 1);
+    if (k->known_by_state)
+        ls_sha256_update(&k->state, known, strlen(known) + 1);
     free(real);
-    for (; first < l->count; first++)
-        add_state(k, &l->entry[first]);
+}
+
+static int take_image(cli_packing *k, cli_listing *l, const cli_entry *e)
+{
+    cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *all);
+    l->entry = all ? all : l->entry;
+    if (!all)
+        return cli_pack_no_memory(k);
+    all[l->count++] = *e;
+    if (k->known_by_state)
+        add_state(k, e);
     return LS_OK;
 }
 
-/* The class of a sub-folder's name; of the training images each is a new one. */
+/* Appends the images in a folder and in those in it, `depth` below the first. */
+static int list_images(cli_packing *k, cli_listing *l, const char *folder, int32_t label, int depth)
+{
+    cli_listing inside;
+    if (depth == DEEPEST)
+        return fail_depth(k, folder);
+    int status = list_folder(&inside, k, folder, label);
+    if (status == LS_OK)
+        add_place(k, folder);
+    for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
+        const cli_entry *e = &inside.entry[i];
+        if (is_image(e->path))
+            status = take_image(k, l, e);
+        else if (!e->is_plain && cli_is_folder(e->path))
+            status = list_images(k, l, e->path, label, depth + 1);
+        else if (is_foreign(e->path))
+            l->foreign++;
+        else
+            l->others++;
+        l->deeper += status == LS_OK && depth > 0 && is_image(e->path);
+    }
+    ls_free(k->host, inside.entry);
+    return status;
+}
+
+/* The class of a sub-folder's name, which may be written in another form of Unicode; of the training images each
+ * other name is a new one. */
 static int find_class(cli_packing *k, int test, const char *folder, int32_t *label)
 {
     cli_names *all = &k->classes;
     const char *name = name_of(folder);
-    for (size_t i = 0; (test || k->fixed) && i < all->count; i++)
-        if (strcmp(all->name[i], name) == 0) {
+    for (size_t i = 0; i < all->count; i++)
+        if (ls_prep_is_name(all->name[i], name)) {
             *label = (int32_t)i;
             return LS_OK;
         }
@@ -170,47 +231,185 @@ static int find_class(cli_packing *k, int test, const char *folder, int32_t *lab
     return LS_OK;
 }
 
+/* Names of sub-folders that have no images in them, as many as have room. */
+typedef struct empties {
+    char text[240];
+    size_t count;
+} empties;
+
+static void add_empty(empties *e, const char *folder)
+{
+    const size_t used = strlen(e->text), left = sizeof e->text - used;
+    if (e->count++ < 6)
+        snprintf(e->text + used, left, "%s%.60s", used ? ", " : "", name_of(folder));
+    else if (e->count == 7)
+        snprintf(e->text + used, left, ", …");
+}
+
+/* A sub-folder's images. One without any is no class, whatever its name is; of test images a class may have none. */
+static int list_class(cli_packing *k, int test, const char *folder, empties *empty)
+{
+    cli_listing *l = &k->split[test];
+    const size_t first = l->count, known = k->classes.count;
+    int32_t label = 0;
+    ls_error why;
+    const int unknown = find_class(k, test, folder, &label);
+    if (unknown && k->err)
+        why = *k->err;
+    if (unknown == LS_ENOMEM)
+        return unknown;
+    int status = list_images(k, l, folder, label, 0);
+    if (status == LS_OK && l->count == first) {
+        add_empty(empty, folder);
+        k->classes.count = known;
+    } else if (status == LS_OK && unknown) {
+        status = unknown;
+        if (k->err)
+            *k->err = why;
+    }
+    return status;
+}
+
+static void remark_split(cli_packing *k, int test, const empties *empty)
+{
+    const cli_listing *l = &k->split[test];
+    const char *of = test ? "test " : "";
+    if (empty->count && !test)
+        cli_pack_remark(k, "%zu sub-folders have no images and are no classes: %s", empty->count,
+                        empty->text);
+    else if (empty->count)
+        cli_pack_remark(k, "%zu classes have no test images: %s", empty->count, empty->text);
+    if (l->others)
+        cli_pack_remark(k, "%zu %sfiles are no jpg, png, bmp, webp, pgm or ppm and were left out",
+                        l->others, of);
+    if (l->foreign)
+        cli_pack_remark(k,
+                        "%zu %sfiles are images of kinds that are not read (gif, tiff, heic, …) "
+                        "and were left out; convert them",
+                        l->foreign, of);
+    if (l->deeper)
+        cli_pack_remark(k, "%zu %simages lie in folders of their class's folder, and are of it",
+                        l->deeper, of);
+}
+
+static int check_split(const cli_packing *k, int test, const char *folder)
+{
+    if (k->split[test].count == 0)
+        return ls_fail(k->err, LS_EDATA,
+                       "%.300s: expected a sub-folder for each class with images (jpg, png, bmp, "
+                       "webp, pgm, ppm) in it, found none",
+                       folder);
+    if (k->classes.count < 2)
+        return ls_fail(k->err, LS_EDATA,
+                       "%.300s: expected at least two sub-folders with images, one a class, found "
+                       "\"%.60s\" alone",
+                       folder, k->classes.name[0]);
+    return LS_OK;
+}
+
 static int list_split(cli_packing *k, int test, const char *folder)
 {
-    cli_listing inside = {0};
-    int status = list_folder(&inside, k, folder, 0, NULL);
+    cli_listing inside;
+    empties empty = {.count = 0};
+    int status = list_folder(&inside, k, folder, 0);
     for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
         const char *path = inside.entry[i].path;
-        int32_t label = 0;
-        if (!cli_is_folder(path))
+        if (cli_is_folder(path))
+            status = list_class(k, test, path, &empty);
+        else
             k->split[test].others++;
-        else if ((status = find_class(k, test, path, &label)) == LS_OK)
-            status = list_class(k, test, path, label);
     }
     ls_free(k->host, inside.entry);
-    if (status == LS_OK && k->split[test].count == 0)
-        status =
-            ls_fail(k->err, LS_EDATA,
-                    "%.300s: expected a sub-folder for each class with images (jpg, png, pgm, ppm) "
-                    "in it, found none",
-                    folder);
-    if (status == LS_OK && k->classes.count < 2)
-        status = ls_fail(k->err, LS_EDATA, "%.300s: expected at least two sub-folders, one a class",
-                         folder);
+    if (status == LS_OK)
+        status = check_split(k, test, folder);
+    if (status == LS_OK)
+        remark_split(k, test, &empty);
     return status;
 }
 
 int cli_pack_list_all(cli_packing *k, const char *folder)
 {
-    cli_listing inside = {0}, *l = &k->split[0];
-    int status = list_folder(&inside, k, folder, 0, NULL);
-    for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
-        const cli_entry *e = &inside.entry[i];
-        if (cli_is_folder(e->path))
-            status = cli_pack_list_all(k, e->path);
-        else if (!is_image(e->path))
-            l->others++;
-        else {
-            cli_entry *all = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *all);
-            l->entry = all ? all : l->entry;
-            status = all ? LS_OK : cli_pack_no_memory(k);
-            if (all)
-                all[l->count++] = *e;
+    return list_images(k, &k->split[0], folder, 0, 0);
+}
+
+/* ---- the folder itself --------------------------------------------------------------------------- */
+
+static const char *const train_names[] = {"train", "training", NULL};
+static const char *const test_names[] = {"test", "testing", "val", "valid", "validation", NULL};
+
+/* The only folder in a folder that has no images: archives often have one around all. */
+static const char *only_folder(const cli_listing *inside)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < inside->count; i++) {
+        const char *path = inside->entry[i].path;
+        const bool is_folder = cli_is_folder(path);
+        if ((found && is_folder) || (!is_folder && is_image(path)))
+            return NULL;
+        found = is_folder ? path : found;
+    }
+    return found;
+}
+
+static bool has_folders(cli_packing *k, const char *folder)
+{
+    cli_listing inside;
+    bool found = false;
+    const int status = list_folder(&inside, k, folder, 0);
+    for (size_t i = 0; status == LS_OK && !found && i < inside.count; i++)
+        found = cli_is_folder(inside.entry[i].path);
+    ls_free(k->host, inside.entry);
+    return found;
+}
+
+/* The first of these names, in whatever case, that a folder with folders in it is of. */
+static const char *find_named(cli_packing *k, const cli_listing *inside, const char *const names[])
+{
+    for (size_t n = 0; names[n]; n++)
+        for (size_t i = 0; i < inside->count; i++) {
+            const char *path = inside->entry[i].path;
+            if (strcasecmp(name_of(path), names[n]) == 0 && cli_is_folder(path) &&
+                has_folders(k, path))
+                return path;
+        }
+    return NULL;
+}
+
+static size_t count_folders(const cli_listing *inside)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < inside->count; i++)
+        n += cli_is_folder(inside->entry[i].path);
+    return n;
+}
+
+static void remark_splits(cli_packing *k, const char *train, const char *test, size_t folders)
+{
+    const char *rest = folders > (test ? 2u : 1u) ? "; others beside them are not used" : "";
+    if (test)
+        cli_pack_remark(k, "the folder %.60s is the training images, %.60s the test images%s",
+                        name_of(train), name_of(test), rest);
+    else
+        cli_pack_remark(k, "the folder %.60s is the training images%s", name_of(train), rest);
+}
+
+/* Where training images are, and where test images are, in a folder that may have both in it, or only another one. */
+static int find_splits(cli_packing *k, const char **train, const char **test, int depth)
+{
+    cli_listing inside;
+    int status = list_folder(&inside, k, *train, 0);
+    if (status == LS_OK) {
+        const char *learn = find_named(k, &inside, train_names),
+                   *judge = *test ? NULL : find_named(k, &inside, test_names),
+                   *inner = only_folder(&inside);
+        if (learn) {
+            remark_splits(k, learn, judge, count_folders(&inside));
+            *train = learn;
+            *test = *test ? *test : judge;
+        } else if (inner && depth < DEEPEST && has_folders(k, inner)) {
+            cli_pack_remark(k, "all images lie in its only folder, %.200s", name_of(inner));
+            *train = inner;
+            status = find_splits(k, train, test, depth + 1);
         }
     }
     ls_free(k->host, inside.entry);
@@ -220,20 +419,23 @@ int cli_pack_list_all(cli_packing *k, const char *folder)
 int cli_pack_list(cli_packing *k)
 {
     const char *train = k->p->folder, *test = k->p->test_folder;
-    const char *inner[3] = {keep_path(k, train, "train"), keep_path(k, train, "test"),
-                            keep_path(k, train, "val")};
-    if (!inner[0] || !inner[1] || !inner[2])
-        return cli_pack_no_memory(k);
-    const char *beside = cli_is_folder(inner[1])   ? inner[1]
-                         : cli_is_folder(inner[2]) ? inner[2]
-                                                   : NULL;
-    if (!test && cli_is_folder(inner[0]) && beside) {
-        train = inner[0];
-        test = beside;
-    }
+    int status = find_splits(k, &train, &test, 0);
     ls_sha256_init(&k->state);
-    int status = list_split(k, 0, train);
+    if (status == LS_OK)
+        status = list_split(k, 0, train);
     return status || !test ? status : list_split(k, 1, test);
+}
+
+void cli_pack_remark(cli_packing *k, const char *format, ...)
+{
+    va_list arguments;
+    if (k->remarks.count == CLI_REMARKS)
+        return;
+    char *text = k->remarks.text[k->remarks.count++];
+    va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun a line before */
+    vsnprintf(text, sizeof k->remarks.text[0], format, arguments);
+    va_end(arguments);
 }
 
 void cli_pack_forget(cli_packing *k)

@@ -90,6 +90,15 @@ static void take_stream(ls_trainer_options *o)
     o->config_path = NULL;
 }
 
+uint64_t cli_cache_bytes(void)
+{
+    const char *text = getenv("LOCKSTEP_CACHE_GIB");
+    char *end = NULL;
+    const double gib = text && text[0] ? strtod(text, &end) : CLI_CACHE_GIB;
+    const bool good = !text || !text[0] || (*end == '\0' && gib >= 0 && gib <= 1e6);
+    return (uint64_t)((good ? gib : CLI_CACHE_GIB) * 0x1p30);
+}
+
 ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host)
 {

@@ -322,6 +322,7 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
     snprintf(row->devices, sizeof row->devices, "%s", s->devices);
     snprintf(row->run_dir, sizeof row->run_dir, "%s", s->run_dir);
     row->synthetic = s->synthetic;
+    row->judged_by = s->judged_by;
     row->result = *ls_trainer_result(trainer);
     row->result.devices = row->result.checkpoint = NULL; /* the trainer's */
 }
@@ -350,10 +351,13 @@ static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row
 {
     const ls_sweep_row *r = &rows[i];
     const ls_result *out = &r->result;
-    const char *status = !r->ran                        ? "not run"
-                         : r->status == LS_OK           ? "finished"
-                         : r->status == LS_EINTERRUPTED ? "interrupted"
-                                                        : "failed";
+    const char *status = "failed";
+    if (!r->ran)
+        status = "not run";
+    else if (r->status == LS_OK)
+        status = "finished";
+    else if (r->status == LS_EINTERRUPTED)
+        status = "interrupted";
     ls_json_open_object(w, NULL);
     ls_json_open_object(w, "set");
     for (int k = 0; k < ls_sweep_keys(sweep); k++)

@@ -50,6 +50,8 @@ typedef struct ls_sweep_row {
     char devices[128]; /* "[cpu(0), cpu(1)]", cut when it is longer */
     char run_dir[256]; /* "" when there is none */
     bool synthetic;
+    const char
+        *judged_by;   /* the rows of its evaluations: "test" or "validation"; NULL: it has none */
     ls_result result; /* without `devices` and `checkpoint`; metric NULL: it was not opened */
     double train_loss, images_per_s;
     double inverse_rates; /* summed over finished epochs: what images_per_s is made of */

@@ -6,6 +6,7 @@
 #include "checkpoint/run_dir.h"
 #include "cli/pack.h"
 #include "engine/infer.h"
+#include "formats/arrays.h"
 #include "nn/safetensors.h"
 
 #include <lockstep/split.h>
@@ -225,7 +226,7 @@ static int describe_rows(ls_trained *t, ls_error *err)
                           .floats = rows.dtype == LS_ROW_F32,
                           .classes = rows.classes,
                           .targets = rows.targets,
-                          .target = t->alone ? NULL : t->config.data_keys.target,
+                          .target = t->alone ? NULL : t->config.data_keys.target.text,
                           .split = "test",
                           .host = t->host};
     if (!t->card.names || rows.targets)
@@ -269,6 +270,7 @@ static void fit_keys(ls_trained *t)
         return;
     k->classes = t->as.targets ? 0 : t->as.classes;
     k->labels = t->as.targets ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
+    k->layout = t->card.prep && t->card.prep->channels_last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST;
 }
 
 static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error *err)
@@ -293,16 +295,31 @@ static int filling_of(const ls_prep *p)
     return p->fills == 1 && p->fill[0] == 0 ? LS_MISSING_ZERO : LS_MISSING_MEAN;
 }
 
+/* What arrays of new data are called: as the run's config says, where they are in files of the same kind. */
+static void name_arrays(ls_trained *t, const char *new_data)
+{
+    ls_data_keys *k = &t->config.data_keys;
+    const bool tensors = ends_with(new_data, ".safetensors"), archive = ls_path_is_npz(new_data);
+    const bool npy = !t->alone && is_named(&t->config, "npy");
+    const bool same =
+        npy && archive == (t->config.data_path && ls_path_is_npz(t->config.data_path));
+    if (!t->alone && is_named(&t->config, "safetensors"))
+        return;
+    if (!npy)
+        t->config.data_name = tensors ? "safetensors" : "npy";
+    if (!same)
+        k->x = k->y = k->test_x = k->test_y = NULL;
+    if (!same && !archive && !is_named(&t->config, "safetensors")) {
+        k->x = "x.npy";
+        k->y = "y.npy";
+    }
+}
+
 /* Arrays and tensors: all rows of them, or those of test. */
 static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     ls_data_keys *k = &t->config.data_keys;
-    if (t->alone || (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors"))) {
-        const bool tensors = ends_with(o->new_data, ".safetensors");
-        k->x = tensors ? NULL : "x.npy";
-        k->y = tensors ? NULL : "y.npy";
-        t->config.data_name = tensors ? "safetensors" : "npy";
-    }
+    name_arrays(t, o->new_data);
     k->missing = filling_of(t->card.prep);
     k->validation = 0;
     t->config.data_limit = 0;
@@ -314,6 +331,14 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
     t->data[LS_TRAIN] = t->data[LS_TEST];
     t->data[LS_TEST] = all;
     return LS_OK;
+}
+
+static int open_new_table(ls_dataset **out, const ls_trained *t, const char *path, ls_error *err)
+{
+    int status = ls_new_rows_open_csv(out, &t->as, path, err);
+    if (status == LS_OK)
+        ls_dataset_scale_targets(*out, t->card.prep);
+    return status;
 }
 
 static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
@@ -334,10 +359,11 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     }
     ls_dataset **out = &t->data[o->train ? LS_TRAIN : LS_TEST];
     if (t->card.prep->kind == LS_PREP_TABLE)
-        return ls_new_rows_open_csv(out, &t->as, o->new_data, err);
+        return open_new_table(out, t, o->new_data, err);
     if (is_named(&t->config, "folder") ||
         (t->alone && t->as.class_name && !t->as.floats && cli_is_folder(o->new_data)))
-        return cli_read_folder(out, &t->as, o->new_data, o->train, t->host, err);
+        return cli_read_folder(out, &t->as, o->new_data, o->train, t->config.data_keys.skip_broken,
+                               t->host, err);
     return open_new_arrays(t, o, err);
 }
 

@@ -50,7 +50,8 @@ static size_t escaped_bytes(const char *text, size_t length)
 {
     size_t n = length;
     for (size_t i = 0; i < length; i++)
-        n += text[i] == '"' || text[i] == '\\';
+        if (text[i] == '"' || text[i] == '\\')
+            n++;
     return n;
 }
 
@@ -58,11 +59,11 @@ static int fail_length(const ls_config *config, const ls_model *model,
                        const char *const *class_name, const ls_prep *prep, ls_error *err)
 {
     const bool table = prep && prep->kind == LS_PREP_TABLE;
-    const char *cure =
-        table ? "leave columns of many texts or long names out by data.drop, or shorten names"
-        : prep && prep->fills > 1
-            ? "set data.missing to \"zero\", or fill what is missing in the file"
-            : "shorten the names of classes";
+    const char *cure = "shorten the names of classes";
+    if (table)
+        cure = "leave columns of many texts or long names out by data.drop, or shorten names";
+    else if (prep && prep->fills > 1)
+        cure = "set data.missing to \"zero\", or fill what is missing in the file";
     return ls_fail(err, LS_EDATA,
                    "%.100s: how rows are prepared and what classes are called is kept with the "
                    "weights, and is too long for their file: %d columns of %d numbers, %d means, "
@@ -199,7 +200,11 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
     if (status == LS_OK && (status = read_fields(out, doc, err)) != LS_OK)
         ls_card_fini(out);
     /* No config of the caller's is wrong: the file is. */
-    return status == LS_ECONFIG ? (err ? err->status = LS_EDATA : LS_EDATA) : status;
+    if (status != LS_ECONFIG)
+        return status;
+    if (err)
+        err->status = LS_EDATA;
+    return LS_EDATA;
 }
 
 int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err)

@@ -214,7 +214,9 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
         size_t length = strcspn(key, ".");
         snprintf(part, sizeof part, "%.*s", (int)length, key);
         node = cJSON_GetObjectItemCaseSensitive(node, part);
-        key += length + (key[length] == '.');
+        key += length;
+        if (*key == '.')
+            key++;
     }
     return ls_json_fail_value(err, config->doc, node, status, "%s", text);
 }
@@ -361,13 +363,26 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
+/* The loss is known before the data is: of one target "auto" is mse. */
+static bool learns_values(const ls_config *c)
+{
+    return c->loss_name && (strcmp(c->loss_name, "auto") == 0 || strcmp(c->loss_name, "mse") == 0);
+}
+
 static ls_dataset_spec data_spec(const ls_config *c)
 {
-    return (ls_dataset_spec){.name = c->data_name,
-                             .path = c->data_path,
-                             .limit = (uint32_t)c->data_limit,
-                             .seed = c->seed,
-                             .keys = c->data_keys};
+    ls_dataset_spec spec = {.name = c->data_name,
+                            .path = c->data_path,
+                            .limit = (uint32_t)c->data_limit,
+                            .seed = c->seed,
+                            .keys = c->data_keys};
+    ls_data_keys *k = &spec.keys;
+    k->standardize = ls_config_scales(c, "standardize", k->standardize);
+    k->standardize_target =
+        learns_values(c) && ls_config_scales(c, "standardize_target", k->standardize_target);
+    const bool any = !c->loss_name || strcmp(c->loss_name, "auto") == 0;
+    k->vectors = !any && !ls_loss_find(c->loss_name, false);
+    return spec;
 }
 
 /* What the data that is named does not have is refused where it stands. */

@@ -118,6 +118,10 @@ void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
  * "linear". */
 double ls_config_lr(const ls_config *config);
 
+/* Whether data.KEY, "standardize" or "standardize_target", is on: as the config says, `said` 0 or 1, or, −1, where the
+ * data that it names has the key. */
+bool ls_config_scales(const ls_config *config, const char *key, int said);
+
 /* The rate that step `step` (from 0) is taken with, by the schedule. */
 float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_epoch);
 

@@ -103,13 +103,18 @@ static void list_losses(char *out, size_t size, bool vectors)
 static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_error *err)
 {
     const ls_gather *g = &c->preprocessing;
-    const char *key = g->crop     ? "augment.crop"
-                      : g->flip   ? "augment.flip"
-                      : g->rotate ? "augment.rotate"
-                      : g->erase  ? "augment.erase"
-                                  : "augment.brightness";
-    if (info->height * info->width == 1 &&
-        (g->crop || g->flip || g->rotate || g->erase || g->brightness))
+    const char *key = NULL; /* the first that is set */
+    if (g->crop)
+        key = "augment.crop";
+    else if (g->flip)
+        key = "augment.flip";
+    else if (g->rotate)
+        key = "augment.rotate";
+    else if (g->erase)
+        key = "augment.erase";
+    else if (g->brightness)
+        key = "augment.brightness";
+    if (key && info->height * info->width == 1)
         return ls_config_fail(err, c, key, LS_ECONFIG,
                               "%s: is for images, but a row of this data is %d numbers; remove it",
                               key, info->channels);

@@ -9,6 +9,8 @@
 #define AT(member) offsetof(ls_config, member)
 #define FORM(name) .read = read_##name, .write = write_##name
 
+static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node);
+
 /* ---- what rows have in common ---------------------------------------------------------------- */
 
 static void *value_of(ls_config *c, const ls_config_key *row)
@@ -64,17 +66,6 @@ void ls_config_write_key(ls_json_writer *w, const ls_config *c, const ls_config_
     case LS_KEY_TEXT: write_text(w, c, row); break;
     case LS_KEY_CHOICE: ls_json_put_string(w, row->key, row->choices[*(const int *)value]); break;
     case LS_KEY_FORM: row->write(w, c, row); break;
-    }
-}
-
-bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
-{
-    const void *value = value_in(c, row);
-    switch (row->kind) {
-    case LS_KEY_TEXT: return *(const char *const *)value != NULL;
-    case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
-    case LS_KEY_FORM: return false;
-    default: return *(const int *)value != (int)row->fallback;
     }
 }
 
@@ -245,6 +236,45 @@ static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, c
         ls_field_text(f, row->key, &none, &c->run_dir);
 }
 
+/* Names of columns: a text, a number that is one's name, or, of a key that takes several, a list of them. */
+static bool is_name(const cJSON *node)
+{
+    return cJSON_IsString(node) || cJSON_IsNumber(node) || cJSON_IsBool(node);
+}
+
+static void read_names(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    ls_names *names = value_of(c, row);
+    const cJSON *item;
+    const bool several = row->min > 0;
+    if (cJSON_IsString(node))
+        names->text = node->valuestring;
+    else
+        names->list = node;
+    if (!node || is_name(node))
+        return;
+    if (!several || !cJSON_IsArray(node)) {
+        ls_fields_fail(f, node, "%s: expected the name of a column%s, found %s", row->key,
+                       several ? ", or a list of names" : "", ls_json_kind(node));
+        return;
+    }
+    cJSON_ArrayForEach(item, node)
+    {
+        if (!is_name(item))
+            ls_fields_fail(f, item, "%s: expected names of columns, found %s", row->key,
+                           ls_json_kind(item));
+    }
+}
+
+static void write_names(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    const ls_names *names = value_in(c, row);
+    if (names->text)
+        ls_json_put_string(w, row->key, names->text);
+    else if (names->list)
+        ls_json_put_node(w, row->key, names->list);
+}
+
 /* A value that is looked into where the model is known. */
 static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
@@ -306,6 +336,29 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_close(w);
 }
 
+/* What rows are scaled by: −1 unless the config says it, and then on where the data has the key. Configs that runs of
+ * older versions have written do not say all of it, and nothing was scaled then. */
+static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+{
+    const int unsaid = c->written ? 0 : -1;
+    (void)node;
+    ls_field_bool(f, row->key, &unsaid, value_of(c, row));
+}
+
+bool ls_config_scales(const ls_config *c, const char *key, int said)
+{
+    ls_error unused;
+    const ls_dataset_about *about;
+    const ls_dataset_spec spec = {.name = c->data_name};
+    return said > 0 || (said < 0 && ls_dataset_find(&about, &spec, &unused) == LS_OK &&
+                        ls_dataset_check_key(&spec, key, &unused) == LS_OK);
+}
+
+static void write_scaling(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_put_bool(w, row->key, ls_config_scales(c, row->key, *(const int *)value_in(c, row)));
+}
+
 static void read_schedule(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)row;
@@ -317,6 +370,21 @@ static void write_schedule(ls_json_writer *w, const ls_config *c, const ls_confi
     ls_schedule_write(w, row->key, &c->schedule);
 }
 
+bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
+{
+    const void *value = value_in(c, row);
+    switch (row->kind) {
+    case LS_KEY_TEXT: return *(const char *const *)value != NULL;
+    case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
+    case LS_KEY_FORM:
+        if (row->read == read_scaling)
+            return !c->written && *(const int *)value > 0;
+        return row->read == read_names &&
+               (((const ls_names *)value)->text || ((const ls_names *)value)->list);
+    default: return *(const int *)value != (int)row->fallback;
+    }
+}
+
 /* ---- the rows ------------------------------------------------------------------------------- */
 
 static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL}; /* as in ls_precision */
@@ -325,6 +393,9 @@ static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
 static const char *const label_forms[] = {"auto", "classes", "values", NULL}; /* ls_label_form */
 static const char *const at_missing[] = {"refuse", "zero", "mean", NULL};     /* ls_missing */
+static const char *const decimals[] = {"auto", ".", ",", NULL};               /* ls_decimal */
+static const char *const encodings[] = {"utf-8", "latin-1", NULL};
+static const char *const layouts[] = {"channels_first", "channels_last", NULL}; /* ls_row_layout */
 static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* as in ls_cluster_engine */
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
@@ -351,14 +422,31 @@ const ls_config_key ls_config_keys[] = {
      .help = "their targets (`test_y`)"},
     {"data", "test_path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.test_path),
      .help = "`csv`, `folder`: the test rows' file or directory"},
-    {"data", "target", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.target),
+    {"data", "target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.target), FORM(names),
      .help = "`csv`: the column that is learned"},
-    {"data", "categorical", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.categorical),
-     .help = "`csv`: columns that are one-hot though their first value is a number, with commas"},
-    {"data", "drop", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.drop),
-     .help = "`csv`: columns that are left out, with commas"},
-    {"data", "standardize", LS_KEY_BOOL, LS_RECIPE, AT(data_keys.standardize),
+    {"data", "categorical", LS_KEY_FORM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
+     .help =
+         "`csv`: columns that are one-hot though their first value is a number: a list, or a text with commas"},
+    {"data", "drop", LS_KEY_FORM, LS_RECIPE, AT(data_keys.drop), 0, 1, FORM(names),
+     .help = "`csv`: columns that are left out: a list, or a text with commas"},
+    {"data", "separator", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.separator),
+     .help =
+         "`csv`: what stands between fields: `,`, `;`, `tab`, `bar` or `space`; without it the header tells"},
+    {"data", "decimal", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.decimal), .choices = decimals,
+     .help =
+         "`csv`: the decimal mark; `\"auto\"`: as each column's numbers tell, and one that can be read both ways is refused"},
+    {"data", "encoding", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.latin1), .choices = encodings,
+     .help =
+         "`csv`: `\"latin-1\"` (Windows-1252) of a table that is not UTF-8; UTF-16 is known by its mark"},
+    {"data", "standardize", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
+     FORM(scaling),
      .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},
+    {"data", "standardize_target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize_target),
+     .text = "true", FORM(scaling),
+     .help =
+         "`csv`, `npy`, `safetensors`: with `mse` and one target for each row, the network learns "
+         "(target − mean) / deviation of the training rows; loss, metrics and predictions are in "
+         "the target's own unit"},
     {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
      .help =
          "what targets are; `\"auto\"`: classes where they are whole numbers, one for each row, "
@@ -377,6 +465,12 @@ const ls_config_key ls_config_keys[] = {
      .help = "`folder`: height and width that its images are resized and cropped to"},
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
      .help = "`folder`: 3 for colours, 1 for grey"},
+    {"data", "skip_broken", LS_KEY_BOOL, LS_RECIPE, AT(data_keys.skip_broken),
+     .help =
+         "`folder`: images that cannot be read are left out, counted and named, in place of ending the "
+         "run"},
+    {"data", "layout", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.layout), .choices = layouts,
+     .help = "`npy`, `safetensors`: where rows of three dimensions have their channels"},
     {"data", "validation", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.validation), 0, 0, 1,
      .help =
          "the share of each class's training rows that is held out and evaluated on, drawn from the "
@@ -394,10 +488,11 @@ const ls_config_key ls_config_keys[] = {
      .help = "global: rows of a minibatch over all devices"},
     {"", "seed", LS_KEY_FORM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */, .text = "0",
      FORM(seed), .help = "every random draw is a function of it"},
-    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"normal\"", FORM(init),
+    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"kaiming\"", FORM(init),
      .help =
-         "`{\"name\": \"normal\", \"std\": 0.01}`; `\"xavier\"`, also `\"glorot\"`: uniform within "
-         "±√(6 / (fan_in + fan_out)); `\"kaiming\"`, also `\"he\"`: normal, variance 2 / fan_in; "
+         "`\"kaiming\"`, also `\"he\"`: normal, variance 2 / fan_in; `\"xavier\"`, also "
+         "`\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
+         "`{\"name\": \"normal\", \"std\": 0.01}`; "
          "biases start at 0; "
          "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names (fp32, fp16 or bf16); with "
          "`\"partial\": true` what fits by name and shape is taken, the rest listed and begun as "

@@ -101,7 +101,8 @@ static int rank_of(const float *score, int classes, int label)
 {
     int rank = 0;
     for (int k = 0; k < classes; k++)
-        rank += score[k] > score[label] || (k < label && score[k] == score[label]);
+        if (score[k] > score[label] || (k < label && score[k] == score[label]))
+            rank++;
     return rank;
 }
 
@@ -117,8 +118,8 @@ static void measure_classes(ls_measured *out, unsigned wanted, const ls_judged *
     for (uint32_t i = 0; i < j->rows; i++) {
         const float *score = j->scores + i * classes;
         const int32_t label = labels[row_of(j, i)];
-        if (wanted & ONE(TOP5))
-            among += rank_of(score, j->outputs, label) < 5;
+        if ((wanted & ONE(TOP5)) && rank_of(score, j->outputs, label) < 5)
+            among++;
         if (wanted & ONE(CONFUSION))
             out->confusion[(size_t)label * classes + (size_t)largest(score, j->outputs)]++;
     }

@@ -1,6 +1,6 @@
 /* Rows from arrays in files:
  *     npy          data.x and data.y, data.test_x and data.test_y name .npy files, below data.path if there
- *                  is one
+ *                  is one; or arrays of the .npz file that data.path is
  *     safetensors  data.path is the file; they name tensors: "x", "y", "test_x", "test_y" if they do not
  *     folder       as safetensors, from the file that the program packed the folder's images into
  * u8 and fp32 are used where they are mapped; other numbers become fp32 in memory, bool 0 and 1. The first
@@ -9,6 +9,7 @@
 #include "base/host.h"
 #include "data/kinds.h"
 #include "data/new_rows.h"
+#include "data/targets.h"
 #include "formats/arrays.h"
 
 #include <errno.h>
@@ -33,7 +34,7 @@ typedef struct arrays {
     bool tensors;
     pair split[2];
     bool has_test;
-    int classes;  /* 0: targets are values */
+    ls_target_form targets;
     double *mean; /* of each column over the training rows; NULL: not needed */
 } arrays;
 
@@ -44,12 +45,42 @@ static int splits_of(const arrays *a)
 
 /* ---- what a row and a target are ------------------------------------------------------------ */
 
+/* Rows of three dimensions whose channels come last. */
+static bool is_last(const arrays *a, const pair *p)
+{
+    return a->o->spec->keys.layout == LS_CHANNELS_LAST && p->x.rank == LS_ARRAY_RANK;
+}
+
+/* Numbers lie where they are used. */
+static bool is_in_place(const arrays *a, const pair *p)
+{
+    return ls_array_in_place(&p->x) && !is_last(a, p);
+}
+
+static bool may_be_channels(uint64_t n)
+{
+    return n == 1 || n == 3 || n == 4;
+}
+
+static void warn_of_layout(const arrays *a, const pair *p)
+{
+    const uint64_t *dim = p->x.dim;
+    if (p->x.rank != LS_ARRAY_RANK || is_last(a, p) || !may_be_channels(dim[3]) ||
+        may_be_channels(dim[1]))
+        return;
+    ls_log(a->o->host, LS_LOG_WARNING,
+           "%.200s: %s: rows of (%llu, %llu, %llu) are taken as %llu channels of %llu×%llu; if the "
+           "last dimension is the channels, set data.layout to \"channels_last\"",
+           p->x.path, p->x_name, (unsigned long long)dim[1], (unsigned long long)dim[2],
+           (unsigned long long)dim[3], (unsigned long long)dim[1], (unsigned long long)dim[2],
+           (unsigned long long)dim[3]);
+}
+
 static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
 {
     const uint64_t *dim = p->x.dim;
-    uint64_t side[3] = {1, 1, 1};
-    for (int i = 1; i < p->x.rank; i++)
-        side[p->x.rank == 3 ? i : i - 1] = dim[i];
+    uint64_t side[3];
+    ls_array_sides(side, &p->x, is_last(a, p));
     for (int i = 0; i < 3; i++)
         if (side[i] > MOST_SIDE)
             return ls_fail(a->o->err, LS_EDATA,
@@ -74,53 +105,37 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
     return LS_OK;
 }
 
-/* The largest label, or a refusal of what is none. */
-static int largest_label(const arrays *a, const pair *p, int64_t *largest)
+static int find_targets(arrays *a)
 {
-    for (uint64_t r = 0; r < p->y.dim[0]; r++) {
-        const double label = ls_array_number(&p->y, r);
-        if (!(label >= 0 && label < 2147483647.0 && label == floor(label)))
-            return ls_fail(
-                a->o->err, LS_EDATA,
-                "%.200s: %s: row %llu: expected a class, a whole number from 0 on, found "
-                "%g; for values set data.labels to \"values\"",
-                p->y.path, p->y_name, (unsigned long long)r, label);
-        if ((int64_t)label > *largest)
-            *largest = (int64_t)label;
-    }
-    return LS_OK;
+    const pair *p = a->split;
+    const ls_data_keys *k = &a->o->spec->keys;
+    int status = ls_targets_find(&a->targets, &p->y, p->y_name, k, a->o->host, a->o->err);
+    if (status || !a->has_test)
+        return status;
+    p = &a->split[1];
+    return ls_targets_check(&a->targets, &p->y, p->y_name,
+                            k->as ? "the model has learnt no others"
+                                  : "set data.classes to how many there are",
+                            a->o->err);
 }
 
-/* How many classes there are; none where targets are values. */
-static int count_classes(arrays *a)
+/* Classes from 1 on are called by their labels. */
+static int name_numbers(const arrays *a, ls_resident *r)
 {
-    const ls_array *y = &a->split[0].y;
-    const int form = a->o->spec->keys.labels;
-    const bool single = ls_array_row(y) == 1;
-    if (form == LS_LABELS_VALUES || (form == LS_LABELS_AUTO && !(single && ls_array_is_whole(y))))
+    const size_t n = (size_t)a->targets.classes;
+    if (!a->targets.first || a->o->spec->keys.as)
         return LS_OK;
-    for (int s = 0; s < splits_of(a); s++) {
-        const pair *p = &a->split[s];
-        int64_t largest = s ? 0 : 1;
-        if (ls_array_row(&p->y) != 1)
-            return ls_fail(
-                a->o->err, LS_EDATA,
-                "%.200s: %s: expected a class for each row, found %zu numbers; set data.labels "
-                "to \"values\"",
-                p->y.path, p->y_name, ls_array_row(&p->y));
-        int status = largest_label(a, p, &largest);
-        if (status)
-            return status;
-        if (s == 0)
-            a->classes = a->o->spec->keys.classes ? a->o->spec->keys.classes : (int)largest + 1;
-        if (largest >= a->classes)
-            return ls_fail(a->o->err, LS_EDATA,
-                           "%.200s: %s: expected labels from 0 to %d, found %lld; %s", p->y.path,
-                           p->y_name, a->classes - 1, (long long)largest,
-                           a->o->spec->keys.as ? "the model has learnt no others"
-                                               : "set data.classes to how many there are");
+    const char **name = ls_alloc_array(a->o->host, n, sizeof *name);
+    char(*text)[24] = ls_alloc_array(a->o->host, n, sizeof *text);
+    for (size_t i = 0; name && text && i < n; i++) {
+        snprintf(text[i], sizeof text[i], "%zu", i + 1);
+        name[i] = text[i];
     }
-    return LS_OK;
+    int status = name && text ? ls_resident_name_classes(r, name, a->o->err)
+                              : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %zu classes", n);
+    ls_free(a->o->host, name);
+    ls_free(a->o->host, text);
+    return status;
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------- */
@@ -134,6 +149,12 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
                    isnan(v) && array != &a->split[0].y && array != &a->split[1].y
                        ? "; data.missing says what else to do: \"zero\" or \"mean\""
                        : "");
+}
+
+/* Where number `i` of the rows, as they are read, is in the file. */
+static size_t place_of(const arrays *a, const pair *p, size_t i)
+{
+    return is_last(a, p) ? ls_array_last_place(&p->x, i) : i;
 }
 
 /* The means of the columns, for holes that are filled with them. */
@@ -158,7 +179,7 @@ static int find_means(arrays *a)
                      ? LS_OK
                      : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %zu means", row);
     for (size_t i = 0; status == LS_OK && i < all; i++) {
-        const double v = ls_array_number(x, i);
+        const double v = ls_array_number(x, place_of(a, a->split, i));
         if (isfinite(v)) {
             a->mean[i % row] += v;
             count[i % row]++;
@@ -173,7 +194,7 @@ static int find_means(arrays *a)
 /* Number `i` of x as it is trained on. */
 static int number_of(const arrays *a, const pair *p, size_t i, float *out)
 {
-    const double v = ls_array_number(&p->x, i);
+    const double v = ls_array_number(&p->x, place_of(a, p, i));
     const bool filled = isnan(v) && a->o->spec->keys.missing != LS_MISSING_REFUSED;
     *out = !filled ? (float)v : a->mean ? (float)a->mean[i % ls_array_row(&p->x)] : 0.0f;
     return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
@@ -201,15 +222,14 @@ static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t a
 
 static int take_targets(const arrays *a, const pair *p, ls_resident *r)
 {
-    const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->y);
-    for (size_t i = 0; i < all; i++) {
+    const size_t rows = r->base.info.rows, all = rows * ls_array_row(&p->y);
+    for (size_t i = 0; a->targets.classes && i < rows; i++)
+        r->labels[i] = ls_target_class(&a->targets, &p->y, i);
+    for (size_t i = 0; !a->targets.classes && i < all; i++) {
         const double v = ls_array_number(&p->y, i);
-        if (a->classes)
-            r->labels[i] = (int32_t)v;
-        else if (!isfinite((float)v))
+        if (!isfinite((float)v))
             return fail_number(a, &p->y, p->y_name, i, v);
-        else
-            r->targets[i] = (float)v;
+        r->targets[i] = (float)v;
     }
     return LS_OK;
 }
@@ -219,7 +239,7 @@ static int take_targets(const arrays *a, const pair *p, ls_resident *r)
 /* A second map of the file, which the dataset keeps. */
 static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, ls_resident **out)
 {
-    if (!ls_array_in_place(&p->x))
+    if (!is_in_place(a, p))
         return ls_resident_create(out, info, a->o);
     ls_array *from = &p->x;
     ls_tensors own = {0};
@@ -259,10 +279,12 @@ static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, s
 static int fill_split(const arrays *a, const pair *p, ls_resident *r)
 {
     const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->x);
-    const bool in_place = ls_array_in_place(&p->x);
+    const bool in_place = is_in_place(a, p), bytes = r->base.info.dtype == LS_ROW_U8;
     int status = take_targets(a, p, r);
-    for (size_t i = 0; status == LS_OK && !in_place && i < all; i++)
+    for (size_t i = 0; status == LS_OK && !in_place && !bytes && i < all; i++)
         status = number_of(a, p, i, &r->values[i]);
+    for (size_t i = 0; status == LS_OK && !in_place && bytes && i < all; i++)
+        r->images[i] = p->x.data[place_of(a, p, i)];
     if (status == LS_OK && in_place && r->base.info.dtype == LS_ROW_F32)
         status = check_mapped(a, p, r, all);
     if (status == LS_OK && r->base.info.dtype == LS_ROW_U8 && p == a->split)
@@ -278,6 +300,8 @@ static int describe(ls_dataset_info *info, const arrays *a, int test)
     int status = shape_of(info, a, p);
     if (status == LS_OK && !test)
         status = ls_dataset_check_limit(a->o, rows, p->x.path);
+    if (status == LS_OK && !test)
+        warn_of_layout(a, p);
     return status;
 }
 
@@ -300,7 +324,7 @@ static int name_classes(const arrays *a, ls_resident *r)
     const char *name[4096];
     ls_json *doc;
     int status = LS_OK, n = 0;
-    if (!text || a->classes == 0 || a->classes > 4096)
+    if (!text || a->targets.classes == 0 || a->targets.classes > 4096)
         return LS_OK;
     status = ls_json_parse(&doc, "class_names", text, strlen(text), a->o->host, a->o->err);
     if (status)
@@ -308,13 +332,31 @@ static int name_classes(const arrays *a, ls_resident *r)
     const cJSON *item, *root = ls_json_root(doc);
     cJSON_ArrayForEach(item, root)
     {
-        if (n < a->classes && cJSON_IsString(item))
+        if (n < a->targets.classes && cJSON_IsString(item))
             name[n++] = item->valuestring;
     }
-    if (n == a->classes)
+    if (n == a->targets.classes)
         status = ls_resident_name_classes(r, name, a->o->err);
     ls_json_destroy(doc);
     return status;
+}
+
+/* What there was to say when images were packed. */
+static void say_remarks(const arrays *a)
+{
+    const char *text = a->tensors ? ls_tensors_note(&a->all, "remarks") : NULL;
+    const ls_dataset_spec *spec = a->o->spec;
+    const char *of = spec->keys.packed && spec->path ? spec->path : a->split[0].x.path;
+    ls_json *doc;
+    if (!text || ls_json_parse(&doc, "remarks", text, strlen(text), a->o->host, NULL) != LS_OK)
+        return;
+    const cJSON *item, *root = ls_json_root(doc);
+    cJSON_ArrayForEach(item, root)
+    {
+        if (cJSON_IsString(item))
+            ls_log(a->o->host, LS_LOG_INFO, "%.200s: %.400s", of, item->valuestring);
+    }
+    ls_json_destroy(doc);
 }
 
 /* How the training rows were prepared. Images that the program packed carry the names of their folders. */
@@ -334,6 +376,7 @@ static int prepare(const arrays *a, ls_resident *r)
     ls_prep *p = r->prep;
     r->base.info.prep = p;
     p->divisor = r->base.info.dtype == LS_ROW_U8 ? 255 : 1;
+    p->channels_last = is_last(a, a->split);
     snprintf(p->type, sizeof p->type, "%s", ls_array_type_name(x->type));
     if (!fills)
         return LS_OK;
@@ -355,6 +398,10 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
     status = fill_split(a, &a->split[test], r);
     if (status == LS_OK)
         status = name_classes(a, r);
+    if (status == LS_OK)
+        status = name_numbers(a, r);
+    if (status == LS_OK && !test)
+        say_remarks(a);
     if (status == LS_OK && !test)
         status = prepare(a, r);
     if (hash && strlen(hash) == LS_SHA256_HEX - 1)
@@ -369,10 +416,10 @@ static int open_both(arrays *a, ls_dataset *split[2])
     for (int s = 0; status == LS_OK && s < splits_of(a); s++)
         status = describe(&info[s], a, s);
     if (status == LS_OK)
-        status = count_classes(a);
+        status = find_targets(a);
     for (int s = 0; status == LS_OK && s < splits_of(a); s++) {
-        info[s].classes = a->classes;
-        info[s].targets = a->classes ? 0 : (int)ls_array_row(&a->split[s].y);
+        info[s].classes = a->targets.classes;
+        info[s].targets = a->targets.classes ? 0 : (int)ls_array_row(&a->split[s].y);
     }
     if (status == LS_OK && a->has_test)
         status = check_same(a, &info[0], &info[1]);
@@ -400,27 +447,35 @@ static int finish(arrays *a, int status)
 
 /* ---- npy ------------------------------------------------------------------------------------------ */
 
-static int open_file(const arrays *a, char **path, const char *file, const char *key, ls_array *out)
+static int open_file(const arrays *a, char **path, const char *file, const char *key,
+                     const char *const *names, ls_array *out)
 {
-    if (!file)
-        return ls_dataset_refuse(a->o, key, "expected the name of an .npy file");
-    *path = ls_data_path(a->o, file);
-    return *path ? ls_array_open_npy(out, *path, a->o->err)
+    const char *below = a->o->spec->path;
+    const bool archive = below && ls_path_is_npz(below);
+    if (!file && !archive)
+        return ls_dataset_refuse(a->o, key,
+                                 "expected the name of an .npy file, or data.path the name of an "
+                                 ".npz file");
+    *path = file ? ls_data_path(a->o, file) : ls_strdup(a->o->host, below);
+    return *path ? ls_array_open(out, *path, names, a->o->err)
                  : ls_fail(a->o->err, LS_ENOMEM, "npy: out of memory");
 }
 
 static int open_files(arrays *a)
 {
     static const char *const key[4] = {"data.x", "data.y", "data.test_x", "data.test_y"};
+    static const char *const *const names[4] = {ls_names_of_rows, ls_names_of_targets,
+                                                ls_names_of_test_rows, ls_names_of_test_targets};
     const ls_data_keys *k = &a->o->spec->keys;
-    const char *const file[4] = {k->x, k->y, k->test_x, k->test_y};
+    const char *const file[4] = {k->x, k->y, k->test_x, k->test_y}, *below = a->o->spec->path;
     int status = LS_OK;
-    a->has_test = k->test_x || k->test_y;
+    a->has_test = k->test_x || k->test_y ||
+                  (below && ls_path_is_npz(below) && ls_array_is_there(below, names[2]));
     for (int i = 0; status == LS_OK && i < 2 * splits_of(a); i++) {
         pair *p = &a->split[i / 2];
         p->x_name = "x";
         p->y_name = "y";
-        status = open_file(a, &a->path[i], file[i], key[i], i % 2 ? &p->y : &p->x);
+        status = open_file(a, &a->path[i], file[i], key[i], names[i], i % 2 ? &p->y : &p->x);
     }
     return status;
 }
@@ -480,12 +535,12 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
     return open_tensors(split, o->spec->keys.packed, o);
 }
 
-#define KEYS "x y test_x test_y labels classes missing"
+#define KEYS "x y test_x test_y labels classes missing layout standardize_target"
 
 const ls_dataset_kind ls_dataset_npy = {{"npy", 0, 0, 0, 0, NULL, KEYS}, open_npy, NULL};
 const ls_dataset_kind ls_dataset_safetensors = {
     {"safetensors", 0, 0, 0, 0, NULL, KEYS}, open_safetensors, NULL};
 const ls_dataset_kind ls_dataset_folder = {
-    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels"},
+    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed image_size channels skip_broken"},
     open_folder,
     NULL};

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     CHANNELS = 3,
@@ -165,11 +166,29 @@ static int open_split(ls_dataset **out, int test, const ls_located *located, con
     return read_split(&s);
 }
 
+/* What most programs' copies are is not what is read here. */
+static int fail_pickled(const ls_cifar_detail *detail, const ls_opening *o, int status)
+{
+    static const char *const folders[] = {"", "cifar-10-batches-py", "cifar-100-python"};
+    const char *name = detail->files.count > 2 ? "data_batch_1" : "train", *path = o->spec->path;
+    char folder[LS_PATH_BYTES], file[LS_PATH_BYTES];
+    for (size_t i = 0; path && status == LS_ENOENT && i < sizeof folders / sizeof *folders; i++) {
+        ls_path_join(file, ls_path_join(folder, path, folders[i]), name);
+        struct stat st;
+        if (stat(file, &st) == 0 && S_ISREG(st.st_mode))
+            return ls_fail(o->err, status,
+                           "%s: Python's form of %s, which is not read; %s, or save its arrays by "
+                           "numpy.savez and set data.name to npy",
+                           file, o->kind->about.name, detail->files.remedy);
+    }
+    return status;
+}
+
 int ls_cifar_open(ls_dataset *split[2], const ls_opening *o)
 {
     const ls_cifar_detail *detail = o->kind->detail;
     ls_located located;
-    int status = ls_locate(&located, &detail->files, o);
+    int status = fail_pickled(detail, o, ls_locate(&located, &detail->files, o));
     for (int test = 0; status == LS_OK && test < 2; test++)
         status = open_split(&split[test], test, &located, o);
     ls_located_free(&located, o->host);

@@ -1,13 +1,12 @@
-/* {"name": "csv", "path": FILE, "target": COLUMN}: a table (RFC 4180: a header, fields between commas, those
- * with a comma, a quote or a line's end in quotes). The target is a class, by its text, or with "labels":
- * "values" a number. The other columns make a row: a column whose first value is a number is one, all its
+/* {"name": "csv", "path": FILE, "target": COLUMN}: a table (data/table.h) with a header. The target is a class, by its text, or
+ * with "labels": "values" a number. The other columns make a row: a column whose first value is a number is one, all its
  * values must be; any other, and those that data.categorical names, is as many numbers as it has different
- * texts, one of them 1 and the rest 0. Missing is what is empty, NA, NaN, nan, null or ?. */
+ * texts, one of them 1 and the rest 0. What is missing, and how numbers are written: prep/number.h. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "data/csv.h"
 #include "data/new_rows.h"
-#include "data/table.h"
 #include "json/writer.h"
 
 #include <math.h>
@@ -16,424 +15,233 @@
 #include <string.h>
 
 enum {
-    COLUMNS = 65536,   /* most columns */
-    LEVELS = 1000,     /* most different texts of a column of the row */
-    CLASSES = 1 << 16, /* most of the target */
-    VALUES = 1 << 30   /* most numbers of all rows, if they are more than the table's fields */
+    NUMBERS_AMONG_TEXTS = 10, /* so many, and most of a column's texts, are no chance */
+    VALUES = 1 << 30, /* most numbers of all rows, if they are more than the table's fields */
+    CLASSES_OF_NUMBERS =
+        256 /* more of them are numbers to be learnt, unless data.labels says otherwise */
 };
-
-/* A text that a column has. */
-typedef struct level {
-    char *text;
-    double value;
-    bool number;
-    int nth; /* of the column's texts, as they came */
-} level;
-
-/* Numbers by their value, before texts by their bytes. */
-static int compare(const level *a, const level *b)
-{
-    if (a->number != b->number)
-        return a->number ? -1 : 1;
-    if (a->number && a->value != b->value)
-        return a->value < b->value ? -1 : 1;
-    return strcmp(a->text, b->text);
-}
-
-typedef enum column_kind { UNKNOWN, NUMBER, TEXT, DROPPED } column_kind;
-
-typedef struct column {
-    char *name;
-    column_kind kind;
-    level *level; /* TEXT: sorted */
-    int *place;   /* where text `nth` is among them */
-    int levels;
-    size_t room;
-    double mean, deviation; /* NUMBER */
-    int prepared;           /* which column of the preparation it is; −1: none */
-} column;
-
-/* Where a text is, or would be. */
-static int find_level(const column *c, const level *wanted, bool *there)
-{
-    int lo = 0, hi = c->levels;
-    *there = false;
-    while (lo < hi && !*there) {
-        const int middle = lo + (hi - lo) / 2, order = compare(&c->level[middle], wanted);
-        *there = order == 0;
-        if (order < 0)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return *there ? hi : lo;
-}
-
-/* ---- the table's columns ------------------------------------------------------------------------- */
-
-typedef struct csv {
-    const ls_opening *o;
-    column *column;
-    int columns, target;
-    int features;  /* of a row */
-    ls_prep *prep; /* what is learnt */
-    bool learning; /* what columns are: the training table is read */
-    float *
-        cell; /* [rows][columns] of the table that is read: numbers, nths of texts, NaN where one is missing */
-} csv;
-
-static int no_memory(const csv *c)
-{
-    return ls_fail(c->o->err, LS_ENOMEM, "csv: out of memory");
-}
-
-static int fail_field(const csv *c, const ls_table *t, const column *at, const char *expected)
-{
-    return ls_fail(c->o->err, LS_EDATA,
-                   "%.300s:%zu: column \"%.60s\": expected %s, found \"%.70s\"", t->path, t->line,
-                   at->name, expected, t->field);
-}
-
-static int add_column(csv *c, const ls_table *t)
-{
-    const ls_data_keys *k = &c->o->spec->keys;
-    column *at = &c->column[c->columns++];
-    at->name = ls_strdup(c->o->host, t->field);
-    if (!at->name)
-        return no_memory(c);
-    if (k->target && strcmp(at->name, k->target) == 0) {
-        c->target = c->columns - 1;
-        at->kind = k->labels == LS_LABELS_VALUES ? NUMBER : TEXT;
-    } else if (ls_is_listed(k->drop, ',', at->name)) {
-        at->kind = DROPPED;
-    } else if (ls_is_listed(k->categorical, ',', at->name)) {
-        at->kind = TEXT;
-    }
-    return LS_OK;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int check_names(const csv *c, const ls_table *t)
-{
-    const size_t n = (size_t)c->columns;
-    char **name = ls_alloc_array(c->o->host, n, sizeof *name);
-    int status = name ? LS_OK : no_memory(c);
-    for (size_t i = 0; name && i < n; i++)
-        name[i] = c->column[i].name;
-    if (name)
-        qsort(name, n, sizeof *name, by_name);
-    for (size_t i = 1; status == LS_OK && i < n; i++)
-        if (strcmp(name[i - 1], name[i]) == 0)
-            status = ls_fail(c->o->err, LS_EDATA,
-                             "%.300s:1: column \"%.60s\": expected columns of different names",
-                             t->path, name[i]);
-    ls_free(c->o->host, name);
-    return status;
-}
-
-/* Every name of a list must be a column's. */
-static int check_list(const csv *c, const char *key, const char *list)
-{
-    for (const char *p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        const size_t n = strcspn(p, ",");
-        bool there = false;
-        for (int i = 0; i < c->columns; i++)
-            there |= strlen(c->column[i].name) == n && strncmp(c->column[i].name, p, n) == 0;
-        if (!there)
-            return ls_dataset_refuse(c->o, key, "the table has no column \"%.*s\"; it has %.60s, …",
-                                     (int)(n < 60 ? n : 60), p, c->column[0].name);
-    }
-    return LS_OK;
-}
-
-static int read_header(csv *c, ls_table *t)
-{
-    int status = LS_OK;
-    size_t most = 1;
-    for (size_t i = t->at; i < t->size && t->text[i] != '\n'; i++)
-        most += t->text[i] == ',';
-    if (most > COLUMNS)
-        return ls_table_fail(t, "expected at most 65536 columns");
-    c->column = ls_alloc_array(c->o->host, most, sizeof *c->column);
-    c->target = -1;
-    if (!c->column)
-        return no_memory(c);
-    do {
-        status = ls_table_field(t);
-        if (status == LS_OK && (size_t)c->columns == most)
-            status = ls_table_fail(t, "expected a header of one line");
-        if (status == LS_OK)
-            status = add_column(c, t);
-        ls_table_step(t);
-    } while (status == LS_OK && !t->ends_row);
-    if (status == LS_OK)
-        status = check_names(c, t);
-    if (status == LS_OK && c->target < 0)
-        status = ls_dataset_refuse(
-            c->o, "data.target",
-            "expected the name of a column of %.200s, found \"%.60s\"; it has "
-            "%.60s, …",
-            t->path, c->o->spec->keys.target ? c->o->spec->keys.target : "", c->column[0].name);
-    if (status == LS_OK)
-        status = check_list(c, "data.drop", c->o->spec->keys.drop);
-    return status ? status : check_list(c, "data.categorical", c->o->spec->keys.categorical);
-}
-
-/* The test table has the same columns. */
-static int check_header(const csv *c, ls_table *t)
-{
-    int status = LS_OK, i = 0;
-    do {
-        status = ls_table_field(t);
-        if (status == LS_OK && (i == c->columns || strcmp(c->column[i].name, t->field) != 0))
-            status = fail_field(c, t, &c->column[i < c->columns ? i : c->columns - 1],
-                                "the columns of the training table, in the same order");
-        i++;
-        if (status == LS_OK && t->ends_row && i < c->columns)
-            status = ls_table_fail(t, "expected all columns of the training table");
-        ls_table_step(t);
-    } while (status == LS_OK && !t->ends_row);
-    return status;
-}
-
-/* ---- fields that become cells --------------------------------------------------------------------- */
-
-static int insert_level(csv *c, column *at, level new, int place)
-{
-    level *all = ls_grown(c->o->host, at->level, (size_t)at->levels, &at->room, sizeof *all);
-    if (!all)
-        return no_memory(c);
-    at->level = all;
-    new.text = ls_strdup(c->o->host, new.text);
-    if (!new.text)
-        return no_memory(c);
-    memmove(at->level + place + 1, at->level + place, (size_t)(at->levels - place) * sizeof new);
-    at->level[place] = new;
-    at->levels++;
-    return LS_OK;
-}
-
-/* The text's number among those of its column; a new one is added by the training table alone. */
-static int read_text(csv *c, ls_table *t, int i, level found, float *cell)
-{
-    column *at = &c->column[i];
-    bool there;
-    const int place = find_level(at, &found, &there);
-    *cell = (float)(there ? at->level[place].nth : at->levels);
-    if (there)
-        return LS_OK;
-    if (!c->learning)
-        return fail_field(c, t, at, "a text that the training rows have, too");
-    if (at->levels == (i == c->target ? CLASSES : LEVELS))
-        return fail_field(c, t, at,
-                          i == c->target ? "at most 65536 classes; for numbers set data.labels to "
-                                           "\"values\""
-                                         : "at most 1000 different texts; name the column in "
-                                           "data.drop");
-    found.nth = at->levels;
-    return insert_level(c, at, found, place);
-}
-
-static int read_cell(csv *c, ls_table *t, int i, float *cell)
-{
-    column *at = &c->column[i];
-    level found = {.text = t->field};
-    *cell = NAN;
-    if (at->kind == DROPPED)
-        return LS_OK;
-    const bool missing = ls_field_is_missing(t->field);
-    if (missing && i == c->target)
-        return fail_field(c, t, at, "a target in each row");
-    if (missing && c->o->spec->keys.missing == LS_MISSING_REFUSED)
-        return fail_field(c, t, at,
-                          "a value; data.missing says what else to do: \"zero\" or \"mean\"");
-    if (missing)
-        return LS_OK;
-    found.number = ls_field_is_number(t->field, &found.value);
-    if (at->kind == UNKNOWN)
-        at->kind = found.number ? NUMBER : TEXT;
-    if (at->kind == TEXT)
-        return read_text(c, t, i, found, cell);
-    *cell = (float)found.value;
-    if (!found.number)
-        return fail_field(c, t, at,
-                          "a number, as before; if it has texts name it in data.categorical");
-    return isfinite(*cell) ? LS_OK : fail_field(c, t, at, "a finite number");
-}
-
-static int read_row(csv *c, ls_table *t, float *cell)
-{
-    int status = LS_OK, i = 0;
-    do {
-        status = ls_table_field(t);
-        if (status == LS_OK && (i == c->columns || (t->ends_row && i + 1 < c->columns)))
-            status = ls_fail(c->o->err, LS_EDATA,
-                             "%.300s:%zu: expected %d fields, as the header has, found %s", t->path,
-                             t->line, c->columns, i == c->columns ? "more" : "fewer");
-        if (status == LS_OK)
-            status = read_cell(c, t, i, &cell[i]);
-        i++;
-        ls_table_step(t);
-    } while (status == LS_OK && !t->ends_row);
-    return status;
-}
-
-/* A row has a byte for each column at least, so the file's size says how many there can be. */
-static int read_rows(csv *c, ls_table *t, uint32_t *rows)
-{
-    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a header that was read has a column */
-    const size_t columns = (size_t)c->columns, most = (t->size - t->at) / columns + 1;
-    int status = LS_OK;
-    c->cell = ls_alloc_array(c->o->host, most, columns * sizeof *c->cell);
-    if (!c->cell)
-        return no_memory(c);
-    for (*rows = 0; status == LS_OK && ls_table_has_row(t) && *rows < UINT32_MAX - 1; (*rows)++)
-        status = read_row(c, t, c->cell + *rows * columns);
-    if (status == LS_OK && *rows == 0)
-        status = ls_table_fail(t, "expected rows below the header, found none");
-    return status;
-}
 
 /* ---- what the training table says of its columns --------------------------------------------------- */
 
-/* Mean and deviation of a column over the first `rows` that have a value. */
-static void measure(const csv *c, int i, size_t rows)
+/* Mean and deviation of the columns of numbers over the first `rows`, of those that have a value. */
+static int measure(const ls_csv *c, size_t rows)
 {
-    column *at = &c->column[i];
-    const size_t columns = (size_t)c->columns;
-    double sum = 0, squares = 0;
-    size_t n = 0;
-    for (size_t r = 0; r < rows; r++)
-        if (isfinite(c->cell[r * columns + (size_t)i])) {
-            sum += (double)c->cell[r * columns + (size_t)i];
-            n++;
-        }
-    at->mean = n ? sum / (double)n : 0;
-    for (size_t r = 0; r < rows; r++)
-        if (isfinite(c->cell[r * columns + (size_t)i])) {
-            const double d = (double)c->cell[r * columns + (size_t)i] - at->mean;
-            squares += d * d;
-        }
-    at->deviation = squares > 0 ? sqrt(squares / (double)n) : 1;
-}
-
-static int learn_column(csv *c, int i, size_t rows)
-{
-    column *at = &c->column[i];
-    if (at->kind != TEXT) {
-        measure(c, i, rows);
-        return LS_OK;
+    const size_t n = c->cells.width;
+    double *sum = ls_alloc_array(c->o->host, 3 * n + 1, sizeof *sum), *squares = sum + n,
+           *count = squares + n;
+    if (!sum)
+        return ls_csv_no_memory(c);
+    for (size_t r = 0; r < rows; r++) {
+        const float *cell = ls_row_blocks_at(&c->cells, r);
+        for (size_t i = 0; i < n; i++)
+            if (isfinite(cell[i])) {
+                sum[i] += (double)cell[i];
+                count[i] += 1;
+            }
     }
-    at->place = ls_alloc_array(c->o->host, (size_t)at->levels + 1, sizeof *at->place);
-    for (int k = 0; at->place && k < at->levels; k++)
-        at->place[at->level[k].nth] = k;
-    return at->place ? LS_OK : no_memory(c);
+    for (size_t i = 0; i < n; i++)
+        sum[i] = count[i] > 0 ? sum[i] / count[i] : 0;
+    for (size_t r = 0; r < rows; r++) {
+        const float *cell = ls_row_blocks_at(&c->cells, r);
+        for (size_t i = 0; i < n; i++)
+            if (isfinite(cell[i])) {
+                const double d = (double)cell[i] - sum[i];
+                squares[i] += d * d;
+            }
+    }
+    for (int i = 0; i < c->columns; i++) {
+        ls_csv_column *at = &c->column[i];
+        if (at->slot < 0)
+            continue;
+        at->mean = sum[at->slot];
+        at->deviation = squares[at->slot] > 0 ? sqrt(squares[at->slot] / count[at->slot]) : 1;
+    }
+    ls_free(c->o->host, sum);
+    return LS_OK;
 }
 
 /* Of the numbers of a row, how many column `i` makes. */
-static int width_of(const csv *c, int i)
+static int width_of(const ls_csv *c, int i)
 {
-    const column *at = &c->column[i];
-    if (i == c->target || at->kind == DROPPED)
+    const ls_csv_column *at = &c->column[i];
+    if (i == c->target || at->kind == LS_CSV_DROPPED)
         return 0;
-    return at->kind == TEXT ? at->levels : 1;
+    return at->kind == LS_CSV_TEXT ? at->levels.count : 1;
+}
+
+static const char *level_text(const ls_csv_column *at, int place)
+{
+    return at->levels.level[at->levels.sorted[place]].text;
+}
+
+/* The decimal mark that new rows are read by: where it is a comma, or commas stood between thousands. */
+static char decimal_told(const ls_csv_column *at)
+{
+    if (at->decimal == ',')
+        return ',';
+    return at->forms & (LS_FORM_COMMA_GROUPS | LS_FORM_COMMA_OR_GROUP) ? '.' : '\0';
 }
 
 /* Holes are filled, and numbers brought to one scale, both by the training rows. */
-static int prepare_column(csv *c, column *at)
+static int prepare_column(ls_csv *c, ls_csv_column *at)
 {
     const ls_data_keys *k = &c->o->spec->keys;
-    const char **text = ls_alloc_array(c->o->host, (size_t)at->levels + 1, sizeof *text);
+    const bool is_text = at->kind == LS_CSV_TEXT;
+    const int levels = is_text ? at->levels.count : 0;
+    const char **text = ls_alloc_array(c->o->host, (size_t)levels + 1, sizeof *text);
     if (!text)
-        return no_memory(c);
-    for (int i = 0; i < at->levels; i++)
-        text[i] = at->level[i].text;
-    int status = ls_prep_add(c->prep, at->name, text, at->kind == TEXT ? at->levels : 0, c->o->err);
+        return ls_csv_no_memory(c);
+    for (int i = 0; i < levels; i++)
+        text[i] = level_text(at, i);
+    int status = ls_prep_add(c->prep, at->name, text, levels, c->o->err);
     ls_free(c->o->host, text);
     if (status)
         return status;
     at->prepared = c->prep->columns - 1;
     ls_prep_column *p = &c->prep->column[at->prepared];
     p->fills = k->missing != LS_MISSING_REFUSED;
-    if (at->kind == TEXT)
+    if (is_text)
         return LS_OK;
     p->missing = k->missing == LS_MISSING_MEAN ? (float)at->mean : 0.0f;
     p->scaled = k->standardize != 0;
     p->mean = p->scaled ? at->mean : 0;
     p->deviation = p->scaled ? at->deviation : 1;
+    p->decimal = decimal_told(at);
     return LS_OK;
 }
 
-static int prepare(csv *c)
+static int prepare(ls_csv *c)
 {
     int status = ls_prep_create(&c->prep, LS_PREP_TABLE, c->o->host, c->o->err);
     if (status)
         return status;
-    c->prep->target = ls_strdup(c->o->host, c->column[c->target].name);
+    const ls_csv_column *target = &c->column[c->target];
+    c->prep->latin1 = c->o->spec->keys.latin1 != 0;
+    c->prep->target_decimal = target->kind == LS_CSV_NUMBER ? decimal_told(target) : '\0';
+    c->prep->target = ls_strdup(c->o->host, target->name);
     if (!c->prep->target)
-        return no_memory(c);
+        return ls_csv_no_memory(c);
     for (int i = 0; status == LS_OK && i < c->columns; i++)
         if (width_of(c, i) > 0)
             status = prepare_column(c, &c->column[i]);
     return status;
 }
 
-static int learn_columns(csv *c, const ls_table *t, uint32_t rows)
+/* Numbers are classes where they are few whole ones; any others are values, or classes for one who says so. */
+static int check_classes(const ls_csv *c, uint32_t rows)
+{
+    const ls_csv_column *target = &c->column[c->target];
+    static const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
+    const ls_level *l = target->levels.level;
+    int fraction = -1;
+    if (target->levels.count < 2)
+        return ls_fail(c->o->err, LS_EDATA,
+                       "%.300s: column \"%.60s\": expected at least two classes", c->t->path,
+                       target->name);
+    if (c->o->spec->keys.labels != LS_LABELS_AUTO)
+        return LS_OK;
+    for (int i = 0; i < target->levels.count; i++) {
+        double value = 0;
+        unsigned form = 0;
+        if (!ls_number_read(l[i].text, strlen(l[i].text), '\0', &value, &form))
+            return LS_OK;
+        if (fraction < 0 && (value != floor(value) || form & commas))
+            fraction = i;
+    }
+    if (fraction < 0 && target->levels.count <= CLASSES_OF_NUMBERS)
+        return LS_OK;
+    return ls_dataset_refuse(
+        c->o, "data.labels",
+        "the target \"%.60s\" has %d different numbers in %u rows, such as %.20s; set "
+        "data.labels to \"values\" to learn them as numbers, or to \"classes\" for a "
+        "class each",
+        target->name, target->levels.count, (unsigned)rows, l[fraction < 0 ? 0 : fraction].text);
+}
+
+/* A column that began with a text, and is of numbers otherwise, is not taken for one of texts without a word. */
+static int check_texts(const ls_csv *c)
+{
+    for (int i = 0; i < c->columns; i++) {
+        const ls_csv_column *at = &c->column[i];
+        const ls_levels *l = &at->levels;
+        int numbers = 0;
+        for (int k = 0; at->kind == LS_CSV_TEXT && !at->named && k < l->count; k++)
+            numbers += l->level[k].number;
+        if (numbers >= NUMBERS_AMONG_TEXTS && numbers > l->count / 4 * 3)
+            return ls_fail(
+                c->o->err, LS_EDATA,
+                "%.300s: column \"%.60s\": its first value is \"%.40s\", and %d of its %d "
+                "different texts are numbers; where a number is missing leave the field empty, or "
+                "name the column in data.categorical",
+                c->t->path, at->name, l->level[0].text, numbers, l->count);
+    }
+    return LS_OK;
+}
+
+static int learn_columns(ls_csv *c, uint32_t rows)
 {
     int64_t n = 0;
-    const column *target = &c->column[c->target];
-    int status = ls_dataset_check_limit(c->o, rows, t->path);
+    int status = ls_dataset_check_limit(c->o, rows, c->t->path);
     for (int i = 0; i < c->columns; i++)
         n += width_of(c, i);
-    if (n < 1 || n > 1 << 24)
+    if (n < 1 || n > LS_PREP_FEATURES)
         return ls_fail(c->o->err, LS_EDATA,
-                       "%.300s:1: expected columns that make 1 to %d numbers, found %lld", t->path,
-                       1 << 24, (long long)n);
-    if (target->kind == TEXT && target->levels < 2)
-        return ls_fail(c->o->err, LS_EDATA,
-                       "%.300s: column \"%.60s\": expected at least two classes", t->path,
-                       target->name);
+                       "%.300s:1: expected columns that make 1 to %d numbers, found %lld",
+                       c->t->path, LS_PREP_FEATURES, (long long)n);
     c->features = (int)n;
+    if (status == LS_OK && c->column[c->target].kind == LS_CSV_TEXT)
+        status = check_classes(c, rows);
+    if (status == LS_OK)
+        status = check_texts(c);
     for (int i = 0; status == LS_OK && i < c->columns; i++)
-        status = learn_column(c, i, c->o->spec->limit ? c->o->spec->limit : rows);
+        if (c->column[i].kind == LS_CSV_TEXT && !ls_levels_sort(&c->column[i].levels, c->o->host))
+            status = ls_csv_no_memory(c);
+    if (status == LS_OK &&
+        (c->o->spec->keys.standardize || c->o->spec->keys.missing == LS_MISSING_MEAN))
+        status = measure(c, c->o->spec->limit ? c->o->spec->limit : rows);
     return status ? status : prepare(c);
 }
 
 /* ---- cells that become rows ------------------------------------------------------------------------ */
 
-/* One that is missing was refused where it was read, unless something fills it. */
-static float finish_number(const csv *c, const column *at, float v)
+static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
 {
-    float ready = 0;
-    ls_prep_number(&c->prep->column[at->prepared], v, &ready);
-    return ready;
-}
-
-static void fill_row(const csv *c, ls_resident *r, size_t row)
-{
-    const float *cell = c->cell + row * (size_t)c->columns;
+    const float *cell = ls_row_blocks_at(&c->cells, row);
     float *to = r->values + row * (size_t)c->features;
     for (int i = 0; i < c->columns; i++) {
-        const column *at = &c->column[i];
-        const bool text = at->kind == TEXT;
-        if (i == c->target && text)
-            r->labels[row] = at->place[(int)cell[i]];
-        else if (i == c->target)
-            r->targets[row] = cell[i];
-        else if (text && !isnan(cell[i]))
-            to[at->place[(int)cell[i]]] = 1;
-        else if (at->kind != DROPPED && !text)
-            *to = finish_number(c, at, cell[i]);
-        to += width_of(c, i);
+        const ls_csv_column *at = &c->column[i];
+        const bool text = at->kind == LS_CSV_TEXT;
+        if (at->slot < 0)
+            continue;
+        const float v = cell[at->slot];
+        if (i == c->target && text) {
+            r->labels[row] = at->levels.level[(int)v].place;
+        } else if (i == c->target) {
+            r->targets[row] = v;
+        } else if (text) {
+            memset(to, 0, (size_t)at->levels.count * sizeof *to);
+            if (!isnan(v))
+                to[at->levels.level[(int)v].place] = 1;
+            to += at->levels.count;
+        } else {
+            /* One that is missing was refused where it was read, unless something fills it. */
+            *to = 0;
+            ls_prep_number(&c->prep->column[at->prepared], v, to++);
+        }
+    }
+}
+
+/* From the last row on, so that the blocks of cells are given back meanwhile. */
+static void fill_rows(ls_csv *c, ls_resident *r)
+{
+    for (size_t row = r->base.info.rows; row-- > 0;) {
+        ls_row_blocks_cut(&c->cells, row + 1);
+        fill_row(c, r, row);
     }
 }
 
 /* A text of few bytes may become a thousand numbers in every row. */
-static int check_values(const csv *c, const ls_table *t, size_t rows)
+static int check_values(const ls_csv *c, size_t rows)
 {
     const size_t n = rows * (size_t)c->features;
     if (n <= VALUES || n <= rows * (size_t)c->columns)
@@ -442,27 +250,27 @@ static int check_values(const csv *c, const ls_table *t, size_t rows)
         c->o->err, LS_EDATA,
         "%.300s: expected at most %d numbers of all rows, found %zu rows of %d; name columns of "
         "many different texts in data.drop",
-        t->path, VALUES, rows, c->features);
+        c->t->path, VALUES, rows, c->features);
 }
 
-static int name_classes(const csv *c, ls_resident *r)
+static int name_classes(const ls_csv *c, ls_resident *r)
 {
-    const column *target = &c->column[c->target];
-    const char **name = ls_alloc_array(c->o->host, (size_t)target->levels, sizeof *name);
-    for (int i = 0; name && i < target->levels; i++)
-        name[i] = target->level[i].text;
-    int status = name ? ls_resident_name_classes(r, name, c->o->err) : no_memory(c);
+    const ls_csv_column *target = &c->column[c->target];
+    const char **name = ls_alloc_array(c->o->host, (size_t)target->levels.count, sizeof *name);
+    for (int i = 0; name && i < target->levels.count; i++)
+        name[i] = level_text(target, i);
+    int status = name ? ls_resident_name_classes(r, name, c->o->err) : ls_csv_no_memory(c);
     ls_free(c->o->host, name);
     return status;
 }
 
-/* What finish_number makes of a column, or one of fill_row's places for its texts. */
-static void tell_feature(ls_json_writer *w, const csv *c, const column *at, int nth)
+/* What ls_prep_number makes of a column, or one of fill_row's places for its texts. */
+static void tell_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column *at, int nth)
 {
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "column", at->name);
-    if (at->kind == TEXT)
-        ls_json_put_string(w, "is", at->level[nth].text);
+    if (at->kind == LS_CSV_TEXT)
+        ls_json_put_string(w, "is", level_text(at, nth));
     else if (c->o->spec->keys.standardize) {
         ls_json_put_double(w, "mean", at->mean);
         ls_json_put_double(w, "deviation", at->deviation);
@@ -470,7 +278,7 @@ static void tell_feature(ls_json_writer *w, const csv *c, const column *at, int 
     ls_json_close(w);
 }
 
-static int tell_features(const csv *c, ls_resident *r)
+static int tell_features(const ls_csv *c, ls_resident *r)
 {
     ls_json_writer w;
     if (c->features > LS_FEATURES_TOLD)
@@ -486,83 +294,125 @@ static int tell_features(const csv *c, ls_resident *r)
     const bool told = text && length <= LS_FEATURES_BYTES;
     r->base.info.features = r->features = told ? ls_strdup(c->o->host, text) : NULL;
     ls_json_writer_fini(&w);
-    return r->features || (text && !told) ? LS_OK : no_memory(c);
+    return r->features || (text && !told) ? LS_OK : ls_csv_no_memory(c);
 }
 
-static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resident **out)
+static int create_split(const ls_csv *c, ls_resident **out)
 {
-    const column *target = &c->column[c->target];
-    const bool classes = target->kind == TEXT;
-    ls_dataset_info info = ls_dataset_split(c->o, !c->learning, t->path, rows);
+    const ls_csv_column *target = &c->column[c->target];
+    const bool classes = target->kind == LS_CSV_TEXT;
+    const ls_host *host = c->o->host;
+    ls_dataset_info info =
+        ls_dataset_split(c->o, !c->learning, c->t->path, (uint32_t)c->cells.rows);
     info.channels = c->features;
     info.height = info.width = 1;
-    info.classes = classes ? target->levels : 0;
+    info.classes = classes ? target->levels.count : 0;
     info.targets = classes ? 0 : 1;
     info.dtype = LS_ROW_F32;
-    int status = check_values(c, t, info.rows);
-    if (status == LS_OK)
-        status = ls_resident_create(out, &info, c->o);
+    int status = check_values(c, info.rows);
     if (status)
         return status;
+    const size_t row = (size_t)c->features * sizeof(float);
+    float *values = info.rows > SIZE_MAX / row ? NULL : ls_alloc_unset(host, info.rows * row);
+    status =
+        values ? ls_resident_create_mapped(out, &info, values, NULL, 0, c->o) : ls_csv_no_memory(c);
+    if (status) {
+        ls_free(host, values);
+        return status;
+    }
     status = classes ? name_classes(c, *out) : LS_OK;
+    if (status == LS_OK && c->learning)
+        status = ls_csv_see(c, *out);
     return status == LS_OK && c->learning ? tell_features(c, *out) : status;
 }
 
-static void hash_file(const ls_table *t, ls_dataset_info *info)
+/* The table in rows, from the front: a header is read once, and checked when it comes again. */
+static int read_cells(ls_csv *c)
 {
-    ls_sha256 hash;
-    ls_sha256_init(&hash);
-    ls_sha256_update(&hash, t->text, t->size);
-    ls_sha256_final_hex(&hash, info->images_sha256);
+    c->again = false;
+    ls_row_blocks_free(&c->cells);
+    int status = c->learning && !c->column ? ls_csv_read_header(c) : ls_csv_check_header(c);
+    return status ? status : ls_csv_read_rows(c);
 }
 
-static int read_table(csv *c, ls_table *t, ls_dataset **out)
+static int open_table(ls_csv *c, const char *path)
 {
-    ls_resident *r = NULL;
-    uint32_t rows = 0;
-    if (!ls_table_has_row(t))
-        return ls_table_fail(t, "expected a header with the columns' names, found an empty file");
-    int status = c->learning ? read_header(c, t) : check_header(c, t);
+    static const char *const name[] = {",", ";", "tab", "\t", "bar", "|", "space", " "};
+    static const char is[] = {',', ';', '\t', '\t', '|', '|', ' ', ' '};
+    const char *wanted = c->o->spec->keys.separator;
+    char separator = '\0';
+    for (size_t i = 0; wanted && i < sizeof is; i++)
+        if (strcmp(wanted, name[i]) == 0)
+            separator = is[i];
+    if (wanted && !separator)
+        return ls_dataset_refuse(
+            c->o, "data.separator",
+            "expected \",\", \";\", \"tab\", \"bar\" or \"space\", found \"%.20s\"", wanted);
+    int status = ls_table_open(&c->t, path, separator, c->o->host, c->o->err);
     if (status == LS_OK)
-        status = read_rows(c, t, &rows);
-    if (status == LS_OK && c->learning)
-        status = learn_columns(c, t, rows);
-    if (status == LS_OK)
-        status = create_split(c, t, rows, &r);
-    *out = r ? &r->base : NULL;
-    if (status)
-        return status;
-    for (size_t row = 0; row < r->base.info.rows; row++)
-        fill_row(c, r, row);
-    hash_file(t, &r->base.info);
-    return LS_OK;
-}
-
-static int read_file(csv *c, const char *path, ls_dataset **out)
-{
-    ls_table *t = ls_alloc(c->o->host, sizeof *t);
-    if (!t)
-        return no_memory(c);
-    *t = (ls_table){.path = path, .line = 1, .err = c->o->err};
-    int status = ls_file_map(&t->map, path, "a table", c->o->err);
-    t->text = t->map.map;
-    t->size = t->map.map_bytes;
-    if (status == LS_OK)
-        status = read_table(c, t, out);
-    ls_free(c->o->host, c->cell);
-    c->cell = NULL;
-    ls_array_close(&t->map);
-    ls_free(c->o->host, t);
+        c->t->latin1 = c->o->spec->keys.latin1 != 0;
     return status;
 }
 
-static void free_columns(csv *c)
+/* What the table itself told of how it is written. */
+static void say_form(const ls_csv *c)
+{
+    const ls_data_keys *k = &c->o->spec->keys;
+    const char *comma = NULL;
+    for (int i = 0; i < c->columns && !comma; i++)
+        if (c->column[i].kind == LS_CSV_NUMBER && c->column[i].decimal == ',')
+            comma = c->column[i].name;
+    if (c->t->separator != ',' && !k->separator)
+        ls_log(c->o->host, LS_LOG_INFO, "%.300s: %s stands between fields (data.separator)",
+               c->t->path, ls_separator_name(c->t->separator));
+    if (comma && k->decimal == LS_DECIMAL_AUTO)
+        ls_log(c->o->host, LS_LOG_INFO,
+               "%.300s: numbers have a decimal comma, as in column \"%.60s\" (data.decimal)",
+               c->t->path, comma);
+}
+
+static int read_table(ls_csv *c, ls_dataset **out)
+{
+    char sha256[LS_SHA256_HEX];
+    ls_resident *r = NULL;
+    int status = ls_table_end(c->t, sha256);
+    if (status == LS_OK && c->learning)
+        status = learn_columns(c, (uint32_t)c->cells.rows);
+    if (status == LS_OK && c->learning)
+        say_form(c);
+    if (status == LS_OK)
+        status = create_split(c, &r);
+    *out = r ? &r->base : NULL;
+    if (status)
+        return status;
+    fill_rows(c, r);
+    memcpy(r->base.info.images_sha256, sha256, sizeof sha256);
+    return LS_OK;
+}
+
+/* A column whose numbers told late how they are written has the table read once more. */
+static int read_file(ls_csv *c, const char *path, ls_dataset **out)
+{
+    int status = LS_OK;
+    do {
+        ls_table_close(c->t);
+        c->t = NULL;
+        status = open_table(c, path);
+        if (status == LS_OK)
+            status = read_cells(c);
+    } while (status == LS_OK && c->again);
+    if (status == LS_OK)
+        status = read_table(c, out);
+    ls_row_blocks_free(&c->cells);
+    ls_table_close(c->t);
+    c->t = NULL;
+    return status;
+}
+
+static void free_columns(ls_csv *c)
 {
     for (int i = 0; i < c->columns; i++) {
-        for (int k = 0; k < c->column[i].levels; k++)
-            ls_free(c->o->host, c->column[i].level[k].text);
-        ls_free(c->o->host, c->column[i].level);
-        ls_free(c->o->host, c->column[i].place);
+        ls_levels_free(&c->column[i].levels, c->o->host);
         ls_free(c->o->host, c->column[i].name);
     }
     ls_free(c->o->host, c->column);
@@ -571,7 +421,7 @@ static void free_columns(csv *c)
 
 /* The training split tells how its rows were prepared. Names that differ by bytes alone that are no UTF-8 would be
  * one in the file of weights. */
-static int hand_over(csv *c, ls_dataset *train)
+static int hand_over(ls_csv *c, ls_dataset *train)
 {
     ls_error why;
     ls_resident *r = (ls_resident *)train;
@@ -613,7 +463,7 @@ static int open_as(ls_dataset *split[2], const ls_opening *o)
 static int open_csv(ls_dataset *split[2], const ls_opening *o)
 {
     const ls_dataset_spec *spec = o->spec;
-    csv c = {.o = o, .learning = true};
+    ls_csv c = {.o = o, .learning = true, .cells = {.host = o->host}};
     if (!spec->path)
         return ls_dataset_refuse(o, "data.path", "expected the table's file");
     if (spec->keys.as)
@@ -633,6 +483,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 }
 
 const ls_dataset_kind ls_dataset_csv = {
-    {"csv", 0, 0, 0, 0, NULL, "test_path target categorical drop standardize labels missing"},
+    {"csv", 0, 0, 0, 0, NULL,
+     "test_path target categorical drop separator decimal encoding standardize standardize_target labels missing"},
     open_csv,
     NULL};

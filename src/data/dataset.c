@@ -42,6 +42,9 @@ static void resident_close(ls_dataset *ds)
     ls_free(host, r->class_name);
     ls_free(host, r->features);
     ls_prep_free(r->prep);
+    for (int i = 0; r->seen && i < ds->info.columns; i++)
+        ls_free(host, (void *)(uintptr_t)r->seen[i].name);
+    ls_free(host, r->seen);
     if (r->map)
         munmap(r->map, r->map_bytes);
     else
@@ -100,6 +103,8 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_ope
     info.class_name = NULL;
     info.features = NULL;
     info.prep = NULL;
+    info.column = NULL;
+    info.columns = 0;
     int status = ls_resident_create(&r, &info, o);
     *out = status ? NULL : &r->base;
     return status;
@@ -401,6 +406,8 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
     const ls_opening o = {kind, spec, host, err};
     ls_dataset *split[2] = {NULL, NULL};
     int status = kind->open(split, &o);
+    if (status == LS_OK)
+        ls_learn_targets(split, &o);
     if (status == LS_OK && spec->keys.validation > 0)
         status = ls_hold_out(split, &o);
     for (int s = 0; status && s < 2; s++) {

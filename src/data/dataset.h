@@ -35,6 +35,27 @@ typedef enum ls_payload {
 
 enum { LS_FEATURES_TOLD = 4096, LS_FEATURES_BYTES = 1 << 20 /* the most of their text */ };
 
+/* A column of a table, as it was read. */
+typedef enum ls_column_use {
+    LS_COLUMN_NUMBER,
+    LS_COLUMN_LEVELS, /* texts, one-hot */
+    LS_COLUMN_DROPPED,
+    LS_COLUMN_CLASS, /* the target: a class, */
+    LS_COLUMN_VALUE  /* or a value */
+} ls_column_use;
+
+typedef struct ls_column_seen {
+    const char *name;
+    ls_column_use use;
+    int levels;  /* different texts, of columns of texts and of classes; else 0 */
+    int numeric; /* of these, how many are numbers, */
+    int broken;  /* and how many have a fraction, or may have: 1.5, 1,5 and 1,500 */
+    bool named;  /* data.categorical has named it */
+    bool counts; /* it goes up by one from row to row */
+    uint32_t missing;
+    double mean, deviation; /* of numbers and values, as they are in the file */
+} ls_column_seen;
+
 typedef struct ls_dataset_info {
     const char *name;   /* as in the configuration: "fashion_mnist" */
     const char *split;  /* "train", "test", or "validation" */
@@ -50,6 +71,9 @@ typedef struct ls_dataset_info {
     const char *features;
     /* Of training data: how the user's rows became these; NULL: they are as they were. */
     const ls_prep *prep;
+    /* Of training data from a table: its columns, in their order; NULL: there are none. */
+    const ls_column_seen *column;
+    int columns;
     int targets;       /* floats of a row's target; 0: it is a class */
     ls_row_type dtype; /* of a row's values */
     const char *
@@ -110,22 +134,49 @@ typedef enum ls_missing {
     LS_MISSING_MEAN  /* becomes the mean of its column over the training rows that have one */
 } ls_missing;
 
+/* The decimal mark of a table's numbers. */
+typedef enum ls_decimal {
+    LS_DECIMAL_AUTO, /* as each column's numbers tell */
+    LS_DECIMAL_POINT,
+    LS_DECIMAL_COMMA
+} ls_decimal;
+
+/* Columns that a key names: one text, in which commas may stand between several, or a list, or a number. */
+typedef struct ls_names {
+    const char *text;  /* NULL: see list */
+    const cJSON *list; /* an array of texts and numbers, or a number; NULL: none */
+} ls_names;
+/* Where the channels of rows of three dimensions are. */
+typedef enum ls_row_layout {
+    LS_CHANNELS_FIRST, /* [channels][height][width] */
+    LS_CHANNELS_LAST   /* [height][width][channels], which becomes the other */
+} ls_row_layout;
+
 /* Keys of the config for data of the user's own: `data.x` and so on. What is absent is NULL or 0. */
 typedef struct ls_data_keys {
     const char *x, *y, *test_x, *test_y; /* npy: files; safetensors: names of tensors */
     const char *test_path;               /* csv, folder: where test rows are */
-    const char *target;                  /* csv: the column that is to be learned */
-    const char *categorical, *drop;      /* csv: columns, separated by commas */
+    ls_names target;                     /* csv: the column that is to be learned */
+    ls_names categorical, drop;          /* csv: columns */
+    const char *separator;               /* csv: ",", ";", "tab", "bar" or "space"; NULL: found */
+    int decimal;                         /* csv: an ls_decimal */
+    int latin1;                          /* csv: its texts are Windows-1252 */
     const char *packed;                  /* folder: the file it was packed to */
     int classes;                         /* 0: as many as the training rows have */
     int labels;                          /* an ls_label_form */
-    int missing;                         /* an ls_missing */
-    int standardize;                     /* csv: columns become (value − mean) / deviation */
-    int image_size, channels;            /* folder: what its images become */
-    double validation;                   /* share of the training rows that is held out */
+    int vectors; /* no key: the loss that was asked for wants vectors, so that "auto" finds no classes in them */
+    int missing;              /* an ls_missing */
+    int standardize;          /* csv: columns become (value − mean) / deviation */
+    int standardize_target;   /* of a table or an array, so does a target of one number */
+    int image_size, channels; /* folder: what its images become */
+    int skip_broken;          /* folder: images that cannot be read are left out */
+    int layout;               /* an ls_row_layout */
+    double validation;        /* share of the training rows that is held out */
     const struct ls_new_rows
-        *as;    /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
-    int judged; /* no key: rows that are held out are not the test split where there is another */
+        *as; /* no key: how a model reads rows (data/new_rows.h): nothing is learnt from these */
+    int lenient; /* no key: csv: columns of too many texts are left out, where they would be refused; without a target,
+                    the column is taken that is called like one, or else the last */
+    int judged;  /* no key: rows that are held out are not the test split where there is another */
 } ls_data_keys;
 
 /* What to open. Texts are only read during ls_dataset_open. */
@@ -206,6 +257,10 @@ ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
 
 /* Where rows of the dataset are in its view: of each of the `count` numbers, in place. */
 void ls_dataset_places(const ls_dataset *ds, uint32_t *row, uint32_t count);
+
+/* Targets of one number, as they are in the user's file → what the network learns (prep/prep.h). Of rows that were opened
+ * from a file, and before any thread reads them. `prep` NULL: they stay. */
+void ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep);
 
 /* NULL is allowed. No thread may be reading. */
 void ls_dataset_close(ls_dataset *ds);

@@ -29,14 +29,38 @@ static bool exists(const char *path)
     return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* *out becomes the path of a file, with or without ".gz", and stays NULL when neither exists. */
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Whether `name` is there, or with ".gz" behind it, or in a directory of its own name, as some archives have it. `path`
+ * becomes what was found. */
+static bool find_named(char path[LS_PATH_BYTES], const char *directory, const char *name)
+{
+    char gz[64], inner[LS_PATH_BYTES];
+    snprintf(gz, sizeof gz, "%s.gz", name);
+    if (!exists(ls_path_join(path, directory, name)))
+        return exists(ls_path_join(path, directory, gz));
+    if (is_directory(path) &&
+        (exists(ls_path_join(inner, path, name)) || exists(ls_path_join(inner, path, gz))))
+        memcpy(path, inner, sizeof inner);
+    return true;
+}
+
+/* *out becomes the path of a file, and stays NULL when there is none. Files of IDX may have a dot in the place of the
+ * dash: "train-images.idx3-ubyte". */
 static int find_file(char **out, const char *directory, const char *name, const ls_opening *o)
 {
-    char gz[64], path[LS_PATH_BYTES];
-    snprintf(gz, sizeof gz, "%s.gz", name);
-    if (!exists(ls_path_join(path, directory, name)) && !exists(ls_path_join(path, directory, gz)))
+    char path[LS_PATH_BYTES], dotted[64];
+    snprintf(dotted, sizeof dotted, "%s", name);
+    char *dash = strstr(dotted, "-idx");
+    if (dash)
+        *dash = '.';
+    if (!find_named(path, directory, name) && !(dash && find_named(path, directory, dotted)))
         return LS_OK;
-    *out = ls_strdup(o->host, path); /* the one that was found: the last that was joined */
+    *out = ls_strdup(o->host, path);
     return *out ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
@@ -92,6 +116,22 @@ static int fail_not_found(const ls_file_set *files, const ls_opening *o)
     return ls_fail(o->err, LS_ENOENT, "%s", text);
 }
 
+/* Tries a directory, and those in it where the files are kept by others: "MNIST/raw" in it, or "raw" where it is
+ * MNIST. */
+static int try_around(ls_located *out, const ls_file_set *files, const char *directory,
+                      bool itself_first, const ls_opening *o)
+{
+    const char *slash = strrchr(files->folders[1], '/');
+    const char *const inner[] = {files->folders[0], files->folders[1],
+                                 slash ? slash + 1 : files->folders[1]};
+    char path[LS_PATH_BYTES];
+    int status = itself_first ? try_directory(out, files, directory, o) : LS_OK;
+    for (int i = 0; status == LS_OK && !out->directory && i < (itself_first ? 3 : 2); i++)
+        status = try_directory(out, files, ls_path_join(path, directory, inner[i]), o);
+    return status || out->directory || itself_first ? status
+                                                    : try_directory(out, files, directory, o);
+}
+
 /* Tries the spec's path alone. */
 static int try_path(ls_located *out, const ls_file_set *files, const ls_opening *o)
 {
@@ -101,18 +141,7 @@ static int try_path(ls_located *out, const ls_file_set *files, const ls_opening 
         return ls_dataset_refuse(
             o, "data.path", "expected a directory, found the file %s; name the directory it is in",
             path);
-    return try_directory(out, files, path, o);
-}
-
-/* Tries a directory of those that are searched: the folders below it, then itself. */
-static int try_below(ls_located *out, const ls_file_set *files, const char *directory,
-                     const ls_opening *o)
-{
-    char path[LS_PATH_BYTES];
-    int status = LS_OK;
-    for (int i = 0; status == LS_OK && !out->directory && i < 2; i++)
-        status = try_directory(out, files, ls_path_join(path, directory, files->folders[i]), o);
-    return status || out->directory ? status : try_directory(out, files, directory, o);
+    return try_around(out, files, path, true, o);
 }
 
 int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o)
@@ -122,7 +151,7 @@ int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o)
     int status = spec->path ? try_path(out, files, o) : LS_OK;
     for (size_t i = 0; !spec->path && status == LS_OK && !out->directory && i < spec->search_count;
          i++)
-        status = try_below(out, files, spec->search[i], o);
+        status = try_around(out, files, spec->search[i], false, o);
     return status || out->directory ? status : fail_not_found(files, o);
 }
 
@@ -325,6 +354,16 @@ int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *
         to += got;
         count -= got;
     }
+    return LS_OK;
+}
+
+int ls_byte_reader_some(ls_byte_reader *r, void *out, size_t count, size_t *got, ls_error *err)
+{
+    int status = read_some(r, out, count < STEP_BYTES ? count : STEP_BYTES, got, err);
+    if (status)
+        return status;
+    ls_sha256_update(&r->hash, out, *got);
+    r->offset += *got;
     return LS_OK;
 }
 

@@ -63,8 +63,8 @@ typedef struct ls_located {
     char *file[LS_FILES_MAX];
 } ls_located;
 
-/* Looks for the files, plain or with ".gz", in the spec's path alone when it is given, else below the
- * search directories. The first directory with the set's first file decides. Free the result with
+/* Looks for the files, plain or with ".gz", with a dot for the dash before "idx", or in directories of their names: in
+ * the spec's path and the folders below it when it is given, else below the search directories. The first directory with the set's first file decides. Free the result with
  * ls_located_free, also after a failure. Errors: LS_ENOENT, LS_ECONFIG (the path is a file),
  * LS_ENOMEM. */
 int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o);
@@ -91,6 +91,9 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
  * bytes are, as in "expected `what`", or is damaged; LS_EIO; LS_ENOMEM. */
 int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what,
                         ls_error *err);
+
+/* Up to `count` of the next bytes; none: the end. Errors: LS_EDATA (damage), LS_EIO, LS_ENOMEM. */
+int ls_byte_reader_some(ls_byte_reader *r, void *out, size_t count, size_t *got, ls_error *err);
 
 /* Reads past `count` bytes, hashed all the same. Errors as ls_byte_reader_read. */
 int ls_byte_reader_skip(ls_byte_reader *r, uint64_t count, const char *what, ls_error *err);
@@ -121,10 +124,11 @@ typedef struct ls_resident {
         int32_t *labels;
         float *targets;
     };
-    char **class_name; /* what base.info.class_name points to */
-    char *features;    /* what base.info.features points to */
-    ls_prep *prep;     /* what base.info.prep points to */
-    void *map;         /* of the file in which the images lie; NULL: they are the host's memory */
+    char **class_name;    /* what base.info.class_name points to */
+    char *features;       /* what base.info.features points to */
+    ls_prep *prep;        /* what base.info.prep points to */
+    ls_column_seen *seen; /* what base.info.column points to */
+    void *map; /* of the file in which the images lie; NULL: they are the host's memory */
     size_t map_bytes;
 } ls_resident;
 
@@ -139,6 +143,10 @@ int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, co
 int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o);
 /* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
+
+/* Scales the targets of both splits, where each is one number: as keys.as says, or, where keys.standardize_target is set,
+ * by the training rows, which it writes into their preparation. Behind a kind's opener, before rows are held out. */
+void ls_learn_targets(ls_dataset *split[2], const ls_opening *o);
 
 /* Divides split[0] as keys.validation says; split[1] is closed, or stands where keys.judged says so. On failure
  * both stand. Errors: LS_ECONFIG, LS_ENOMEM. */

@@ -3,7 +3,10 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
+#include "data/row_blocks.h"
 #include "data/table.h"
+#include "data/targets.h"
+#include "formats/arrays.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -67,16 +70,22 @@ typedef struct reading {
     ls_prep *classes; /* its one column has the classes as levels; NULL: values */
     int *column;      /* [columns] of the file: a column of the preparation, or one of the above */
     int columns;
-    float *values; /* [rows][features] */
-    float *target; /* [rows]: a class, or a value */
-    size_t room, target_room;
-    uint32_t rows;
+    ls_row_blocks rows; /* of features, and behind them the target: a class, or a value */
+    float *row;         /* the one that is being read */
     ls_error *err;
 } reading;
 
 static int no_memory(const reading *r)
 {
     return ls_fail(r->err, LS_ENOMEM, "%.300s: out of memory for its rows", r->t->path);
+}
+
+/* The field as a text. One that is not UTF-8 is Windows-1252, where the model's training table was; else names are
+ * compared as in files. */
+static int read_text(const reading *r, const char **out)
+{
+    r->t->latin1 = r->of->prep->latin1 && !ls_table_is_utf8(r->t);
+    return ls_table_text(r->t, false, out);
 }
 
 static const char *target_of(const ls_new_rows *of)
@@ -98,7 +107,10 @@ static int find_class_names(reading *r)
 static int take_name(reading *r, bool *seen, bool *has_target)
 {
     const ls_new_rows *of = r->of;
-    const char *name = r->t->field, *target = of->labelled ? target_of(of) : NULL;
+    const char *name, *target = of->labelled ? target_of(of) : NULL;
+    int status = read_text(r, &name);
+    if (status)
+        return status;
     const bool is_target = target && ls_prep_is_name(target, name);
     const int column = is_target ? TARGET : ls_prep_find(of->prep, name);
     r->column[r->columns++] = column == -1 ? IGNORED : column;
@@ -137,22 +149,22 @@ static int read_header(reading *r)
 {
     ls_table *t = r->t;
     const ls_host *host = r->of->host;
-    size_t most = 1;
+    size_t most;
     bool has_target = false;
-    for (size_t i = t->at; i < t->size && t->text[i] != '\n'; i++)
-        most += t->text[i] == ',';
+    int status = ls_table_count(t, &most);
+    if (status)
+        return status;
     if (most > LS_PREP_COLUMNS)
         return ls_table_fail(t, "expected at most 65536 columns");
     bool *seen = ls_alloc_array(host, (size_t)r->of->prep->columns, sizeof *seen);
     r->column = ls_alloc_array(host, most, sizeof *r->column);
-    int status = seen && r->column ? LS_OK : no_memory(r);
+    status = seen && r->column ? LS_OK : no_memory(r);
     while (status == LS_OK) {
         status = ls_table_field(t);
         if (status == LS_OK && (size_t)r->columns == most)
-            status = ls_table_fail(t, "expected a header of one line");
+            status = ls_table_fail(t, "expected a header of less than 16 MiB");
         if (status == LS_OK)
             status = take_name(r, seen, &has_target);
-        ls_table_step(t);
         if (t->ends_row)
             break;
     }
@@ -162,16 +174,27 @@ static int read_header(reading *r)
     return status;
 }
 
+static void take_value(const reading *r, const char *text, float *out, const char **expected)
+{
+    double number = 0;
+    unsigned form = 0;
+    const char decimal = r->of->prep->target_decimal;
+    if (!ls_number_read(text, strlen(text), decimal, &number, &form) || !isfinite((float)number))
+        *expected = "a finite number";
+    else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
+        *expected = "a number that can be read in one way";
+    *out = (float)number;
+}
+
 static int take_target(const reading *r, float *out)
 {
     const ls_new_rows *of = r->of;
-    const char *text = r->t->field, *expected = NULL;
-    double number;
-    const bool is_number = ls_field_is_number(text, &number);
+    const char *text, *expected = NULL;
+    int status = read_text(r, &text);
+    if (status)
+        return status;
     if (of->targets) {
-        *out = is_number ? (float)number : 0;
-        if (!is_number || !isfinite(*out))
-            expected = "a finite number";
+        take_value(r, text, out, &expected);
     } else {
         const int label =
             r->classes ? ls_prep_level(&r->classes->column[0], text) : ls_new_rows_class(of, text);
@@ -185,75 +208,89 @@ static int take_target(const reading *r, float *out)
                    r->t->path, r->t->line, target_of(of), expected, text);
 }
 
-static int take_field(const reading *r, int i, float *row, float *target)
+static int take_field(void *user, int i)
 {
+    reading *r = user;
     char place[360];
+    const char *text;
+    unsigned form;
     const int column = r->column[i];
-    if (column == IGNORED)
+    const ls_prep_column *of = column >= 0 ? &r->of->prep->column[column] : NULL;
+    const bool number =
+        of && !of->levels && of->decimal != ',' && ls_table_number(r->t, &r->row[of->first], &form);
+    if (number && isfinite(r->row[of->first]))
         return LS_OK;
+    int status = number ? LS_OK : ls_table_field(r->t);
+    if (status || column == IGNORED)
+        return status;
     if (column == TARGET)
-        return take_target(r, target);
+        return take_target(r, &r->row[r->of->prep->features]);
+    status = read_text(r, &text);
+    if (status)
+        return status;
     snprintf(place, sizeof place, "%.300s:%zu: ", r->t->path, r->t->line);
-    return ls_prep_put(r->of->prep, column, r->t->field, 0, row, place, r->err);
-}
-
-static int read_row(reading *r, float *row, float *target)
-{
-    ls_table *t = r->t;
-    int status = LS_OK, i = 0;
-    do {
-        status = ls_table_field(t);
-        if (status == LS_OK && (i == r->columns || (t->ends_row && i + 1 < r->columns)))
-            status = ls_fail(r->err, LS_EDATA,
-                             "%.300s:%zu: expected %d fields, as the header has, found %s", t->path,
-                             t->line, r->columns, i == r->columns ? "more" : "fewer");
-        if (status == LS_OK)
-            status = take_field(r, i, row, target);
-        i++;
-        ls_table_step(t);
-    } while (status == LS_OK && !t->ends_row);
-    return status ? status
-                  : ls_prep_ready(r->of->prep, row, row, (size_t)r->of->prep->features, r->err);
+    return ls_prep_put(r->of->prep, column, text, 0, r->row, place, r->err);
 }
 
 static int read_rows(reading *r)
 {
-    const ls_host *host = r->of->host;
-    const size_t features = (size_t)r->of->prep->features;
+    const ls_prep *p = r->of->prep;
     const uint32_t most = r->of->limit ? r->of->limit : UINT32_MAX - 1;
-    int status = LS_OK;
-    while (status == LS_OK && ls_table_has_row(r->t) && r->rows < most) {
-        float *values = ls_grown(host, r->values, r->rows, &r->room, features * sizeof *values);
-        r->values = values ? values : r->values;
-        float *target = ls_grown(host, r->target, r->rows, &r->target_room, sizeof *target);
-        r->target = target ? target : r->target;
-        if (!values || !target)
+    bool more = false;
+    r->rows.width = (size_t)p->features + 1;
+    int status = ls_table_has_row(r->t, &more);
+    while (status == LS_OK && more && r->rows.rows < most) {
+        r->row = ls_row_blocks_add(&r->rows);
+        if (!r->row)
             return no_memory(r);
-        status = read_row(r, values + r->rows * features, &target[r->rows]);
-        r->rows += status == LS_OK;
+        r->row[p->features] = 0;
+        status = ls_table_row(r->t, r->columns, take_field, r);
+        if (status == LS_OK)
+            status = ls_prep_ready(p, r->row, r->row, (size_t)p->features, r->err);
+        if (status == LS_OK)
+            status = ls_table_has_row(r->t, &more);
     }
-    if (status == LS_OK && r->rows == 0)
+    if (status == LS_OK && r->rows.rows == 0)
         status = ls_table_fail(r->t, "expected rows below the header, found none");
     return status;
 }
 
+/* From the last row on, so that the blocks of rows are given back meanwhile. */
+static void fill_rows(reading *r, ls_resident *to)
+{
+    const size_t features = (size_t)r->of->prep->features;
+    for (size_t i = r->rows.rows; i-- > 0;) {
+        ls_row_blocks_cut(&r->rows, i + 1);
+        const float *row = ls_row_blocks_at(&r->rows, i);
+        memcpy(to->values + i * features, row, features * sizeof *row);
+        if (r->of->labelled && r->of->targets)
+            to->targets[i] = row[features];
+        else if (r->of->labelled)
+            to->labels[i] = (int32_t)row[features];
+    }
+}
+
 static int hand_over(reading *r, ls_dataset **out)
 {
+    char sha256[LS_SHA256_HEX];
     ls_resident *made = NULL;
-    int status = create(&made, r->of, "csv", r->t->path, r->rows, r->values, r->err);
-    if (!made)
+    const size_t bytes = (size_t)r->of->prep->features * sizeof(float);
+    const ls_host *host = r->of->host;
+    int status = ls_table_end(r->t, sha256);
+    if (status)
         return status;
-    r->values = NULL;
+    float *values =
+        r->rows.rows > SIZE_MAX / bytes ? NULL : ls_alloc_unset(host, r->rows.rows * bytes);
+    if (!values)
+        return no_memory(r);
+    status = create(&made, r->of, "csv", r->t->path, (uint32_t)r->rows.rows, values, r->err);
+    if (!made) {
+        ls_free(host, values);
+        return status;
+    }
     *out = &made->base;
-    for (uint32_t i = 0; r->of->labelled && i < r->rows; i++)
-        if (r->of->targets)
-            made->targets[i] = r->target[i];
-        else
-            made->labels[i] = (int32_t)r->target[i];
-    ls_sha256 hash;
-    ls_sha256_init(&hash);
-    ls_sha256_update(&hash, r->t->text, r->t->size);
-    ls_sha256_final_hex(&hash, made->base.info.images_sha256);
+    fill_rows(r, made);
+    memcpy(made->base.info.images_sha256, sha256, sizeof sha256);
     return status;
 }
 
@@ -277,8 +314,6 @@ static int check_model(const reading *r)
 static int read_table(reading *r, ls_dataset **out)
 {
     int status = check_model(r);
-    if (status == LS_OK && !ls_table_has_row(r->t))
-        status = ls_table_fail(r->t, "expected a header with the columns' names, found nothing");
     if (status == LS_OK)
         status = find_class_names(r);
     if (status == LS_OK)
@@ -288,45 +323,45 @@ static int read_table(reading *r, ls_dataset **out)
     return status ? status : hand_over(r, out);
 }
 
-static int read_and_free(ls_dataset **out, const ls_new_rows *of, ls_table *t, ls_error *err)
+static int read_and_close(ls_dataset **out, const ls_new_rows *of, ls_table *t, ls_error *err)
 {
-    reading r = {.of = of, .t = t, .err = err};
-    ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
+    reading r = {.of = of, .t = t, .rows = {.host = of->host}, .err = err};
     int status = read_table(&r, out);
-    ls_c_locale_leave(locale);
     ls_prep_free(r.classes);
     ls_free(of->host, r.column);
-    ls_free(of->host, r.values);
-    ls_free(of->host, r.target);
+    ls_row_blocks_free(&r.rows);
+    ls_table_close(t);
     if (status) {
         ls_dataset_close(*out);
         *out = NULL;
     }
+    return status;
+}
+
+/* Of a file, or where `text` is not NULL, of that. */
+static int read_csv(ls_dataset **out, const ls_new_rows *of, const char *name, const char *text,
+                    size_t bytes, ls_error *err)
+{
+    ls_table *t;
+    ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
+    *out = NULL;
+    int status = text ? ls_table_read(&t, name, text, bytes, '\0', of->host, err)
+                      : ls_table_open(&t, name, '\0', of->host, err);
+    if (status == LS_OK)
+        status = read_and_close(out, of, t, err);
+    ls_c_locale_leave(locale);
     return ls_json_tidied(status, err); /* names and fields may hold anything, and may be cut */
 }
 
 int ls_new_rows_read_csv(ls_dataset **out, const ls_new_rows *of, const char *name,
                          const char *text, size_t bytes, ls_error *err)
 {
-    ls_table *t = ls_alloc(of->host, sizeof *t);
-    *out = NULL;
-    if (!t)
-        return ls_fail(err, LS_ENOMEM, "%.300s: out of memory", name);
-    *t = (ls_table){.path = name, .text = text, .size = bytes, .line = 1, .err = err};
-    int status = read_and_free(out, of, t, err);
-    ls_free(of->host, t);
-    return status;
+    return read_csv(out, of, name, text ? text : "", bytes, err);
 }
 
 int ls_new_rows_open_csv(ls_dataset **out, const ls_new_rows *of, const char *path, ls_error *err)
 {
-    ls_array map;
-    *out = NULL;
-    int status = ls_file_map(&map, path, "a table", err);
-    if (status == LS_OK)
-        status = ls_new_rows_read_csv(out, of, path, map.map, map.map_bytes, err);
-    ls_array_close(&map);
-    return status;
+    return read_csv(out, of, path, NULL, 0, err);
 }
 
 /* ---- arrays --------------------------------------------------------------------------------------- */
@@ -339,16 +374,26 @@ static void show_shape(char out[96], const ls_array *a)
     snprintf(out + n, 96 - n, ")");
 }
 
-/* [rows][c][h][w], [rows][h][w] of one channel, or [rows][numbers] where a row is a vector. */
-static int check_shape(const ls_new_rows *of, const ls_array *x, ls_error *err)
+static bool has_shape(const ls_new_rows *of, const ls_array *x, bool last)
+{
+    const uint64_t want[3] = {(uint64_t)of->channels, (uint64_t)of->height, (uint64_t)of->width};
+    uint64_t side[3];
+    ls_array_sides(side, x, last);
+    return memcmp(side, want, sizeof want) == 0 && x->dim[0] < UINT32_MAX;
+}
+
+/* [rows][c][h][w] or [rows][h][w][c], [rows][h][w] of one channel, or [rows][numbers] where a row is a vector. What fits
+ * both ways is as it was where the model learnt. */
+static int check_shape(const ls_new_rows *of, const ls_array *x, bool *last, ls_error *err)
 {
     char shape[96];
-    const uint64_t want[3] = {(uint64_t)of->channels, (uint64_t)of->height, (uint64_t)of->width};
-    uint64_t side[3] = {1, 1, 1};
-    for (int i = 1; i < x->rank; i++)
-        side[x->rank == 3 ? i : i - 1] = x->dim[i];
-    if (memcmp(side, want, sizeof want) == 0 && x->dim[0] < UINT32_MAX)
+    *last = of->prep->channels_last;
+    if (!has_shape(of, x, *last))
+        *last = !*last;
+    if (has_shape(of, x, *last)) {
+        *last = *last && x->rank == LS_ARRAY_RANK;
         return LS_OK;
+    }
     show_shape(shape, x);
     return ls_fail(err, LS_EDATA,
                    "%.300s: expected rows of (N, %d, %d, %d)%s, as the model reads them, found %s",
@@ -382,12 +427,13 @@ static int fail_number(const ls_array *x, size_t i, double v, const char *expect
                    i / row, i % row, expected, v);
 }
 
-static int fill_values(const ls_new_rows *of, const ls_array *x, ls_resident *r, ls_error *err)
+static int fill_values(const ls_new_rows *of, const ls_array *x, bool last, ls_resident *r,
+                       ls_error *err)
 {
     const size_t each = ls_array_row(x), all = each * r->base.info.rows;
     int status = LS_OK;
     for (size_t i = 0; i < all; i++) {
-        const double v = ls_array_number(x, i);
+        const double v = ls_array_number(x, last ? ls_array_last_place(x, i) : i);
         if (!of->floats && !(v >= 0 && v <= 255))
             return fail_number(x, i, v, "0 to 255", err);
         if (of->floats && !isfinite((float)v) && !(isnan(v) && ls_prep_acts(of->prep)))
@@ -412,23 +458,25 @@ static int fill_values(const ls_new_rows *of, const ls_array *x, ls_resident *r,
 
 static int fill_targets(const ls_new_rows *of, const ls_array *y, ls_resident *r, ls_error *err)
 {
-    const size_t each = of->targets ? (size_t)of->targets : 1;
-    if (y->dim[0] != r->base.info.rows || ls_array_row(y) != each)
+    const ls_target_form form =
+        of->targets ? (ls_target_form){0} : ls_targets_of_model(y, of->classes, of->class_name);
+    const size_t rows = r->base.info.rows, each = of->targets    ? (size_t)of->targets
+                                                  : form.one_hot ? (size_t)of->classes
+                                                                 : 1;
+    if (y->dim[0] != rows || ls_array_row(y) != each)
         return ls_fail(err, LS_EDATA,
-                       "%.300s: expected %zu numbers for each of the %u rows of %.200s", y->path,
-                       each, (unsigned)r->base.info.rows, r->source);
-    for (size_t i = 0; i < each * r->base.info.rows; i++) {
+                       "%.300s: expected %zu numbers for each of the %zu rows of %.200s", y->path,
+                       each, rows, r->source);
+    int status = ls_targets_check(&form, y, "y", "the model has learnt no others", err);
+    for (size_t i = 0; status == LS_OK && !of->targets && i < rows; i++)
+        r->labels[i] = ls_target_class(&form, y, i);
+    for (size_t i = 0; status == LS_OK && of->targets && i < each * rows; i++) {
         const double v = ls_array_number(y, i);
-        if (of->targets && !isfinite((float)v))
+        if (!isfinite((float)v))
             return fail_number(y, i, v, "a finite number", err);
-        if (!of->targets && !(v >= 0 && v < of->classes && v == floor(v)))
-            return fail_number(y, i, v, "a class of the model's", err);
-        if (of->targets)
-            r->targets[i] = (float)v;
-        else
-            r->labels[i] = (int32_t)v;
+        r->targets[i] = (float)v;
     }
-    return LS_OK;
+    return status;
 }
 
 /* Rows `x`, and where they are labelled, targets from a file. */
@@ -437,15 +485,16 @@ static int read_arrays(ls_dataset **out, const ls_new_rows *of, const ls_array *
 {
     ls_array y = {0};
     ls_resident *r = NULL;
-    int status = check_shape(of, x, err);
+    bool last;
+    int status = check_shape(of, x, &last, err);
     if (status == LS_OK)
         status = check_type(of, x, err);
     if (status == LS_OK && of->labelled)
-        status = ls_array_open_npy(&y, y_path, err);
+        status = ls_array_open(&y, y_path, ls_names_of_targets, err);
     if (status == LS_OK)
         status = create(&r, of, "npy", x->path, (uint32_t)x->dim[0], NULL, err);
     if (status == LS_OK)
-        status = fill_values(of, x, r, err);
+        status = fill_values(of, x, last, r, err);
     if (status == LS_OK && of->labelled)
         status = fill_targets(of, &y, r, err);
     if (r && status)
@@ -461,7 +510,7 @@ int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x_
 {
     ls_array x;
     *out = NULL;
-    int status = ls_array_open_npy(&x, x_path, err);
+    int status = ls_array_open(&x, x_path, ls_names_of_rows, err);
     if (status)
         return status;
     status = read_arrays(out, of, &x, y_path, err);
@@ -476,6 +525,10 @@ int ls_new_rows_read_npy(ls_dataset **out, const ls_new_rows *of, const char *na
     ls_new_rows rows = *of;
     rows.labelled = false;
     *out = NULL;
-    int status = ls_array_read_npy(&x, name, bytes, count, err);
-    return status ? status : read_arrays(out, &rows, &x, NULL, err);
+    int status = ls_array_read(&x, name, bytes, count, ls_names_of_rows, err);
+    if (status)
+        return status;
+    status = read_arrays(out, &rows, &x, NULL, err);
+    ls_array_close(&x);
+    return status;
 }

@@ -26,7 +26,8 @@ int ls_new_rows_open_csv(ls_dataset **out, const ls_new_rows *of, const char *pa
 int ls_new_rows_read_csv(ls_dataset **out, const ls_new_rows *of, const char *name,
                          const char *text, size_t bytes, ls_error *err);
 
-/* An .npy file of rows, and one of targets, which only labelled rows have. Of a table's model, rows are raw ones. Errors: as
+/* An .npy file of rows, and one of targets, which only labelled rows have; or arrays in .npz files (formats/arrays.h). Rows
+ * of pictures may have their channels first or last, and classes may be one-hot. Of a table's model, rows are raw ones. Errors: as
  * above, with file and row. */
 int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x, const char *y,
                          ls_error *err);

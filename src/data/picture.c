@@ -58,6 +58,28 @@ void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p)
         memcpy(out + (size_t)c * count, p->pixel, count);
 }
 
+/* ---- turned --------------------------------------------------------------------------------- */
+
+/* Where the row and the column of a pixel come from: rows of the picture for columns where it lies on its side. */
+void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, int width,
+                     int orientation)
+{
+    const size_t h = (size_t)height, w = (size_t)width;
+    const bool lies = orientation > 4;
+    const bool upward =
+        orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    const bool leftward =
+        orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+    const size_t high = lies ? w : h, wide = lies ? h : w;
+    for (size_t c = 0; c < (size_t)channels; c++, in += h * w)
+        for (size_t y = 0; y < high; y++)
+            for (size_t x = 0; x < wide; x++) {
+                const size_t row = lies ? x : y, column = lies ? y : x;
+                *out++ =
+                    in[(upward ? h - 1 - row : row) * w + (leftward ? w - 1 - column : column)];
+            }
+}
+
 /* ---- scaled ---------------------------------------------------------------------------------
  *
  * One side after the other: to `width` columns of all lines that are needed, then to `height` lines. Sixteen samples

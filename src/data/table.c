@@ -1,83 +1,683 @@
-/* The text of a table, field by field (RFC 4180). */
 #include "data/table.h"
 
 #include "base/error.h"
+#include "base/host.h"
+#include "prep/number.h"
+#include "json/json.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-int ls_table_fail(const ls_table *t, const char *text)
+enum {
+    CHUNK = 64 << 10,       /* bytes that are read at once */
+    PEEKED = 64 << 10,      /* in which a separator is looked for */
+    PEEKED_MOST = 16 << 20, /* if the header is longer */
+    PEEKED_ROWS = 10
+};
+
+typedef enum coding { PLAIN, UTF16_LITTLE, UTF16_BIG } coding;
+
+/* The window on the text, and where its bytes come from. */
+struct ls_table_source {
+    const ls_host *host;
+    ls_byte_reader *file;  /* NULL: bytes in memory */
+    const uint8_t *memory; /* what is left of them */
+    size_t left;
+    ls_sha256 hash; /* of them */
+    coding coding;
+    uint8_t odd[2]; /* UTF-16: bytes that are not yet a character */
+    size_t odds;
+    unsigned high; /* the first half of a pair */
+    char *window;  /* [room], and a zero behind the text */
+    size_t room, size;
+    size_t from; /* of the field that is being read: what is before it is not needed any more */
+    size_t at;
+    bool ended; /* there is no more text than that in the window */
+    size_t next_line;
+    bool stop[256]; /* bytes that end a plain field, or may */
+    char text[3 * LS_FIELD_BYTES];
+    uint8_t raw[CHUNK];
+};
+
+int ls_table_fail(const ls_table *t, const char *format, ...)
 {
+    char text[LS_ERROR_TEXT];
+    va_list arguments;
+    va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun a line before */
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     return ls_fail(t->err, LS_EDATA, "%.300s:%zu: %s", t->path, t->line, text);
 }
 
-/* The text of a field in quotes: two quotes are one. */
-static int read_quoted(ls_table *t, size_t *n)
+static int no_memory(const ls_table *t)
 {
-    const size_t begin = t->line;
-    for (t->at++; t->at < t->size; t->at++) {
-        const char c = t->text[t->at];
-        t->line += c == '\n';
-        if (c == '"' && (t->at + 1 == t->size || t->text[t->at + 1] != '"')) {
-            t->at++;
-            return LS_OK;
-        }
-        t->at += c == '"';
-        if (*n + 1 == LS_FIELD_BYTES || c == '\0')
-            return ls_table_fail(
-                t, c ? "expected a field of less than 4096 bytes; does a quote not end?"
-                     : "expected text, found a zero byte");
-        t->field[(*n)++] = c;
-    }
-    t->line = begin;
-    return ls_table_fail(t, "expected a quote that ends the field that begins here");
+    return ls_fail(t->err, LS_ENOMEM, "%.300s: out of memory", t->path);
 }
 
-static int read_plain(ls_table *t, size_t *n)
+const char *ls_separator_name(char separator)
 {
-    for (; t->at < t->size && !strchr(",\n", t->text[t->at]); t->at++) {
-        if (t->text[t->at] == '\r' && t->at + 1 < t->size && t->text[t->at + 1] == '\n')
-            continue;
-        if (*n + 1 == LS_FIELD_BYTES)
-            return ls_table_fail(t, "expected a field of less than 4096 bytes");
-        t->field[(*n)++] = t->text[t->at];
+    switch (separator) {
+    case ';': return "a semicolon";
+    case '\t': return "a tab";
+    case '|': return "a bar";
+    case ' ': return "a blank";
+    default: return "a comma";
     }
-    if (t->at < t->size && t->text[t->at] == '\0')
-        return ls_table_fail(t, "expected text, found a zero byte");
+}
+
+/* ---- bytes ---------------------------------------------------------------------------------------- */
+
+/* Up to CHUNK bytes → `to`; none: the end. */
+static int fetch(ls_table *t, uint8_t *to, size_t *got)
+{
+    ls_table_source *s = t->source;
+    if (s->file)
+        return ls_byte_reader_some(s->file, to, CHUNK, got, t->err);
+    *got = s->left < CHUNK ? s->left : CHUNK;
+    if (*got > 0) {
+        memcpy(to, s->memory, *got);
+        ls_sha256_update(&s->hash, to, *got);
+        s->memory += *got;
+    }
+    s->left -= *got;
+    return LS_OK;
+}
+
+/* A character → UTF-8. */
+static size_t encode(char *to, unsigned c)
+{
+    if (c < 0x80) {
+        to[0] = (char)c;
+        return 1;
+    }
+    const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        to[i] = (char)(0x80 | (c & 0x3F));
+    to[0] = (char)((0xF00 >> n) | c);
+    return n;
+}
+
+/* UTF-16 → UTF-8: two bytes become at most three. Half of a pair becomes U+FFFD. */
+static size_t decode(ls_table_source *s, char *to, const uint8_t *raw, size_t count)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        s->odd[s->odds++] = raw[i];
+        if (s->odds < 2)
+            continue;
+        const unsigned c = s->coding == UTF16_BIG ? (unsigned)s->odd[0] << 8 | s->odd[1]
+                                                  : (unsigned)s->odd[1] << 8 | s->odd[0];
+        const bool low = c >= 0xDC00 && c < 0xE000;
+        s->odds = 0;
+        if (s->high && low)
+            used += encode(to + used, 0x10000 + ((s->high - 0xD800) << 10) + (c - 0xDC00));
+        else if (s->high)
+            used += encode(to + used, 0xFFFD);
+        const bool paired = s->high && low;
+        s->high = c >= 0xD800 && c < 0xDC00 ? c : 0;
+        if (!paired && !s->high)
+            used += encode(to + used, low ? 0xFFFD : c);
+    }
+    return used;
+}
+
+/* Makes room for a chunk behind the text, and moves the field that is being read to the front. */
+static int make_room(ls_table *t)
+{
+    ls_table_source *s = t->source;
+    if (s->from > 0) {
+        memmove(s->window, s->window + s->from, s->size - s->from);
+        s->size -= s->from;
+        s->at -= s->from;
+        s->from = 0;
+    }
+    if (s->room - s->size > 2 * CHUNK)
+        return LS_OK;
+    const size_t room = 2 * s->room + 4 * CHUNK;
+    char *window = ls_alloc(s->host, room);
+    if (!window)
+        return no_memory(t);
+    if (s->size > 0)
+        memcpy(window, s->window, s->size);
+    ls_free(s->host, s->window);
+    s->window = window;
+    s->room = room;
+    return LS_OK;
+}
+
+/* More text into the window, or its end. */
+static int fill(ls_table *t)
+{
+    ls_table_source *s = t->source;
+    size_t got;
+    int status = make_room(t);
+    if (status)
+        return status;
+    uint8_t *to = s->coding == PLAIN ? (uint8_t *)s->window + s->size : s->raw;
+    status = fetch(t, to, &got);
+    if (status)
+        return status;
+    s->ended = got == 0;
+    s->size += s->coding == PLAIN ? got : decode(s, s->window + s->size, s->raw, got);
+    s->window[s->size] = '\0';
+    return LS_OK;
+}
+
+/* Is there another byte? */
+static int has_byte(ls_table *t, bool *there)
+{
+    ls_table_source *s = t->source;
+    int status = LS_OK;
+    while (status == LS_OK && s->at == s->size && !s->ended)
+        status = fill(t);
+    *there = s->at < s->size;
+    return status;
+}
+
+/* ---- fields --------------------------------------------------------------------------------------- */
+
+static bool is_blank(const ls_table *t, char c)
+{
+    return c == ' ' || (c == '\t' && t->separator != '\t');
+}
+
+/* Blanks are passed over. */
+static int skip_blanks(ls_table *t)
+{
+    ls_table_source *s = t->source;
+    bool there;
+    int status = has_byte(t, &there);
+    while (status == LS_OK && there && is_blank(t, s->window[s->at])) {
+        s->at++;
+        status = has_byte(t, &there);
+    }
+    return status;
+}
+
+static int fail_zero(const ls_table *t)
+{
+    return ls_table_fail(
+        t,
+        "expected text, found a zero byte; if the table is UTF-16 without its mark, save it as UTF-8");
+}
+
+/* The text of a field in quotes, in its place: two quotes are one. Begin and length of it from s->from on. */
+static int read_quoted(ls_table *t, size_t *begin, size_t *length)
+{
+    ls_table_source *s = t->source;
+    const size_t line = t->line;
+    bool there;
+    *begin = ++s->at - s->from;
+    *length = 0;
+    int status = has_byte(t, &there);
+    for (; status == LS_OK && there; status = has_byte(t, &there)) {
+        const char c = s->window[s->at++];
+        if (c == '"') {
+            status = has_byte(t, &there);
+            if (status || !there || s->window[s->at] != '"')
+                return status;
+            s->at++;
+        }
+        t->line += c == '\n';
+        if (c == '\0')
+            return fail_zero(t);
+        if (s->at - s->from > LS_FIELD_MOST)
+            break;
+        s->window[s->from + *begin + (*length)++] = c;
+    }
+    if (status)
+        return status;
+    t->line = line;
+    return there ? ls_table_fail(t, "expected a field of less than 16 MiB; does a quote not end?")
+                 : ls_table_fail(t, "expected a quote that ends the field that begins here");
+}
+
+static int read_plain(ls_table *t, size_t *begin, size_t *length)
+{
+    ls_table_source *s = t->source;
+    int status = LS_OK;
+    *begin = s->at - s->from;
+    for (;;) {
+        const char *p = s->window + s->at;
+        while (!s->stop[(unsigned char)*p])
+            p++;
+        s->at = (size_t)(p - s->window);
+        if (s->at < s->size || s->ended)
+            break;
+        if (s->at - s->from > LS_FIELD_MOST)
+            return ls_table_fail(t, "expected a field of less than 16 MiB");
+        status = fill(t);
+        if (status)
+            return status;
+    }
+    if (s->at < s->size && s->window[s->at] == '\0')
+        return fail_zero(t);
+    *length = s->at - s->from - *begin;
+    const char *text = s->window + s->from + *begin;
+    while (*length > 0 && (is_blank(t, text[*length - 1]) || text[*length - 1] == '\r'))
+        --*length;
+    return LS_OK;
+}
+
+/* Past a carriage return before a line's end, and what ends a field. */
+static int end_field(ls_table *t, bool quoted)
+{
+    ls_table_source *s = t->source;
+    bool there;
+    int status = quoted || t->separator == ' ' ? skip_blanks(t) : LS_OK;
+    if (status == LS_OK)
+        status = has_byte(t, &there);
+    if (status)
+        return status;
+    if (there && s->window[s->at] == '\r' && (quoted || t->separator == ' ')) {
+        s->at++;
+        status = has_byte(t, &there);
+    }
+    t->ends_row = !there || s->window[s->at] == '\n';
+    if (status || !there)
+        return status;
+    if (quoted && t->separator != ' ' && !t->ends_row && s->window[s->at] != t->separator)
+        return ls_table_fail(t, "expected %s or the line's end behind a quoted field",
+                             ls_separator_name(t->separator));
+    s->next_line += t->ends_row;
+    s->at += t->ends_row || t->separator != ' ';
     return LS_OK;
 }
 
 int ls_table_field(ls_table *t)
 {
-    size_t n = 0, first = 0;
-    const bool quoted = t->at < t->size && t->text[t->at] == '"';
-    int status = quoted ? read_quoted(t, &n) : read_plain(t, &n);
+    ls_table_source *s = t->source;
+    size_t begin = 0, length = 0;
+    bool there;
+    t->line = s->next_line;
+    s->from = s->at;
+    int status = skip_blanks(t);
+    if (status == LS_OK)
+        status = has_byte(t, &there);
     if (status)
         return status;
-    if (quoted && t->at < t->size && t->text[t->at] == '\r')
-        t->at++;
-    if (t->at < t->size && (t->text[t->at] == '\0' || !strchr(",\n", t->text[t->at])))
-        return ls_table_fail(t, "expected a comma or the line's end behind a quoted field");
-    while (!quoted && n > 0 && (t->field[n - 1] == ' ' || t->field[n - 1] == '\r'))
-        n--;
-    while (!quoted && first < n && t->field[first] == ' ')
-        first++;
-    memmove(t->field, t->field + first, n - first);
-    t->field[n - first] = '\0';
-    t->ends_row = t->at == t->size || t->text[t->at] == '\n';
+    const bool quoted = there && s->window[s->at] == '"';
+    status = quoted ? read_quoted(t, &begin, &length) : read_plain(t, &begin, &length);
+    if (status)
+        return status;
+    s->next_line = t->line;
+    status = end_field(t, quoted);
+    t->field = s->window + s->from + begin;
+    t->length = length;
+    return status;
+}
+
+bool ls_table_number(ls_table *t, float *value, unsigned *form)
+{
+    ls_table_source *s = t->source;
+    const char *begin = s->window + s->at;
+    if (t->separator == ' ')
+        return false;
+    while (*begin == ' ')
+        begin++;
+    const char *end = ls_number_scan(begin, value, form);
+    if (!end)
+        return false;
+    const size_t length = (size_t)(end - begin);
+    while (*end == ' ')
+        end++;
+    end += *end == '\r' && end[1] == '\n';
+    if (*end != t->separator && *end != '\n')
+        return false;
+    t->line = s->next_line;
+    t->field = begin;
+    t->length = length;
+    t->ends_row = *end == '\n';
+    s->next_line += t->ends_row;
+    s->at = (size_t)(end - s->window) + 1;
+    return true;
+}
+
+int ls_table_has_row(ls_table *t, bool *more)
+{
+    ls_table_source *s = t->source;
+    int status = LS_OK;
+    for (;;) {
+        s->from = s->at;
+        if (t->separator == ' ')
+            status = skip_blanks(t);
+        if (status == LS_OK)
+            status = has_byte(t, more);
+        if (status || !*more || (s->window[s->at] != '\r' && s->window[s->at] != '\n'))
+            break;
+        s->next_line += s->window[s->at++] == '\n';
+    }
+    t->line = s->next_line;
+    return status;
+}
+
+int ls_table_row(ls_table *t, int columns, int (*take)(void *user, int i), void *user)
+{
+    int status = LS_OK, i = 0;
+    t->ends_row = false;
+    for (; status == LS_OK && i < columns && !t->ends_row; i++)
+        status = take(user, i);
+    if (status && !(status == LS_EDATA && t->ends_row && i < columns))
+        return status;
+    if (t->ends_row && i == columns)
+        return LS_OK;
+    const bool more = !t->ends_row;
+    for (; !t->ends_row && i <= columns + 1; i++)
+        if (ls_table_field(t) != LS_OK)
+            break;
+    return ls_table_fail(
+        t, "expected %d fields, as the header has, found %s%s", columns, more ? "more" : "fewer",
+        more && i == columns + 1 && t->ends_row
+            ? "; if the first one is the row's name, as R writes it, write the table "
+              "without (row.names = FALSE)"
+            : "");
+}
+
+/* Windows-1252's 0x80 … 0x9F. */
+static const uint16_t windows[32] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021,
+                                     0x2C6,  0x2030, 0x160,  0x2039, 0x152,  0x8D,   0x17D,  0x8F,
+                                     0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
+                                     0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0x9D,   0x17E,  0x178};
+
+static size_t first_bad(const char *text, size_t n)
+{
+    size_t at = 0, length = 1;
+    while (at < n && length > 0) {
+        length = (signed char)text[at] >= 0
+                     ? 1
+                     : ls_json_utf8_length((const unsigned char *)text + at, n - at);
+        at += length;
+    }
+    return at;
+}
+
+bool ls_table_is_utf8(const ls_table *t)
+{
+    return first_bad(t->field, t->length) == t->length;
+}
+
+int ls_table_text(ls_table *t, bool utf8, const char **out)
+{
+    char *text = t->source->text;
+    size_t used = 0;
+    *out = text;
+    if (t->length >= LS_FIELD_BYTES)
+        return ls_table_fail(t, "expected a field of less than 4096 bytes; does a quote not end?");
+    for (size_t i = 0; t->latin1 && i < t->length; i++) {
+        const unsigned c = (unsigned char)t->field[i];
+        used += encode(text + used, c >= 0x80 && c < 0xA0 ? windows[c - 0x80] : c);
+    }
+    if (!t->latin1) {
+        const size_t bad = utf8 ? first_bad(t->field, t->length) : t->length;
+        if (bad < t->length)
+            return ls_table_fail(
+                t,
+                "expected UTF-8, found the byte 0x%02X; if the table is Latin-1 or Windows-1252, set "
+                "data.encoding to \"latin-1\"; else save it as UTF-8",
+                (unsigned)(unsigned char)t->field[bad]);
+        memcpy(text, t->field, t->length);
+        used = t->length;
+    }
+    text[used] = '\0';
     return LS_OK;
 }
 
-void ls_table_step(ls_table *t)
+/* ---- opening -------------------------------------------------------------------------------------- */
+
+/* A byte order mark is passed over, and says how the text is coded. */
+static int find_coding(ls_table *t)
 {
-    t->line += t->at < t->size && t->text[t->at] == '\n';
-    t->at += t->at < t->size;
+    ls_table_source *s = t->source;
+    int status = LS_OK;
+    while (status == LS_OK && s->size < 3 && !s->ended)
+        status = fill(t);
+    if (status)
+        return status;
+    const uint8_t *mark = (const uint8_t *)s->window;
+    if (s->size >= 3 && memcmp(mark, "\xEF\xBB\xBF", 3) == 0)
+        s->at = 3;
+    else if (s->size >= 2 && memcmp(mark, "\xFF\xFE", 2) == 0)
+        s->coding = UTF16_LITTLE;
+    else if (s->size >= 2 && memcmp(mark, "\xFE\xFF", 2) == 0)
+        s->coding = UTF16_BIG;
+    else if (s->size >= 2 && memcmp(mark, "\x1F\x8B", 2) == 0)
+        return ls_table_fail(t, "expected text, found gzip's; decompress it before: gunzip");
+    else if (s->size >= 4 && memcmp(mark, "PK\3\4", 4) == 0)
+        return ls_table_fail(
+            t, "expected text, found a ZIP archive; of a spreadsheet's file save the sheet as CSV");
+    if (s->coding == PLAIN)
+        return LS_OK;
+    /* What is in the window already is decoded into another. */
+    char *window = ls_alloc(s->host, 2 * s->room);
+    if (!window)
+        return no_memory(t);
+    s->size = decode(s, window, mark + 2, s->size - 2);
+    ls_free(s->host, s->window);
+    s->window = window;
+    s->room *= 2;
+    return LS_OK;
 }
 
-bool ls_table_has_row(ls_table *t)
+/* The fields of the row at *at, which then is where the next one begins. 0: the row does not end. */
+static size_t count_fields(const char *text, size_t size, char separator, size_t *at)
 {
-    if (t->at == 0 && t->size >= 3 && memcmp(t->text, "\xEF\xBB\xBF", 3) == 0)
-        t->at = 3; /* the mark that spreadsheets begin a file with */
-    while (t->at < t->size && strchr("\r\n", t->text[t->at]) && t->text[t->at])
-        ls_table_step(t);
-    return t->at < t->size;
+    size_t fields = 1, i = *at;
+    bool quoted = false, begins = true;
+    while (separator == ' ' && i < size && text[i] == ' ')
+        i++;
+    for (; i < size && (quoted || text[i] != '\n'); i++) {
+        const char c = text[i];
+        if (quoted) {
+            quoted = c != '"';
+        } else if (c == '"' && begins) {
+            quoted = true;
+        } else if (c == separator) {
+            while (separator == ' ' && i + 1 < size && text[i + 1] == ' ')
+                i++;
+            const bool last =
+                separator == ' ' && (i + 1 == size || text[i + 1] == '\n' || text[i + 1] == '\r');
+            fields += !last;
+        }
+        begins = c == separator || (begins && c == ' ');
+    }
+    const bool ends = i < size;
+    *at = i + ends;
+    return quoted ? 0 : fields;
+}
+
+/* Whether rows below the header have as many fields as it; between blanks also all one more, as where R wrote their names. Those that are
+ * cut by the window do not count. */
+static bool fits(const ls_table_source *s, char separator)
+{
+    size_t at = s->at, rows = 0, expected = 0;
+    const size_t fields = count_fields(s->window, s->size, separator, &at);
+    bool same = fields > 1;
+    for (size_t row = 0; same && row < PEEKED_ROWS && at < s->size; row++) {
+        const size_t begin = at;
+        const size_t found = count_fields(s->window, s->size, separator, &at);
+        const bool empty = at - begin <= 2 && strspn(s->window + begin, "\r\n") > 0;
+        if (empty || (at == s->size && !s->ended))
+            continue;
+        expected = rows++ ? expected : found;
+        same = found == expected && (found == fields || (separator == ' ' && found == fields + 1));
+    }
+    return same && (rows > 0 || separator != ' ');
+}
+
+/* The header, and some rows, into the window. */
+static int peek(ls_table *t, size_t *header)
+{
+    ls_table_source *s = t->source;
+    int status = LS_OK;
+    for (;;) {
+        const char *end = s->size > s->at ? memchr(s->window + s->at, '\n', s->size - s->at) : NULL;
+        *header = end ? (size_t)(end - s->window) : s->size;
+        if (s->ended || (end && s->size - *header > PEEKED) || s->size > PEEKED_MOST)
+            return LS_OK;
+        status = fill(t);
+        if (status)
+            return status;
+    }
+}
+
+/* sep=X, which a spreadsheet's own dialect begins a file with. */
+static void take_dialect(ls_table *t)
+{
+    ls_table_source *s = t->source;
+    const char *p = s->window + s->at;
+    if (s->size - s->at < 6 || memcmp(p, "sep=", 4) != 0 || !p[4] || !strchr(",;\t|", p[4]) ||
+        !(p[5] == '\n' || (p[5] == '\r' && p[6] == '\n')))
+        return;
+    if (!t->separator)
+        t->separator = p[4];
+    s->at += p[5] == '\r' ? 7 : 6;
+    s->next_line++;
+}
+
+/* A separator that the header has; of several the one that gives the rows below as many fields. */
+static int find_separator(ls_table *t, size_t header)
+{
+    static const char candidates[] = ",;\t|";
+    const ls_table_source *s = t->source;
+    char in_header[5] = "", fitting[5] = "";
+    size_t n = 0, m = 0;
+    for (const char *c = candidates; *c; c++) {
+        size_t at = s->at;
+        const size_t fields = count_fields(s->window, s->size, *c, &at);
+        if (fields == 1 || !memchr(s->window + s->at, *c, header - s->at))
+            continue;
+        in_header[n++] = *c;
+        if (fits(s, *c))
+            fitting[m++] = *c;
+    }
+    if (n == 0)
+        t->separator = fits(s, ' ') ? ' ' : ',';
+    else if (n == 1 || m == 1)
+        t->separator = n == 1 ? in_header[0] : fitting[0];
+    else if (m == 0 && in_header[0] == ',')
+        t->separator = ',';
+    else
+        return ls_table_fail(t,
+                             "expected one separator, found %s and %s in the header; set "
+                             "data.separator, or put names that have one in quotes",
+                             ls_separator_name(m > 1 ? fitting[0] : in_header[0]),
+                             ls_separator_name(m > 1 ? fitting[1] : in_header[1]));
+    return LS_OK;
+}
+
+static int begin(ls_table *t)
+{
+    ls_table_source *s = t->source;
+    size_t header = 0;
+    bool more;
+    int status = find_coding(t);
+    if (status == LS_OK)
+        status = ls_table_has_row(t, &more);
+    if (status == LS_OK && !more)
+        return ls_table_fail(t, "expected a header with the columns' names, found an empty file");
+    if (status == LS_OK)
+        status = peek(t, &header);
+    if (status)
+        return status;
+    const char *cr = memchr(s->window + s->at, '\r', header - s->at);
+    if (cr && header == s->size && cr + 1 < s->window + s->size && cr[1] != '\n')
+        return ls_table_fail(
+            t, "expected lines that end with a line feed, found carriage returns alone, "
+               "as of old Macintosh programs; save the table anew");
+    take_dialect(t);
+    status = peek(t, &header);
+    if (status == LS_OK && !t->separator)
+        status = find_separator(t, header);
+    s->stop[0] = s->stop['\n'] = s->stop[(unsigned char)t->separator] = true;
+    if (t->separator == ' ')
+        s->stop['\t'] = true;
+    return status;
+}
+
+static int create(ls_table **out, const char *name, char separator, const ls_host *host,
+                  ls_error *err)
+{
+    ls_table *t = *out = ls_alloc(host, sizeof *t);
+    ls_table_source *s = t ? ls_alloc(host, sizeof *s) : NULL;
+    if (!s) {
+        ls_free(host, t);
+        *out = NULL;
+        return ls_fail(err, LS_ENOMEM, "%.300s: out of memory", name);
+    }
+    *t = (ls_table){.path = name, .line = 1, .separator = separator, .source = s, .err = err};
+    s->host = host;
+    s->next_line = 1;
+    ls_sha256_init(&s->hash);
+    return LS_OK;
+}
+
+static int begin_or_close(ls_table **out, int status)
+{
+    if (status == LS_OK)
+        status = begin(*out);
+    if (status) {
+        ls_table_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+int ls_table_open(ls_table **out, const char *path, char separator, const ls_host *host,
+                  ls_error *err)
+{
+    int status = create(out, path, separator, host, err);
+    if (status)
+        return status;
+    return begin_or_close(out, ls_byte_reader_open(&(*out)->source->file, path, host, err));
+}
+
+int ls_table_read(ls_table **out, const char *name, const void *text, size_t bytes, char separator,
+                  const ls_host *host, ls_error *err)
+{
+    int status = create(out, name, separator, host, err);
+    if (status)
+        return status;
+    (*out)->source->memory = text;
+    (*out)->source->left = bytes;
+    return begin_or_close(out, LS_OK);
+}
+
+void ls_table_close(ls_table *t)
+{
+    if (!t)
+        return;
+    const ls_host *host = t->source->host;
+    ls_byte_reader_close(t->source->file);
+    ls_free(host, t->source->window);
+    ls_free(host, t->source);
+    ls_free(host, t);
+}
+
+int ls_table_count(ls_table *t, size_t *fields)
+{
+    const ls_table_source *s = t->source;
+    size_t header, at;
+    int status = peek(t, &header);
+    at = s->at;
+    if (status == LS_OK)
+        *fields = count_fields(s->window, s->size, t->separator, &at);
+    return status;
+}
+
+int ls_table_end(ls_table *t, char sha256[LS_SHA256_HEX])
+{
+    ls_table_source *s = t->source;
+    int status = LS_OK;
+    while (status == LS_OK && !s->ended) {
+        s->from = s->at = s->size;
+        status = fill(t);
+    }
+    if (status)
+        return status;
+    if (s->file)
+        return ls_byte_reader_end(s->file, sha256, t->err);
+    ls_sha256_final_hex(&s->hash, sha256);
+    return LS_OK;
 }

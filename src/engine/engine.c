@@ -1,4 +1,4 @@
-/* The engine's life, its queue's sending end, and what others may see of it. */
+/* The engine's life, and its queue's sending end. */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/worker.h"
@@ -68,16 +68,6 @@ int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err)
     return open_all(e, err);
 }
 
-bool ls_engine_lacks_scores(const ls_engine *e)
-{
-    return e->lacks_scores;
-}
-
-void ls_engine_mark(ls_engine *e, int worker, ls_marks *marks)
-{
-    e->worker[worker].heartbeat.marks = marks;
-}
-
 /* ---- closing -------------------------------------------------------------------------------- */
 
 /* Others go on with this pool: its workers only put down what was this engine's. */
@@ -134,23 +124,12 @@ void ls_engine_destroy(ls_engine *e)
     ls_free(host, e);
 }
 
+ls_engine_state *ls_engine_weights(ls_engine *e)
+{
+    return &e->exchange->state;
+}
+
 /* ---- the queue ------------------------------------------------------------------------------ */
-
-bool ls_engine_has_room(const ls_engine *e)
-{
-    return e->ends[e->items % LS_IN_FLIGHT] <= e->taken;
-}
-
-uint64_t ls_engine_in_flight(const ls_engine *e)
-{
-    return e->sent - e->taken;
-}
-
-uint32_t ls_engine_steps_at_once(const ls_engine *e)
-{
-    const int first = ls_first_live(e);
-    return e->live == 1 && !e->feed && first < e->workers ? e->worker[first].length : 1;
-}
 
 /* The inboxes have room for as many ranges as there are slots. */
 int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
@@ -176,92 +155,4 @@ int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
     e->sent += range->steps;
     e->ends[slot] = e->sent;
     return LS_OK;
-}
-
-/* ---- what others may see -------------------------------------------------------------------- */
-
-ls_engine_state *ls_engine_weights(ls_engine *e)
-{
-    return &e->exchange->state;
-}
-
-char **ls_engine_choices(ls_engine *e)
-{
-    return &e->choices;
-}
-
-ls_sharded_rows *ls_engine_test(ls_engine *e)
-{
-    return &e->exchange->test;
-}
-
-uint32_t *ls_engine_order(ls_engine *e, uint32_t epoch)
-{
-    return e->exchange->permutation[epoch % 2];
-}
-
-struct ls_feed *ls_engine_feed(ls_engine *e)
-{
-    return e->feed;
-}
-
-int ls_engine_workers(const ls_engine *e)
-{
-    return e->workers;
-}
-
-int ls_engine_live(const ls_engine *e)
-{
-    return e->live;
-}
-
-int ls_engine_shards(const ls_engine *e)
-{
-    return e->shards;
-}
-
-size_t ls_engine_total_bytes(const ls_engine *e)
-{
-    return e->total ? ls_engine_floats(e) * sizeof(float) : 0;
-}
-
-size_t ls_engine_fold_bytes(const ls_engine *e, int worker)
-{
-    return ls_fold_bytes(&e->worker[worker].fold);
-}
-
-const ls_replica *const *ls_engine_replica_at(const ls_engine *e, int worker)
-{
-    return (const ls_replica *const *)&e->worker[worker].replica;
-}
-
-/* The presence, the shards and the report are the coordinator's, also of a worker that has stalled. Its device,
- * replica and checksum are written by jobs, which it may be in. A live worker's jobs are over, and a lost one's, whose
- * end is waited for like any other: what they have written is visible. */
-ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
-{
-    const ls_train_worker *w = &e->worker[worker];
-    ls_worker_view view = {.presence = w->presence,
-                           .shard_lo = w->shard_lo,
-                           .shard_hi = w->shard_hi,
-                           .info = &w->info,
-                           .queued = ls_pool_busy(e->pool, worker)};
-    if (w->presence == LS_STALLED)
-        return view;
-    view.device = w->device;
-    view.replica = w->replica;
-    view.checksum = w->checksum;
-    if (w->presence == LS_LIVE && w->fault.error.status == LS_OK)
-        view.report = &w->report;
-    return view;
-}
-
-const char *ls_engine_device_name(const ls_engine *e, int worker)
-{
-    return e->worker[worker].info.name;
-}
-
-size_t ls_engine_floats(const ls_engine *e)
-{
-    return ls_replica_floats(e->worker[0].replica);
 }

@@ -14,10 +14,10 @@
  *                                          the optimizer's step
  *     ls_engine_collect()    ◀──reports──  "done", loss, times
  *
- * THE STEP. A minibatch is cut into a fixed number of shards, whatever the number of workers, and each worker has some
- * of them (group.c). It computes their gradients one after another and adds them up as a binary tree over the shards
- * prescribes. When all gradients are merged every worker has the same sum, and applies the same step of the optimizer to
- * its own replica: equal replicas stay equal, bit for bit, and nothing but gradients was ever exchanged
+ * THE STEP. A minibatch is cut into a fixed number of shards, whatever the number of workers. Each worker has some of
+ * them; group.c deals them out. It computes their gradients one after another and adds them up as a binary tree over the
+ * shards prescribes. When all gradients are merged every worker has the same sum, and applies the same step of the
+ * optimizer to its own replica. So equal replicas stay equal, bit for bit, and nothing but gradients is ever exchanged
  * (worker_step.c).
  *
  * THE MERGE. An all-reduce: each worker brings the partial sums of its shards, and all get the total. The additions
@@ -25,19 +25,24 @@
  * each worker has one shard, the part of a gradient that is complete is merged while backward computes the rest.
  * Loss, hits and the number of rows are the last floats of the gradient and are summed with it.
  *
- * THE COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the whole sum, or none does. A
- * worker that fails before it leaves the others without a sum, and nobody applies the step; one that fails behind it
- * leaves the others with the sum, and they all do. So after any failure those that are left agree on how many steps are
- * done, without asking each other, and no replica has to be repaired.
+ * THE COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the whole sum, or none does. If a
+ * worker fails earlier, the others get no sum, and nobody applies the step. If it fails later, the others have the sum,
+ * and all of them apply the step. So after any failure those that are left agree on how many steps are done, without
+ * asking each other, and no replica has to be repaired.
  *
  * A LOST WORKER. A worker whose device fails says so in its report and takes no further part. One that shows no sign of
- * life for the deadline is left behind: it cannot be stopped, so all memory that it may still touch is left to it, and
- * the others get memory of their own. Either way ls_engine_collect, or the job that was under way, comes back with
- * faults (ls_engine_faults). The coordinator judges them and then has the others form a new group
- * (ls_engine_form), among whom the shards are dealt out anew. The tree has not changed: when the step is
- * sent again its sum, and the weights of the run, are the bits they would have been.
+ * life for the deadline has stalled. Its thread cannot be stopped and may still use the memory that it shares with the
+ * others, so the others leave that memory alone and get new memory (ls_engine_leave_stalled). Either way
+ * ls_engine_collect, or the job that was under way, comes back with faults (ls_engine_faults). The coordinator judges
+ * them, removes the workers whose devices failed (ls_engine_drop), and has the others form a new group
+ * (ls_engine_form), among whom the shards are dealt out anew. The tree has not changed: when the step is sent again its
+ * sum, and the weights of the run, are the bits they would have been.
  *
- * Unless said otherwise all functions are the coordinator's, and are called while no worker is at work.
+ * The functions: ls_engine_open and, at the end, ls_engine_stop and ls_engine_destroy; ls_engine_submit and
+ * ls_engine_collect for steps; ls_engine_run_all for all else that workers do, ls_engine_load and ls_engine_read_back
+ * among it; and after a failure ls_engine_faults, ls_engine_leave_stalled, ls_engine_drop and ls_engine_form. What only
+ * looks at an engine is in engine/view.h. Only the coordinator calls them. While a worker is at work it calls
+ * ls_engine_submit and ls_engine_collect alone.
  */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -99,7 +104,7 @@ typedef struct ls_engine_desc {
     /* How it is watched. */
     double deadline_s; /* how long a worker may be silent; 0: by the longest step so far */
     ls_injections injections;
-    /* Called with `user`: while the coordinator waits, now and then, and behind each job; and on each worker's thread,
+    /* Called with `user`: while the coordinator waits, now and then, and after each job; and on each worker's thread,
      * before anything is computed on its device. Both may be NULL. */
     void (*idle)(void *user);
     void (*opened)(void *user, int worker, ls_device *device);
@@ -115,9 +120,6 @@ typedef struct ls_engine_desc {
  * ls_device_pool_create. */
 int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err);
 
-/* Whether ls_engine_open, or a later LS_ENOMEM, failed for want of memory for the scores of an evaluation. */
-bool ls_engine_lacks_scores(const ls_engine *engine);
-
 /* Ends the workers; a pool that was lent goes on without this engine. LS_ESTALLED: one that was left behind has not come
  * back and may still use whatever it reached, so that the engine, and what its description points to, have to stay.
  * NULL is allowed. */
@@ -125,27 +127,27 @@ int ls_engine_stop(ls_engine *engine);
 /* Frees the engine, which was stopped. NULL is allowed. */
 void ls_engine_destroy(ls_engine *engine);
 
-/* Where a worker leaves its marks for a timeline. Before anything is computed. */
-void ls_engine_mark(ls_engine *engine, int worker, ls_marks *marks);
-
 /* ---- weights -------------------------------------------------------------------------------- */
 
 /* Canonical weights, and the optimizer's state in the places of the model's parameters: what workers begin with, and
  * what is read back from them. */
 typedef struct ls_engine_state {
-    float *canonical; /* model->floats. Where a moving average is kept it is that, … */
-    float *slot
-        [LS_STATES]; /* … and its state the weights that are trained. NULL where there is no such state */
-    bool has_slots; /* the state is set, for ls_worker_open: not that of a beginning */
+    /* The weights, model->floats of them; where a moving average is kept, the average. */
+    float *canonical;
+    /* The optimizer's states, of as many floats each; where a moving average is kept, one of them is the weights that
+     * are trained. NULL: there is no such state. */
+    float *slot[LS_STATES];
+    bool has_slots; /* whether ls_worker_open reads the states: not at the beginning of a run */
 } ls_engine_state;
 
-/* The engine's. It may be another one after ls_engine_leave_stalled. */
+/* Returns the engine's weights and states. After ls_engine_leave_stalled it may be another object. */
 ls_engine_state *ls_engine_weights(ls_engine *engine);
-/* The weights and the optimizer's state there become those of all replicas. Errors: as ls_engine_run_all. */
-int ls_engine_load(ls_engine *engine, uint64_t behind, ls_error *err);
-/* Compares the replicas, behind `behind` steps, and, with `exports`, brings weights and state of one there. Errors:
- * LS_EDIVERGED names the replica that differs; as ls_engine_run_all. */
-int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t behind, ls_error *err);
+/* Loads ls_engine_weights into all replicas. `steps_done`: the number of steps that are done, which faults name. Errors:
+ * those of ls_engine_run_all. */
+int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
+/* Compares the replicas and, with `exports`, copies weights and states of one into ls_engine_weights. Errors:
+ * LS_EDIVERGED names the replica that differs; those of ls_engine_run_all. */
+int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls_error *err);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
@@ -170,31 +172,26 @@ typedef struct ls_report {
     float loss;      /* of the whole minibatch, summed; the same from every worker */
     float correct;
     float rows;
-    int steps_left; /* this step, and those that came to an end with it and are reported behind it */
+    int steps_left; /* this step, and those that came to an end with it and are reported after it */
     ls_replica_times times;
     ls_comm_times comm;
 } ls_report;
 
-/* Whether another range may be submitted. */
-bool ls_engine_has_room(const ls_engine *engine);
-/* How many steps the next range had best have, if they are there: one, unless a worker alone takes several at once. */
-uint32_t ls_engine_steps_at_once(const ls_engine *engine);
-/* Sends a range to every worker, at work or not. Errors: those of ls_pool_submit; the group is aborted then. */
+/* Sends a range to every worker, at work or not; there has to be room for it (ls_engine_has_room). Errors: those of
+ * ls_pool_submit; the group is aborted then. */
 int ls_engine_submit(ls_engine *engine, const ls_range *range, ls_error *err);
-/* Steps that were submitted and not collected. */
-uint64_t ls_engine_in_flight(const ls_engine *engine);
 
 /* How a step ended. */
 typedef struct ls_outcome {
-    const ls_report
-        *report; /* of a worker that says it is done: then it is, for all; NULL: it is for none */
+    /* Of one of the workers that applied the step: all that are left did. NULL: no worker applied it. */
+    const ls_report *report;
     bool failed; /* there are faults: ls_engine_faults */
-    int bad_worker,
-        bad_shard; /* skipped: one of this process's shards whose loss was not finite; −1: none is */
+    /* Of a step that was skipped: a worker and shard of this process whose loss was not finite; −1: none was here. */
+    int bad_worker, bad_shard;
 } ls_outcome;
 
-/* Waits for every worker's report of the next step, or until those that sent none have been silent for the deadline.
- * Behind a failure nothing is done any more, so what is in flight is collected before anything else. */
+/* Waits for every worker's report of the next step, or until the workers that sent none have been silent for the
+ * deadline. After a failure no step is begun any more; what is in flight has to be collected before anything else. */
 void ls_engine_collect(ls_engine *engine, ls_outcome *out);
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
@@ -205,9 +202,9 @@ struct ls_exchange;
 /* What every worker does between steps, on its thread. */
 typedef int ls_worker_job(struct ls_train_worker *worker, const struct ls_exchange *e);
 
-/* Has every worker that answers do it, and waits. `behind`: steps that are done, for faults. Returns LS_OK when all live
- * workers did, else the first cause; ls_engine_faults has them all. */
-int ls_engine_run_all(ls_engine *engine, ls_worker_job *job, uint64_t behind, ls_error *err);
+/* Has every worker that answers do the job, and waits. `steps_done`: the number of steps that are done, which faults
+ * name. Returns LS_OK when all live workers did it, else the first cause; ls_engine_faults has them all. */
+int ls_engine_run_all(ls_engine *engine, ls_worker_job *job, uint64_t steps_done, ls_error *err);
 
 /* Learns which device it has. */
 ls_worker_job ls_worker_describe;
@@ -220,39 +217,7 @@ ls_worker_job ls_worker_probe;
 /* This worker's shards of every test minibatch → ls_engine_test. */
 ls_worker_job ls_worker_evaluate;
 
-/* The text of a device's choices, which the engine frees; NULL: there is none. */
-char **ls_engine_choices(ls_engine *engine);
-/* Test rows, and what an evaluation made of them. */
-ls_sharded_rows *ls_engine_test(ls_engine *engine);
-/* [rows of training], for the order of an epoch: that of the next one is another. */
-uint32_t *ls_engine_order(ls_engine *engine, uint32_t epoch);
-/* Where streamed training rows wait for their step; NULL: they are resident. */
-struct ls_feed *ls_engine_feed(ls_engine *engine);
-
 /* ---- faults --------------------------------------------------------------------------------- */
-
-/* The faults of live workers since the last job or the last group, and of those that were lost and not dropped yet. Of
- * a worker the first counts. Returns how many; out: [LS_DEVICES_MAX]. */
-int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
-/* First of all after a failure: a worker that has stalled since keeps the memory that was shared with it; the others
- * get another. Errors: LS_ENOMEM. */
-int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
-/* Live workers whose fault it was to wait in vain for another process are not at fault. */
-void ls_engine_forgive_waiting(ls_engine *engine);
-/* Workers whose devices failed take no part any more. Returns how many were lost since the last call, they and those
- * that have stalled, with their faults; out: [LS_DEVICES_MAX]. */
-int ls_engine_drop(ls_engine *engine, const ls_fault **out);
-/* Makes a group of the live workers, which join and check it; the shards are dealt out anew. `merge`: how gradients are
- * merged; NULL: as before. `behind` as for jobs. Errors: those of the communicator, as ls_engine_run_all. */
-int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, uint64_t behind, ls_error *err);
-
-/* The deadline from now on, where the description leaves it to the engine. 0: none was measured. */
-void ls_engine_expect(ls_engine *engine, double longest_step_s);
-/* Nanoseconds of the run: as ls_now_ns, but it stands still while the process is stopped, as far as the coordinator,
- * which sleeps most of the time, was asleep then. */
-uint64_t ls_engine_ns(const ls_engine *engine);
-
-/* ---- workers -------------------------------------------------------------------------------- */
 
 /* Whether a worker takes part. */
 typedef enum ls_presence {
@@ -261,31 +226,18 @@ typedef enum ls_presence {
     LS_STALLED /* it no longer answers: its thread and its memory are left alone */
 } ls_presence;
 
-/* A worker, as it is seen while no job is under way. Ranges may be: they write none of this. A worker that has stalled
- * may still be in a job, so device, replica and checksum, which jobs write, are not read: they are 0. */
-typedef struct ls_worker_view {
-    ls_presence presence;
-    int shard_lo, shard_hi;     /* its shards */
-    ls_device *device;          /* once it has done a job */
-    const ls_device_info *info; /* once it has done ls_worker_describe or ls_worker_open */
-    const ls_replica *replica;
-    uint32_t checksum; /* of its weights and state as they were read back last, or of a probe */
-    const ls_report *report; /* of the step that was collected last; NULL: it has a fault */
-    int queued;              /* ranges it has, the one it is at included */
-} ls_worker_view;
-
-int ls_engine_workers(const ls_engine *engine); /* that it began with */
-int ls_engine_live(const ls_engine *engine);    /* that still take part */
-ls_worker_view ls_engine_worker(const ls_engine *engine, int worker);
-/* The name of its device, and the floats of a replica's arena, of which all have as many. They are written when workers
- * open and never again: from then on they may be read whatever the worker does, also when it has stalled. */
-const char *ls_engine_device_name(const ls_engine *engine, int worker);
-size_t ls_engine_floats(const ls_engine *engine);
-int ls_engine_shards(const ls_engine *engine);
-/* Bytes of the one sum that all workers share; 0: each has its own. And those of a worker's partial sums. */
-size_t ls_engine_total_bytes(const ls_engine *engine);
-size_t ls_engine_fold_bytes(const ls_engine *engine, int worker);
-/* Where the worker's replica is, for who reads its marks: looked at behind a mark of one of its ops it is there. */
-const ls_replica *const *ls_engine_replica_at(const ls_engine *engine, int worker);
+/* Stores the faults of live workers since the last job or the last group, and those of lost workers that were not
+ * dropped yet; the first fault of a worker counts. Returns their number; out: [LS_DEVICES_MAX]. */
+int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
+/* To be called first after a failure: leaves the memory that was shared with a worker which has stalled since to that
+ * worker, and gives the others new memory. Errors: LS_ENOMEM. */
+int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
+/* Drops the workers whose devices failed: they take no part any more. Returns the number of workers lost since the last
+ * call, stalled ones included, and stores their faults; out: [LS_DEVICES_MAX]. */
+int ls_engine_drop(ls_engine *engine, const ls_fault **out);
+/* Forms a group of the live workers, which join and check it, and deals the shards out anew. `merge`: how gradients are
+ * merged; NULL: as before. Errors: those of the communicator and of ls_engine_run_all. */
+int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, uint64_t steps_done,
+                   ls_error *err);
 
 #endif

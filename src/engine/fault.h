@@ -7,7 +7,7 @@
 
 typedef struct ls_fault {
     int worker;       /* −1: another host */
-    uint64_t step;    /* in which, from 1, or behind which */
+    uint64_t step;    /* in which, from 1, or after which */
     ls_error error;   /* why; its status is LS_OK where there is no fault */
     double silence_s; /* of a stall: for how long there had been no sign of life */
 } ls_fault;

@@ -162,7 +162,7 @@ static bool any_stalled(const ls_engine *e)
     return false;
 }
 
-int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t behind, ls_error *err)
+int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done, ls_error *err)
 {
     ls_comm_group *fresh, *old = e->group;
     const bool keep = old && peer_may_read(e, old);
@@ -182,13 +182,13 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t behind, ls_
         if (e->worker[i].presence == LS_LIVE)
             e->worker[i].member_of = fresh;
     /* Every worker leaves the old one. */
-    status = ls_engine_run_all(e, ls_worker_join, behind, err);
+    status = ls_engine_run_all(e, ls_worker_join, steps_done, err);
     int retire_status = old ? retire(e, old, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
     if (status == LS_OK && e->desc.cluster && !e->old_groups && !any_stalled(e))
         ls_cluster_free_old(e->desc.cluster); /* no group, no worker is left that knows of it */
-    return status ? status : ls_engine_run_all(e, ls_worker_check, behind, err);
+    return status ? status : ls_engine_run_all(e, ls_worker_check, steps_done, err);
 }
 
 /* ---- who is left ---------------------------------------------------------------------------- */
@@ -198,7 +198,7 @@ int ls_engine_faults(const ls_engine *e, const ls_fault **out)
     int count = 0;
     for (int i = 0; i < e->workers; i++) {
         const ls_train_worker *w = &e->worker[i];
-        if (w->presence == LS_LIVE ? w->fault.error.status != LS_OK : !w->told)
+        if (ls_has_fault(w))
             out[count++] = &w->fault;
     }
     return count;
@@ -228,16 +228,6 @@ int ls_engine_leave_stalled(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
-void ls_engine_forgive_waiting(ls_engine *e)
-{
-    for (int i = 0; i < e->workers; i++) {
-        ls_train_worker *w = &e->worker[i];
-        const int status = w->fault.error.status;
-        if (w->presence == LS_LIVE && (status == LS_ESTALLED || status == LS_EABORTED))
-            w->fault = (ls_fault){.worker = i};
-    }
-}
-
 int ls_engine_drop(ls_engine *e, const ls_fault **out)
 {
     int count = 0;
@@ -248,7 +238,8 @@ int ls_engine_drop(ls_engine *e, const ls_fault **out)
             w->presence = LS_LOST;
             w->idle = true;
         }
-        e->live += w->presence == LS_LIVE;
+        if (w->presence == LS_LIVE)
+            e->live++;
         if (!ls_is_news(w))
             continue;
         w->told = true;

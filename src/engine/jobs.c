@@ -36,17 +36,17 @@ static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
     return LS_OK;
 }
 
-int ls_engine_run_all(ls_engine *e, ls_worker_job *job, uint64_t behind, ls_error *err)
+int ls_engine_run_all(ls_engine *e, ls_worker_job *job, uint64_t steps_done, ls_error *err)
 {
-    e->exchange->steps = behind;
+    e->exchange->steps = steps_done;
     int status = submit(e, job, err);
-    ls_await_jobs(e, behind);
+    ls_await_jobs(e, steps_done);
     for (int i = 0; i < e->workers; i++) {
         ls_train_worker *w = &e->worker[i];
         if (w->presence == LS_STALLED && w->told)
             continue;
         if (w->presence == LS_LIVE)
-            w->fault = (ls_fault){.worker = i, .step = behind, .error = w->error};
+            w->fault = (ls_fault){.worker = i, .step = steps_done, .error = w->error};
         const ls_error *why = w->presence == LS_LOST ? &w->error : &w->fault.error;
         if (status == LS_OK && why->status != LS_OK && why->status != LS_EABORTED)
             status = ls_fail(err, why->status, "worker %d: %.480s", i, why->text);
@@ -54,15 +54,15 @@ int ls_engine_run_all(ls_engine *e, ls_worker_job *job, uint64_t behind, ls_erro
     return status;
 }
 
-int ls_engine_load(ls_engine *e, uint64_t behind, ls_error *err)
+int ls_engine_load(ls_engine *e, uint64_t steps_done, ls_error *err)
 {
-    return ls_engine_run_all(e, ls_worker_load, behind, err);
+    return ls_engine_run_all(e, ls_worker_load, steps_done, err);
 }
 
 /* ---- reading back --------------------------------------------------------------------------- */
 
 /* With three or more, the odd one out; with two it cannot be told. */
-static int compare_checksums(const ls_engine *e, uint64_t behind, ls_error *err)
+static int compare_checksums(const ls_engine *e, uint64_t steps_done, ls_error *err)
 {
     const int first = ls_first_live(e);
     char list[300] = "";
@@ -82,12 +82,12 @@ static int compare_checksums(const ls_engine *e, uint64_t behind, ls_error *err)
         err, LS_EDIVERGED,
         "after step %llu the replicas are no longer equal (checksums: %s); a device or its "
         "memory is faulty; resume from a checkpoint before that",
-        (unsigned long long)behind, list);
+        (unsigned long long)steps_done, list);
 }
 
-int ls_engine_read_back(ls_engine *e, bool exports, uint64_t behind, ls_error *err)
+int ls_engine_read_back(ls_engine *e, bool exports, uint64_t steps_done, ls_error *err)
 {
     e->exchange->exporter = exports ? ls_first_live(e) : -1;
-    int status = ls_engine_run_all(e, ls_worker_snapshot, behind, err);
-    return status ? status : compare_checksums(e, behind, err);
+    int status = ls_engine_run_all(e, ls_worker_snapshot, steps_done, err);
+    return status ? status : compare_checksums(e, steps_done, err);
 }

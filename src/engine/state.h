@@ -2,9 +2,9 @@
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
-#include "engine/engine.h"
 #include "engine/exchange.h"
 #include "engine/feed.h"
+#include "engine/view.h"
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"
@@ -138,12 +138,18 @@ static inline bool ls_is_news(const ls_train_worker *w)
     return w->presence != LS_LIVE && !w->told;
 }
 
+/* Whether its fault counts: a live worker's, or that of one that was lost and not dealt with yet. */
+static inline bool ls_has_fault(const ls_train_worker *w)
+{
+    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_is_news(w);
+}
+
 /* ---- wait.c --------------------------------------------------------------------------------- */
 
 /* Begun whenever work is given to workers at rest. */
 void ls_watch_begin(ls_watch *watch);
-/* Waits until every worker has done its job, or has been left behind, behind step `behind`. */
-void ls_await_jobs(ls_engine *engine, uint64_t behind);
+/* Waits until every worker has done its job, or has been left behind, after step `steps_done`. */
+void ls_await_jobs(ls_engine *engine, uint64_t steps_done);
 
 /* ---- group.c -------------------------------------------------------------------------------- */
 

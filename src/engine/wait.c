@@ -106,6 +106,20 @@ static bool is_merging(const ls_silence *silence)
 
 /* ---- leaving a worker behind ---------------------------------------------------------------- */
 
+static const char *name_of(int place)
+{
+    switch (place) {
+    case LS_PLACE_MERGE:
+    case LS_PLACE_WAIT: return "all-reduce";
+    case LS_PLACE_APPLY: return "optimizer step";
+    case LS_PLACE_ADD: return "adding up gradients";
+    case LS_PLACE_STEP: return "the beginning of a step";
+    case LS_PLACE_OPEN: return "opening";
+    case LS_PLACE_EXPORT: return "reading weights back";
+    default: return "between two jobs";
+    }
+}
+
 /* Once there is a group all workers have opened, and their replicas may be looked at; before that one may be about to
  * make its own. */
 static void say_where(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
@@ -113,19 +127,11 @@ static void say_where(char *out, size_t size, const ls_engine *e, const ls_train
     const int place = ls_heartbeat_place(&w->heartbeat);
     if (e->group && ls_replica_place(out, size, w->replica, place))
         return;
-    snprintf(out, size, "%s",
-             !e->group                  ? "opening"
-             : place == LS_PLACE_MERGE  ? "all-reduce"
-             : place == LS_PLACE_WAIT   ? "all-reduce"
-             : place == LS_PLACE_APPLY  ? "optimizer step"
-             : place == LS_PLACE_ADD    ? "adding up gradients"
-             : place == LS_PLACE_STEP   ? "the beginning of a step"
-             : place == LS_PLACE_OPEN   ? "opening"
-             : place == LS_PLACE_EXPORT ? "reading weights back"
-                                        : "between two jobs");
+    snprintf(out, size, "%s", e->group ? name_of(place) : "opening");
 }
 
-/* What of a silence does not count is said where there is any to speak of. */
+/* Formats how long the worker was silent. Time during which it was stopped or had no CPU is named separately where it
+ * exceeds 0.5 s. */
 static void say_how_long(char *out, size_t size, const ls_silence *silence)
 {
     const double held_s = (double)silence->held_ns * 1e-9;
@@ -137,7 +143,7 @@ static void say_how_long(char *out, size_t size, const ls_silence *silence)
                  all_s - held_s);
 }
 
-/* Leaves a worker behind that shows no sign of life in or behind step `step`. */
+/* Leaves a worker behind that shows no sign of life in or after step `step`. */
 static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silence *silence)
 {
     ls_train_worker *w = &e->worker[worker];
@@ -155,7 +161,7 @@ static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silen
 }
 
 /* A look, every LS_NAP_NS while workers are waited for: those marked in `awaited` that show no sign of life for the
- * deadline are left behind, in or behind step `step`. A merge does not end by itself: the abort lets go the workers
+ * deadline are left behind, in or after step `step`. A merge does not end by itself: the abort lets go the workers
  * that only wait in it, here for what does not come; one that shows no sign of life even then is the one that
  * hangs. */
 static void look(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
@@ -182,12 +188,12 @@ static void be_idle(const ls_engine *e)
 }
 
 /* A lost worker's jobs do nothing; only its thread is waited for. */
-static void look_after_jobs(ls_engine *e, ls_watch *watch, uint64_t behind)
+static void look_after_jobs(ls_engine *e, ls_watch *watch, uint64_t steps_done)
 {
     bool awaited[LS_DEVICES_MAX];
     for (int w = 0; w < e->workers; w++)
         awaited[w] = e->worker[w].presence != LS_STALLED && ls_pool_busy(e->pool, w) > 0;
-    look(watch, e, awaited, behind);
+    look(watch, e, awaited, steps_done);
 }
 
 static int nap(ls_engine *e)
@@ -199,11 +205,11 @@ static int nap(ls_engine *e)
 }
 
 /* No step is under way, so the watch over steps is free; it is too large for a small stack. */
-void ls_await_jobs(ls_engine *e, uint64_t behind)
+void ls_await_jobs(ls_engine *e, uint64_t steps_done)
 {
     ls_watch_begin(&e->watch);
     while (nap(e) == LS_ETIMEDOUT) {
-        look_after_jobs(e, &e->watch, behind);
+        look_after_jobs(e, &e->watch, steps_done);
         be_idle(e);
     }
     be_idle(e);
@@ -304,16 +310,6 @@ static void await_reports(ls_engine *e)
 
 /* ---- how a step ended ----------------------------------------------------------------------- */
 
-static bool has_done(const ls_train_worker *w)
-{
-    return w->presence == LS_LIVE && w->report.status == LS_OK;
-}
-
-static bool has_fault(const ls_train_worker *w)
-{
-    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : !w->told;
-}
-
 void ls_engine_collect(ls_engine *e, ls_outcome *out)
 {
     *out = (ls_outcome){.bad_worker = -1, .bad_shard = -1};
@@ -322,8 +318,8 @@ void ls_engine_collect(ls_engine *e, ls_outcome *out)
     e->next_number++;
     for (int i = e->workers - 1; i >= 0; i--) {
         const ls_train_worker *w = &e->worker[i];
-        out->failed |= has_fault(w);
-        if (!has_done(w))
+        out->failed |= ls_has_fault(w);
+        if (w->presence != LS_LIVE || w->report.status != LS_OK)
             continue;
         out->report = &w->report;
         if (w->report.bad_shard >= 0) {

@@ -6,8 +6,8 @@
  * before this one's result is known, so that the device never waits for the host. Of a small model
  * LS_UNROLLED steps are one launch. At most LS_IN_FLIGHT launches are under way. A step is reported when
  * its launch is done, in order. One whose loss is not finite changes nothing on the device, nor do those
- * behind it; the host finds out when it looks at the result, deals with it as with any such step, and
- * then, if the run goes on, enqueues those behind it anew. So nothing can be told from steps one after
+ * after it; the host finds out when it looks at the result, deals with it as with any such step, and
+ * then, if the run goes on, enqueues those after it anew. So nothing can be told from steps one after
  * another.
  */
 #include "base/error.h"
@@ -56,7 +56,7 @@ int ls_worker_choose_steps(ls_train_worker *w)
 
 /* ---- shards --------------------------------------------------------------------------------- */
 
-/* A number that is none, where the shard's loss was summed. */
+/* Fault injection: overwrites the shard's loss, as it was summed, with NaN. */
 static int spoil_loss(ls_train_worker *w)
 {
     const float bad = NAN;
@@ -328,7 +328,7 @@ static int skip_step(ls_train_worker *w, ls_step *s)
     return status ? status : ls_replica_release(w->replica, &w->error);
 }
 
-/* A step has come to an end. Returns whether what was enqueued behind it has no effect. */
+/* A step has come to an end. Returns whether what was enqueued after it has no effect. */
 static bool end_step(ls_train_worker *w, const ls_flight *f, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
@@ -386,7 +386,7 @@ static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t ind
     latest->slot = w->next_slot;
     w->next_slot = (w->next_slot + 1) % LS_RESULT_SLOTS;
     enqueue(w, latest, 0, latest->count);
-    /* All but the latest; that one too, unless more is waiting to be enqueued behind it. */
+    /* All but the latest; that one too, unless more is waiting to be enqueued after it. */
     retire_down_to(w, 1);
     if (more && !w->failed && w->flight[0].status == LS_OK)
         return;
@@ -396,7 +396,7 @@ static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t ind
 
 /* ---- a range of steps ----------------------------------------------------------------------- */
 
-/* The steps behind a failed one were sent before its failure was known. They are not begun: `error` belongs
+/* The steps after a failed one were sent before its failure was known. They are not begun: `error` belongs
  * to the coordinator once its report is on the way. */
 static void run_in_parts(ls_train_worker *w, const ls_range *range, uint32_t index)
 {
@@ -417,11 +417,13 @@ int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err)
     for (uint32_t i = 0; i < steps;) {
         const uint32_t at_once = w->failed ? 0 : launchable_steps(w, range, i);
         ls_beat_at(&w->heartbeat, LS_PLACE_STEP, (uint32_t)range->first_step + i + 1);
-        if (at_once > 0)
+        if (at_once > 0) {
             launch_steps(w, range, i, at_once);
-        else
+            i += at_once;
+        } else {
             run_in_parts(w, range, i);
-        i += at_once > 0 ? at_once : 1;
+            i++;
+        }
     }
     return LS_OK;
 }

@@ -1,4 +1,4 @@
-/* Arrays in files, mapped: NumPy's .npy, and tensors of safetensors files. Nothing of a header is believed
+/* Arrays in files, mapped: NumPy's .npy (of .npz files, npz.c), and tensors of safetensors files. Nothing of a header is believed
  * before it was compared with the file's size. Formats: NEP 1 (numpy/lib/format.py) and the description in
  * safetensors' reference implementation. */
 #include "formats/arrays.h"
@@ -73,6 +73,25 @@ size_t ls_array_row(const ls_array *a)
     for (int i = 1; i < a->rank; i++)
         n *= (size_t)a->dim[i];
     return n;
+}
+
+void ls_array_sides(uint64_t side[3], const ls_array *a, bool last)
+{
+    side[0] = side[1] = side[2] = 1;
+    for (int i = 1; i < a->rank; i++)
+        side[a->rank == 3 ? i : i - 1] = a->dim[i];
+    if (last && a->rank == LS_ARRAY_RANK) {
+        side[0] = a->dim[3];
+        side[1] = a->dim[1];
+        side[2] = a->dim[2];
+    }
+}
+
+size_t ls_array_last_place(const ls_array *a, size_t i)
+{
+    const size_t channels = (size_t)a->dim[3], area = (size_t)a->dim[1] * (size_t)a->dim[2];
+    const size_t row = i / (channels * area), channel = i / area % channels, pixel = i % area;
+    return (row * area + pixel) * channels + channel;
 }
 
 /* Sizes that multiply beyond the file, or beyond 64 bits, are the header's fault. */
@@ -238,39 +257,89 @@ bool ls_array_is_npy(const void *bytes, size_t count)
     return count >= 12 && memcmp(bytes, magic, 6) == 0;
 }
 
-static int read_npy(ls_array *a, ls_error *err)
+int ls_array_parse_npy(ls_array *a, const void *bytes, size_t count, ls_error *err)
 {
-    const uint8_t *b = a->map;
-    if (!ls_array_is_npy(b, a->map_bytes))
-        return fail_at(a, 0, err, "expected an .npy file, as numpy.save writes it");
+    const uint8_t *b = bytes;
+    if (!ls_array_is_npy(b, count))
+        return fail_at(a, 0, err,
+                       "expected an .npy file, as numpy.save writes it, or an .npz file of them");
     if (b[6] < 1 || b[6] > 3)
         return fail_at(a, 6, err, "expected version 1, 2 or 3 of the .npy format");
     const size_t begin = b[6] == 1 ? 10 : 12;
     const size_t length = (size_t)b[8] | (size_t)b[9] << 8 |
                           (b[6] == 1 ? 0 : (size_t)b[10] << 16 | (size_t)b[11] << 24);
-    if (length > MOST_HEADER || length > a->map_bytes - begin)
+    if (length > MOST_HEADER || length > count - begin)
         return fail_at(a, 8, err, "expected a header that ends in the file; it is cut off");
-    cursor c = {a, a->map, begin, begin + length, err};
+    cursor c = {a, bytes, begin, begin + length, err};
     int status = read_dictionary(&c, a);
     a->data = b + begin + length;
-    return status ? status : check_size(a, a->map_bytes - begin - length, begin, err);
+    return status ? status : check_size(a, count - begin - length, begin, err);
 }
 
-int ls_array_open_npy(ls_array *a, const char *path, ls_error *err)
+static int parse(ls_array *a, const void *bytes, size_t count, const char *const *names,
+                 ls_error *err)
 {
-    int status = ls_file_map(a, path, "an .npy file", err);
+    return ls_array_is_npz(bytes, count) ? ls_array_parse_npz(a, bytes, count, names, err)
+                                         : ls_array_parse_npy(a, bytes, count, err);
+}
+
+const char *const ls_names_of_rows[] = {
+    "x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0", "", NULL};
+const char *const ls_names_of_targets[] = {"y",      "Y",      "y_train", "Y_train", "train_y",
+                                           "labels", "target", "targets", "arr_1",   NULL};
+const char *const ls_names_of_test_rows[] = {"test_x", "x_test", "X_test", "test_X", NULL};
+const char *const ls_names_of_test_targets[] = {"test_y", "y_test", "Y_test", "test_Y", NULL};
+
+static const char npz[] = ".npz";
+
+bool ls_path_is_npz(const char *path)
+{
+    const size_t n = strlen(path);
+    return n > 4 && strcmp(path + n - 4, npz) == 0;
+}
+
+/* Of "FILE.npz/NAME" the file, and the name; else the path itself, and NULL. */
+static const char *split_path(char file[LS_PATH_BYTES], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash ? (size_t)(slash - path) : 0;
+    const bool inside = n > 4 && n < LS_PATH_BYTES && strncmp(slash - 4, npz, 4) == 0;
+    snprintf(file, LS_PATH_BYTES, "%.*s", inside ? (int)n : LS_PATH_BYTES - 1, path);
+    return inside ? slash + 1 : NULL;
+}
+
+int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_error *err)
+{
+    char file[LS_PATH_BYTES];
+    const char *name = split_path(file, path), *const only[] = {name, NULL};
+    int status = ls_file_map(a, file, "an .npy or .npz file", err);
+    a->path = path;
     if (status == LS_OK)
-        status = read_npy(a, err);
+        status = parse(a, a->map, a->map_bytes, name ? only : names, err);
     if (status)
         ls_array_close(a);
     return status;
 }
 
-int ls_array_read_npy(ls_array *a, const char *name, const void *bytes, size_t count, ls_error *err)
+bool ls_array_is_there(const char *path, const char *const *names)
 {
-    *a = (ls_array){.path = name, .map = (void *)(uintptr_t)bytes, .map_bytes = count};
-    int status = read_npy(a, err);
-    a->map = NULL; /* it is the caller's */
+    ls_array file;
+    ls_error err;
+    if (ls_file_map(&file, path, "an .npz file", &err) != LS_OK)
+        return false;
+    const bool found =
+        ls_array_is_npz(file.map, file.map_bytes) && ls_npz_has(file.map, file.map_bytes, names);
+    ls_array_close(&file);
+    return found;
+}
+
+int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count,
+                  const char *const *names, ls_error *err)
+{
+    *a = (ls_array){.path = name};
+    int status = parse(a, bytes, count, names, err);
+    if (status)
+        ls_array_close(a);
     return status;
 }
 

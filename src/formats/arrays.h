@@ -1,4 +1,4 @@
-/* Arrays of numbers in files, mapped: .npy, and tensors of safetensors files. */
+/* Arrays of numbers in files, mapped: .npy and .npz, and tensors of safetensors files. */
 #ifndef FORMATS_ARRAYS_H
 #define FORMATS_ARRAYS_H
 
@@ -43,13 +43,31 @@ typedef struct ls_array {
  * for ls_open_to_read. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err);
 
-/* Maps an .npy file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA with file and offset. */
-int ls_array_open_npy(ls_array *a, const char *path, ls_error *err);
-/* The same, of `count` bytes in memory, which messages call `name`; both outlive the array. */
-int ls_array_read_npy(ls_array *a, const char *name, const void *bytes, size_t count,
-                      ls_error *err);
+/* Maps an array: an .npy file, or one that lies in an .npz file, "FILE.npz/NAME". Of "FILE.npz" it is the first of `names`,
+ * which end with NULL, that is there; where one of them is "", also the only one. A deflated array is unpacked into memory.
+ * Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA with file and offset; LS_EUNSUPPORTED (a member that is encrypted, or
+ * compressed otherwise). */
+int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_error *err);
+/* The same, of `count` bytes in memory, which messages call `name`; both outlive the array, which is closed. */
+int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count,
+                  const char *const *names, ls_error *err);
 bool ls_array_is_npy(const void *bytes, size_t count);
+bool ls_array_is_npz(const void *bytes, size_t count);
+/* Whether `path` is called like an .npz file, and if so, whether it is one with an array of one of these names. */
+bool ls_path_is_npz(const char *path);
+bool ls_array_is_there(const char *path, const char *const *names);
 void ls_array_close(ls_array *array);
+
+/* What arrays are called in .npz files, where nothing else says so: of the rows, and of their targets. */
+extern const char *const ls_names_of_rows[],
+    *const ls_names_of_targets[], *const ls_names_of_test_rows[], *const ls_names_of_test_targets[];
+
+/* ---- inside: formats in memory; a->path is set, and a->map may be what they lie in (npz.c) --------- */
+
+int ls_array_parse_npy(ls_array *a, const void *bytes, size_t count, ls_error *err);
+int ls_array_parse_npz(ls_array *a, const void *bytes, size_t count, const char *const *names,
+                       ls_error *err);
+bool ls_npz_has(const void *bytes, size_t count, const char *const *names);
 
 /* A safetensors file, mapped. */
 typedef struct ls_tensors {
@@ -73,6 +91,11 @@ const char *ls_array_type_name(ls_array_type type);
 /* Numbers of one row; the number `i` of all; whether they are bytes, whole numbers, or can be used where they
  * lie. */
 size_t ls_array_row(const ls_array *array);
+/* Channels, height and width of a row of [features], [height][width] or [channels][height][width]; or where `last` is set,
+ * of [height][width][channels]. */
+void ls_array_sides(uint64_t side[3], const ls_array *array, bool last);
+/* Where number `i` of rows of [channels][height][width] is in an array of [rows][height][width][channels]. */
+size_t ls_array_last_place(const ls_array *array, size_t i);
 double ls_array_number(const ls_array *array, size_t i);
 bool ls_array_of_bytes(const ls_array *array);
 bool ls_array_is_whole(const ls_array *array);

@@ -54,8 +54,9 @@ void ls_floats_sha256(char out[65], const float *values, size_t count);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Reads the group's tensors (F32, or F16 and BF16 widened) to group->to. Tensors that the group does not name are
- * ignored; a file that was written with a state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file,
+/* Reads the group's tensors (F32, or F16 and BF16 widened) to group->to. Where all names of the file begin with one text
+ * up to a dot, such as "module." or "_orig_mod.", behind which names of the group's stand, and the group has no prefix, that
+ * is taken off, as the host's log says. Tensors that the group does not name are ignored; a file that was written with a state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file,
  * offset, what was expected; LS_ENOMEM. Any thread. */
 int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
                         ls_error *err);

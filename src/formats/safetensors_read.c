@@ -484,13 +484,68 @@ int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_e
     return read_metadata(card, "lockstep_model", path, host, err);
 }
 
+/* ---- names behind a prefix ------------------------------------------------------------------- */
+
+/* What stands before a name of the group in `name`, of less than TENSOR_NAME bytes, up to a dot: as little as may be. */
+static bool find_prefix(char out[TENSOR_NAME], const char *name, const ls_tensor_group *group)
+{
+    const size_t length = strlen(name);
+    size_t least = length;
+    for (int i = 0; i < group->entries; i++) {
+        const size_t n = strlen(group->entry[i].name);
+        if (n < length && name[length - n - 1] == '.' &&
+            strcmp(name + length - n, group->entry[i].name) == 0 && length - n < least)
+            least = length - n;
+    }
+    if (least == length || least >= TENSOR_NAME)
+        return false;
+    memcpy(out, name, least);
+    out[least] = '\0';
+    return true;
+}
+
+static bool all_begin_with(const cJSON *tensors, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    for (const cJSON *e = tensors; e; e = e->next)
+        if (!is_metadata(e) && strncmp(e->string, prefix, n) != 0)
+            return false;
+    return true;
+}
+
+/* Programs put "module." or "_orig_mod." before the names of what they wrap. Where all names of the file begin alike, and
+ * none is the group's as it is, that is taken off: `prefix` is then what the group's has. */
+static void take_prefix_off(const file *f, ls_tensor_group *group, char prefix[TENSOR_NAME])
+{
+    char text[TENSOR_NAME + 64];
+    const cJSON *tensors = ls_json_root(f->header)->child;
+    bool found = false;
+    if (group->prefix[0])
+        return;
+    for (const cJSON *e = tensors; e; e = e->next)
+        if (!is_metadata(e) && belongs(e->string, group))
+            return;
+    for (const cJSON *e = tensors; e && !found; e = e->next)
+        found = !is_metadata(e) && find_prefix(prefix, e->string, group);
+    if (!found || !all_begin_with(tensors, prefix))
+        return;
+    group->prefix = prefix;
+    snprintf(text, sizeof text, "all names begin with \"%.80s\", which is taken off", prefix);
+    ls_json_tidy(text);
+    ls_log(f->host, LS_LOG_INFO, "%.200s: %s", f->path, text);
+}
+
 int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
                         ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
+    char prefix[TENSOR_NAME];
+    ls_tensor_group named = *group;
     int status = open_verified(&f);
     if (status == LS_OK)
-        status = load_group(&f, group);
+        take_prefix_off(&f, &named, prefix);
+    if (status == LS_OK)
+        status = load_group(&f, &named);
     close_file(&f);
     return status;
 }
@@ -511,7 +566,9 @@ static int load_fitting(const file *f, const ls_tensor_group *group, int *taken)
     int status = LS_OK;
     for (int i = 0; i < group->entries && status == LS_OK; i++) {
         const ls_tensor_entry *p = &group->entry[i];
-        const cJSON *entry = cJSON_GetObjectItemCaseSensitive(root, p->name);
+        char name[TENSOR_NAME];
+        snprintf(name, sizeof name, "%s%s", group->prefix, p->name);
+        const cJSON *entry = cJSON_GetObjectItemCaseSensitive(root, name);
         if (!entry)
             say(f, p->name, "is not there: it begins as without the file");
         else if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p))
@@ -526,9 +583,13 @@ int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, 
                                 ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
+    char prefix[TENSOR_NAME];
+    ls_tensor_group named = *group;
     int taken = 0, status = open_verified(&f);
     if (status == LS_OK)
-        status = load_fitting(&f, group, &taken);
+        take_prefix_off(&f, &named, prefix);
+    if (status == LS_OK)
+        status = load_fitting(&f, &named, &taken);
     if (status == LS_OK && taken == 0)
         status = ls_fail(err, LS_EDATA,
                          "%s: offset 8: no tensor has a name and a shape of the model's; is it the "
@@ -536,7 +597,7 @@ int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, 
                          path);
     const cJSON *e = status == LS_OK ? ls_json_root(f.header)->child : NULL;
     for (; e; e = e->next)
-        if (!is_metadata(e) && !belongs(e->string, group))
+        if (!is_metadata(e) && !belongs(e->string, &named))
             say(&f, e->string, "is not used: the model has none of that name");
     close_file(&f);
     return status;

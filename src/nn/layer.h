@@ -13,6 +13,10 @@ enum { LS_MAX_FEATURES = 1 << 20, LS_MAX_KERNEL = 255, LS_MAX_STRIDE = 255 };
 /* The number of that key, from `min` to `max`. */
 float ls_read_float(ls_fields *fields, const char *key, double min, double max, double fallback);
 
+/* Reads "out", an integer or "classes", as many as the data has classes or targets; that also where the model's last
+ * layer does not say it. */
+int ls_read_out(ls_layer *layer, ls_fields *fields);
+
 /* A window that is moved over an image: of a convolution or a pooling. */
 typedef struct ls_window {
     int k[2], s[2], p[2]; /* kernel, stride and padding: height, width */

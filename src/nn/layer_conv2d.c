@@ -8,13 +8,12 @@ static void parse(ls_layer *layer, ls_fields *fields)
     static const int bias = 1;
     ls_conv2d *conv = &layer->op.u.conv2d;
     ls_window w;
-    long out, groups;
-    ls_field_int(fields, "out", 1, LS_MAX_FEATURES, NULL, &out);
+    long groups;
+    conv->out = ls_read_out(layer, fields);
     ls_field_pair(fields, "dilation", 1, LS_MAX_STRIDE, &one, w.d);
     ls_window_parse(&w, fields, &one);
     ls_field_int(fields, "groups", 1, LS_MAX_FEATURES, &one, &groups);
     ls_field_bool(fields, "bias", &bias, &conv->bias);
-    conv->out = (int)out;
     conv->groups = (int)groups;
     conv->dh = w.d[0], conv->dw = w.d[1];
     conv->kh = w.k[0], conv->kw = w.k[1];

@@ -1,13 +1,11 @@
-/* {"type": "dense", "out": 128, "bias": true} */
+/* {"type": "dense", "out": 128 | "classes", "bias": true} */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)
 {
     static const int bias = 1;
-    long out;
-    ls_field_int(fields, "out", 1, LS_MAX_FEATURES, NULL, &out);
+    layer->op.u.dense.out = ls_read_out(layer, fields);
     ls_field_bool(fields, "bias", &bias, &layer->op.u.dense.bias);
-    layer->op.u.dense.out = (int)out;
 }
 
 static int shape(ls_layer *layer, ls_error *err)

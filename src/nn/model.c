@@ -330,10 +330,11 @@ const char *ls_init_name(ls_init_rule rule)
 void ls_init_read(ls_init *out, ls_fields *f, bool optional)
 {
     static const double std = 0.01;
-    static const int normal = LS_INIT_NORMAL;
+    const int rest =
+        cJSON_GetObjectItemCaseSensitive(f->object, "std") ? LS_INIT_NORMAL : LS_INIT_KAIMING;
     int name;
     double value;
-    ls_field_choice(f, "name", init_names, optional ? &normal : NULL, &name);
+    ls_field_choice(f, "name", init_names, optional ? &rest : NULL, &name);
     const ls_init_rule rule = rule_of_name(name);
     if (ls_field_double(f, "std", 0, 1000, &std, &value) && rule != LS_INIT_NORMAL)
         ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, "std"),
@@ -363,7 +364,7 @@ static int parse_name(ls_init *out, const ls_json *doc, const cJSON *node, ls_er
 int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err)
 {
     if (!node) {
-        *out = (ls_init){LS_INIT_NORMAL, 0.01f};
+        *out = (ls_init){LS_INIT_KAIMING, 0.01f};
         return LS_OK;
     }
     if (cJSON_IsString(node))

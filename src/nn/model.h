@@ -54,6 +54,8 @@ typedef struct ls_layer {
     char name[64]; /* from the JSON, or its index in the list, as nn.Sequential does; a block's
                       layers have the block's name and a dot before theirs */
     int index;     /* its place in the model */
+    int classes;   /* what the model is to give: of the data */
+    bool last;     /* the model's last layer, and no block's */
     int inputs;    /* 1, or 2 for a layer whose parse says so: it then has "with" */
     int input[LS_INPUTS]; /* the layers whose outputs it reads, or LS_INPUT */
     ls_shape in, out;     /* of the first input, and of the output */
@@ -111,7 +113,7 @@ typedef struct ls_model {
 } ls_model;
 
 /* Parses {"name": …, "blocks": {…}, "layers": […]}. `input` and `classes` come from the dataset; the last layer
- * must give a vector of `classes` features. Errors: LS_ECONFIG, naming file, position and layer; in
+ * must give a vector of `classes` features, which its "out" need not repeat. Errors: LS_ECONFIG, naming file, position and layer; in
  * a block's layer, the position of the block's use as well. */
 int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
                    int classes, const ls_host *host, ls_error *err);
@@ -137,9 +139,10 @@ typedef struct ls_init {
 } ls_init;
 
 /* Reads "normal" (σ = 0.01), "xavier" or "glorot", "kaiming" or "he", or {"name": "normal", "std": 0.01}; a NULL
- * node means "normal". */
+ * node means "kaiming". */
 int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err);
-/* Its keys alone, from an object that may have others; `optional`: "normal" need not be said. */
+/* Its keys alone, from an object that may have others; `optional`: no name means "kaiming", or "normal"
+ * where there is a "std". */
 void ls_init_read(ls_init *out, struct ls_fields *fields, bool optional);
 const char *ls_init_name(ls_init_rule rule);
 

@@ -199,6 +199,8 @@ static int parse_layer(const ls_reader *r, const ls_scope *scope, int position, 
     ls_fields f;
     char what[160];
     layer->index = r->model->layers;
+    layer->classes = r->model->classes;
+    layer->last = !scope->use && !node->next;
     layer->inputs = 1;
     snprintf(what, sizeof what, "layer %s%d", scope->prefix, position);
     ls_fields_begin(&f, r->doc, node, what, err);
@@ -357,6 +359,17 @@ float ls_read_float(ls_fields *fields, const char *key, double min, double max, 
     double value;
     ls_field_double(fields, key, min, max, &fallback, &value);
     return (float)value;
+}
+
+int ls_read_out(ls_layer *layer, ls_fields *fields)
+{
+    const cJSON *node = ls_field_any(fields, "out");
+    const long classes = layer->classes;
+    long out;
+    if (cJSON_IsString(node) && strcmp(node->valuestring, "classes") == 0)
+        return layer->classes;
+    ls_field_int(fields, "out", 1, LS_MAX_FEATURES, layer->last ? &classes : NULL, &out);
+    return (int)out;
 }
 
 /* Pixels from one end of the dilated kernel to the other. */

@@ -1,6 +1,7 @@
 /* Encoded pictures as rows of a model. What it knows of the model it asks by the public functions, so that this room can
  * be a library beside the one that has the model. */
 #include "base/error.h"
+#include "base/host.h"
 #include "base/sized.h"
 #include "base/thread_state.h"
 #include "data/image.h"
@@ -45,6 +46,8 @@ int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,
         return status;
     status = ls_image_fit_bytes(row, info.channels, info.height, info.width, name, bytes, length,
                                 &kept, o.host, err);
+    if (kept.turned)
+        ls_log(o.host, LS_LOG_INFO, "%.300s: turned as its EXIF orientation says", name);
     ls_image_memory_free(&kept, o.host);
     return status;
 }

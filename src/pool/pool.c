@@ -198,7 +198,8 @@ static int count_cores(const ls_cpus *cpus)
     ls_cpus_cores(&core, cpus, "");
     int n = 0;
     for (int i = 0; i < core.count; i++)
-        n += i == 0 || core.id[i] != core.id[i - 1];
+        if (i == 0 || core.id[i] != core.id[i - 1])
+            n++;
     return n;
 }
 

@@ -58,7 +58,8 @@ static int plan_cpus(ls_pool *pool)
     int want = usable < all.count ? 0 : o->cpus_per_worker;
     int pinned = 0;
     for (int i = 0; i < pool->workers; i++)
-        pinned += ls_cpus_split(&pool->worker[i].part, &all, &core, pool->workers, i, want) > 0;
+        if (ls_cpus_split(&pool->worker[i].part, &all, &core, pool->workers, i, want) > 0)
+            pinned++;
     if (pinned < pool->workers)
         ls_log(o->host, LS_LOG_INFO, "%d workers are not pinned: %d CPUs are allowed",
                pool->workers, all.count);
@@ -137,16 +138,15 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
 /* Starts the pool's own threads; workers before `*started` have theirs, also on failure. */
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
-    int error = 0;
     char why[LS_REASON];
-    for (*started = 0; *started < pool->workers && error == 0; *started += error == 0) {
+    for (*started = 0; *started < pool->workers; (*started)++) {
         struct ls_pool_worker *w = &pool->worker[*started];
-        if (w->own)
-            error = ls_thread_start(&w->thread, ls_pool_thread, w);
+        const int error = w->own ? ls_thread_start(&w->thread, ls_pool_thread, w) : 0;
+        if (error != 0)
+            return ls_fail(err, LS_ESYSTEM,
+                           "the system refused the thread of worker %d of %d: %s", *started,
+                           pool->workers, ls_reason(why, error));
     }
-    if (error != 0)
-        return ls_fail(err, LS_ESYSTEM, "the system refused the thread of worker %d of %d: %s",
-                       *started, pool->workers, ls_reason(why, error));
     return LS_OK;
 }
 

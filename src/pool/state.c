@@ -46,10 +46,13 @@ int ls_pool_list(char *text, size_t size, const ls_pool *pool,
             return listed + 1;
         }
         const char *comma = listed++ ? ", " : "";
-        used +=
-            (size_t)(jobs ? snprintf(text + used, size - used, "%sworker %d (%llu job%s)", comma, i,
-                                     jobs, jobs == 1 ? "" : "s")
-                          : snprintf(text + used, size - used, "%sworker %d (stopping)", comma, i));
+        int length;
+        if (jobs > 0)
+            length = snprintf(text + used, size - used, "%sworker %d (%llu job%s)", comma, i, jobs,
+                              jobs == 1 ? "" : "s");
+        else
+            length = snprintf(text + used, size - used, "%sworker %d (stopping)", comma, i);
+        used += (size_t)length;
     }
     return listed;
 }

@@ -90,7 +90,8 @@ int ls_usable_cpus(int mask, double quota)
     int n = mask;
     if (quota > 0 && quota < mask) {
         n = (int)quota;
-        n += n < quota;
+        if (n < quota)
+            n++;
     }
     return n < 1 ? 1 : n;
 }

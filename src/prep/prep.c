@@ -8,30 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- fields of tables ------------------------------------------------------------------------------ */
-
-const char *ls_missing_word(int i)
-{
-    static const char *const word[] = {"", "NA", "NaN", "nan", "null", "?", NULL};
-    return word[i];
-}
-
-bool ls_field_is_missing(const char *text)
-{
-    for (int i = 0; ls_missing_word(i); i++)
-        if (strcmp(text, ls_missing_word(i)) == 0)
-            return true;
-    return false;
-}
-
-bool ls_field_is_number(const char *text, double *value)
-{
-    char *end;
-    const size_t n = strspn(text, "0123456789+-.eE");
-    *value = strtod(text, &end);
-    return n > 0 && text[n] == '\0' && *end == '\0';
-}
-
 /* ---- making --------------------------------------------------------------------------------------- */
 
 static int no_memory(ls_error *err)
@@ -47,6 +23,7 @@ int ls_prep_create(ls_prep **out, ls_prep_kind kind, const ls_host *host, ls_err
     p->host = host;
     p->kind = kind;
     p->divisor = 1;
+    p->target_deviation = 1;
     return LS_OK;
 }
 
@@ -173,22 +150,6 @@ int ls_prep_check_names(const char *const *name, int count, const char *what, co
     return ls_json_tidied(status, err);
 }
 
-bool ls_prep_is_name(const char *name, const char *text)
-{
-    size_t left = strlen(text);
-    while (left > 0) {
-        const size_t n = ls_json_utf8_length((const unsigned char *)text, left);
-        const char *same = n ? text : "\xEF\xBF\xBD";
-        const size_t length = n ? n : 3;
-        if (strncmp(name, same, length) != 0)
-            return false;
-        name += length;
-        text += n ? n : 1;
-        left -= n ? n : 1;
-    }
-    return *name == '\0';
-}
-
 int ls_prep_finish(ls_prep *p, ls_error *err)
 {
     int64_t at = 0;
@@ -219,6 +180,14 @@ int ls_prep_finish(ls_prep *p, ls_error *err)
 
 /* ---- applying ------------------------------------------------------------------------------------- */
 
+static bool is_ascii(const char *text)
+{
+    while (*text && (unsigned char)*text < 0x80)
+        text++;
+    return *text == '\0';
+}
+
+/* A text that is there in another form of Unicode alone is found, too. */
 static int find(const ls_prep_name *sorted, int count, const char *text)
 {
     char same[3 * 4096 + 1];
@@ -231,6 +200,8 @@ static int find(const ls_prep_name *sorted, int count, const char *text)
     const ls_prep_name wanted = {text, 0};
     const ls_prep_name *found =
         count > 0 ? bsearch(&wanted, sorted, (size_t)count, sizeof *sorted, by_text) : NULL;
+    for (int i = 0; !found && !is_ascii(text) && i < count; i++)
+        found = ls_prep_is_name(sorted[i].text, text) ? &sorted[i] : NULL;
     return found ? found->place : -1;
 }
 
@@ -307,12 +278,56 @@ static int put_level(const ls_prep_column *c, const char *text, double number, f
     return fail_value(c, place, expected, text ? text : shown, err);
 }
 
+static bool is_missing(const ls_prep_column *c, const char *text)
+{
+    const size_t n = strlen(text);
+    if (c->levels)
+        return ls_field_is_missing(text, n) && ls_prep_level(c, text) < 0;
+    return ls_field_is_missing(text, n) || ls_field_is_no_number(text, n);
+}
+
+static int fail_number(const ls_prep_column *c, const char *text, const char *place, ls_error *err)
+{
+    char expected[120];
+    const char *is = ls_field_looks_like(text, strlen(text));
+    double value;
+    unsigned form = 0;
+    if (is)
+        snprintf(expected, sizeof expected, "a number without a sign or unit (this is %s)", is);
+    else if (ls_number_read(text, strlen(text), 0, &value, &form))
+        snprintf(expected, sizeof expected, "a number with a decimal %s, as the training table has",
+                 c->decimal == ',' ? "comma" : "point");
+    else
+        snprintf(expected, sizeof expected, "a number");
+    return fail_value(c, place, expected, text, err);
+}
+
+/* A number as the training table wrote it, or in a form that can be read in one way alone. */
+static int put_number(const ls_prep_column *c, const char *text, double number, float *row,
+                      const char *place, ls_error *err)
+{
+    char shown[64];
+    unsigned form = 0;
+    if (text && !ls_number_read(text, strlen(text), c->decimal, &number, &form))
+        return fail_number(c, text, place, err);
+    if (form & LS_FORM_COMMA_OR_GROUP && !c->decimal)
+        return fail_value(
+            c, place,
+            "a number that can be read in one way; write it with a decimal point, and "
+            "nothing between thousands",
+            text, err);
+    row[c->first] = (float)number;
+    snprintf(shown, sizeof shown, "%g", number);
+    return isfinite(row[c->first])
+               ? LS_OK
+               : fail_value(c, place, "a finite number", text ? text : shown, err);
+}
+
 int ls_prep_put(const ls_prep *p, int column, const char *text, double number, float *row,
                 const char *place, ls_error *err)
 {
     const ls_prep_column *c = &p->column[column];
-    const bool missing =
-        text ? ls_field_is_missing(text) && ls_prep_level(c, text) < 0 : isnan(number);
+    const bool missing = text ? is_missing(c, text) : isnan(number);
     if (missing && !c->fills)
         return fail_value(c, place, "a value, as the model has learnt from rows that all had one",
                           text ? text : "", err);
@@ -320,18 +335,12 @@ int ls_prep_put(const ls_prep *p, int column, const char *text, double number, f
         memset(row + c->first, 0, (size_t)c->levels * sizeof *row);
         return LS_OK;
     }
-    if (c->levels)
-        return put_level(c, text, number, row, place, err);
-    if (missing)
-        number = NAN;
-    else if (text && !ls_field_is_number(text, &number))
-        return fail_value(c, place, "a number", text, err);
-    row[c->first] = (float)number;
-    char shown[64];
-    snprintf(shown, sizeof shown, "%g", number);
-    return missing || isfinite(row[c->first])
-               ? LS_OK
-               : fail_value(c, place, "a finite number", text ? text : shown, err);
+    if (missing) {
+        row[c->first] = NAN;
+        return LS_OK;
+    }
+    return c->levels ? put_level(c, text, number, row, place, err)
+                     : put_number(c, text, number, row, place, err);
 }
 
 bool ls_prep_acts(const ls_prep *p)
@@ -370,4 +379,33 @@ void ls_prep_feature(const ls_prep *p, int i, double *mean, double *deviation)
     }
     *mean = p->column[lo].mean;
     *deviation = p->column[lo].deviation;
+}
+
+/* ---- targets --------------------------------------------------------------------------------------- */
+
+static bool scales_targets(const ls_prep *p)
+{
+    return p && p->target_scaled;
+}
+
+float ls_prep_target(const ls_prep *p, float value)
+{
+    return scales_targets(p) ? (float)(((double)value - p->target_mean) / p->target_deviation)
+                             : value;
+}
+
+void ls_prep_give_back(const ls_prep *p, float *outputs, size_t count)
+{
+    for (size_t i = 0; scales_targets(p) && i < count; i++)
+        outputs[i] = (float)((double)outputs[i] * p->target_deviation + p->target_mean);
+}
+
+double ls_prep_squared_error(const ls_prep *p, double error)
+{
+    return scales_targets(p) ? error * p->target_deviation * p->target_deviation : error;
+}
+
+double ls_prep_absolute_error(const ls_prep *p, double error)
+{
+    return scales_targets(p) ? error * p->target_deviation : error;
 }

@@ -2,10 +2,13 @@
  * prediction and export, kept with the weights as `preparation` in the model's card (config/card.h):
  *
  *     {"version": 1, "rows": "table", "target": "species", "columns": [
- *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1},
+ *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1, "decimal": ","},
  *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0}]}
  *     {"version": 1, "rows": "images", "fit": "cover"}
- *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": 0}
+ *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last", "missing": 0}
+ *
+ * With `target_mean` and `target_deviation` the network has learnt (target − mean) / deviation of its one target. What it
+ * gives, and errors of it, are given back in the target's own unit.
  *
  * A row of a table has the floats of its columns in their order: one for a column of numbers, one for each level
  * of a column of texts, of which the level's own is 1 and the others are 0. A *raw* row has numbers as they are
@@ -15,6 +18,7 @@
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
+#include "prep/number.h"
 #include "json/json.h"
 
 #include <stdbool.h>
@@ -42,6 +46,7 @@ typedef struct ls_prep_column {
     float missing; /* before it is scaled */
     bool scaled;   /* a number becomes (number − mean) / deviation */
     double mean, deviation; /* 0 and 1 where it is not scaled */
+    char decimal; /* of its numbers, where the training table told: '.' or ','; 0: it did not */
 } ls_prep_column;
 
 typedef struct ls_prep {
@@ -53,9 +58,15 @@ typedef struct ls_prep {
     ls_prep_name *sorted; /* [columns]: by name */
     int features;         /* floats of a row */
     char *target;         /* the column that was learnt; NULL: not known */
+    char target_decimal;  /* of its numbers, as above */
+    bool latin1;          /* texts of files that are not UTF-8 are Windows-1252 */
+    /* ---- of what is learnt: 0 and 1 where it is not scaled */
+    bool target_scaled;
+    double target_mean, target_deviation;
     /* ---- of an array */
-    char type[16]; /* of its numbers, as in its file: "u8", "f32"; "": not known */
-    int divisor;   /* of its numbers: 255 for bytes, else 1 */
+    char type[16];      /* of its numbers, as in its file: "u8", "f32"; "": not known */
+    int divisor;        /* of its numbers: 255 for bytes, else 1 */
+    bool channels_last; /* rows are [height][width][channels] in its file */
     float *
         fill; /* [fills]: what missing numbers become: all the same, or one for each place of a row */
     int fills; /* 0: they are refused */
@@ -79,7 +90,8 @@ int ls_prep_finish(ls_prep *prep, ls_error *err);
  * for the message: "class". Errors: LS_EDATA, LS_ENOMEM. */
 int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
                         ls_error *err);
-/* Whether `text` is `name`, in which U+FFFD stands for bytes that are no UTF-8. */
+/* Whether `text` is `name`, in which U+FFFD stands for bytes that are no UTF-8, in whatever form of Unicode each is: an é
+ * may be one character, or an e and its accent. */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- in a file ------------------------------------------------------------------------------------ */
@@ -99,8 +111,8 @@ int ls_prep_read_features(ls_prep **out, const ls_json *doc, const cJSON *node, 
 
 /* ---- applying ------------------------------------------------------------------------------------- */
 
-/* The column of that name, or −1. Of `levels`, the place of a text: the text itself, or the only one that is the
- * same number; or −1. */
+/* The column of that name, or −1. Of `levels`, the place of a text: the text itself, in whatever form of Unicode, or the
+ * only one that is the same number; or −1. */
 int ls_prep_find(const ls_prep *prep, const char *name);
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
@@ -120,12 +132,14 @@ int ls_prep_ready(const ls_prep *prep, const float *raw, float *ready, size_t co
 /* Of float `i` of a row: ready = (raw − *mean) / *deviation. 0 and 1 where it is as it is. */
 void ls_prep_feature(const ls_prep *prep, int i, double *mean, double *deviation);
 
-/* ---- fields of tables ------------------------------------------------------------------------------ */
+/* ---- targets: `prep` may be NULL, and then nothing is scaled --------------------------------------- */
 
-/* Nothing, NA, NaN, nan, null or ?. A decimal number; one that is too large is infinite. In the C locale. */
-bool ls_field_is_missing(const char *text);
-/* These words: number `i`, from 0 on; NULL: there are no more. */
-const char *ls_missing_word(int i);
-bool ls_field_is_number(const char *text, double *value);
+/* A target in its own unit → what the network learns. */
+float ls_prep_target(const ls_prep *prep, float value);
+/* What the network gives → values in the target's unit, in place. */
+void ls_prep_give_back(const ls_prep *prep, float *outputs, size_t count);
+/* A mean error of the network's outputs → that of the values: a mean of squares, or of absolute errors. */
+double ls_prep_squared_error(const ls_prep *prep, double error);
+double ls_prep_absolute_error(const ls_prep *prep, double error);
 
 #endif

@@ -13,6 +13,9 @@ enum { VERSION = 1 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
 static const char *const fits[] = {"cover", NULL};
+static const char *const decimals[] = {"auto", ".", ",", NULL};
+static const char *const encodings[] = {"utf-8", "latin-1", NULL};
+static const char *const layouts[] = {"channels_first", "channels_last", NULL};
 
 /* ---- writing -------------------------------------------------------------------------------------- */
 
@@ -32,6 +35,8 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
     }
     if (c->fills)
         ls_json_put_float(w, "missing", c->missing);
+    if (c->decimal)
+        ls_json_put_string(w, "decimal", c->decimal == ',' ? "," : ".");
     ls_json_close(w);
 }
 
@@ -39,6 +44,10 @@ static void write_table(ls_json_writer *w, const ls_prep *p)
 {
     if (p->target)
         ls_json_put_string(w, "target", p->target);
+    if (p->target_decimal)
+        ls_json_put_string(w, "target_decimal", p->target_decimal == ',' ? "," : ".");
+    if (p->latin1)
+        ls_json_put_string(w, "encoding", encodings[1]);
     ls_json_open_array(w, "columns");
     for (int i = 0; i < p->columns; i++)
         write_column(w, &p->column[i]);
@@ -50,6 +59,8 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
     if (p->type[0])
         ls_json_put_string(w, "type", p->type);
     ls_json_put_int(w, "divisor", p->divisor);
+    if (p->channels_last)
+        ls_json_put_string(w, "layout", layouts[1]);
     if (p->fills == 1)
         ls_json_put_float(w, "missing", p->fill[0]);
     if (p->fills <= 1)
@@ -62,9 +73,9 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 
 size_t ls_prep_values(const ls_prep *p)
 {
-    size_t values = 8 + (size_t)p->fills;
+    size_t values = 12 + (size_t)p->fills;
     for (int i = 0; i < p->columns; i++)
-        values += 6 + (size_t)p->column[i].levels;
+        values += 7 + (size_t)p->column[i].levels;
     return values;
 }
 
@@ -73,6 +84,10 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
     ls_json_open_object(w, key);
     ls_json_put_int(w, "version", VERSION);
     ls_json_put_string(w, "rows", kinds[p->kind]);
+    if (p->target_scaled) {
+        ls_json_put_double(w, "target_mean", p->target_mean);
+        ls_json_put_double(w, "target_deviation", p->target_deviation);
+    }
     if (p->kind == LS_PREP_TABLE)
         write_table(w, p);
     else if (p->kind == LS_PREP_ARRAY)
@@ -126,6 +141,14 @@ static int read_texts(const reader *r, ls_fields *f, const cJSON *list, const ch
     return f->status;
 }
 
+static void read_decimal(ls_fields *f, const char *key, char *out)
+{
+    static const int none = 0;
+    int decimal = 0;
+    ls_field_choice(f, key, decimals, &none, &decimal);
+    *out = decimal == 0 ? '\0' : decimals[decimal][0];
+}
+
 /* What scales a number, and what fills one. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
@@ -135,6 +158,7 @@ static void read_numbers(ls_fields *f, ls_prep_column *c)
     c->scaled = ls_field_double(f, "deviation", 1e-300, 1e300, &one, &c->deviation);
     c->fills = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
     c->missing = (float)missing;
+    read_decimal(f, "decimal", &c->decimal);
     if (mean != c->scaled)
         ls_fields_fail(f, NULL, "expected \"mean\" and \"deviation\", or neither");
     if (c->levels && (mean || c->missing != 0))
@@ -175,9 +199,14 @@ static int finish_table(const reader *r, const cJSON *node)
 static int read_table(const reader *r, ls_fields *f)
 {
     static const char *const none = NULL;
+    static const int utf8 = 0;
     const char *target;
+    int encoding = 0;
     const cJSON *node, *columns = ls_field_any(f, "columns");
     ls_field_text(f, "target", &none, &target);
+    read_decimal(f, "target_decimal", &r->prep->target_decimal);
+    ls_field_choice(f, "encoding", encodings, &utf8, &encoding);
+    r->prep->latin1 = encoding == 1;
     const int n = cJSON_IsArray(columns) ? cJSON_GetArraySize(columns) : 0;
     if (n < 1 || n > LS_PREP_COLUMNS)
         ls_fields_fail(f, columns, "expected \"columns\", an array of 1 to %d", LS_PREP_COLUMNS);
@@ -222,11 +251,13 @@ static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
 static int read_array(const reader *r, ls_fields *f)
 {
     static const char *const none = "";
+    static const int first = 0;
     const char *type;
     long divisor;
-    int status = f->status;
+    int status = f->status, layout;
     ls_field_text(f, "type", &none, &type);
     ls_field_int(f, "divisor", 1, 255, NULL, &divisor);
+    ls_field_choice(f, "layout", layouts, &first, &layout);
     const cJSON *missing = ls_field_any(f, "missing");
     if (f->status == LS_OK && strlen(type) >= sizeof r->prep->type)
         ls_fields_fail(f, NULL, "expected \"type\" of less than 16 bytes");
@@ -238,7 +269,18 @@ static int read_array(const reader *r, ls_fields *f)
     if (f->status == LS_OK && type)
         snprintf(r->prep->type, sizeof r->prep->type, "%.15s", type);
     r->prep->divisor = (int)divisor;
+    r->prep->channels_last = f->status == LS_OK && layout == 1;
     return status == LS_ENOMEM ? status : ls_fields_end(f);
+}
+
+static void read_target(ls_prep *p, ls_fields *f)
+{
+    static const double none = 0, one = 1;
+    const bool mean = ls_field_double(f, "target_mean", -1e300, 1e300, &none, &p->target_mean);
+    p->target_scaled =
+        ls_field_double(f, "target_deviation", 1e-300, 1e300, &one, &p->target_deviation);
+    if (mean != p->target_scaled)
+        ls_fields_fail(f, NULL, "expected \"target_mean\" and \"target_deviation\", or neither");
 }
 
 int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input, bool floats,
@@ -258,6 +300,7 @@ int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t in
     int status = ls_prep_create(&r.prep, (ls_prep_kind)kind, host, err);
     if (status)
         return status;
+    read_target(r.prep, &f);
     if (kind == LS_PREP_TABLE) {
         status = read_table(&r, &f);
     } else if (kind == LS_PREP_ARRAY) {

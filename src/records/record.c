@@ -95,15 +95,21 @@ static void put_workers(ls_json_writer *w, const char *key, const ls_record *r)
     ls_json_close(w);
 }
 
+static const char *kind_of(const ls_fault *f)
+{
+    if (f->worker < 0)
+        return "host";
+    switch (f->error.status) {
+    case LS_ESTALLED: return "stall";
+    case LS_EDEVICE: return "device";
+    case LS_ENOMEM: return "memory";
+    default: return "timeout";
+    }
+}
+
 static void put_kind(ls_json_writer *w, const char *key, const ls_record *r)
 {
-    const ls_fault *f = &r->of.fault.fault;
-    ls_json_put_string(w, key,
-                       f->worker < 0                    ? "host"
-                       : f->error.status == LS_ESTALLED ? "stall"
-                       : f->error.status == LS_EDEVICE  ? "device"
-                       : f->error.status == LS_ENOMEM   ? "memory"
-                                                        : "timeout");
+    ls_json_put_string(w, key, kind_of(&r->of.fault.fault));
 }
 
 static void put_action(ls_json_writer *w, const char *key, const ls_record *r)

@@ -1,4 +1,4 @@
-/* What happens in a run, as records. Sinks that want text find it rendered (train/README.md is its schema);
+/* What happens in a run, as records. Sinks that want text find it rendered (src/train/README.md is its schema);
  * those that want numbers take them from here. */
 #ifndef RECORDS_RECORD_H
 #define RECORDS_RECORD_H

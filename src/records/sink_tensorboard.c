@@ -131,10 +131,12 @@ static int put_resume(event_sink *sink, uint64_t step, ls_error *err)
 static int event_emit(ls_sink *base, const ls_record *r, ls_error *err)
 {
     event_sink *sink = (event_sink *)base;
-    return r->type == LS_RECORD_STEP     ? put_step(sink, &r->of.step, err)
-           : r->type == LS_RECORD_EVAL   ? put_eval(sink, &r->of.eval, err)
-           : r->type == LS_RECORD_RESUME ? put_resume(sink, r->of.start.step, err)
-                                         : LS_OK;
+    switch (r->type) {
+    case LS_RECORD_STEP: return put_step(sink, &r->of.step, err);
+    case LS_RECORD_EVAL: return put_eval(sink, &r->of.eval, err);
+    case LS_RECORD_RESUME: return put_resume(sink, r->of.start.step, err);
+    default: return LS_OK;
+    }
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -171,13 +173,6 @@ static int open_new(event_sink *sink, const char *dir, ls_error *err)
     return status == LS_EAGAIN ? LS_EIO : status;
 }
 
-static int put_version(event_sink *sink, ls_error *err)
-{
-    begin(sink, 0);
-    ls_pb_text(&sink->event, FILE_VERSION, "brain.Event:2");
-    return put_event(sink, err);
-}
-
 int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_error *err)
 {
     event_sink *sink = ls_alloc(host, sizeof *sink);
@@ -195,7 +190,9 @@ int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_
         ls_free(host, sink);
         return status;
     }
-    status = put_version(sink, err);
+    begin(sink, 0); /* a file begins with its version */
+    ls_pb_text(&sink->event, FILE_VERSION, "brain.Event:2");
+    status = put_event(sink, err);
     if (status == LS_OK)
         *out = &sink->base;
     else

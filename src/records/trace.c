@@ -106,7 +106,9 @@ static void put_time(ls_trace *t, const char *key, uint64_t ns)
 
 static int track_number(const ls_trace *t, int track)
 {
-    return track >= 0 ? track + 1 : track == LS_TRACK_COORDINATOR ? 0 : t->workers + 1;
+    if (track >= 0)
+        return track + 1;
+    return track == LS_TRACK_COORDINATOR ? 0 : t->workers + 1;
 }
 
 static void put_text(ls_trace *t, const char *key, const char *text)

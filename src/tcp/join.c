@@ -149,7 +149,8 @@ static int await_members(joining *j, ls_error *err)
     const int own = j->wire->base.member, members = j->wire->base.members;
     int missing = 0, status = LS_OK;
     for (int i = (own + 1) * LS_WIRE_CHANNELS; i < members * LS_WIRE_CHANNELS; i++)
-        missing += j->wire->line[i].fd < 0;
+        if (j->wire->line[i].fd < 0)
+            missing++;
     while (j->earlies > 0) {
         j->earlies--;
         missing -= take_member(j, j->early[j->earlies].fd, &j->early[j->earlies].said);

@@ -362,7 +362,9 @@ static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_err
 static uint64_t moment(uint64_t deadline_ns)
 {
     const uint64_t half = deadline_ns / 2;
-    return half > MOMENT_NS ? MOMENT_NS : half < LEAST_MOMENT_NS ? LEAST_MOMENT_NS : half;
+    if (half > MOMENT_NS)
+        return MOMENT_NS;
+    return half < LEAST_MOMENT_NS ? LEAST_MOMENT_NS : half;
 }
 
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err)

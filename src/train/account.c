@@ -2,6 +2,7 @@
 #include "train/coordinator.h"
 
 #include "base/error.h"
+#include "engine/view.h"
 #include "train/run_records.h"
 
 /* Where the run ends no step is under way, and all processes tell each other what they found; where it goes on,
@@ -37,7 +38,7 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
     t->position.steps++;
     t->position.step++;
     if (!r->skipped) {
-        t->position.totals.loss += (double)r->loss;
+        t->position.totals.loss += ls_loss_of_run(t, (double)r->loss);
         t->position.totals.correct += (double)r->correct;
         t->position.totals.rows += (double)r->rows;
     }
@@ -63,6 +64,7 @@ int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)
     const uint64_t share = (now - c->last_ns) / (uint64_t)r->steps_left;
     const double seconds = (double)share * 1e-9;
     c->last_ns += share;
+    t->position.totals.seconds = (double)(c->last_ns - c->start_ns) * 1e-9;
     if (seconds > c->longest_s) {
         c->longest_s = seconds;
         ls_engine_expect(t->engine, seconds);

@@ -6,6 +6,8 @@
 #include "base/host.h"
 #include "base/rng.h"
 #include "engine/feed.h"
+#include "engine/view.h"
+#include "train/doubts.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 
@@ -246,13 +248,16 @@ static int measure(struct ls_trainer *t, ls_error *err)
                               .row = r->row,
                               .rows = r->rows,
                               .outputs = r->classes};
-    t->told.result.test_loss = sum.loss / r->rows;
+    t->told.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
     t->told.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->told.measured);
     t->told.measured.value[LS_METRIC_LOSS] = t->told.result.test_loss;
     t->told.measured.value[LS_METRIC_ACCURACY] = t->told.result.test_accuracy;
-    return r->scores ? ls_measure(&t->told.measured, t->config.metrics, &judged, t->host, err)
-                     : LS_OK;
+    int status =
+        r->scores ? ls_measure(&t->told.measured, t->config.metrics, &judged, t->host, err) : LS_OK;
+    double *mae = &t->told.measured.value[LS_METRIC_MAE];
+    *mae = ls_prep_absolute_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, *mae);
+    return status;
 }
 
 /* A metric without a value on the test rows will never have one. A loss that is not finite has a message of its own. */
@@ -280,7 +285,8 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
     if (!isfinite(value) || !better) {
-        best->waited += best->epoch > 0;
+        if (best->epoch > 0)
+            best->waited++;
         return LS_OK;
     }
     int status = ls_displace_best(t, err);
@@ -301,6 +307,9 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
         status = compare_with_best(t, err);
     if (status == LS_OK)
         status = ls_record_eval(t, seconds, err);
+    if (status == LS_OK && t->position.epoch + 1 == (uint64_t)t->config.epochs &&
+        !t->config.loss->vectors && ls_members_first(t))
+        ls_say_of_accuracy(t->data[LS_TEST], t->told.result.test_accuracy, t->host);
     if (status) /* the evaluation is made again behind a resume: it does not count twice */
         t->position.best = before;
     if (status == LS_OK && !isfinite(t->told.result.test_loss))
@@ -381,14 +390,6 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     return ls_record_epoch(t, err);
 }
 
-static void begin_next_epoch(struct ls_trainer *t)
-{
-    t->position.epoch++;
-    t->position.step = 0;
-    t->position.recorded = false;
-    t->position.totals = (ls_epoch_totals){0};
-}
-
 /* Patience is used up. The best evaluation so far is part of a checkpoint, so a resumed run knows it. */
 static bool has_waited_long(const struct ls_trainer *t)
 {
@@ -406,7 +407,10 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     if (status || (due && !evaluated))
         return status;
     ls_tell_progress(c, true, evaluated);
-    begin_next_epoch(t);
+    t->position.epoch++;
+    t->position.step = 0;
+    t->position.recorded = false;
+    t->position.totals = (ls_epoch_totals){0};
     /* The last one's is the final checkpoint of a run; a trainer that is driven may go on, or has none. */
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 
 #include <lockstep/split.h>
@@ -167,7 +168,8 @@ typedef struct beginning {
     uint64_t steps;
     int epochs;
     bool resumed;
-    double test_loss, test_accuracy, seconds_per_epoch;
+    double test_loss, test_accuracy, test_metric, seconds_per_epoch;
+    ls_metric metric; /* which one test_metric is */
 } beginning;
 
 int ls_members_share_start(struct ls_trainer *t, ls_error *err)
@@ -186,7 +188,9 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     b.resumed = t->dir.resumed != NULL;
     b.test_loss = r->test_loss;
     b.test_accuracy = r->test_accuracy;
+    b.test_metric = r->test_metric;
     b.seconds_per_epoch = r->seconds_per_epoch;
+    b.metric = r->metric ? ls_metric_find(r->metric) : LS_METRIC_CONFUSION; /* none */
     int status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
         status = ls_cluster_share(c, state->canonical, bytes, err);
@@ -199,7 +203,10 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     r->epochs = b.epochs;
     r->test_loss = b.test_loss;
     r->test_accuracy = b.test_accuracy;
+    r->test_metric = b.test_metric;
     r->seconds_per_epoch = b.seconds_per_epoch;
+    if (b.metric != LS_METRIC_CONFUSION)
+        r->metric = ls_metric_names[b.metric];
     return status;
 }
 
@@ -226,8 +233,10 @@ void ls_members_heed(struct ls_trainer *t, const struct ls_report *r)
 /* `packed` NULL: nothing is moved. Returns `bytes`. */
 static size_t move(void *own, char *packed, size_t bytes, bool unpack)
 {
-    if (packed)
-        memcpy(unpack ? own : packed, unpack ? packed : own, bytes);
+    if (packed && unpack)
+        memcpy(own, packed, bytes);
+    else if (packed)
+        memcpy(packed, own, bytes);
     return bytes;
 }
 
@@ -297,7 +306,8 @@ int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
     ls_free(t->host, bytes);
     ls_free(t->host, part);
     ls_free(t->host, all);
-    t->members.evaluations += status == LS_OK;
+    if (status == LS_OK)
+        t->members.evaluations++;
     return status;
 }
 

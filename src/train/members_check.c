@@ -2,6 +2,7 @@
  * that one shard has the same gradient everywhere. */
 #include "base/error.h"
 #include "base/host.h"
+#include "engine/view.h"
 #include "hash/hash.h"
 #include "train/coordinator.h"
 #include "train/members.h"

@@ -4,8 +4,10 @@
 #include "base/sized.h"
 #include "config/card.h"
 #include "device/registry.h"
+#include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
+#include "train/doubts.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -101,6 +103,13 @@ static int check_monitor(const ls_trainer *t, ls_error *err)
         "rows (data.validation holds some out), and an eval_every of at least 1");
 }
 
+/* What the rows are called that a run is judged by. */
+static const char *judged_by(const ls_trainer *t)
+{
+    const char *split = ls_dataset_describe(t->data[LS_TEST])->split;
+    return strcmp(split, "validation") == 0 ? "validation" : "test";
+}
+
 static int open_data(ls_trainer *t, ls_error *err)
 {
     int status = ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, false,
@@ -108,15 +117,15 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(
-        t->told.text.data, sizeof t->told.text.data,
-        "%s%s: %u training and %u test %s of %d×%d×%d%s%s", info->synthetic ? "SYNTHETIC " : "",
-        info->name, (unsigned)info->rows, (unsigned)ls_dataset_rows(t->data[LS_TEST]),
-        info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels, info->height, info->width,
-        info->dtype == LS_ROW_U8 ? ", bytes / 255"
-        : info->stored           ? ", floats from "
-                                 : "",
-        info->stored ? info->stored : "");
+    snprintf(t->told.text.data, sizeof t->told.text.data,
+             "%s%s: %u training and %u %s %s of %d×%d×%d%s%s", info->synthetic ? "SYNTHETIC " : "",
+             info->name, (unsigned)info->rows, (unsigned)ls_dataset_rows(t->data[LS_TEST]),
+             judged_by(t), info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels,
+             info->height, info->width,
+             info->dtype == LS_ROW_U8 ? ", bytes / 255"
+             : info->stored           ? ", floats from "
+                                      : "",
+             info->stored ? info->stored : "");
     status = ls_config_fit_data(&t->config, info, ls_dataset_rows(t->data[LS_TEST]), err);
     if (status == LS_OK)
         status = check_monitor(t, err);
@@ -393,6 +402,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .member = t->members.member,
         .members = t->members.count,
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
+        .judged_by = judged_by(t),
     };
     if (!t->told.result.metric) /* a resumed run tells what it told */
         ls_tell_metric(t, NULL);
@@ -403,20 +413,23 @@ static int summarise(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-static void warn_of_rows(const ls_trainer *t)
+/* Shards that are too small to pay for their sums, and, on CPUs, rows that leave much of the vector units empty. */
+static void warn_of_rows(const ls_trainer *t, bool on_host)
 {
     const int rows = t->config.batch_size, shards = ls_engine_shards(t->engine);
     const int best = ls_shards_for(rows, ls_uses_of_weights(t->model));
+    const int most = (rows + shards - 1) / shards; /* of the largest shard */
+    const int places = (most + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS * LS_SHARD_ROWS;
     if (rows / shards < LS_SHARD_ROWS && shards > best)
         ls_log(t->host, LS_LOG_WARNING,
                "shards: %d rows in %d shards are fewer than %d each, which is slow; the default "
                "would be %d",
                rows, shards, LS_SHARD_ROWS, best);
-    else if (rows % (shards * LS_SHARD_ROWS) != 0)
+    else if (on_host && rows >= LS_SHARD_ROWS && 4 * (places - most) > places)
         ls_log(t->host, LS_LOG_WARNING,
-               "%d rows per shard are no multiple of 16: batch_size %d and shards %d leave vector "
-               "units partly empty",
-               rows / shards, rows, shards);
+               "batch_size: a shard of %d rows takes as long as one of %d, a multiple of %d; a "
+               "batch_size of %d takes as long a step",
+               most, places, LS_SHARD_ROWS, places * shards);
 }
 
 /* It computes no gradient, but merges its part of the sum, and takes over when a device is lost. */
@@ -513,7 +526,9 @@ static int warn(ls_trainer *t, ls_error *err)
         ls_log(t->host, LS_LOG_INFO,
                "devices: auto has a worker for each shard: %d, with %d of %d CPUs each", workers,
                team, cpus);
-    warn_of_rows(t);
+    if (ls_members_first(t) && !t->dir.resumed)
+        ls_say_of_data(c, t->data[LS_TRAIN], t->data[LS_TEST], t->host);
+    warn_of_rows(t, on_host);
     warn_of_idle(t);
     warn_of_single_rows(t);
     return LS_OK;

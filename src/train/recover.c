@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/run_records.h"
 #include "train/saving.h"
@@ -18,19 +19,33 @@
 
 static int weight_of(const ls_fault *fault)
 {
+    switch (fault->error.status) {
+    case LS_EABORTED: return 1;
+    case LS_ETIMEDOUT: return 2;
+    default: return 3;
+    }
+}
+
+/* Whether the worker, which still takes part, only waited in vain: for another process, or until an abort. */
+static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
+{
     const int status = fault->error.status;
-    return status == LS_EABORTED ? 1 : status == LS_ETIMEDOUT ? 2 : 3;
+    return ls_engine_worker(t->engine, fault->worker).presence == LS_LIVE &&
+           (status == LS_ESTALLED || status == LS_EABORTED);
 }
 
 /* The fault that is the cause: workers that were released by an abort, or waited in vain, are not, as long as there is
- * another. NULL: no worker failed. */
-static const ls_fault *find_cause(const struct ls_trainer *t)
+ * another; nor at all where another process was lost. NULL: no worker failed. */
+static const ls_fault *find_cause(const struct ls_trainer *t, bool process_lost)
 {
     const ls_fault *fault[LS_DEVICES_MAX], *cause = NULL;
     const int count = ls_engine_faults(t->engine, fault);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        if (process_lost && only_waited(t, fault[i]))
+            continue;
         if (!cause || weight_of(fault[i]) > weight_of(cause))
             cause = fault[i];
+    }
     return cause;
 }
 
@@ -88,25 +103,28 @@ static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char
 }
 
 /* LS_OK: go on with the workers that are left. */
-static int judge(struct ls_trainer *t, const char *when, ls_error *err)
+static int judge(struct ls_trainer *t, const ls_fault *cause, const char *when, ls_error *err)
 {
-    const ls_fault *lost[LS_DEVICES_MAX], *cause = find_cause(t);
-    if (!cause)
-        return ls_fail(err, LS_EINTERNAL, "%s: failed, but no worker did", when);
+    const ls_fault *lost[LS_DEVICES_MAX];
     const int before = ls_engine_live(t->engine);
     const int count = ls_engine_drop(t->engine, lost);
     return ls_engine_live(t->engine) < before ? judge_losses(t, cause, when, lost, count, err)
                                               : judge_failure(t, cause, when, err);
 }
 
-/* Of this process's workers, of other hosts, or of both. */
+/* The failure of this process's workers, of other hosts, or of both. */
 static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
 {
-    if (!ls_members_lost(t))
-        return judge(t, when, err);
-    int status = ls_members_regroup(t, err);
-    ls_engine_forgive_waiting(t->engine);
-    return status || !find_cause(t) ? status : judge(t, when, err);
+    const bool process_lost = ls_members_lost(t);
+    if (process_lost) {
+        int status = ls_members_regroup(t, err);
+        if (status)
+            return status;
+    }
+    const ls_fault *cause = find_cause(t, process_lost);
+    if (cause)
+        return judge(t, cause, when, err);
+    return process_lost ? LS_OK : ls_fail(err, LS_EINTERNAL, "%s: failed, but no worker did", when);
 }
 
 /* ---- recovering ----------------------------------------------------------------------------- */
@@ -127,7 +145,7 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
             status = ls_members_level(t, &cause);
         if (status == LS_OK)
             return LS_OK;
-        if (!ls_members_lost(t) && !find_cause(t)) /* no worker's failure */
+        if (!ls_members_lost(t) && !find_cause(t, false)) /* no worker's failure */
             return ls_fail(err, status, "%s", cause.text);
     }
 }

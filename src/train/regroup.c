@@ -15,6 +15,7 @@
  * that would be on its own disk, DIR.member-N, and saves a checkpoint there at once. */
 #include "base/error.h"
 #include "base/host.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
@@ -130,7 +131,8 @@ static int find_newest(const standing *all, int count)
 {
     int newest = 0;
     for (int m = 1; m < count; m++)
-        newest = is_behind(&all[newest], &all[m]) ? m : newest;
+        if (is_behind(&all[newest], &all[m]))
+            newest = m;
     return newest;
 }
 
@@ -153,10 +155,11 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     struct ls_cluster *c = t->members.cluster;
     const ls_engine_state *state = ls_engine_weights(t->engine);
     const size_t bytes = t->model->floats * sizeof(float);
-    int status = newest == t->members.member ? ls_snapshot_replicas(t, true, err)
-                 : ls_saver_rest(t->dir.saver, NULL)
-                     ? ls_fail(err, LS_ESTALLED, "a save does not end")
-                     : LS_OK;
+    int status = LS_OK;
+    if (newest == t->members.member)
+        status = ls_snapshot_replicas(t, true, err);
+    else if (ls_saver_rest(t->dir.saver, NULL))
+        status = ls_fail(err, LS_ESTALLED, "a save does not end");
     if (status == LS_OK)
         status = ls_cluster_share_from(c, newest, state->canonical, bytes, err);
     for (int i = 0; i < LS_STATES && status == LS_OK; i++)

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "checkpoint/saver.h"
+#include "engine/view.h"
 #include "train/run_records.h"
 #include "train/saving.h"
 

@@ -1,5 +1,5 @@
-/* What a run leaves behind: its directory, the sinks of its records, and its saver, as its config and its place among
- * the members have it. */
+/* The files of a run: its directory, the sinks of its records, and its saver, as its config and its place among the
+ * members have it; and how a run goes on from a checkpoint. */
 #ifndef TRAIN_RUN_FILES_H
 #define TRAIN_RUN_FILES_H
 

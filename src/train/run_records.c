@@ -3,6 +3,7 @@
 #include "train/run_records.h"
 
 #include "base/host.h"
+#include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/saving.h"
 
@@ -53,6 +54,11 @@ static void time_worker(ls_worker_times *out, int worker, int queued, const ls_r
     };
 }
 
+double ls_loss_of_run(const struct ls_trainer *t, double loss)
+{
+    return ls_prep_squared_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, loss);
+}
+
 int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r, ls_error *err)
 {
     if (t->records.sinks.count == 0)
@@ -64,7 +70,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .rows = (uint64_t)r->rows,
         .correct = (uint64_t)r->correct,
         .hits = t->config.loss->hits,
-        .loss = r->loss / r->rows,
+        .loss = (float)ls_loss_of_run(t, (double)(r->loss / r->rows)),
         .lr = ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .images_per_s = (float)images_per_s,
         .worker = t->records.times,
@@ -135,11 +141,14 @@ int ls_record_eval(struct ls_trainer *t, double seconds, ls_error *err)
 int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_error *err)
 {
     const bool failed = status && status != LS_EINTERRUPTED;
+    const char *ended = "finished";
+    if (failed)
+        ended = "failed";
+    else if (status)
+        ended = "interrupted";
     ls_record r = with_devices(t, LS_RECORD_RUN_END);
     r.of.end = (ls_end_values){
-        .status = failed   ? "failed"
-                  : status ? "interrupted"
-                           : "finished",
+        .status = ended,
         .error = failed ? error : NULL,
         .result = t->told.result,
         .checkpoint = t->told.result.saved ? t->told.result.checkpoint : NULL,
@@ -213,10 +222,14 @@ void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
     t->told.result.metric = ls_metric_names[told];
-    t->told.result.test_metric = told == LS_METRIC_ACCURACY ? t->told.result.test_accuracy
-                                 : told == LS_METRIC_LOSS   ? t->told.result.test_loss
-                                 : measured                 ? measured->value[told]
-                                                            : NAN;
+    double value = NAN;
+    if (told == LS_METRIC_ACCURACY)
+        value = t->told.result.test_accuracy;
+    else if (told == LS_METRIC_LOSS)
+        value = t->told.result.test_loss;
+    else if (measured)
+        value = measured->value[told];
+    t->told.result.test_metric = value;
 }
 
 /* ---- the timeline --------------------------------------------------------------------------- */

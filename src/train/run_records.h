@@ -24,6 +24,10 @@ int ls_record_epoch(struct ls_trainer *trainer, ls_error *err);
 int ls_record_eval(struct ls_trainer *trainer, double seconds, ls_error *err);
 int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);
 
+/* A mean or a sum of the loss as the workers compute it → in the unit that the run tells, which is another one where the
+ * target is standardised. */
+double ls_loss_of_run(const struct ls_trainer *trainer, double loss);
+
 /* ---- the caller ----------------------------------------------------------------------------- */
 
 /* Tells the caller how far the run is. */

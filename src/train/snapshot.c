@@ -181,7 +181,9 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
 /* How many of `left` rows are predicted next: 17 to 48 are cheaper by sixteens than padded. */
 static uint32_t next_of(uint32_t left)
 {
-    return left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
+    if (left >= MOST)
+        return MOST;
+    return left > 16 && left <= 48 ? 16 : left;
 }
 
 static uint32_t padded(const predictor *p, uint32_t n)
@@ -231,8 +233,10 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
         status = ls_replica_refresh(p->replica, LS_TEST, 0, size, err);
     if (status == LS_OK)
         status = ls_replica_predict(p->replica, p->row, size, p->logits, err);
-    if (status == LS_OK)
+    if (status == LS_OK) {
         memcpy(scores, p->logits, n * classes * sizeof *scores);
+        ls_prep_give_back(p->inference->card.prep, scores, n * classes);
+    }
     return status;
 }
 

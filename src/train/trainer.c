@@ -4,6 +4,7 @@
 #include "base/sized.h"
 #include "base/stack.h"
 #include "base/thread_state.h"
+#include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/calls.h"
 #include "train/coordinator.h"

@@ -75,18 +75,36 @@ static void write_targets(const swarm_case *c, const split *s, const char *name)
     free(bits);
 }
 
+/* Rows of [channels][height][width] as rows of [height][width][channels]. */
+static void put_channels_last(const swarm_case *c, split *s)
+{
+    const size_t channels = (size_t)c->data.channels,
+                 places = (size_t)c->data.height * (size_t)c->data.width;
+    uint8_t *turned = calloc(s->values, 1);
+    for (size_t i = 0; turned && i < s->values; i++) {
+        const size_t row = i / (channels * places), channel = i / places % channels;
+        turned[(row * places + i % places) * channels + channel] = s->bytes[i];
+    }
+    free(s->bytes);
+    s->bytes = turned;
+}
+
 /* Both arrays of one split; the rows as bytes, or as floats with the same values. */
-static void write_split(const swarm_case *c, int test, int floats)
+static void write_split(const swarm_case *c, int test, int floats, int last)
 {
     split s;
     char shape[64];
-    const int read = read_split(&s, c, test);
+    const int read = read_split(&s, c, test), channels = c->data.channels;
+    const int sides[] = {c->data.height, c->data.width};
     float *wide = calloc(s.values, sizeof *wide);
-    if (read && wide) {
+    if (read && last)
+        put_channels_last(c, &s);
+    if (read && wide && s.bytes) {
         for (size_t i = 0; i < s.values; i++)
             wide[i] = (float)s.bytes[i] / 255;
-        snprintf(shape, sizeof shape, "%u, %d, %d, %d", (unsigned)s.count, c->data.channels,
-                 c->data.height, c->data.width);
+        snprintf(shape, sizeof shape, "%u, %d, %d, %d", (unsigned)s.count,
+                 last ? sides[0] : channels, last ? sides[1] : sides[0],
+                 last ? channels : sides[1]);
         write_npy(c->directory, test ? "test_x.npy" : "x.npy", floats ? "<f4" : "|u1", shape,
                   floats ? (const void *)wide : s.bytes, floats ? sizeof *wide : 1, s.values);
         write_targets(c, &s, test ? "test_y.npy" : "y.npy");
@@ -99,10 +117,11 @@ static void add_arrays(swarm_case *c, draws *d, cJSON *data)
 {
     static const char *const forms[] = {"auto", "classes", NULL};
     static const char *const holes[] = {"refuse", "zero", "mean", NULL};
-    const int floats = (int)draw(d, 2);
+    static const char *const layouts[] = {"channels_first", "channels_last"};
+    const int floats = (int)draw(d, 2), last = (int)draw(d, 2);
     c->vectors = one_in(d, 3);
-    write_split(c, 0, floats);
-    write_split(c, 1, floats);
+    write_split(c, 0, floats, last);
+    write_split(c, 1, floats, last);
     cJSON_AddStringToObject(data, "name", "npy");
     cJSON_AddStringToObject(data, "path", c->directory);
     cJSON_AddStringToObject(data, "x", "x.npy");
@@ -111,27 +130,33 @@ static void add_arrays(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "test_y", "test_y.npy");
     if (!c->vectors)
         cJSON_AddNumberToObject(data, "classes", c->data.classes);
+    if (last || one_in(d, 2))
+        cJSON_AddStringToObject(data, "layout", layouts[last]);
     cJSON_AddStringToObject(data, "labels", c->vectors ? "values" : draw_word(d, forms));
     cJSON_AddStringToObject(data, "missing", draw_word(d, holes));
 }
 
 /* ---- csv ---------------------------------------------------------------------------------------- */
 
-/* A column for each value and one that is dropped; test rows have classes that training rows have. */
-static void write_table(const swarm_case *c, int test, const char *path)
+/* A column for each value and one that is dropped; test rows have classes that training rows have. `fraction` stands
+ * behind each value. */
+static void write_table(const swarm_case *c, int test, const char *path, char separator,
+                        const char *fraction)
 {
     split s;
     const int read = read_split(&s, c, test), columns = c->data.channels;
     FILE *file = read ? fopen(path, "w") : NULL;
     for (int i = 0; file && i < columns; i++)
-        fprintf(file, "v%d,", i);
+        fprintf(file, "v%d%c", i, separator);
     if (file)
-        fprintf(file, "id,kind\n");
+        fprintf(file, "id%ckind\n", separator);
     for (uint32_t r = 0; file && r < s.count + (uint32_t)(test ? 0 : c->data.classes); r++) {
         const uint32_t from = r % s.count;
         for (int i = 0; i < columns; i++)
-            fprintf(file, "%d,", (int)s.bytes[from * (uint32_t)columns + (uint32_t)i] - 128);
-        fprintf(file, "%u,%d\n", (unsigned)r, r < s.count ? s.labels[r] : (int)(r - s.count));
+            fprintf(file, "%d%s%c", (int)s.bytes[from * (uint32_t)columns + (uint32_t)i] - 128,
+                    fraction, separator);
+        fprintf(file, "%u%c%d\n", (unsigned)r, separator,
+                r < s.count ? s.labels[r] : (int)(r - s.count));
     }
     if (file)
         fclose(file);
@@ -141,19 +166,30 @@ static void write_table(const swarm_case *c, int test, const char *path)
 static void add_table(swarm_case *c, draws *d, cJSON *data)
 {
     static const char *const forms[] = {"auto", "classes", NULL};
+    const int comma = (int)draw(d, 2);
+    const char separator[] = {";\t"[draw(d, 2)], '\0'};
     char path[2][600];
     for (int test = 0; test < 2; test++) {
         snprintf(path[test], sizeof path[test], "%s/%d.csv", c->directory, test);
-        write_table(c, test, path[test]);
+        write_table(c, test, path[test], comma ? separator[0] : ',', comma ? ",0" : "");
     }
     cJSON_AddStringToObject(data, "name", "csv");
     cJSON_AddStringToObject(data, "path", path[0]);
     cJSON_AddStringToObject(data, "test_path", path[1]);
     cJSON_AddStringToObject(data, "target", "kind");
     cJSON_AddStringToObject(data, "categorical", "kind");
-    cJSON_AddStringToObject(data, "drop", "id");
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "drop", "id");
+    else
+        cJSON_AddItemToArray(cJSON_AddArrayToObject(data, "drop"), cJSON_CreateString("id"));
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "separator", comma ? separator : ",");
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "decimal", comma ? "," : ".");
+    cJSON_AddStringToObject(data, "encoding", one_in(d, 2) ? "utf-8" : "latin-1");
     cJSON_AddStringToObject(data, "labels", draw_word(d, forms));
     cJSON_AddBoolToObject(data, "standardize", (int)draw(d, 2));
+    cJSON_AddBoolToObject(data, "standardize_target", 1);
     c->data.train_rows += (uint32_t)c->data.classes;
 }
 
@@ -206,6 +242,10 @@ static void add_defaults(draws *d, cJSON *data)
         cJSON_AddStringToObject(data, "missing", "refuse");
     if (one_in(d, 2))
         cJSON_AddBoolToObject(data, "standardize", 0);
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "decimal", "auto");
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "encoding", "utf-8");
     if (one_in(d, 2))
         cJSON_AddNumberToObject(data, "image_size", 32);
     if (one_in(d, 2))

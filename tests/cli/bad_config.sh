@@ -142,7 +142,7 @@ expect_failure 78 "--set data.path=a_file: data.path: expected a directory, foun
 name the directory it is in" config.json --set data.name=mnist --set data.path=a_file
 
 # Every key that some data have and others do not is refused where it stands; with its default it says nothing.
-for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true labels=values \
+for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true standardize_target=true labels=values \
     classes=3 missing=zero packed=a image_size=33 channels=1; do
     run config.json --set data.name=synthetic --set "data.$key"
     expect_code 78
@@ -214,8 +214,6 @@ expect_failure 64 'which config? Try `trainer examples/fashion_mnist.json`; `tra
 expect_failure 64 'one config at a time; do not know what to do with b.json; `trainer --help` lists what there is' \
     config.json b.json
 expect_failure 64 'unknown option --bogus; `trainer --help` lists what there is' config.json --bogus
-expect_failure 64 'unknown option --hosts: for a run on the hosts A and B type `mpirun -N 1 --bind-to none --enable-recovery -H A,B trainer CONFIG`; `trainer --help` lists what there is' \
-    config.json --hosts a,b
 expect_failure 64 'unknown option -x; `trainer --help` lists what there is' config.json -xyz
 expect_failure 64 'a value is missing behind --set; `trainer --help` lists what there is' config.json --set
 expect_failure 64 "--set nonsense: expected KEY=VALUE, found no '='" config.json --set nonsense

@@ -232,7 +232,7 @@ for model in array alone/weights.safetensors; do
         kind=$([ $rows = wide ] && echo '3×1×1 bytes' || echo '2×1×1 floats')
         expect_stderr_line "trainer: .*: the model is of 2×1×1 bytes with 2 classes; those of $rows (.*) are $kind with 2 classes; give rows as those that it was trained on"
     done
-    expect_failure 65 'labels/y.npy: y: expected labels from 0 to 1, found 2; the model has learnt no others' eval $model --data labels
+    expect_failure 65 'labels/y.npy: y: row 2: expected labels from 0 to 1, found 2; the model has learnt no others' eval $model --data labels
     run eval $model --data nowhere
     expect_code 66
 done

@@ -27,7 +27,7 @@ echo 'not an image' > set/notes.txt
 "$trainer" pack set --to b.safetensors --size 4 --channels 1 --threads 3 > out 2> err || fail "it packs with threads"
 cmp a.safetensors b.safetensors || fail "threads make no difference"
 grep -q '12 of 12 images' err || fail "it says how many"
-grep -q '1 files are no jpg, png, pgm or ppm' err || fail "it says what it left out"
+grep -q '1 files are no jpg, png, bmp, webp, pgm or ppm and were left out' err || fail "it says what it left out"
 # Mean and deviation of 16 and 240: 128 and 112, of 255.
 head -c 600 a.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]","mean":"\[0.5019608\]","std":"\[0.4392157\]"' ||
     fail "metadata: $(head -c 600 a.safetensors)"
@@ -69,7 +69,7 @@ grep -q '4 images are broken' err || fail "four are broken"
 # Training packs by itself, once.
 cat > config.json <<'END'
 {"data": {"name": "folder", "path": "set", "image_size": 4, "channels": 1, "validation": 0.34}, "batch_size": 4, "epochs": 2,
- "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}, "optimizer": {"name": "sgd", "lr": 0.1}}
+ "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}, "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}}
 END
 "$trainer" config.json --devices ref:1 --set run_dir=one > out 2> err || fail "it trains on a folder"
 grep -q packing err || fail "it packs first"
@@ -101,6 +101,53 @@ rc=0
 "$trainer" config.json --set data.channels=2 > out 2> err || rc=$?
 [ $rc = 78 ] && grep -q 'data.channels=2: data.channels: expected 3 for colours or 1 for grey, found 2' err ||
     fail "an image of two channels"
+
+# Folders as people have them: one around all, validation images, a class's images deeper, an empty class, what archives leave.
+mkdir -p zip/photos/Train/cat/more zip/photos/Train/dog zip/photos/Train/labels zip/photos/valid/cat zip/photos/valid/dog \
+    zip/__MACOSX/photos zip/photos/Train/__MACOSX
+cp set/cat/1.pgm set/cat/2.pgm zip/photos/Train/cat
+cp set/cat/3.pgm zip/photos/Train/cat/more
+cp set/dog/1.pgm zip/photos/Train/dog
+cp set/dog/1.pgm zip/photos/valid/dog
+cp set/cat/1.pgm zip/photos/valid/cat
+cp set/cat/1.pgm zip/photos/Train/__MACOSX/1.pgm
+cp set/cat/1.pgm zip/photos/Train/cat/moving.gif
+"$trainer" pack zip --to z.safetensors --size 4 --channels 1 > out 2> err || fail "it packs what a zip file had"
+for line in 'all images lie in its only folder, photos' 'the folder Train is the training images, valid the test images' \
+    '1 sub-folders have no images and are no classes: labels' "1 images lie in folders of their class's folder, and are of it" \
+    '1 files are images of kinds that are not read (gif, tiff, heic, …) and were left out; convert them'; do
+    grep -qF "trainer: $line" err || fail "it says: $line"
+done
+head -c 700 z.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]"' || fail "two classes"
+head -c 2000 z.safetensors | grep -q '"x":{"dtype":"U8","shape":\[4,1,4,4\].*"test_x":{"dtype":"U8","shape":\[2,1,4,4\]' ||
+    fail "four images and two"
+# Test images without classes are not used; a folder `train` that has classes in it is never a class.
+mkdir -p kaggle/train kaggle/test && cp -r set/cat set/dog kaggle/train && cp set/cat/1.pgm kaggle/test
+"$trainer" pack kaggle --to k.safetensors --size 4 --channels 1 > out 2> err || fail "it packs what a contest had"
+grep -q 'the folder train is the training images; others beside them are not used' err || fail "it says what it does not use"
+cmp k.safetensors a.safetensors > /dev/null && fail "the remark is kept"
+tail -c 240 k.safetensors > k.tail && cmp k.tail a.tail || fail "the same images"
+# One name in two forms of Unicode is one class.
+mkdir -p form/train form/test
+for split in train test; do mkdir "form/$split/dog" && cp set/dog/1.pgm "form/$split/dog"; done
+mkdir "form/train/$(printf 'caf\303\251')" "form/test/$(printf 'cafe\314\201')"
+for folder in form/*/caf*; do cp set/cat/1.pgm "$folder"; done
+"$trainer" pack form --to f.safetensors --size 4 --channels 1 > out 2> err || fail "an accent in two forms"
+# Broken images are left out where the config says so, and every run says how many.
+printf 'P5 4 4 255\nshort' > set/cat/7.pgm
+rc=0
+"$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || rc=$?
+[ $rc = 65 ] && grep -q 'leave them out: data.skip_broken' err || fail "a broken image ends a run, with the cure"
+for run in packs 'does not pack'; do
+    "$trainer" config.json --devices ref:1 --set run_dir=null --set data.skip_broken=true > out 2> err || fail "it $run"
+    grep -q '1 images are broken and were left out' err || fail "a run that $run says so"
+done
+rm set/cat/7.pgm
+# The cache keeps what is used, and so much of the rest.
+[ "$(find cache/lockstep -name 'data-*.safetensors' | wc -l)" -gt 1 ] || fail "there are several files"
+LOCKSTEP_CACHE_GIB=0 "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || fail "it trains with a small cache"
+[ "$(find cache/lockstep -name 'data-*.safetensors' | wc -l)" = 1 ] || fail "one is left"
+grep -q 'was taken away' err || fail "it says what it took away"
 
 # Sub-folders that are none, and test images of another class.
 mkdir empty && rc=0

@@ -112,16 +112,16 @@ set -- --set data.name=csv --set data.path=table.csv --set data.target=y --set d
     --set data.validation=0.2 --set 'model.layers=[{"type":"dense","out":1}]' --set batch_size=16 --set epochs=3
 run config.json "$@" --set run_dir=values
 expect_code 0
-expect_last_stdout_line 'test r2: -*[0-9.e-]*, [0-9.]* sec/epoch on \[ref(0), ref(1)\]'
+expect_last_stdout_line 'validation r2: -*[0-9.e-]*, [0-9.]* sec/epoch on \[ref(0), ref(1)\]'
 expect_stderr_line '  minibatch   16 rows, 8 per device, in 4 shards'
-expect_stderr_line '  epoch  3/3  loss [0-9.]*  [0-9]* rows/s  test [0-9.]*  r2 -*[0-9.]*'
-expect_stderr_line ' *test r2, last .* training loss, last .*'
+expect_stderr_line '  epoch  3/3  loss [0-9.]*  [0-9]* rows/s  validation [0-9.]*  r2 -*[0-9.]*'
+expect_stderr_line ' *validation r2, last .* training loss, last .*'
 expect_no_stderr_line 'acc\|image\|nan'
 grep -q '"test_rows":16,"targets":1[,}]' values/metrics.jsonl || fail 'expected the number of targets'
 "$check" values/metrics.jsonl >check.txt || fail "$(cat check.txt)"
 run sweep config.json "$@" --vary lr=0.01,0.02 --quiet --json sweep.json
 expect_code 0
-grep -q '^ *lr  *test r2  *train loss' stdout.txt || fail 'expected a column for r2'
+grep -q '^ *lr  *validation r2  *train loss' stdout.txt || fail 'expected a column for r2'
 grep -q '"metric": "r2"' sweep.json || fail 'expected the metric to be named'
 run report values
 expect_code 0
@@ -129,9 +129,9 @@ sed -n '/<noscript>/,/<\/noscript>/p' values/report.html >noscript.html
 grep -q 'R²' noscript.html || fail 'expected R² in the page without scripts'
 ! grep -q -i 'accuracy' noscript.html || fail 'expected no accuracy in the page without scripts'
 run config.json "$@" --set 'metrics.names=["mae"]'
-expect_last_stdout_line 'test mae: [0-9.e-]*, .*'
+expect_last_stdout_line 'validation mae: [0-9.e-]*, .*'
 run config.json "$@" --set 'metrics.names=[]'
-expect_last_stdout_line 'test loss: [0-9.e-]*, .*'
+expect_last_stdout_line 'validation loss: [0-9.e-]*, .*'
 run config.json "$@" --set data.validation=0
 expect_last_stdout_line 'test r2: -, .*'
 

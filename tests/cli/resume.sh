@@ -53,7 +53,7 @@ closing=$(tail -n 1 stdout.txt)
 run --resume values --quiet
 expect_code 0
 case $closing in
-'test r2: '*[0-9]*,*) [ "$(tail -n 1 stdout.txt)" = "$closing" ] || fail "expected '$closing' again: $(cat stdout.txt)" ;;
+'validation r2: '*[0-9]*,*) [ "$(tail -n 1 stdout.txt)" = "$closing" ] || fail "expected '$closing' again: $(cat stdout.txt)" ;;
 *) fail "expected R² in '$closing'" ;;
 esac
 

@@ -9,7 +9,7 @@ trap 'rm -rf -- "$work"' EXIT INT TERM
 cp -- "$1" "$work/trainer"
 cat >"$work/c.json" <<TEXT
 {"data": {"name": "synthetic", "limit": 64}, "batch_size": 32, "epochs": 1, "run_dir": null,
- "optimizer": {"name": "sgd", "lr": 0.05}, "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}}
+ "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.05}, "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]}}
 TEXT
 
 # refuses VARIABLE WORD

@@ -147,10 +147,15 @@ static const char *other_value(const ls_config_key *row)
     static const struct {
         const char *key, *value;
     } of_forms[] = {{"name", "other"},
+                    {"target", "2013"},
+                    {"categorical", "a,b"},
+                    {"drop", "[\"a\", 2013]"},
                     {"mean", "0.5"},
                     {"std", "[0.5, 0.25]"},
                     {"model", "{\"a\": 1}"},
                     {"seed", "7"},
+                    {"standardize", "true"}, /* off, where the data has no such key */
+                    {"standardize_target", "true"},
                     {"init", "xavier"},
                     {"optimizer", "{\"lr\": 2}"},
                     {"schedule", "cosine"},

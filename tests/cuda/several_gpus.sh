@@ -67,7 +67,7 @@ cat >"$scratch/large.json" <<'END'
 {"model": {"name": "large", "layers": [{"type": "flatten"},
   {"type": "dense", "out": 1536}, {"type": "relu"},
   {"type": "dense", "out": 1024}, {"type": "relu"}, {"type": "dense", "out": 10}]},
- "optimizer": {"name": "sgd", "lr": 0.01}, "shards": "devices"}
+ "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.01}, "shards": "devices"}
 END
 config=$scratch/large.json
 train cuda:0,1

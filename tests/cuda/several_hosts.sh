@@ -94,7 +94,7 @@ cat >"$scratch/large.json" <<'END'
 {"model": {"name": "large", "layers": [{"type": "flatten"},
   {"type": "dense", "out": 1536}, {"type": "relu"},
   {"type": "dense", "out": 1024}, {"type": "relu"}, {"type": "dense", "out": 10}]},
- "optimizer": {"name": "sgd", "lr": 0.01}}
+ "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.01}}
 END
 config=$scratch/large.json
 alone cuda:0 --set shards=2 --set epochs=1

@@ -19,6 +19,9 @@ except ImportError as missing:
     sys.exit(77)
 
 SIDE, PICTURES = 32, 200
+# What makes an image upright, by its EXIF orientation, as ImageOps.exif_transpose does it.
+TURNS = [None, None, Image.FLIP_LEFT_RIGHT, Image.ROTATE_180, Image.FLIP_TOP_BOTTOM, Image.TRANSPOSE, Image.ROTATE_270,
+         Image.TRANSVERSE, Image.ROTATE_90]
 # Of 255: the mean difference of a picture.
 MOST = 1
 
@@ -33,7 +36,12 @@ def save(path, mode, rng):
         picture = picture.quantize(64)
     else:
         picture = picture.convert(mode)
-    picture.save(path, **({"quality": 95} if path.endswith("jpg") else {}))
+    more = {}
+    if path.endswith("jpg"):
+        exif = Image.Exif()
+        exif[0x112] = random.randint(1, 8)
+        more = {"quality": 95, **({"exif": exif} if random.random() < 0.5 else {})}
+    picture.save(path, **more)
 
 
 def reduction(width, height):
@@ -57,9 +65,12 @@ def expected(path):
     if picture.mode.startswith("I"):
         picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
     picture = picture.convert("RGBA").convert("RGB") if picture.mode in ("P", "LA", "RGBA") else picture.convert("RGB")
+    turn = picture.getexif().get(0x112, 1) if path.endswith("jpg") else 1
     side = min(width, height)
     box = [(width - side) / 2, (height - side) / 2, (width + side) / 2, (height + side) / 2]
-    return np.asarray(picture.resize((SIDE, SIDE), Image.BILINEAR, box=box)).transpose(2, 0, 1).astype(int)
+    scaled = picture.resize((SIDE, SIDE), Image.BILINEAR, box=box)
+    scaled = scaled.transpose(TURNS[turn]) if turn > 1 else scaled
+    return np.asarray(scaled).transpose(2, 0, 1).astype(int)
 
 
 def main(trainer):
@@ -71,10 +82,12 @@ def main(trainer):
         os.mkdir("a")
         os.mkdir("b")
         for i in range(PICTURES):
-            ending = random.choice(["png", "png", "jpg", "ppm"])
+            ending = random.choice(["png", "png", "jpg", "jpg", "ppm", "bmp"])
             mode = random.choice(["RGB", "L", "RGBA", "P", "1", "I;16", "LA"])
-            if ending == "ppm" or (ending == "jpg" and mode != "L"):
+            if ending == "ppm" or (ending == "jpg" and mode != "L") or (ending == "bmp" and mode not in ("L", "P")):
                 mode = "RGB"
+            if ending == "jpg" and i % 3 == 0:
+                mode = "CMYK"
             names.append(f"{'ab'[i % 2]}/{i:03d}.{ending}")
             save(names[-1], mode, rng)
         subprocess.run([trainer, "pack", ".", "--to", "packed", "--size", str(SIDE), "--quiet"], check=True)
@@ -88,7 +101,7 @@ def main(trainer):
                      for name, row in zip(sorted(names), rows))
         os.chdir("/")
     print(f"mean difference {sum(d for d, _ in far) / len(far):.3f}, greatest {far[-1]}, of 255")
-    for ending in ("png", "ppm", "jpg"):
+    for ending in ("png", "ppm", "bmp", "jpg"):
         some = [d for d, name in far if name.endswith(ending)]
         print(f"{ending}: {len(some)} pictures, mean {sum(some) / len(some):.3f}, greatest {some[-1]:.3f}")
     return far[-1][0] > MOST

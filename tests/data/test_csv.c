@@ -65,13 +65,13 @@ static void refuses(scratch *s, const char *text, ls_data_keys keys, int status,
     assert_null(split[1]);
 }
 
-static const ls_data_keys kind_target = {.target = "kind"};
+static const ls_data_keys kind_target = {.target.text = "kind"};
 
 static void numbers_stay_texts_are_one_hot_and_targets_classes(void **state)
 {
     ls_dataset *split[2];
     ls_data_keys keys = kind_target;
-    keys.drop = "id";
+    keys.drop.text = "id";
     /* Quotes, a comma and a line's end in them, blanks around fields, CR LF, and no end of the last line. */
     opens(*state,
           "id,\"length, cm\",kind,colour\r\n"
@@ -109,7 +109,8 @@ static void classes_that_are_numbers_are_in_their_order(void **state)
 static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **state)
 {
     ls_dataset *split[2];
-    ls_data_keys keys = {.target = "y", .labels = LS_LABELS_VALUES, .missing = LS_MISSING_MEAN};
+    ls_data_keys keys = {
+        .target.text = "y", .labels = LS_LABELS_VALUES, .missing = LS_MISSING_MEAN};
     const char *table = "a,b,y\n2,u,0.5\n,v,1\n4,?,-2\n", *test = "a,b,y\nNA,v,3\n9,,1\n";
     opens(*state, table, test, keys, split);
     row_is(split[0], 1, 3, (float[]){3, 0, 1});
@@ -123,6 +124,28 @@ static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **sta
     row_is(split[0], 0, 3, (float[]){-1, 1, 0});
     row_is(split[1], 0, 3, (float[]){0, 0, 1});
     row_is(split[1], 1, 3, (float[]){6, 0, 0});
+    close_both(split);
+}
+
+/* By the training rows; those of the test table are scaled alike. */
+static void a_target_of_values_is_standardised_where_it_is_asked_for(void **state)
+{
+    ls_dataset *split[2];
+    const ls_data_keys keys = {
+        .target = {.text = "y"}, .labels = LS_LABELS_VALUES, .standardize_target = 1};
+    opens(*state, "a,y\n1,10\n2,30\n", "a,y\n7,50\n", keys, split);
+    const ls_prep *p = ls_dataset_describe(split[0])->prep;
+    assert_true(p->target_scaled && p->target_mean == 20 && p->target_deviation == 10);
+    assert_true(ls_dataset_resident(split[0]).targets[0] == -1);
+    assert_true(ls_dataset_resident(split[1]).targets[0] == 3);
+    close_both(split);
+    opens(*state, "a,y\n1,4\n2,4\n", NULL, keys,
+          split); /* all alike: the deviation is taken for 1 */
+    assert_true(ls_dataset_resident(split[0]).targets[1] == 0);
+    close_both(split);
+    opens(*state, "a,y\n1,4\n2,5\n", NULL,
+          (ls_data_keys){.target = {.text = "y"}, .standardize_target = 1}, split); /* classes */
+    assert_false(ls_dataset_describe(split[0])->prep->target_scaled);
     close_both(split);
 }
 
@@ -150,7 +173,8 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
          "name it in data.categorical, found \"z\""},
         {"a,kind\n1,x\n1e99,y\n",
          "t.csv:3: column \"a\": expected a finite number, found \"1e99\""},
-        {"a,kind\n1,x\ninf,y\n", "t.csv:3: column \"a\": expected a number"},
+        {"a,kind\n1,x\ninf,y\n",
+         "t.csv:3: column \"a\": expected a value; data.missing says what else"},
         {"a,kind\n1,x\n0x10,y\n", "t.csv:3: column \"a\": expected a number"},
         {"a,kind\n1,x\nnan,y\n",
          "t.csv:3: column \"a\": expected a value; data.missing says what else"},
@@ -168,17 +192,17 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refuses(*state, bad[i].text, kind_target, LS_EDATA, bad[i].message);
     refuses(*state, "a,b\n1,x\n", kind_target, LS_ECONFIG,
-            "data.target: expected the name of a column of");
+            "data.target: the table has no column \"kind\"; it has \"a\", \"b\"");
     ls_data_keys keys = kind_target;
-    keys.drop = "a,q";
+    keys.drop.text = "a,quality";
     refuses(*state, "a,kind\n1,x\n2,y\n", keys, LS_ECONFIG,
-            "data.drop: the table has no column \"q\"; it has a, …");
+            "data.drop: the table has no column \"quality\"; it has \"a\", \"kind\"");
     keys = kind_target;
     keys.labels = LS_LABELS_VALUES;
     refuses(*state, "a,kind\n1,2.5\n2,y\n", keys, LS_EDATA,
             "t.csv:3: column \"kind\": expected a number");
     keys = kind_target;
-    keys.categorical = "a";
+    keys.categorical.text = "a";
     ls_dataset *split[2];
     opens(*state, "a,kind\n1,x\nz,y\n", NULL, keys, split);
     row_is(split[0], 0, 2, (float[]){1, 0});
@@ -206,25 +230,31 @@ static void fields_and_columns_have_bounds(void **state)
     free(text);
 }
 
-/* A file of weights has U+FFFD in place of bytes that are no UTF-8. */
-static void names_that_would_be_one_in_a_file_are_refused(void **state)
+/* A file of weights would have U+FFFD in place of bytes that are no UTF-8. */
+static void texts_that_are_not_utf8_are_refused_or_read_as_the_key_says(void **state)
 {
-    static const char *const text[] = {"\xe9,\xe8,kind\n1,2,x\n3,4,z\n",
+    static const char *const text[] = {"\xe9,b,kind\n1,2,x\n3,4,z\n",
                                        "b,kind\nZ\xfcri,x\nZ\xf6ri,z\n",
-                                       "b,kind\n1,Z\xfcri\n2,Z\xf6ri\n", "k\xe9,k\xe8\n1,x\n2,z\n"};
-    static const char *const says[] = {
-        "found \"\xEF\xBF\xBD\" twice", "column \"b\": expected different levels",
-        "class \"Z\xEF\xBF\xBDri\": expected different names", "another name than the target's"};
-    for (int i = 0; i < 4; i++) {
-        ls_data_keys keys = kind_target;
-        keys.target = i == 3 ? "k\xe8" : keys.target;
+                                       "b,kind\n1,Z\xfcri\n2,Z\xf6ri\n"};
+    static const char *const says[] = {"t.csv:1: expected UTF-8, found the byte 0xE9",
+                                       "t.csv:2: expected UTF-8, found the byte 0xFC",
+                                       "set data.encoding to \"latin-1\""};
+    ls_data_keys keys = kind_target;
+    for (int i = 0; i < 3; i++)
         refuses(*state, text[i], keys, LS_EDATA, says[i]);
-        refuses(*state, text[i], keys, LS_EDATA, "UTF-8");
-    }
     ls_dataset *split[2];
-    opens(*state, "\xe9,b,kind\n1,Z\xfcri,Z\xfcri\n2,Bern,Z\xc3\xbcri\n", NULL, kind_target, split);
+    keys.latin1 = 1;
+    opens(*state, "\xe9\x80,b,kind\n1,Z\xfcri,Z\xfcri\n2,Bern,Z\xf6ri\n", NULL, keys, split);
     const float row[] = {1, 0, 1};
+    const ls_dataset_info *info = ls_dataset_describe(split[0]);
     row_is(split[0], 0, 3, row);
+    assert_string_equal(info->class_name[0], "Z\xc3\xb6ri");
+    assert_string_equal(info->prep->column[0].name, "\xc3\xa9\xe2\x82\xac");
+    close_both(split);
+    /* In a column that is left out nothing is looked at. */
+    keys.latin1 = 0;
+    keys.drop.text = "b";
+    opens(*state, "a,b,kind\n1,Z\xfcri,x\n2,Bern,y\n", NULL, keys, split);
     close_both(split);
 }
 
@@ -278,11 +308,11 @@ static void names_are_told_without_what_terminals_obey(void **state)
     ls_data_keys keys = kind_target;
     refuses(*state, "\x1b]0;a\x07,kind\n1,x\nz,y\n", kind_target, LS_EDATA,
             "t.csv:3: column \"?]0;a?\": expected a number");
-    refuses(*state, "\x1b[2J,b\n1,x\n", kind_target, LS_ECONFIG, "it has ?[2J, …");
-    refuses(*state, "\xff\x1b,\xff\x1b,kind\n1,2,x\n", kind_target, LS_EDATA,
-            "t.csv:1: column \"??\": expected columns of different names");
-    snprintf(text, sizeof text, "a,kind\x9b\n1,x\n2,x\n");
-    keys.target = "kind\x9b";
+    refuses(*state, "\x1b[2J,b\n1,x\n", kind_target, LS_ECONFIG, "it has \"?[2J\", \"b\"");
+    refuses(*state, "\x1b,\x1b,kind\n1,2,x\n", kind_target, LS_EDATA,
+            "t.csv:1: column \"?\": expected columns of different names");
+    snprintf(text, sizeof text, "a,kind\x7f\n1,x\n2,x\n");
+    keys.target.text = "kind\x7f";
     refuses(*state, text, keys, LS_EDATA, "column \"kind?\": expected at least two classes");
     snprintf(text, sizeof text, "%s\u00e9,kind\n1,x\nz,y\n", cut); /* 59 bytes, and two */
     snprintf(message, sizeof message, "column \"%s?\": expected a number", cut);
@@ -396,9 +426,10 @@ LS_TESTS(data_csv, "integration no-tsan")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_new_rows_are_compared_as_in_files),
-        IN_SCRATCH(names_that_would_be_one_in_a_file_are_refused),
+        IN_SCRATCH(texts_that_are_not_utf8_are_refused_or_read_as_the_key_says),
         IN_SCRATCH(numbers_stay_texts_are_one_hot_and_targets_classes),
         IN_SCRATCH(classes_that_are_numbers_are_in_their_order),
+        IN_SCRATCH(a_target_of_values_is_standardised_where_it_is_asked_for),
         IN_SCRATCH(what_is_missing_is_filled_and_scaled_by_the_training_rows),
         IN_SCRATCH(a_limit_keeps_the_first_rows_and_hides_no_damage),
         IN_SCRATCH(what_is_wrong_is_told_by_line_and_column),

@@ -195,6 +195,41 @@ static void rows_are_copied_and_bounds_checked(void **state)
 
 /* ---- where files are looked for ---- */
 
+/* Names with a dot; files in directories of their names; a folder above that of the files. */
+static void files_are_found_as_people_have_them(void **state)
+{
+    static const char *const dotted[4] = {
+        "dot/train-images.idx3-ubyte", "dot/train-labels.idx1-ubyte",
+        "dot/t10k-images.idx3-ubyte.gz", "dot/t10k-labels.idx1-ubyte"};
+    static const char *const nested[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                          "t10k-images.idx3-ubyte", "t10k-labels-idx1-ubyte"};
+    scratch *s = *state;
+    const dataset_files files = good();
+    scratch_directory(s, "dot");
+    scratch_directory(s, "nest");
+    for (int i = 0; i < 4; i++) {
+        char name[128];
+        if (i == 2)
+            scratch_gzip(s, dotted[i], files.of[i].bytes, files.of[i].count);
+        else
+            scratch_file(s, dotted[i], files.of[i].bytes, files.of[i].count);
+        snprintf(name, sizeof name, "nest/%s", nested[i]);
+        if (i != 2) {
+            scratch_directory(s, name);
+            snprintf(name, sizeof name, "nest/%s/%s", nested[i], nested[i]);
+        }
+        scratch_file(s, name, files.of[i].bytes, files.of[i].count);
+    }
+    opens(s, "dot", 0);
+    opens(s, "nest", 0);
+    scratch_directory(s, "data");
+    scratch_directory(s, "data/MNIST");
+    scratch_directory(s, "data/MNIST/raw");
+    write_files(s, "data/MNIST/raw", &files, 1);
+    opens(s, "data", 0);
+    opens(s, "data/MNIST", 0);
+}
+
 static void directories_are_searched_in_order(void **state)
 {
     scratch *s = *state;
@@ -640,6 +675,7 @@ LS_TESTS(data_idx, "integration")
         IN_SCRATCH(compression_is_told_by_content_not_by_name),
         IN_SCRATCH(gzip_files_of_several_members_are_read_through),
         IN_SCRATCH(rows_are_copied_and_bounds_checked),
+        IN_SCRATCH(files_are_found_as_people_have_them),
         IN_SCRATCH(directories_are_searched_in_order),
         IN_SCRATCH(missing_data_is_reported_with_every_place_and_the_remedy),
         IN_SCRATCH(one_missing_file_is_named),

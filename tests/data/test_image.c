@@ -1,63 +1,10 @@
 /* Images from files: what is in them, and everything that can be wrong with them. */
-#include "data/image.h"
+#include "data/images.h"
 #include "data/png.h"
-#include "data/scratch.h"
 #include "runner.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-#ifdef LOCKSTEP_WITH_JPEG
-#include <jpeglib.h>
-#endif
-
-static scratch room;
-typedef struct shape {
-    int c, h, w;
-} shape;
-static const shape grey_2x3 = {1, 2, 3}, colour_2x3 = {3, 2, 3};
-static const char *path = "image";
-static ls_image_memory kept; /* from each test to the next */
-
-static int enter(void **state)
-{
-    (void)state;
-    scratch_begin(&room);
-    return chdir(room.directory);
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    scratch_end(&room);
-    ls_image_memory_free(&kept, NULL);
-    return chdir("/");
-}
-
-static void write_file(const void *bytes, size_t count)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, count, f), count);
-    assert_int_equal(fclose(f), 0);
-}
-
-static int read_bytes(uint8_t *out, const shape *s, const void *bytes, size_t count, ls_error *err)
-{
-    write_file(bytes, count);
-    return ls_image_read(out, s->c, s->h, s->w, path, NULL, err);
-}
-
-#define READ(out, shape, literal, err) read_bytes(out, shape, literal, sizeof(literal) - 1, err)
 
 /* ---- what is read --------------------------------------------------------------------------- */
 
@@ -117,9 +64,10 @@ static void what_is_no_image_is_named_with_what_was_expected(void **state)
     (void)state;
     uint8_t out[6];
     ls_error err;
-    assert_int_equal(READ(out, &grey_2x3, "GIF89a", &err), LS_EDATA);
-    assert_non_null(
-        strstr(err.text, "image: offset 0: expected a PNG, JPEG, PGM (P5) or PPM (P6)"));
+    assert_int_equal(READ(out, &grey_2x3, "ABCDEF", &err), LS_EDATA);
+    assert_string_equal(err.text,
+                        "image: offset 0: expected a PNG, JPEG, PGM (P5), PPM (P6), BMP or WebP "
+                        "image; convert it, with ImageMagick: convert IN OUT.png");
     assert_int_equal(READ(out, &grey_2x3, "", &err), LS_EDATA);
     assert_int_equal(ls_image_read(out, 1, 2, 3, "nowhere.png", NULL, &err), LS_ENOENT);
     const shape five = {5, 2, 3};
@@ -285,6 +233,42 @@ static void every_cut_and_every_flipped_bit_of_a_png_is_refused(void **state)
     }
 }
 
+/* A text, a profile, a time: what is not needed for the pixels. */
+static void a_chunk_that_no_pixel_needs_may_be_damaged(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 8; form++) {
+        uint8_t out[6];
+        ls_error err = {0};
+        const png_bytes p = make_png(3, 2, 0, "\0abc\0def", 8, NULL);
+        const size_t at = form & 1 ? p.count - 12 : 8 + 25; /* behind the pixels, or before them */
+        png_bytes q = {.count = 0};
+        png_put(&q, p.bytes, at);
+        png_put_chunk(&q, form & 2 ? "iCCP" : "tEXt", "Title\0words", 11);
+        q.bytes[q.count - 1] ^= form & 4 ? 0 : 1; /* no profile begins so, whatever its checksum */
+        png_put(&q, p.bytes + at, p.count - at);
+        if (read_bytes(out, &grey_2x3, q.bytes, q.count, &err) != LS_OK)
+            fail_msg("%d: %s", form, err.text);
+        assert_memory_equal(out, "abcdef", 6);
+    }
+}
+
+static void a_png_is_turned_as_its_exif_says(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err = {0};
+    const shape turned = {1, 3, 2};
+    const png_bytes p = make_png(3, 2, 0, "\0abc\0def", 8, NULL);
+    png_bytes q = {.count = 0};
+    png_put(&q, p.bytes, 8 + 25);
+    png_put_chunk(&q, "eXIf", "MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0", 26);
+    png_put(&q, p.bytes + 8 + 25, p.count - 8 - 25);
+    if (read_bytes(out, &turned, q.bytes, q.count, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    assert_memory_equal(out, "daebfc", 6);
+}
+
 #else
 
 static void a_program_without_libspng_says_so(void **state)
@@ -368,12 +352,6 @@ static uint8_t plain_pixel(const ls_picture *p, int channels, int h, int w, int 
     return (uint8_t)(sum < 255 ? sum : 255);
 }
 
-static int draw(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (int)(*seed >> 8);
-}
-
 static void scaling_gives_the_bits_of_plain_sums(void **state)
 {
     (void)state;
@@ -415,317 +393,12 @@ static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_fo
         strstr(err.text, "16000×16000 pixels; expected at most 16384 in a side and 67108864"));
 }
 
-#ifdef LOCKSTEP_WITH_JPEG
-typedef uint8_t sample_at(int x, int y, int k);
-
-static uint8_t edges(int x, int y, int k)
-{
-    return (uint8_t)((x < 8 ? 40 + 60 * k : 200 - 50 * k) + x / 16 * 7 + y / 8 * 11);
-}
-
-/* jpeg_write_scanlines of pixels, grey or colours, progressive or not. */
-static size_t write_jpeg(unsigned char **bytes, sample_at *of, int width, int height, int colours,
-                         int progressive)
-{
-    struct jpeg_compress_struct c;
-    struct jpeg_error_mgr errors;
-    unsigned long count = 0;
-    uint8_t line[3 * 200];
-    JSAMPROW row = line;
-    *bytes = NULL;
-    c.err = jpeg_std_error(&errors);
-    jpeg_create_compress(&c);
-    jpeg_mem_dest(&c, bytes, &count);
-    c.image_width = (unsigned)width;
-    c.image_height = (unsigned)height;
-    c.input_components = colours ? 3 : 1;
-    c.in_color_space = colours ? JCS_RGB : JCS_GRAYSCALE;
-    jpeg_set_defaults(&c);
-    jpeg_set_quality(&c, 100, TRUE);
-    if (progressive)
-        jpeg_simple_progression(&c);
-    jpeg_start_compress(&c, TRUE);
-    for (int y = 0; y < height; y++) {
-        for (int x = 0; x < width; x++)
-            for (int k = 0; k < c.input_components; k++)
-                line[x * c.input_components + k] = of(x, y, k);
-        jpeg_write_scanlines(&c, &row, 1);
-    }
-    jpeg_finish_compress(&c);
-    jpeg_destroy_compress(&c);
-    return count;
-}
-
-static size_t make_jpeg_of(unsigned char **bytes, int width, int height, int colours,
-                           int progressive)
-{
-    return write_jpeg(bytes, edges, width, height, colours, progressive);
-}
-
-static size_t make_jpeg(unsigned char **bytes, int colours, int progressive)
-{
-    return make_jpeg_of(bytes, 16, 8, colours, progressive);
-}
-
-/* By how much a JPEG is decoded smaller: exactly to what is wanted, or to half as large again and more. */
-static int shrinks_by(int w, int h, int wide, int high)
-{
-    for (int by = 8; by > 1; by /= 2) {
-        const double across = (double)w / wide / by, down = (double)h / high / by;
-        if ((across == 1 || across >= 1.5) && (down == 1 || down >= 1.5))
-            return by;
-    }
-    return 1;
-}
-
-/* By libjpeg alone, at 1/by. */
-static void decode_plainly(uint8_t *out, int *w, int *h, const unsigned char *bytes, size_t count,
-                           int by)
-{
-    struct jpeg_decompress_struct d;
-    struct jpeg_error_mgr errors;
-    d.err = jpeg_std_error(&errors);
-    jpeg_create_decompress(&d);
-    jpeg_mem_src(&d, bytes, count);
-    jpeg_read_header(&d, TRUE);
-    d.scale_denom = (unsigned)by;
-    jpeg_start_decompress(&d);
-    *w = (int)d.output_width;
-    *h = (int)d.output_height;
-    while (d.output_scanline < d.output_height) {
-        JSAMPROW row = out + d.output_scanline * d.output_width * (unsigned)d.output_components;
-        jpeg_read_scanlines(&d, &row, 1);
-    }
-    jpeg_finish_decompress(&d);
-    jpeg_destroy_decompress(&d);
-}
-
-static void a_jpeg_is_decoded_smaller_and_scaled_line_by_line(void **state)
-{
-    uint32_t seed = 9;
-    int seen[9] = {0};
-    (void)state;
-    ls_room memory = {NULL, 0};
-    for (int i = 0; i < 200; i++) {
-        static uint8_t whole[3 * 200 * 200 + 1], out[3 * 900], want[3 * 900];
-        unsigned char *bytes;
-        ls_error err = {0};
-        const int high = 1 + draw(&seed) % 30, wide = 1 + draw(&seed) % 30;
-        const bool exactly = i % 5 == 0;
-        const int w = exactly ? wide << i % 3 : 20 + draw(&seed) % 180,
-                  h = exactly ? high << i % 3 : 20 + draw(&seed) % 180;
-        const int colours = i & 1, channels = i & 2 ? 1 : 3, by = shrinks_by(w, h, wide, high);
-        const size_t count = make_jpeg_of(&bytes, w, h, colours, i & 4);
-        ls_picture p = {.channels = colours ? 3 : 1,
-                        .pixel = whole,
-                        .across = (double)w / by,
-                        .down = (double)h / by};
-        decode_plainly(whole, &p.width, &p.height, bytes, count, by);
-        assert_true(ls_picture_scale(want, channels, high, wide, &p, &memory, NULL));
-        write_file(bytes, count);
-        assert_int_equal(ls_image_fit(out, channels, high, wide, AT_FDCWD, path, &kept, NULL, &err),
-                         LS_OK);
-        if (memcmp(out, want, (size_t)(channels * high * wide)) != 0)
-            fail_msg("%d×%d to %d×%d, 1/%d", w, h, wide, high, by);
-        seen[by]++;
-        free(bytes);
-    }
-    for (int by = 1; by <= 8; by *= 2)
-        assert_in_range(seen[by], 5, 200);
-    ls_room_free(&memory, NULL);
-}
-
-static uint8_t slope(int x, int y, int k)
-{
-    (void)k;
-    return (uint8_t)(x + y / 4);
-}
-
-/* A slope stays where it is, whatever is left of the last block: half a pixel beside it would be 4 of 255. */
-static void what_is_decoded_smaller_stays_in_its_place(void **state)
-{
-    (void)state;
-    for (int side = 150; side < 200; side++) {
-        uint8_t out[64];
-        unsigned char *bytes;
-        ls_error err = {0};
-        const size_t count = write_jpeg(&bytes, slope, side, side, 0, 0);
-        write_file(bytes, count);
-        assert_int_equal(ls_image_fit(out, 1, 8, 8, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
-        for (int i = 8; i < 56; i++) {
-            const double x = side * (i % 8 + 0.5) / 8 - 0.5, y = side * (i / 8 + 0.5) / 8 - 0.5;
-            if (i % 8 > 0 && i % 8 < 7 && fabs(out[i] - (x + y / 4)) > 1.5)
-                fail_msg("side %d, pixel %d: %d, expected %.1f", side, i, out[i], x + y / 4);
-        }
-        free(bytes);
-    }
-}
-
-/* Also below what is cut out of it. */
-static void every_cut_of_a_jpeg_that_is_scaled_is_refused(void **state)
-{
-    (void)state;
-    unsigned char *bytes;
-    const size_t count = make_jpeg_of(&bytes, 20, 90, 1, 0);
-    for (size_t cut = count / 2; cut < count - 2; cut += 3) {
-        uint8_t out[3 * 16];
-        ls_error err = {0};
-        write_file(bytes, cut);
-        assert_int_equal(ls_image_fit(out, 3, 4, 4, AT_FDCWD, path, &kept, NULL, &err), LS_EDATA);
-        assert_non_null(strstr(err.text, "image: before offset"));
-    }
-    free(bytes);
-}
-
-static void jpeg_is_read_grey_and_in_colours_baseline_and_progressive(void **state)
-{
-    (void)state;
-    const shape grey = {1, 8, 16}, colours = {3, 8, 16};
-    ls_error err;
-    for (int form = 0; form < 4; form++) {
-        uint8_t out[3 * 128];
-        unsigned char *bytes;
-        const size_t count = make_jpeg(&bytes, form & 1, form & 2);
-        const shape *s = form & 1 ? &colours : &grey;
-        if (read_bytes(out, s, bytes, count, &err) != LS_OK)
-            fail_msg("%s", err.text);
-        for (int c = 0; c < s->c; c++) {
-            assert_in_range(out[c * 128], 36 + 60 * c, 44 + 60 * c);
-            assert_in_range(out[c * 128 + 127], 196 - 50 * c, 204 - 50 * c);
-        }
-        free(bytes);
-    }
-}
-
-static void every_cut_of_a_jpeg_is_refused(void **state)
-{
-    (void)state;
-    const shape s = {1, 8, 16};
-    for (int progressive = 0; progressive < 2; progressive++) {
-        unsigned char *bytes;
-        const size_t count = make_jpeg(&bytes, 0, progressive);
-        for (size_t cut = 3; cut < count - 2; cut++) {
-            uint8_t out[128];
-            ls_error err = {0};
-            assert_int_equal(read_bytes(out, &s, bytes, cut, &err), LS_EDATA);
-            assert_non_null(strstr(err.text, "image: before offset"));
-        }
-        free(bytes);
-    }
-}
-
-/* The segment FF `marker` taken out. */
-static size_t without(unsigned char *bytes, size_t count, int marker)
-{
-    for (size_t i = 2; i + 4 < count && bytes[i] == 0xFF && bytes[i + 1] != 0xDA;) {
-        const size_t length = 2 + (size_t)bytes[i + 2] * 256 + bytes[i + 3];
-        if (bytes[i + 1] != marker) {
-            i += length;
-            continue;
-        }
-        memmove(bytes + i, bytes + i + length, count - i - length);
-        count -= length;
-    }
-    return count;
-}
-
-/* 200 images, so that the decoder is made anew on the way. */
-static void tables_of_one_jpeg_are_not_those_of_the_next(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 200; i++) {
-        unsigned char *bytes;
-        uint8_t alone[3 * 128], after[3 * 128];
-        ls_error err = {0};
-        ls_image_memory none = {0};
-        const int form = i % 4;
-        size_t count = make_jpeg(&bytes, form & 1, form & 2);
-        if (i % 3 == 1)
-            count = without(bytes, count, 0xDB);
-        if (i % 7 == 1)
-            count = without(bytes, count, 0xC4);
-        write_file(bytes, count);
-        const int status = ls_image_fit(alone, 3, 8, 16, AT_FDCWD, path, &none, NULL, &err);
-        assert_int_equal(ls_image_fit(after, 3, 8, 16, AT_FDCWD, path, &kept, NULL, &err), status);
-        if (i % 3 == 1)
-            assert_int_equal(status, LS_EDATA);
-        if (status == LS_OK)
-            assert_memory_equal(alone, after, sizeof alone);
-        ls_image_memory_free(&none, NULL);
-        free(bytes);
-    }
-}
-
-/* The one table of a grey image, 16 bits an element and the same in all. */
-static size_t with_quantiser(unsigned char *bytes, size_t count, int value)
-{
-    size_t i = 2;
-    while (bytes[i + 1] != 0xDB)
-        i += 2 + (size_t)bytes[i + 2] * 256 + bytes[i + 3];
-    assert_int_equal(bytes[i + 3], 67);
-    memmove(bytes + i + 133, bytes + i + 69, count - i - 69);
-    bytes[i + 3] = 131;
-    bytes[i + 4] = 0x10; /* table 0 */
-    for (int k = 0; k < 64; k++) {
-        bytes[i + 5 + 2 * k] = (unsigned char)(value >> 8);
-        bytes[i + 6 + 2 * k] = (unsigned char)value;
-    }
-    return count + 64;
-}
-
-static void any_quantiser_but_zeros_is_one(void **state)
-{
-    static const int values[] = {1, 0xA5A5, 0, 0xFFFF, 0};
-    (void)state;
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        unsigned char *bytes;
-        uint8_t out[128], room_for_more[4096];
-        ls_error err = {0};
-        size_t count = make_jpeg(&bytes, 0, 1);
-        assert_in_range(count, 1, sizeof room_for_more - 64);
-        memcpy(room_for_more, bytes, count);
-        write_file(room_for_more, with_quantiser(room_for_more, count, values[i]));
-        const int status = ls_image_fit(out, 1, 8, 16, AT_FDCWD, path, &kept, NULL, &err);
-        if (status != (values[i] ? LS_OK : LS_EDATA))
-            fail_msg("quantiser %d: %d, %s", values[i], status, err.text);
-        free(bytes);
-    }
-}
-
-/* 65000 × 65000 in a few hundred bytes. */
-static void a_jpeg_that_promises_too_much_is_refused(void **state)
-{
-    (void)state;
-    unsigned char *bytes;
-    uint8_t out[4];
-    ls_error err;
-    const size_t count = make_jpeg(&bytes, 0, 0);
-    for (size_t i = 0; i + 8 < count; i++)
-        if (bytes[i] == 0xFF && bytes[i + 1] == 0xC0)
-            memcpy(bytes + i + 5, "\xFD\xE8\xFD\xE8", 4);
-    write_file(bytes, count);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, AT_FDCWD, path, &kept, NULL, &err), LS_EDATA);
-    assert_non_null(strstr(err.text, "expected at most 16384 in a side"));
-    free(bytes);
-}
-#endif
-
 LS_TESTS(data_image, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_image_is_cut_to_the_middle_and_shrunk_by_averages),
         cmocka_unit_test(scaling_gives_the_bits_of_plain_sums),
         cmocka_unit_test(a_header_that_promises_too_much_is_refused_before_memory_is_asked_for),
-#ifdef LOCKSTEP_WITH_JPEG
-        cmocka_unit_test(jpeg_is_read_grey_and_in_colours_baseline_and_progressive),
-        cmocka_unit_test(every_cut_of_a_jpeg_is_refused),
-        cmocka_unit_test(every_cut_of_a_jpeg_that_is_scaled_is_refused),
-        cmocka_unit_test(a_jpeg_is_decoded_smaller_and_scaled_line_by_line),
-        cmocka_unit_test(what_is_decoded_smaller_stays_in_its_place),
-        cmocka_unit_test(any_quantiser_but_zeros_is_one),
-        cmocka_unit_test(tables_of_one_jpeg_are_not_those_of_the_next),
-        cmocka_unit_test(a_jpeg_that_promises_too_much_is_refused),
-#endif
         cmocka_unit_test(a_pgm_file_is_read_with_its_comments),
         cmocka_unit_test(a_smaller_largest_value_is_stretched),
         cmocka_unit_test(colours_become_planes_or_grey),
@@ -741,6 +414,8 @@ LS_TESTS(data_image, "integration")
         cmocka_unit_test(a_palette_that_lacks_a_colour_is_refused),
         cmocka_unit_test(a_palette_with_transparent_colours_is_read),
         cmocka_unit_test(every_cut_and_every_flipped_bit_of_a_png_is_refused),
+        cmocka_unit_test(a_chunk_that_no_pixel_needs_may_be_damaged),
+        cmocka_unit_test(a_png_is_turned_as_its_exif_says),
 #else
         cmocka_unit_test(a_program_without_libspng_says_so),
 #endif

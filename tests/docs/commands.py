@@ -20,7 +20,7 @@ import zlib
 
 SIDE = 28
 TINY = {"name": "tiny", "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 3}]}, "batch_size": 32,
-        "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.1}}
+        "epochs": 1, "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}}
 
 
 def shown(page):

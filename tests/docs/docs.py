@@ -108,6 +108,21 @@ def refused(root, trainer, page):
             yield f"{page.relative_to(root)}: ./trainer {line}: {done.stderr.strip()}"
 
 
+def moved(root, page):
+    """`name` (`room/file`) of the map: the file has that name. A function of ls_ that the map names is in the sources."""
+    text = page.read_text(encoding="utf-8")
+    for name, file in re.findall(r"`(\w+)`\s+\(`([\w/]+\.\w+)`\)", text):
+        where = root / "src" / file
+        if not where.exists() or not re.search(rf"\b{name}\b", where.read_text(encoding="utf-8")):
+            yield f"{page.relative_to(root)}: src/{file} has no {name}"
+    known = set()
+    for file in [*(root / "src").rglob("*.*"), *(root / "include").rglob("*.h")]:
+        if file.suffix in (".c", ".h", ".cu", ".inc", ".def"):
+            known.update(re.findall(r"\b(?:ls|LS)_\w+", file.read_text(encoding="utf-8")))
+    for name in sorted(set(re.findall(r"`((?:ls|LS)_\w+)", text)) - known):
+        yield f"{page.relative_to(root)}: nothing is called {name}"
+
+
 def shown_otherwise(root, page):
     """A section whose heading links an example shows the whole file."""
     for part in re.split(r"(?m)^## ", page.read_text(encoding="utf-8"))[1:]:
@@ -129,6 +144,7 @@ def main():
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
     problems += shown_otherwise(root, root / "docs" / "embedding.md")
+    problems += moved(root, root / "src" / "README.md")
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += untested(root, build, root / "docs" / "design.md")
     problems += untested(root, build, root / "docs" / "promises.md")

@@ -13,6 +13,7 @@
 
 static const char config[] =
     "{\"data\": {\"name\": \"own\"}, \"batch_size\": 16, \"shards\": 2, \"run_dir\": \"\","
+    " \"init\": {\"name\": \"normal\", \"std\": 0.01},"
     " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9},"
     " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 4, \"kernel\": 5, \"stride\": 3},"
     " {\"type\": \"batch_norm\"}, {\"type\": \"relu\"}, {\"type\": \"flatten\"},"

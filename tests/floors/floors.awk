@@ -72,7 +72,7 @@ BEGIN {
     owner["nettle/"] = "hash"
     owner["mpi.h"] = "mpi"
     owner["zlib.h"] = "data hash"
-    owner["spng.h"] = owner["jpeglib.h"] = owner["jerror.h"] = "data"
+    owner["spng.h"] = owner["jpeglib.h"] = owner["jerror.h"] = owner["webp/"] = "data"
     owner["microhttpd.h"] = "cli http"
 
     # What a library must not do to the program it is part of; only the program in cli may.

@@ -2,10 +2,13 @@
 #include "data/new_rows.h"
 #include "fuzz/fuzz_dataset.h"
 
+#include <string.h>
+
 static const char name[] = "rows.csv";
-static const char description[] = "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"columns\":["
-                                  "{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,\"missing\":4},"
-                                  "{\"name\":\"b\",\"levels\":[\"9\",\"x\"]},{\"name\":\"c\"}]}";
+static const char description[] =
+    "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"columns\":["
+    "{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,\"missing\":4},"
+    "{\"name\":\"b\",\"levels\":[\"9\",\"x\"]},{\"name\":\"c\",\"decimal\":\",\"}],\"encoding\":\"latin-1\"}";
 
 static void read_rows(const ls_prep *prep, bool labelled, const uint8_t *data, size_t size)
 {
@@ -35,7 +38,11 @@ static void read_rows(const ls_prep *prep, bool labelled, const uint8_t *data, s
         fuzz_check(b[0] + b[1] == 1 && b[0] * b[1] == 0, "one level is 1");
         fuzz_check(view.labels[r] >= 0 && view.labels[r] < 2, "labels are classes");
     }
-    const size_t lines = fuzz_check_commas(data, size);
+    /* With commas alone, the rows can be counted. */
+    bool plain = memchr(data, ',', size) && !(size >= 2 && (data[0] | data[1]) >= 0xfe);
+    for (const char *c = ";\t|"; *c; c++)
+        plain &= !memchr(data, *c, size);
+    const size_t lines = plain ? fuzz_check_commas(data, size) : 0;
     fuzz_check(lines == 0 || lines == (size_t)info->rows + 1, "every line is a row");
     ls_dataset_close(ds);
 }

@@ -9,10 +9,12 @@ The same bytes come out of every run, with one version of zlib.
 """
 import base64
 import gzip
+import io
 import json
 import shutil
 import struct
 import sys
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -77,6 +79,42 @@ images = {
         "AQEABj8CdP/EABYQAQEBAAAAAAAAAAAAAAAAALEAAf/aAAgBAQABPyHEb//aAAwDAQACAAMAAAAQD//EABYRAAMAAAAAAAAAAAAA"
         "AAAAAAABof/aAAgBAwEBPxChn//EABcRAAMBAAAAAAAAAAAAAAAAAAABobH/2gAIAQIBAT8QnWH/xAAXEAADAQAAAAAAAAAAAAAA"
         "AAAAITHw/9oACAEBAAE/ELzY/9k="),
+    "print.jpg": base64.b64decode(
+        "/9j/7gAOQWRvYmUAZAAAAAAA/9sAQwAIBgYHBgUIBwcHCQkICgwUDQwLCwwZEhMPFB0aHx4dGhwcICQuJyAiLCMcHCg3KSwwMTQ0NB8n"
+        "OT04MjwuMzQy/8AAFAgAAgADBEMRAE0RAFkRAEsRAP/EABQAAQAAAAAAAAAAAAAAAAAAAAf/xAAiEAADAAIDAAAHAAAAAAAAAAABAgME"
+        "BQAGERMUITFBUYH/2gAOBEMATQBZAEsAAD8AZ9Kqw1vwJKJxje0pTQeKiLVlVVH4AAAAH2AA40aZVlhWWahF+cym8UeD03oSf6STxVj1"
+        "jr+3bIzdlotZm5b5N1e+TiTo7BasqgswJPigAfoADi/03Itk9G6/e9aVtXW41KUdizOxkpLEn6kkkknn/9k="),
+    "lossless.webp": base64.b64decode(
+        "UklGRjoAAABXRUJQVlA4TC0AAAAvAkAAAC8gECBIV25DQFB03XICAYJ05eY/QGxybBUoZBsBTu0ekxO6iP7H9AIA"),
+    "turned.webp": base64.b64decode(
+        "UklGRoIAAABXRUJQVlA4WAoAAAAIAAAAAgAAAQAAVlA4IEIAAACwAQCdASoDAAIAAsBMJagCdAEO/gLsAOJ//DVET8SmI9t1EF/4ee/9"
+        "p2f/v/+Tf/0m/a+9i+//yb+xD/ktH0rfgABFWElGGgAAAE1NACoAAAAIAAEBEgADAAAAAQAGAAAAAAAA"),
+}
+exif = {"<": b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x112, 3, 1, 6, 0, 0),
+        ">": b"MM\0*" + struct.pack(">IHHHIHHI", 8, 1, 0x112, 3, 1, 8, 0, 0)}
+
+
+def with_exif(jpeg, block):
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 8) + b"Exif\0\0" + block + jpeg[2:]
+
+
+def bmp(bits, packing, rest, palette=0, height=2):
+    pixels = 54 + len(rest) - (3 * bits + 31) // 32 * 4 * 2
+    return (b"BM" + struct.pack("<IHHI", 54 + len(rest), 0, 0, pixels)
+            + struct.pack("<IiiHHIIiiII", 40, 3, height, 1, bits, packing, 0, 0, 0, palette, 0) + rest)
+
+
+images |= {
+    "turned.jpg": with_exif(images["grey.jpg"], exif["<"]),
+    "turned_big.jpg": with_exif(images["colours.jpg"], exif[">"]),
+    "turned.png": png(8, 0, b"\0abc\0def", 0, b"", chunk(b"eXIf", exif[">"])),
+    "damaged_text.png": png(8, 0, b"\0abc\0def", 0, b"", chunk(b"tEXt", b"Title\0x")[:-1] + b"?"),
+    "no_end.jpg": images["grey.jpg"][:-2],
+    "colours.bmp": bmp(24, 0, b"uDdvEewFf...xAayBbzCc..."),
+    "upside.bmp": bmp(24, 0, b"xAayBbzCc...uDdvEewFf...", 0, -2),
+    "masks.bmp": bmp(32, 3, struct.pack("<III", 0xff0000, 0xff00, 0xff) + b"uDd.vEe.wFf.xAa.yBb.zCc."),
+    "palette.bmp": bmp(4, 0, b"uDd.vEe.wFf.xAa.yBb.zCc.\x01\x20..\x34\x50..", 6),
+    "moving.gif": b"GIF89a\3\0\2\0\0\0\0",
 }
 for name, data in images.items():
     put("image", name, data)
@@ -615,11 +653,14 @@ prepared = {
     "table": {"version": 1, "rows": "table", "target": "y", "columns": [
         {"name": "a", "mean": 4.1, "deviation": 0.7, "missing": 4}, {"name": "b", "levels": ["9", "x"], "missing": 0},
         {"name": "c"}]},
+    "commas": {"version": 1, "rows": "table", "target": "y", "target_decimal": ",", "encoding": "latin-1", "columns": [
+        {"name": "a", "decimal": ","}, {"name": "b", "levels": ["9", "x"]}, {"name": "c", "decimal": "."}]},
     "images": {"version": 1, "rows": "images", "fit": "cover"},
     "floats": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3, 4]},
     "fewer": {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "missing": [1, 2, 3]},
     "one": {"version": 1, "rows": "array", "divisor": 1, "missing": 0},
     "bytes": {"version": 1, "rows": "array", "type": "u8", "divisor": 255},
+    "last": {"version": 1, "rows": "array", "type": "u8", "divisor": 255, "layout": "channels_last"},
 }
 for name, data in prepared.items():
     put("prep", name, json.dumps(data))
@@ -631,6 +672,12 @@ for name, text in {
     "level": "a,b,c,y\n1,z,2,no\n",
     "class": "a,b,c,y\n1,x,2,perhaps\n",
     "number": "a,b,c,y\n1,x,2e999,no\n",
+    "commas": "a;b;c;y\n1,5;x;1.234,5;no\n-;9,0;2;yes\n",
+    "point": "a;b;c;y\n1.5;x;2.5;no\n",
+    "either": "a\tb\tc\ty\n1,234\tx\t1,234\tno\n",
+    "latin": "a,b,c,y,Z\xfcrich\n1,x,2,no,\xfc\n".encode("latin-1"),
+    "utf16": "a,b,c,y\n1,x,2,no\n".encode("utf-16"),
+    "date": "a,b,c,y\n2013-01-02,x,12%,no\n",
 }.items():
     put("new_rows", name, text)
 
@@ -698,7 +745,24 @@ def tensor(dtype, shape, begin, end):
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
 
+def npz(deflated, **members):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            with archive.open(zipfile.ZipInfo(name + ".npy"), "w", force_zip64=True) as file:
+                file.write(data)
+    return packed.getvalue()
+
+
+rows, classes = npy(dictionary("|u1", "(2, 3)"), b"abcdef"), npy(dictionary("<f4", "(2,)"), struct.pack("<2f", 0, 1))
 arrays = {
+    "pair.npz": npz(False, x=rows, y=classes),
+    "deflated.npz": npz(True, x_train=rows, y_train=classes, x_test=rows, y_test=classes),
+    "encrypted.npz": npz(False, x=rows, y=classes).replace(b"PK\1\2\x2d\3\x2d\0\0", b"PK\1\2\x2d\3\x2d\0\1"),
+    "none.npz": npz(False, a=rows, b=classes),
+    "one_hot.npy": npy(dictionary("<f4", "(2, 2)"), struct.pack("<4f", 0, 1, 1, 0)),
+    "from_1.npy": npy(dictionary("<i4", "(3,)"), struct.pack("<3i", 1, 3, 2)),
+    "last.npy": npy(dictionary("|u1", "(1, 2, 2, 3)"), b"abcdefghijkl"),
     "bytes.npy": npy(dictionary("|u1", "(2, 3)"), b"abcdef"),
     "labels.npy": npy(dictionary("<i8", "(3,)"), struct.pack("<3q", 0, 2, 1)),
     "numbers.npy": npy(dictionary("<i4", "(2, 1, 2)"), struct.pack("<4i", -1, 2, 3, 4)),
@@ -739,6 +803,24 @@ tables = {
     "no_target": "a,b\n1,2\n",
     "no_rows": "a,y\n",
     "zero": b"a,y\n1\0,2\n",
+    "semicolons": "a;b;y\n1,5;2;u\n1.234,5;3;v\n",
+    "tabs": "a\ty\n1\tu\n2\tv\n",
+    "blanks_between": "a  b y\n 1 2  0\n3 4 1 \n",
+    "dialect": "sep=|\r\na|y\r\n1|2\r\n3|4\r\n",
+    "either": 'a,y\n"1,234",0\n"5,5",1\n',
+    "late": "a;y\n1.234;0\n5,25;1\n-;0\n",
+    "thousands": "a;y\n1'234'567;0\n1\u00a0234,5;1\n12,345,678;0\n",
+    "words_first": "a,b,y\n-,None,1\n1,-,2\ninf,x,3\n",
+    "index": ",a,y\n0,5,1\n1,6,2\n",
+    "date": "a,y\n2013-01-02,1\n",
+    "percent": "a,y\n1,1\n12%,2\n",
+    "equal": "a,y\n1,1\n2,1.0\n3,01\n4,2\n",
+    "row_names": "a,y\nr1,1,2\nr2,3,4\n",
+    "latin": "a,y\nZ\xfcrich,1\nBern,2\n".encode("latin-1"),
+    "utf16": "a,y\n1,x\n2,\U0001f600\n".encode("utf-16"),
+    "utf16_big": b"\xfe\xff" + "a,y\n1,x\n2,z\n".encode("utf-16-be"),
+    "gzip": gzip.compress(b"a,y\n1,2\n3,4\n", mtime=0),
+    "exponents": "a,y\n1e22,1\n123456789012345678e-25,2\n.5,3\n5.,4\n0.30000000000000004,5\n",
 }
 for name, data in tables.items():
     put("csv", name, data)

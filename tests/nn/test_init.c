@@ -181,7 +181,7 @@ static void rules_are_read_by_name_or_as_an_object(void **state)
         ls_init_rule rule;
         float std;
     } cases[] = {
-        {"{}", LS_INIT_NORMAL, 0.01f},
+        {"{}", LS_INIT_KAIMING, 0},
         {"{\"init\":\"normal\"}", LS_INIT_NORMAL, 0.01f},
         {"{\"init\":\"xavier\"}", LS_INIT_XAVIER, 0},
         {"{\"init\":\"kaiming\"}", LS_INIT_KAIMING, 0},

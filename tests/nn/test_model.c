@@ -73,6 +73,22 @@ static void lenet_has_the_seeds_shapes(void **state)
     free_model(m);
 }
 
+static void a_last_layer_gives_what_the_data_has(void **state)
+{
+    (void)state;
+    ls_model *m = make_model("[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":\"classes\"},"
+                             "{\"type\":\"relu\"},{\"type\":\"dense\"}]",
+                             gray28, 7);
+    assert_shape(m->layer[1].out, 7, 1, 1);
+    assert_shape(m->layer[3].out, 7, 1, 1);
+    free_model(m);
+    m = make_model(
+        "[{\"type\":\"conv2d\",\"kernel\":3,\"out\":\"classes\"},{\"type\":\"global_avg_pool\"}]",
+        gray28, 5);
+    assert_shape(m->layer[1].out, 5, 1, 1);
+    free_model(m);
+}
+
 /* As torch.nn.Conv2d(8, 12, (3, 5), dilation=(2, 1), groups=4), and what torch.nn.init takes its fans to be. */
 static void groups_and_dilation_have_pytorchs_shapes_and_fans(void **state)
 {
@@ -359,6 +375,7 @@ LS_TESTS(nn_model, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_has_the_seeds_parameters),
         cmocka_unit_test(lenet_has_the_seeds_shapes),
+        cmocka_unit_test(a_last_layer_gives_what_the_data_has),
         cmocka_unit_test(groups_and_dilation_have_pytorchs_shapes_and_fans),
         cmocka_unit_test(keys_are_read_as_documented),
         cmocka_unit_test(every_bad_model_is_refused_with_its_message),

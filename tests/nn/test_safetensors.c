@@ -258,6 +258,55 @@ static void what_fits_is_taken_and_the_rest_listed(void **state)
     scratch_end(&s);
 }
 
+static void keep_all(void *user, ls_log_level level, const char *message)
+{
+    char *text = user;
+    (void)level;
+    snprintf(text + strlen(text), 2000 - strlen(text), "%s\n", message);
+}
+
+/* What wrappers put before all names is taken off; one name that has none, or a name of the model's, leaves all as they
+ * are. */
+static void a_prefix_of_all_names_is_taken_off(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *weight, *bias;
+        int fits;
+    } forms[] = {{"module.fc.weight", "module.fc.bias", 1},
+                 {"_orig_mod.module.fc.weight", "_orig_mod.module.fc.bias", 1},
+                 {"module.fc.weight", "modulo.fc.bias", 0},
+                 {"module.fc.weight", "fc.bias", 0},
+                 {"xfc.weight", "xfc.bias", 0}};
+    scratch s;
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        for (int partial = 0; partial < 2; partial++) {
+            char header[400], text[2000] = "";
+            const ls_host host = {.log = keep_all, .user = text};
+            float got[9] = {0};
+            ls_error err = {0};
+            snprintf(header, sizeof header,
+                     "{\"%s\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"
+                     "\"%s\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[24,36]}}",
+                     forms[i].weight, forms[i].bias);
+            const char *path = write_file(&s, header, (const char *)small_weights, 36);
+            const int status = partial ? ls_safetensors_load_fitting(got, path, m, &host, &err)
+                                       : ls_safetensors_load(got, path, m, "", &host, &err);
+            if (forms[i].fits) {
+                assert_int_equal(status, LS_OK);
+                assert_memory_equal(got, small_weights, sizeof got);
+                assert_non_null(strstr(text, "which is taken off"));
+            } else {
+                assert_int_equal(status, partial && i == 3 ? LS_OK : LS_EDATA);
+                assert_null(strstr(text, "which is taken off"));
+            }
+        }
+    free_model(m);
+    scratch_end(&s);
+}
+
 static void gradients_need_no_running_statistics(void **state)
 {
     (void)state;
@@ -693,6 +742,7 @@ LS_TESTS(nn_safetensors, "integration")
         cmocka_unit_test(halves_are_widened_and_prefixes_obeyed),
         cmocka_unit_test(bf16_is_widened),
         cmocka_unit_test(what_fits_is_taken_and_the_rest_listed),
+        cmocka_unit_test(a_prefix_of_all_names_is_taken_off),
         cmocka_unit_test(gradients_need_no_running_statistics),
         cmocka_unit_test(infinite_halves_stay_infinite),
         cmocka_unit_test(a_wrong_header_is_refused_with_its_message),

@@ -7,6 +7,7 @@
 
 static const char config[] =
     "{\"data\": {\"name\": \"none\"}, \"batch_size\": 4, \"run_dir\": null, \"devices\": \"ref:1\","
+    " \"init\": {\"name\": \"normal\", \"std\": 0.01},"
     " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1},"
     " \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 3}]}}";
 

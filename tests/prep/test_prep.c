@@ -53,15 +53,20 @@ static void a_table_is_written_as_it_was_read(void **state)
 {
     static const char *const text[] = {
         table,
+        "{\"version\":1,\"rows\":\"table\",\"target\":\"y\",\"target_decimal\":\".\",\"encoding\":"
+        "\"latin-1\",\"columns\":[{\"name\":\"a\",\"missing\":4,\"decimal\":\",\"},{\"name\":\"b\","
+        "\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\",\"decimal\":\".\"}]}",
         "{\"version\":1,\"rows\":\"images\",\"fit\":\"cover\"}",
         "{\"version\":1,\"rows\":\"array\",\"type\":\"f64\",\"divisor\":1,\"missing\":[0.5,2,0.1,"
         "0,1]}",
         "{\"version\":1,\"rows\":\"array\",\"divisor\":1}",
+        "{\"version\":1,\"rows\":\"array\",\"target_mean\":-2.5,\"target_deviation\":0.5,\"divisor\":1}",
+        "{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"layout\":\"channels_last\"}",
     };
     (void)state;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         ls_json_writer w;
-        ls_prep *p = reads(text[i], 5, i != 1);
+        ls_prep *p = reads(text[i], 5, i != 2);
         ls_json_writer_init(&w, 0, NULL);
         ls_prep_write(&w, NULL, p);
         assert_string_equal(ls_json_writer_text(&w, NULL, NULL), text[i]);
@@ -97,6 +102,46 @@ static void values_become_what_the_network_reads(void **state)
         assert_true(mean == 0 && deviation == 1);
     }
     ls_prep_free(p);
+}
+
+/* Column a's numbers have decimal commas, b's may have commas between thousands, of c's nothing is known. */
+static void numbers_are_read_as_the_training_table_wrote_them(void **state)
+{
+    static const struct {
+        int column;
+        const char *text;
+        float value; /* NaN: it is refused */
+        const char *says;
+    } row[] = {
+        {0, "1,234", 1.234f, NULL},
+        {0, "1.234,5", 1234.5f, NULL},
+        {0, "1.234", 1234, NULL},
+        {0, "1.5", NAN, "a number with a decimal comma"},
+        {1, "1,234", 1234, NULL},
+        {1, "1,5", NAN, "a number with a decimal point"},
+        {2, "1,234", NAN, "a number that can be read in one way"},
+        {2, "1,5", 1.5f, NULL},
+        {2, "1.234", 1.234f, NULL},
+        {2, "12%", NAN, "this is a percentage"},
+        {2, "-", NAN, "a value, as the model has learnt"},
+        {2, "1e99", NAN, "a finite number"},
+    };
+    (void)state;
+    ls_prep *p =
+        reads("{\"version\":1,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"decimal\":\",\"},"
+              "{\"name\":\"b\",\"decimal\":\".\"},{\"name\":\"c\"}]}",
+              3, true);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        float raw[3];
+        ls_error err = {0};
+        const int status = ls_prep_put(p, row[i].column, row[i].text, 0, raw, "", &err);
+        assert_int_equal(status, row[i].says ? LS_EDATA : LS_OK);
+        if (row[i].says ? !strstr(err.text, row[i].says) : raw[row[i].column] != row[i].value)
+            fail_msg("%zu: %g, %s", i, (double)raw[row[i].column], err.text);
+    }
+    ls_prep_free(p);
+    refuses("{\"version\":1,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"decimal\":\";\"}]}",
+            1, true, "decimal");
 }
 
 static void what_does_not_fit_is_refused_by_its_name(void **state)
@@ -159,6 +204,38 @@ static void names_are_compared_as_they_are_in_files(void **state)
     assert_true(ls_prep_is_name("Bern", "Bern"));
 }
 
+/* An accent of its own or not, Vietnamese with two of them, Hangul as syllables and as letters. */
+static void names_are_the_same_in_every_form_of_unicode(void **state)
+{
+    static const struct {
+        const char *composed, *apart;
+    } name[] = {{"caf\xC3\xA9", "cafe\xCC\x81"},
+                {"\xE1\xBB\x87", "e\xCC\xA3\xCC\x82"},
+                {"\xED\x95\x9C\xEA\xB8\x80",
+                 "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB\xE1\x84\x80\xE1\x85"
+                 "\xB3\xE1\x86\xAF"},
+                {"\xE3\x81\x8C", "\xE3\x81\x8B\xE3\x82\x99"},
+                {"\xD0\xB9", "\xD0\xB8\xCC\x86"}};
+    ls_prep *p;
+    ls_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        assert_true(ls_prep_is_name(name[i].composed, name[i].apart));
+        assert_true(ls_prep_is_name(name[i].apart, name[i].composed));
+        assert_false(ls_prep_is_name(name[i].apart, name[(i + 1) % 5].composed));
+    }
+    assert_false(ls_prep_is_name("caf\xC3\xA9", "cafe"));
+    assert_false(ls_prep_is_name("cafe\xCC\x81", "caf\xC3\xA8"));
+    const char *const levels[] = {"caf\xC3\xA9", "tea"};
+    assert_int_equal(ls_prep_create(&p, LS_PREP_TABLE, NULL, &err), LS_OK);
+    assert_int_equal(ls_prep_add(p, "\xC3\xA9tat", levels, 2, &err), LS_OK);
+    assert_int_equal(ls_prep_finish(p, &err), LS_OK);
+    assert_int_equal(ls_prep_find(p, "e\xCC\x81tat"), 0);
+    assert_int_equal(ls_prep_find(p, "etat"), -1);
+    assert_int_equal(ls_prep_level(&p->column[0], "cafe\xCC\x81"), 0);
+    ls_prep_free(p);
+}
+
 static void holes_of_arrays_are_filled(void **state)
 {
     (void)state;
@@ -172,6 +249,25 @@ static void holes_of_arrays_are_filled(void **state)
     ls_prep_free(p);
 }
 
+static void outputs_are_given_back_in_the_targets_unit(void **state)
+{
+    (void)state;
+    ls_prep *p = reads(
+        "{\"version\":1,\"rows\":\"array\",\"target_mean\":100,\"target_deviation\":8,\"divisor\":1}",
+        1, true);
+    float outputs[2] = {0, -1.5f};
+    assert_true(ls_prep_target(p, 88) == -1.5f);
+    ls_prep_give_back(p, outputs, 2);
+    assert_true(outputs[0] == 100 && outputs[1] == 88);
+    assert_true(ls_prep_squared_error(p, 0.5) == 32 && ls_prep_absolute_error(p, 0.5) == 4);
+    ls_prep_free(p);
+    assert_true(ls_prep_target(NULL, 88) == 88 && ls_prep_squared_error(NULL, 0.5) == 0.5);
+    p = reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1}", 1, true);
+    ls_prep_give_back(p, outputs, 2);
+    assert_true(outputs[1] == 88 && ls_prep_absolute_error(p, 0.5) == 0.5);
+    ls_prep_free(p);
+}
+
 static void files_that_say_something_else_are_refused(void **state)
 {
     (void)state;
@@ -182,9 +278,12 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
     refuses("{\"version\":1,\"rows\":\"images\"}", 4, true, "input of bytes");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":2}", 4, true, "\"divisor\": 1");
+    refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"layout\":\"x\"}", 4, true, "layout");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[1]}", 4, true, "missing");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":\"a\"}", 4, true,
             "missing");
+    refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"target_mean\":1}", 4, true,
+            "target_deviation");
     refuses(COLUMNS(""), 4, true, "columns");
     refuses(COLUMNS("{\"name\":\"a\"}"), 2, true, "found 1 floats");
     refuses(COLUMNS("{\"name\":\"a\"}"), 1, false, "bytes");
@@ -229,10 +328,13 @@ LS_TESTS(prep_description, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_is_written_as_it_was_read),
         cmocka_unit_test(values_become_what_the_network_reads),
+        cmocka_unit_test(numbers_are_read_as_the_training_table_wrote_them),
         cmocka_unit_test(what_does_not_fit_is_refused_by_its_name),
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),
         cmocka_unit_test(names_are_compared_as_they_are_in_files),
+        cmocka_unit_test(names_are_the_same_in_every_form_of_unicode),
         cmocka_unit_test(holes_of_arrays_are_filled),
+        cmocka_unit_test(outputs_are_given_back_in_the_targets_unit),
         cmocka_unit_test(features_of_older_files_are_read),
         cmocka_unit_test(files_that_say_something_else_are_refused),
     };

@@ -114,7 +114,7 @@ def test_floats_and_numbers_to_learn_are_taken_as_they_are(tmp_path):
     x = draw.normal(size=(640, 6)).astype(np.float32)
     y = np.stack([x[:, 0] - x[:, 1], 0.5 * x[:, 2]], axis=1)
     config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 32, "epochs": 20,
-              "optimizer": {"name": "sgd", "lr": 0.1}, "loss": "mse", "devices": "cpu:2"}
+              "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}, "loss": "mse", "devices": "cpu:2"}
     with lockstep.Trainer(config, data=(x, y), test=(x[:64], y[:64])) as t:
         assert t.fit(save=tmp_path / "table").test_loss < 1e-3
     with lockstep.Model.open(tmp_path / "table") as model:
@@ -134,7 +134,7 @@ def test_only_bytes_are_divided_and_other_types_are_what_they_are():
     draw = np.random.default_rng(6)
     bits = draw.integers(0, 2, (64, 20))
     config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 32, "epochs": 2, "devices": "cpu:1",
-              "optimizer": {"name": "sgd", "lr": 0.1}}
+              "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}}
     hashes = {}
     for kind in ("|b1", "|i1", "|u1", "<u2", ">u2", "<i4", ">i8", "<u8", "<f2", ">f4", "<f8"):
         x, y = bits.astype(kind), bits[:, 0]
@@ -161,7 +161,8 @@ def test_labels_of_any_type_are_classes_and_those_beyond_32_bits_are_refused():
 def test_a_shape_may_have_one_side_two_or_three():
     for shape, rows in (((20,), (32, 20)), (20, (32, 20)), ((4, 5), (32, 4, 5)), ((2, 5, 2), (32, 2, 5, 2))):
         with lockstep.Trainer({"model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 3}]},
-                               "batch_size": 32, "optimizer": {"name": "sgd", "lr": 0.1}, "devices": "cpu:1"},
+                               "batch_size": 32, "init": {"name": "normal", "std": 0.01},
+                               "optimizer": {"name": "sgd", "lr": 0.1}, "devices": "cpu:1"},
                               shape=shape, classes=3, dtype="float64") as t:
             assert t.step(np.ones(rows), np.zeros(32, int))[0] > 0
             assert t.predict(np.ones(rows)).shape == (32, 3)
@@ -272,8 +273,8 @@ def test_bytes_stand_for_numbers_where_these_were_unsigned(tmp_path, kind, taken
     np.save(tmp_path / "x.npy", bits.astype(kind))
     np.save(tmp_path / "y.npy", bits[:, 0])
     config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 8, "epochs": 1, "devices": "cpu:1",
-              "optimizer": {"name": "sgd", "lr": 0.1}, "data": {"name": "npy", "path": str(tmp_path), "x": "x.npy",
-                                                                "y": "y.npy"}}
+              "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1},
+              "data": {"name": "npy", "path": str(tmp_path), "x": "x.npy", "y": "y.npy"}}
     with lockstep.Trainer(config) as t:
         t.fit(save=tmp_path / "m")
     with lockstep.Model.open(tmp_path / "m") as model:
@@ -339,7 +340,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
         with pytest.raises(lockstep.Error, match="cut.png: before offset") as error:
             model.predict([JPEG, tmp_path / "cut.png"])
         assert error.value.status == "LS_EDATA"
-        with pytest.raises(lockstep.Error, match="picture 1: offset 0: expected a PNG, JPEG"):
+        with pytest.raises(lockstep.Error, match="picture 1: offset 0: a GIF image, which is not supported"):
             model.predict([JPEG, b"GIF89a"])
         with pytest.raises(ValueError, match="empty: expected images"):
             model.predict(tmp_path / "empty")

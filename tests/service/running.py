@@ -14,7 +14,6 @@ import time
 
 PIXELS = 784
 BYTES = ("-H", "Content-Type: application/octet-stream", "--data-binary")
-JSON = ("-H", "Content-Type: application/json", "--data-binary")
 
 
 def image(number):

@@ -13,14 +13,13 @@ import shutil
 import resource
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
 
 from dribble import Dribblers, asks, cpu_seconds, is_closed_within
-from running import BYTES, JSON, Place, curl, example, examples, image
+from running import BYTES, Place, curl, example, examples, image
 
 BATCH = 64
 
@@ -39,11 +38,8 @@ def answers(place):
     answer = curl(url + "/examples", *BYTES, "@-", data=examples(0, 100))
     same((answer.code, answer.json()), (200, {"accepted": 100}))
     same(answer.headers["content-type"], "application/json")
-    both = {"examples": [{"label": 0, "row": list(image(100))}, {"label": 1, "row": list(image(101))}]}
-    same(curl(url + "/examples", *JSON, "@-", data=json.dumps(both).encode()).json(),
-         {"accepted": 2})
     answer = curl(url + "/examples", *BYTES, "@-", "-H", "Transfer-Encoding: chunked",
-                  data=examples(102, 300))
+                  data=examples(100, 300))
     same((answer.code, answer.json()), (200, {"accepted": 300}))
     as_bytes = curl(url + "/predict", *BYTES, "@-", data=image(1) + image(2)).json()
     same(len(as_bytes["predictions"]), 2)
@@ -52,13 +48,10 @@ def answers(place):
         same(len(shares), 10)
         assert abs(sum(shares) - 1) < 1e-4, shares
         same(shares.index(max(shares)), prediction["class"])
-    body = json.dumps({"rows": [list(image(1)), list(image(2))]}).encode()
-    same(len(curl(url + "/predict", *JSON, "@-", data=body).json()["predictions"]), 2)
     values = service.metrics()
-    same(values["service_examples_accepted_total"], 402)
-    same(values["service_predictions_total"], 4)
-    same(values['service_requests_total{path="/examples",code="2xx"}'], 3)
-    same(values['service_request_seconds_count{path="/predict"}'], 2)
+    same(values["service_examples_accepted_total"], 400)
+    same(values["service_predictions_total"], 2)
+    assert values['service_requests_total{code="2xx"}'] >= 5, values
     same(curl(url + "/metrics").headers["content-type"],
          "text/plain; version=0.0.4; charset=utf-8")
     same(service.end(), 0)
@@ -68,9 +61,6 @@ def refuses(place):
     service = place.start("--body", "200000").ready()
     url = service.url
     size, huge = b"x" * 784, b"x" * 3000000
-    deep = b'{"rows": ' + b"[" * 5000
-    one = json.dumps({"rows": [list(image(0))]}).encode()
-    wide = json.dumps({"rows": [list(image(0))] * 60}).encode()
     cases = [
         ("/examples", [*BYTES, "@-"], size, 400, "a multiple of 785"),
         ("/examples", [*BYTES, "@-"], b"", 400, "0 bytes"),
@@ -79,16 +69,8 @@ def refuses(place):
         ("/examples", [*BYTES, "@-", "-H", "Transfer-Encoding: chunked"], huge, 413, "at most"),
         ("/examples", [*BYTES, "@-", "-H", "Expect: 100-continue"], huge, 413, "at most"),
         ("/examples", ["--data-binary", "@-"], size, 415, "application/octet-stream"),
-        ("/examples", [*JSON, "@-"], b"{", 400, "not JSON"),
-        ("/examples", [*JSON, "@-"], b'{"examples": [{"label": 1}]}', 400, "row 0"),
         ("/predict", [*BYTES, "@-"], size + b"x", 400, "a multiple of 784"),
         ("/predict", [*BYTES, "@-"], huge, 413, "at most 200000 bytes"),
-        ("/predict", [*JSON, "@-"], deep, 400, "not JSON"),
-        ("/predict", [*JSON, "@-"], wide, 413, "octet-stream"),
-        ("/predict", [*JSON, "@-"], b'{"rows": [[1, 2]]}', 400, "2 numbers; expected an array of 784"),
-        ("/predict", [*JSON, "@-"], one + b" {}", 400, f"goes on behind its JSON, at byte {len(one) + 1}"),
-        ("/predict", [*JSON, "@-"], one + b"\0", 400, f"goes on behind its JSON, at byte {len(one)}"),
-        ("/predict", [*JSON, "@-"], one + b"\n]", 400, "goes on behind its JSON"),
         ("/predict", [], None, 405, "/predict takes POST"),
         ("/examples", ["-X", "DELETE"], None, 405, "/examples takes POST"),
         ("/metrics", [*BYTES, "@-"], size, 405, "/metrics takes GET"),
@@ -103,10 +85,9 @@ def refuses(place):
             f"{path} {arguments}: {answer.code} {error}; expected {code}, {message}"
         if code == 405:
             assert answer.headers["allow"] in error, answer.headers
-    same(curl(url + "/predict", *JSON, "@-", data=one + b" \r\n\t").code, 200)
     values = service.metrics()
     same(values["service_examples_accepted_total"], 0)
-    same(values['service_requests_total{path="other",code="4xx"}'], 2)
+    same(values['service_requests_total{code="4xx"}'], len(cases))
     same(values["service_ready"], 1)
     same(service.end(), 0)
 
@@ -173,85 +154,6 @@ def learns(place):
     same(service.end(), 0)
 
 
-def table_rows(first, count):
-    """Rows of a, b, and 2a − b of each."""
-    rows = [((i * 37 % 101) / 50 - 1, (i * 59 % 97) / 48 - 1) for i in range(first, first + count)]
-    return rows, [2 * a - b for a, b in rows]
-
-
-def as_bytes(rows, targets):
-    return b"".join(target + struct.pack("<2f", *row) for row, target in zip(rows, targets))
-
-
-def errors_of(service, first, count):
-    """How far its predictions of rows that it was never told are from the truth."""
-    rows, expected = table_rows(first, count)
-    answer = curl(service.url + "/predict", *BYTES, "@-", data=b"".join(struct.pack("<2f", *r) for r in rows)).json()
-    assert all(list(p) == ["outputs"] and len(p["outputs"]) == 1 for p in answer["predictions"]), answer
-    return [abs(p["outputs"][0] - y) for p, y in zip(answer["predictions"], expected)]
-
-
-def learns_a_table(place):
-    place.config = place.root / "examples" / "service" / "table.json"
-    service = place.start("--floats", "2", "--targets", "1", "--passes", "100").ready()
-    url = service.url
-    assert max(errors_of(service, 5000, 100)) > 0.5
-    rows, targets = table_rows(0, 638)
-    body = as_bytes(rows, [struct.pack("<f", t) for t in targets])
-    same(curl(url + "/examples", *BYTES, "@-", data=body).json(), {"accepted": 638})
-    text_body = {"examples": [{"row": [0.5, -0.5], "target": [1.5]},
-                              {"row": [0, 1], "target": [-1]}]}
-    same(curl(url + "/examples", *JSON, "@-", data=json.dumps(text_body).encode()).json(), {"accepted": 2})
-    bad = as_bytes(rows[:2], [struct.pack("<f", 1), struct.pack("<f", float("nan"))])
-    answer = curl(url + "/examples", *BYTES, "@-", data=bad)
-    same((answer.code, answer.json()["error"]), (400, "row 1: target 0 is nan; expected finite floats"))
-    same(curl(url + "/predict", *BYTES, "@-", data=struct.pack("<2f", 1, float("inf"))).code, 400)
-    learnt = service.wait(lambda m: 0 < m["lockstep_loss"] < 5e-3 and m["service_queue_examples"] == 0,
-                          "it learns", 100)
-    assert not any("accuracy" in name for name in learnt), "there is no accuracy of targets that are floats"
-    service.wait(lambda m: m["service_snapshot_step"] >= learnt["lockstep_steps_total"], "predictions follow")
-    assert max(errors_of(service, 5000, 100)) < 0.25, errors_of(service, 5000, 100)
-    same(service.end(), 0)
-
-    again = place.start("--floats", "2", "--targets", "1").ready()
-    assert again.begun_at() >= learnt["lockstep_steps_total"], again.said()
-    assert max(errors_of(again, 5000, 100)) < 0.25, errors_of(again, 5000, 100)
-    same(again.end(), 0)
-    for options, status, message in ((["--floats", "2", "--shape", "1x2x1"], 64, "take one"),
-                                     (["--targets", "1", "--classes", "3"], 64, "take one")):
-        service = place.start(*options)
-        same((options, service.end()), (options, status))
-        assert message in service.said(), service.said()
-
-    place.state = place.folder / "wide"  # rows of one float, and many outputs of each
-    service = place.start("--floats", "1", "--targets", "64", "--set", "model.layers.2.out=64").ready()
-    rows_of_one = struct.pack("<16385f", *range(16385))
-    answer = curl(service.url + "/predict", *BYTES, "@-", data=rows_of_one)
-    same((answer.code, answer.json()["error"]), (413, "16385 rows of 64 outputs; send at most 16384 rows at once"))
-    same(len(curl(service.url + "/predict", *BYTES, "@-", data=rows_of_one[:400]).json()["predictions"]), 100)
-    same(service.end(), 0)
-
-    place.state = place.folder / "bits"  # a target that the loss refuses would end training at every start
-    whole, place.config = place.config, place.folder / "bits.json"
-    place.config.write_text(json.dumps({**json.loads(whole.read_text()), "run_dir": 5}))
-    service = place.start("--floats", "2", "--targets", "1", "--set", "loss=bce").ready()
-    place.config = whole
-    body = {"examples": [{"row": [0, 1], "target": [2]}]}
-    answer = curl(service.url + "/examples", *JSON, "@-", data=json.dumps(body).encode())
-    same((answer.code, answer.json()["error"]), (400, "row 0: target 0 is 2; expected 0 to 1, for this loss"))
-    same(service.end(), 0)
-
-    place.state = place.folder / "labels"  # whether 2a − b is positive
-    service = place.start("--floats", "2", "--classes", "2", "--set", "model.layers.2.out=2").ready()
-    body = as_bytes(rows, [bytes([t > 0]) for t in targets])
-    same(curl(service.url + "/examples", *BYTES, "@-", data=body).json(), {"accepted": 638})
-    service.wait(lambda m: m["lockstep_accuracy"] > 0.97, "it learns", 100)
-    service.wait(lambda m: m["service_snapshot_step"] == m["lockstep_steps_total"], "what it learnt is shown")
-    answer = curl(service.url + "/predict", *JSON, "@-", data=b'{"rows": [[0.9, -0.9], [-0.9, 0.9]]}').json()
-    same([p["class"] for p in answer["predictions"]], [1, 0])
-    same(service.end(), 0)
-
-
 def outlives_a_pause(place):
     """A frozen container, a machine that was suspended: the worker is as healthy as before."""
     service = place.start("--set", "deadline_s=0.5", "--set", "devices=cpu:2", "--passes", "40").ready()
@@ -268,11 +170,10 @@ def outlives_a_pause(place):
 # ---- the end, and going on ----------------------------------------------------------------------
 
 def has_rested(values, steps):
-    """After that many steps; between two of them it may look idle for a moment."""
+    """After that many steps, which predictions use."""
     return values["lockstep_steps_total"] >= steps and \
         values["service_queue_examples"] == 0 and \
-        values["service_snapshot_step"] == values["lockstep_steps_total"] and \
-        values["lockstep_rows_per_second"] == 0
+        values["service_snapshot_step"] == values["lockstep_steps_total"]
 
 
 def resumes(place):
@@ -299,7 +200,7 @@ def resumes(place):
 
     place.save().write_bytes(place.save().read_bytes()[:-1])
     service = place.start()
-    same(service.end(), 65)
+    same(service.end(), 1)
     assert "model.safetensors" in service.said(), service.said()
 
 
@@ -542,22 +443,22 @@ def fails_openly(place):
     assert "finite" in answer.json()["error"], answer.body
     assert curl(service.url + "/predict", *BYTES, "@-", data=image(0)).code in (200, 503)
 
-    same(place.start().end(), 71)  # the state is in use
+    same(place.start().end(), 1)  # the state is in use
     said = place.services[-1].said()
     assert "another process uses it" in said, said
     options = ["--state", str(place.folder / "other"), "--port", str(service.port())]
     done = subprocess.run([place.program, *options, str(place.config)], stderr=subprocess.PIPE,
                           check=False)
-    same(done.returncode, 71)
+    same(done.returncode, 1)
     assert b"is the port taken" in done.stderr, done.stderr
     assert service.end() != 0
 
     place.state = place.folder / "fresh"
     for options, status, message in (
-            (["--set", "optimizer.lr=x"], 78, "optimizer.lr"),
-            (["--classes", "7"], 78, "has 7 classes"),
+            (["--set", "optimizer.lr=x"], 1, "optimizer.lr"),
+            (["--classes", "7"], 1, "has 7 classes"),
             (["--queue", "0"], 64, "--queue 0: expected 1 to"),
-            (["--address", "nowhere"], 71, "--address nowhere"),
+            (["--address", "nowhere"], 1, "--address nowhere"),
             (["--body", "1024", "--shape", "3x100x100"], 64, "--body")):
         service = place.start(*options)
         same((options, service.end()), (options, status))
@@ -568,7 +469,7 @@ def readme(place):
     """The commands of README.md, as they are printed there but for the port, each behind the service that it is about."""
     printed = (place.root / "examples" / "service" / "README.md").read_text(encoding="utf-8")
     parts = re.split(r"(?m)^    build/release/examples/service/lockstep-service (.*)$", printed)[1:]
-    same(len(parts), 4)
+    same(len(parts), 2)
     for options, following in zip(parts[::2], parts[1::2]):
         *options, config = options.split()
         place.config, place.state = place.root / config, place.folder / options[options.index("--state") + 1]

@@ -15,11 +15,12 @@ awk 'BEGIN {
 cat >config.json <<'JSON'
 {
   "name": "a <line>",
-  "data": {"name": "csv", "path": "table.csv", "target": "y", "labels": "values", "validation": 0.1},
+  "data": {"name": "csv", "path": "table.csv", "target": "y", "labels": "values", "validation": 0.1,
+           "standardize": false, "standardize_target": false},
   "model": {"layers": [{"type": "dense", "out": 1}]},
   "devices": "ref:1", "batch_size": 64, "shards": 4, "epochs": 2, "patience": 3,
   "checkpoint": {"best": true}, "lr_scaling": "linear",
-  "optimizer": {"name": "sgd", "lr": 0.1}
+  "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}
 }
 JSON
 
@@ -83,10 +84,17 @@ sed 's/table.csv/huge.csv/' config.json >huge.json
 expect 0 "$trainer" find-lr huge.json --from 1e3 --to 1e6 --steps 20 --quiet --json huge-end.json
 has huge-end.json '"end": "not finite"'
 has out '^the loss is not finite behind a rate of'
-sed 's/"data": {.*}/"data": {"name": "synthetic", "limit": 64}/; s/\[{"type": "dense", "out": 1}\]/[{"type": "flatten"}, {"type": "dense", "out": 10}]/' \
+sed '/"standardize": false/d; s/"data": {.*/"data": {"name": "synthetic", "limit": 64},/; s/\[{"type": "dense", "out": 1}\]/[{"type": "flatten"}, {"type": "dense", "out": 10}]/' \
     config.json >synthetic.json
 expect 0 "$trainer" find-lr synthetic.json --steps 20 --quiet
 has out '^SYNTHETIC data'
+
+# One that begins on a plateau is told so: without weights a hidden layer learns nothing.
+sed 's/"data": {"name": "csv".*/"data": {"name": "synthetic", "limit": 64},/; /"standardize": false/d
+    s/\[{"type": "dense", "out": 1}\]/[{"type": "flatten"}, {"type": "dense", "out": 4}, {"type": "relu"}, {"type": "dense"}]/
+    s/"std": 0.01/"std": 0/' config.json >plateau.json
+expect 0 "$trainer" find-lr plateau.json --from 1e-6 --to 1e-3 --steps 20 --quiet
+has out '^no suggestion: the loss stayed at 2.30'
 
 # What cannot be looked for.
 expect 64 "$trainer" find-lr

@@ -10,7 +10,7 @@ cat >config.json <<'JSON'
   "data": {"name": "synthetic", "limit": 128},
   "model": {"name": "tiny", "layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]},
   "devices": "ref:1", "batch_size": 64, "shards": 4, "epochs": 2,
-  "optimizer": {"name": "sgd", "lr": 0.1}
+  "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1}
 }
 JSON
 

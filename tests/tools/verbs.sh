@@ -86,7 +86,7 @@ while [ $i -lt 20 ]; do
 done
 cat >sums.json <<'JSON'
 {"data": {"name": "csv", "path": "sums.csv", "target": "sum", "labels": "values", "standardize": true}, "loss": "mse",
- "model": {"layers": [{"type": "dense", "out": 1}]}, "optimizer": {"name": "sgd", "lr": 0.1},
+ "model": {"layers": [{"type": "dense", "out": 1}]}, "init": {"name": "normal", "std": 0.01}, "optimizer": {"name": "sgd", "lr": 0.1},
  "batch_size": 10, "epochs": 3, "devices": "ref:1", "run_dir": "sums"}
 JSON
 expect 0 "$trainer" sums.json --quiet
@@ -147,7 +147,7 @@ for target in kind size; do
     labels=values outputs=1
     [ $target = kind ] && labels=classes outputs=2
     expect 0 "$trainer" config.json --quiet --set run_dir=$target --set data.limit=0 --set epochs=1 --set data.name=csv \
-        --set data.path=table.csv --set data.target=$target --set data.validation=0.2 --set batch_size=16 \
+        --set data.path=table.csv --set data.target=$target --set data.standardize=false --set data.validation=0.2 --set batch_size=16 \
         --set data.labels="$labels" --set model.layers.1.out="$outputs"
     expect 0 "$trainer" export $target --to $target.onnx
     expect 0 "$trainer" export $target/weights.safetensors --to again.onnx
@@ -230,7 +230,7 @@ printf 'PK\003\004 and so on' >foreign.safetensors
 expect 65 "$trainer" eval foreign.safetensors --config config.json
 has err 'foreign.safetensors: offset 0: .*torch.save'
 expect 65 "$trainer" predict run config.json
-has err '^trainer: config.json: offset 0: expected a PNG, .*PGM (P5) or PPM (P6) image'
+has err '^trainer: config.json: offset 0: expected a PNG, .*PPM (P6), BMP or WebP image'
 # What is no plain file is refused at once: nobody writes into this pipe.
 mkfifo pipe
 mkdir piped

@@ -176,7 +176,7 @@ static const char *wide_data(char out[1024], scratch *dir)
     const char *path = scratch_path(dir, "wide.csv");
     snprintf(out, 1024,
              "data={\"name\":\"csv\",\"path\":\"%s\",\"test_path\":\"%s\",\"target\":\"y\","
-             "\"labels\":\"values\",\"standardize\":true}",
+             "\"labels\":\"values\",\"standardize_target\":false}",
              path, path);
     return out;
 }
@@ -223,6 +223,67 @@ static void a_wide_table_is_standardised_too(void **state)
     free(rows);
 }
 
+/* A line through targets of the order of 10⁶. */
+static void write_line(fixture *f, scratch *dir, char data[1024])
+{
+    char text[2048];
+    size_t n = (size_t)snprintf(text, sizeof text, "a,y\n");
+    for (int i = 0; i < 20; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%d,%d\n", i, 1000000 + 5000 * i);
+    scratch_file(dir, "t.csv", text, n);
+    const char *path = scratch_path(dir, "t.csv");
+    snprintf(data, 1024,
+             "data={\"name\":\"csv\",\"path\":\"%s\",\"test_path\":\"%s\",\"target\":\"y\","
+             "\"labels\":\"values\"}",
+             path, path);
+    fixture_set(f, data);
+    fixture_set(f, "batch_size=20");
+    fixture_set(f, "shards=1");
+    fixture_set(f, "epochs=60");
+    fixture_set(f, "eval_every=60");
+    fixture_set(f, "optimizer={\"name\":\"sgd\",\"lr\":0.3}");
+    fixture_set(f, "model={\"layers\":[{\"type\":\"dense\"}]}");
+}
+
+/* It is learnt, and all that is told of it is in its own unit. */
+static void a_standardised_target_is_given_back_in_its_unit(void **state)
+{
+    (void)state;
+    fixture f;
+    scratch dir;
+    char data[1024];
+    float rows[20], values[20], again[20];
+    double loss, accuracy, squares = 0;
+    fixture_begin(&f);
+    scratch_begin(&dir);
+    write_line(&f, &dir, data);
+    ls_trainer *t = fixture_run(&f);
+    for (int i = 0; i < 20; i++)
+        rows[i] = (float)i;
+    assert_int_equal(ls_trainer_predict(t, rows, 20, values, 20, &f.err), LS_OK);
+    for (int i = 0; i < 20; i++) {
+        const double far = (double)values[i] - (1e6 + 5000.0 * i);
+        squares += far * far / 20;
+        if (fabs(far) > 100)
+            fail_msg("of %d: %g", i, (double)values[i]);
+    }
+    assert_int_equal(ls_trainer_evaluate(t, &loss, &accuracy, &f.err), LS_OK);
+    if (!(fabs(loss - squares) <= 0.05 * squares + 0.1))
+        fail_msg("loss %g, of the predictions %g", loss, squares);
+    const char *path = scratch_path(&dir, "model.safetensors");
+    assert_int_equal(ls_trainer_save(t, path, &f.err), LS_OK);
+    ls_trainer_close(t);
+    ls_snapshot *model;
+    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
+    if (ls_model_open(&model, path, &o, &f.err) != LS_OK)
+        fail_msg("%s", f.err.text);
+    assert_int_equal(ls_model_predict(model, rows, 20, again, 20, &f.err), LS_OK);
+    assert_memory_equal(values, again, sizeof values);
+    ls_snapshot_release(model);
+    scratch_end(&dir);
+    fixture_end(&f);
+}
+
 static void more_than_a_file_can_say_is_refused_before_the_run(void **state)
 {
     (void)state;
@@ -251,6 +312,7 @@ LS_TESTS(train_new_rows, "unit")
         cmocka_unit_test(rows_by_the_names_of_columns_are_the_same),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
         cmocka_unit_test(a_wide_table_is_standardised_too),
+        cmocka_unit_test(a_standardised_target_is_given_back_in_its_unit),
         cmocka_unit_test(more_than_a_file_can_say_is_refused_before_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

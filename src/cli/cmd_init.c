@@ -1,0 +1,357 @@
+/* trainer init PATH: looks at the user's data, says what it is, and writes a config that trains on it. */
+#include "base/error.h"
+#include "cli/init.h"
+#include "json/json.h"
+#include "json/writer.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: trainer init PATH [options]\n"
+    "\n"
+    "Looks at a table (.csv), a folder with a sub-folder of pictures for each class, or arrays (x.npy with\n"
+    "y.npy beside it, their folder, an .npz or .safetensors file), says what it saw, and writes a config that\n"
+    "trains on it: network, minibatch, standardisation, schedule, and rows that are held out for\n"
+    "validation. `trainer CONFIG` trains; every key may be changed.\n"
+    "\n"
+    "  --target COLUMN  of a table: what is to be learnt (default: a column that is called target, label,\n"
+    "                   class, y, species or diagnosis, else the last)\n"
+    "  --to FILE        the config goes to FILE; without it to stdout, and what was seen to stderr\n"
+    "  --train          trains by it at once, as `trainer FILE` does\n"
+    "  --help           this text\n";
+
+/* ---- what was seen -------------------------------------------------------------------------------- */
+
+static const char *const uses[] = {"number", "texts", "left out", "class", "value"};
+
+static void print_column(const ls_column_seen *c, FILE *stream)
+{
+    char levels[16] = "-", mean[24] = "-", deviation[24] = "-";
+    const bool number = c->use == LS_COLUMN_NUMBER || c->use == LS_COLUMN_VALUE;
+    if (c->use == LS_COLUMN_LEVELS || c->use == LS_COLUMN_CLASS)
+        snprintf(levels, sizeof levels, "%d", c->levels);
+    if (number)
+        snprintf(mean, sizeof mean, "%.4g", c->mean);
+    if (number)
+        snprintf(deviation, sizeof deviation, "%.4g", c->deviation);
+    const bool target = c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE;
+    fprintf(stream, "  %-24.24s %-8s %6s %8u %10s %10s%s\n", c->name, uses[c->use], levels,
+            (unsigned)c->missing, mean, deviation, target ? "  to be learnt" : "");
+}
+
+static void print_table(const cli_look *l, FILE *stream)
+{
+    const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    fprintf(stream, "%s: a table of %u rows and %d columns\n", l->path, (unsigned)l->rows,
+            info->columns);
+    fprintf(stream, "  %-24s %-8s %6s %8s %10s %10s\n", "column", "kind", "levels", "missing",
+            "mean", "deviation");
+    for (int i = 0; i < info->columns; i++)
+        print_column(&info->column[i], stream);
+    if (l->why.text)
+        fputs(l->why.text, stream);
+    if (l->values_why)
+        fprintf(
+            stream,
+            "  %s has many different numbers, or such as are no whole ones: values, not classes "
+            "(data.labels)\n",
+            l->target);
+    if (l->fills)
+        fputs("  missing numbers become their column's mean (data.missing)\n", stream);
+    fputs("  numbers are standardised (data.standardize)\n", stream);
+    if (l->targets)
+        fprintf(stream,
+                "  %s is standardised inside, and told in its own unit (data.standardize_target)\n",
+                l->target);
+}
+
+static void print_folder(const cli_look *l, FILE *stream)
+{
+    const cli_packing *k = &l->listed;
+    fprintf(stream, "%s: pictures, %s\n  %-24s %10s %10s\n", l->path,
+            l->grey ? "grey" : "in colour", "class", "training", "test");
+    for (size_t c = 0; c < k->classes.count; c++) {
+        size_t count[2] = {0, 0};
+        for (int s = 0; s < 2; s++)
+            for (size_t i = 0; i < k->split[s].count; i++)
+                count[s] += k->split[s].entry[i].label == (int32_t)c;
+        fprintf(stream, "  %-24.60s %10zu %10zu\n", k->classes.name[c], count[0], count[1]);
+    }
+    fprintf(stream, "  scaled to %d×%d and cut to the middle (data.image_size)\n", l->height,
+            l->width);
+}
+
+static void print_arrays(const cli_look *l, FILE *stream)
+{
+    fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean %.4g, deviation %.4g (data.mean, data.std)\n",
+            l->path, (unsigned)l->rows, l->channels, l->height, l->width,
+            l->floats ? "floats" : "bytes / 255", l->mean, l->deviation);
+    if (l->last)
+        fputs("  the last dimension is taken for the channels (data.layout)\n", stream);
+    if (l->classes)
+        fprintf(stream, "  targets: %d classes (data.labels)\n", l->classes);
+    else
+        fprintf(stream, "  targets: %d value%s (data.labels)%s\n", l->targets,
+                l->targets > 1 ? "s" : "",
+                l->targets > 1 ? "" : ", standardised inside (data.standardize_target)");
+}
+
+static bool is_kind(const cli_look *l, const char *kind)
+{
+    return strcmp(l->kind, kind) == 0;
+}
+
+void cli_look_print(const cli_look *l, FILE *stream)
+{
+    if (is_kind(l, "csv"))
+        print_table(l, stream);
+    else if (is_kind(l, "folder"))
+        print_folder(l, stream);
+    else
+        print_arrays(l, stream);
+    if (l->test_rows)
+        fprintf(stream, "  %u test rows\n", (unsigned)l->test_rows);
+    else
+        fputs("  a fifth of the rows is held out for validation (data.validation)\n", stream);
+}
+
+/* ---- the network ---------------------------------------------------------------------------------- */
+
+static void begin_layer(ls_json_writer *w, const char *type)
+{
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "type", type);
+}
+
+static void put_layer(ls_json_writer *w, const char *type, const char *key, int value)
+{
+    begin_layer(w, type);
+    if (key)
+        ls_json_put_int(w, key, value);
+    ls_json_close(w);
+}
+
+/* Few rows are learnt by heart, unless the network is held back. */
+static double dropout_for(uint32_t rows)
+{
+    return rows < 2000 ? 0.5 : rows < 20000 ? 0.2 : 0;
+}
+
+/* What a linear model learns, it learns as fast beside the hidden layer. */
+static void put_dense_layers(ls_json_writer *w, const cli_look *l)
+{
+    const double dropout = dropout_for(l->rows);
+    if (l->height * l->width > 1)
+        put_layer(w, "flatten", NULL, 0);
+    begin_layer(w, "dense");
+    ls_json_put_string(w, "name", "hidden");
+    ls_json_put_int(w, "out", 64);
+    ls_json_close(w);
+    put_layer(w, "relu", NULL, 0);
+    if (dropout > 0) {
+        begin_layer(w, "dropout");
+        ls_json_put_double(w, "p", dropout);
+        ls_json_close(w);
+    }
+    if (l->height * l->width == 1) {
+        begin_layer(w, "concat");
+        ls_json_put_string(w, "with", "input");
+        ls_json_close(w);
+    }
+    put_layer(w, "dense", NULL, 0);
+}
+
+static void put_convolutions(ls_json_writer *w, const cli_look *l)
+{
+    int side = l->height < l->width ? l->height : l->width, out = 32;
+    for (; side >= 6 && out <= 128; side /= 2, out *= 2) {
+        begin_layer(w, "conv2d");
+        ls_json_put_int(w, "out", out);
+        ls_json_put_int(w, "kernel", 3);
+        ls_json_put_int(w, "padding", 1);
+        ls_json_close(w);
+        put_layer(w, "batch_norm", NULL, 0);
+        put_layer(w, "relu", NULL, 0);
+        put_layer(w, "max_pool", "kernel", 2);
+    }
+    put_layer(w, "global_avg_pool", NULL, 0);
+    put_layer(w, "dense", NULL, 0);
+}
+
+/* ---- the config ----------------------------------------------------------------------------------- */
+
+/* As one text, unless a name has a comma. */
+static void put_drop(ls_json_writer *w, const cli_look *l)
+{
+    ls_buffer text;
+    const cJSON *name;
+    if (cJSON_GetArraySize(l->drop) == 0)
+        return;
+    if (l->commas) {
+        ls_json_put_node(w, "drop", l->drop);
+        return;
+    }
+    ls_buffer_init(&text, l->host);
+    cJSON_ArrayForEach(name, l->drop)
+    {
+        ls_buffer_format(&text, "%s%s", text.length ? "," : "", name->valuestring);
+    }
+    ls_json_put_string(w, "drop", text.text);
+    ls_buffer_fini(&text);
+}
+
+static void put_table(ls_json_writer *w, const cli_look *l)
+{
+    ls_json_put_string(w, "path", l->path);
+    ls_json_put_string(w, "target", l->target);
+    ls_json_put_string(w, "labels", l->values ? "values" : "classes");
+    put_drop(w, l);
+    ls_json_put_bool(w, "standardize", true);
+    if (l->targets)
+        ls_json_put_bool(w, "standardize_target", true);
+    if (l->fills)
+        ls_json_put_string(w, "missing", "mean");
+}
+
+static void put_arrays(ls_json_writer *w, const cli_look *l)
+{
+    if (!l->x[0] || l->folder[0])
+        ls_json_put_string(w, "path", l->x[0] ? l->folder : l->path);
+    if (l->x[0])
+        ls_json_put_string(w, "x", l->x);
+    if (l->y[0])
+        ls_json_put_string(w, "y", l->y);
+    if (l->test_x[0])
+        ls_json_put_string(w, "test_x", l->test_x);
+    if (l->test_y[0])
+        ls_json_put_string(w, "test_y", l->test_y);
+    if (l->last)
+        ls_json_put_string(w, "layout", "channels_last");
+    if (l->targets == 1)
+        ls_json_put_bool(w, "standardize_target", true);
+}
+
+static void put_data(ls_json_writer *w, const cli_look *l)
+{
+    ls_json_open_object(w, "data");
+    ls_json_put_string(w, "name", l->kind);
+    if (is_kind(l, "csv"))
+        put_table(w, l);
+    else if (!is_kind(l, "folder"))
+        put_arrays(w, l);
+    else {
+        ls_json_put_string(w, "path", l->path);
+        ls_json_put_int(w, "image_size", l->height);
+        ls_json_put_int(w, "channels", l->channels);
+    }
+    if (!is_kind(l, "csv")) {
+        ls_json_put_float(w, "mean", (float)l->mean);
+        ls_json_put_float(w, "std", (float)l->deviation);
+    }
+    if (!l->test_rows)
+        ls_json_put_double(w, "validation", 0.2);
+    ls_json_close(w);
+}
+
+/* Small sets are gone through often, large ones so often that a few thousand steps are made. */
+static void put_schedule(ls_json_writer *w, uint32_t rows, bool images)
+{
+    const uint32_t batch = rows < 2000 ? 32 : rows < 20000 ? 64 : 256;
+    const double steps = ceil(rows / (double)batch);
+    const double wanted = images ? 1000 : rows < 2000 ? 1000 : 3000;
+    const double epochs = fmin(images ? 40 : 100, fmax(10, floor(wanted / steps + 0.5)));
+    ls_json_put_int(w, "batch_size", batch);
+    ls_json_put_int(w, "epochs", (int)epochs);
+    ls_json_open_object(w, "optimizer");
+    ls_json_put_string(w, "name", "adamw");
+    ls_json_put_double(w, "lr", images ? 0.003 : 0.01);
+    ls_json_put_double(w, "weight_decay", images ? 0.05 : rows < 2000 ? 0.3 : 0.01);
+    ls_json_close(w);
+    ls_json_put_string(w, "schedule", "cosine");
+}
+
+/* "data/my rows.csv" → "my_rows", part of the run directory's name. */
+static void put_name(ls_json_writer *w, const char *path)
+{
+    char name[40];
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    snprintf(name, sizeof name, "%.*s", (int)(end - begin < 39 ? end - begin : 39), path + begin);
+    name[strcspn(name, ".")] = '\0';
+    for (char *c = name; *c; c++)
+        *c = *c == ' ' || (unsigned char)*c > 126 ? '_' : *c;
+    ls_json_put_string(w, "name", name[0] ? name : "run");
+}
+
+void cli_look_write(ls_json_writer *w, const cli_look *l)
+{
+    const bool images = l->height >= 6 && l->width >= 6;
+    ls_json_open_object(w, NULL);
+    put_name(w, l->path);
+    put_data(w, l);
+    ls_json_open_object(w, "model");
+    ls_json_open_array(w, "layers");
+    if (images)
+        put_convolutions(w, l);
+    else
+        put_dense_layers(w, l);
+    ls_json_close(w);
+    ls_json_close(w);
+    if (is_kind(l, "folder") && !l->grey) {
+        ls_json_open_object(w, "augment");
+        ls_json_put_int(w, "crop", 4);
+        ls_json_put_bool(w, "flip", true);
+        ls_json_close(w);
+    }
+    put_schedule(w, l->test_rows ? l->rows : l->rows - l->rows / 5, images);
+    ls_json_close(w);
+}
+
+/* ---- the command ----------------------------------------------------------------------------------- */
+
+static int run(cli_look *l, const char *to, bool trains, ls_error *err)
+{
+    ls_json_writer w;
+    int status = cli_look_at(l, err);
+    if (status)
+        return cli_fail(status, err->text);
+    ls_json_writer_init(&w, 2, l->host);
+    cli_look_write(&w, l);
+    cli_look_print(l, to ? stdout : stderr);
+    int code = cli_write_json("--to", to ? to : "-", &w);
+    if (to && code == 0 && !trains)
+        printf("%s: train with `trainer %s`\n", to, to);
+    return code ? code : cli_flush();
+}
+
+int cli_init(int argc, char **argv, const ls_registry *registry)
+{
+    ls_error err;
+    cli_view view;
+    const char *to = NULL;
+    bool trains = false;
+    ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
+    cli_look look = {.host = &host};
+    const cli_option options[] = {
+        {CLI_TEXT, "target", .value = &look.target},
+        {CLI_TEXT, "to", .value = &to},
+        {CLI_FLAG, "train", .flag = &trains},
+        {CLI_HELP, "help", 'h', .text = help},
+        {CLI_OPERAND, "path", .value = &look.path,
+         .text = "of what? Name a table, a folder of pictures or arrays: trainer init my.csv"},
+        {0}};
+    int code = cli_read_options("init", options, argc, argv);
+    if (code)
+        return code;
+    if (trains && (!to || strcmp(to, "-") == 0))
+        return cli_usage("init", "--train needs --to FILE", "");
+    cli_view_init(&view, false);
+    code = run(&look, to, trains, &err);
+    cli_look_end(&look);
+    return code || !trains ? code : cli_train(to, registry);
+}

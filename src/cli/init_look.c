@@ -1,0 +1,308 @@
+/* Looking: each kind of data is opened as training opens it, so that what is said is what will be trained on. */
+#include "base/error.h"
+#include "base/host.h"
+#include "cli/init.h"
+#include "data/image.h"
+#include "formats/arrays.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+enum {
+    MOST_CLASSES = 20 /* that a column of numbers is taken for */,
+    VALUES = 1 << 22 /* that are measured */,
+    PICTURES = 24 /* that are decoded */
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n > m && strcasecmp(text + n - m, end) == 0;
+}
+
+static bool is_file(const char *folder, const char *name)
+{
+    char path[4400];
+    struct stat st;
+    snprintf(path, sizeof path, "%s%s%s", folder, folder[0] ? "/" : "", name);
+    return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+/* ---- what there is ------------------------------------------------------------------------------- */
+
+/* "x.npy", "X_train.npy" → the file of its targets, and those of test, where they are beside it. */
+static int find_pair(cli_look *l, ls_error *err)
+{
+    const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path;
+    snprintf(l->folder, sizeof l->folder, "%.*s", slash ? (int)(slash - l->path) : 0, l->path);
+    snprintf(l->x, sizeof l->x, "%.250s", name);
+    snprintf(l->y, sizeof l->y, "%.250s", name);
+    char *mark = strpbrk(l->y, "xX");
+    if (mark)
+        *mark = *mark == 'x' ? 'y' : 'Y';
+    if (mark && !is_file(l->folder, l->y))
+        *mark = 'y';
+    if (mark && is_file(l->folder, l->y))
+        return LS_OK;
+    return ls_fail(err, LS_ENOENT,
+                   "%.300s: expected the targets of these rows beside it, in %.200s; name the two "
+                   "files x.npy and y.npy",
+                   l->path, mark ? l->y : "y.npy");
+}
+
+static int find_kind(cli_look *l, ls_error *err)
+{
+    struct stat st;
+    if (stat(l->path, &st) != 0)
+        return ls_fail(err, LS_ENOENT,
+                       "%.300s: no such file or directory; expected a table (.csv), a folder with "
+                       "a sub-folder of pictures for each class, or arrays (x.npy with y.npy)",
+                       l->path);
+    l->kind = ends_with(l->path, ".safetensors") ? "safetensors"
+              : ls_path_is_npz(l->path)          ? "npy"
+                                                 : "csv";
+    if (S_ISDIR(st.st_mode) && is_file(l->path, "x.npy")) {
+        l->kind = "npy";
+        snprintf(l->folder, sizeof l->folder, "%.4000s", l->path);
+        strcpy(l->x, "x.npy");
+        strcpy(l->y, "y.npy");
+    } else if (S_ISDIR(st.st_mode)) {
+        l->kind = "folder";
+    } else if (ends_with(l->path, ".npy")) {
+        l->kind = "npy";
+        int status = find_pair(l, err);
+        if (status)
+            return status;
+    }
+    if (l->x[0] && is_file(l->folder, "test_x.npy") && is_file(l->folder, "test_y.npy")) {
+        strcpy(l->test_x, "test_x.npy");
+        strcpy(l->test_y, "test_y.npy");
+    }
+    return l->target && strcmp(l->kind, "csv") != 0
+               ? ls_fail(err, LS_EINVAL, "--target: names a column of a table; %.300s is none",
+                         l->path)
+               : LS_OK;
+}
+
+/* ---- tables --------------------------------------------------------------------------------------- */
+
+static void close_data(cli_look *l)
+{
+    for (int s = 0; s < 2; s++) {
+        ls_dataset_close(l->split[s]);
+        l->split[s] = NULL;
+    }
+}
+
+static int open_data(cli_look *l, const ls_host *host, ls_error *err)
+{
+    const ls_dataset_spec spec = {.name = l->kind,
+                                  .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
+                                  .keys = {.x = l->x[0] ? l->x : NULL,
+                                           .y = l->y[0] ? l->y : NULL,
+                                           .test_x = l->test_x[0] ? l->test_x : NULL,
+                                           .test_y = l->test_y[0] ? l->test_y : NULL,
+                                           .target = {.text = l->target},
+                                           .drop = {.list = l->drop},
+                                           .layout = l->last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST,
+                                           .labels = l->values ? LS_LABELS_VALUES
+                                                     : strcmp(l->kind, "csv") == 0
+                                                         ? LS_LABELS_CLASSES
+                                                         : LS_LABELS_AUTO,
+                                           .missing = LS_MISSING_MEAN,
+                                           .standardize = 1,
+                                           .lenient = 1}};
+    close_data(l);
+    return ls_dataset_open(&l->split[0], &l->split[1], &spec, host, err);
+}
+
+static const ls_column_seen *target_of(const ls_dataset_info *info)
+{
+    for (int i = 0; i < info->columns; i++)
+        if (info->column[i].use == LS_COLUMN_CLASS || info->column[i].use == LS_COLUMN_VALUE)
+            return &info->column[i];
+    return NULL;
+}
+
+/* Numbers that are many, or no whole ones, are values. */
+static bool are_values(const ls_dataset_info *info)
+{
+    const ls_column_seen *target = target_of(info);
+    if (!target || target->use != LS_COLUMN_CLASS || target->numeric < target->levels)
+        return false;
+    return target->broken > 0 || target->levels > MOST_CLASSES;
+}
+
+/* Why a column says nothing of a new row; NULL: it does. */
+static const char *useless(const ls_column_seen *c, uint32_t rows)
+{
+    const uint32_t present = rows - c->missing;
+    if (c->use == LS_COLUMN_DROPPED)
+        return "has more than 1000 different texts";
+    if (c->counts)
+        return "counts the rows";
+    if (c->use == LS_COLUMN_LEVELS && present >= 20 && 2 * (uint32_t)c->levels > present)
+        return "has nearly as many different texts as rows";
+    return NULL;
+}
+
+/* → how many columns are left out from now on. */
+static int drop_useless(cli_look *l, const ls_dataset_info *info)
+{
+    int dropped = 0;
+    for (int i = 0; i < info->columns; i++) {
+        const ls_column_seen *c = &info->column[i];
+        const char *why = useless(c, info->rows);
+        l->fills |= c->missing > 0 && !why;
+        if (!why || c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE)
+            continue;
+        cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
+        l->commas |= strchr(c->name, ',') != NULL;
+        ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s\n", c->name, why);
+        dropped++;
+    }
+    return dropped;
+}
+
+static int look_at_table(cli_look *l, ls_error *err)
+{
+    int status = open_data(l, l->host, err);
+    if (status == LS_EDATA && strstr(err->text, "at most 65536 classes")) {
+        l->values = true;
+        status = open_data(l, l->host, err);
+    }
+    if (status)
+        return status;
+    const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    const bool values = are_values(info);
+    const int dropped = drop_useless(l, info);
+    l->values_why = values;
+    l->values |= values;
+    return values || dropped ? open_data(l, l->host, err) : LS_OK;
+}
+
+/* ---- arrays --------------------------------------------------------------------------------------- */
+
+/* A last side of 1, 3 or 4 behind two larger ones is that of channels. */
+static bool may_be_last(const ls_dataset_info *info)
+{
+    return (info->width == 1 || info->width == 3 || info->width == 4) && info->height > 4 &&
+           info->channels > 4;
+}
+
+static int look_at_arrays(cli_look *l, ls_error *err)
+{
+    l->silent = *l->host;
+    l->silent.log = NULL;
+    int status = open_data(l, &l->silent, err);
+    if (status)
+        return status;
+    l->last = may_be_last(ls_dataset_describe(l->split[0]));
+    return open_data(l, l->host, err);
+}
+
+/* Mean and deviation of the values of the first rows. */
+static void measure(cli_look *l, const ls_dataset *ds)
+{
+    const ls_dataset_info *info = ls_dataset_describe(ds);
+    const ls_dataset_view view = ls_dataset_resident(ds);
+    const size_t each = (size_t)info->channels * (size_t)info->height * (size_t)info->width;
+    const size_t most = VALUES / each + 1, rows = info->rows < most ? info->rows : most;
+    const size_t n = rows * each;
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += l->floats ? (double)view.values[i] : view.images[i] / 255.0;
+    l->mean = n ? sum / (double)n : 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (l->floats ? (double)view.values[i] : view.images[i] / 255.0) - l->mean;
+        squares += d * d;
+    }
+    l->deviation = squares > 0 ? sqrt(squares / (double)n) : 1;
+}
+
+static void take_shape(cli_look *l)
+{
+    const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    l->rows = info->rows;
+    l->test_rows = ls_dataset_describe(l->split[1])->rows;
+    l->classes = info->classes;
+    l->targets = info->targets;
+    l->channels = info->channels;
+    l->height = info->height;
+    l->width = info->width;
+    l->floats = info->dtype == LS_ROW_F32;
+}
+
+/* ---- pictures ------------------------------------------------------------------------------------- */
+
+/* Whether some of them, from all over the list, have no colours. */
+static int look_for_colours(cli_look *l, ls_error *err)
+{
+    enum { SIDE = 16, ALL = SIDE * SIDE };
+    uint8_t pixel[3 * ALL];
+    ls_image_memory kept = {0};
+    const cli_listing *list = &l->listed.split[0];
+    int status = LS_OK;
+    l->grey = true;
+    size_t broken = 0;
+    for (size_t i = 0; i < PICTURES && i < list->count && l->grey; i++) {
+        const size_t at = list->count <= PICTURES ? i : i * list->count / PICTURES;
+        status =
+            ls_image_fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host, err);
+        broken += status != LS_OK; /* it is the run that says so */
+        for (int k = 0; status == LS_OK && k < ALL; k++)
+            l->grey = l->grey && pixel[k] == pixel[k + ALL] && pixel[k] == pixel[k + 2 * ALL];
+    }
+    ls_image_memory_free(&kept, l->host);
+    return broken < PICTURES && broken < list->count ? LS_OK : status;
+}
+
+static int look_at_folder(cli_look *l, ls_error *err)
+{
+    l->pack = (cli_pack){.folder = l->path, .quiet = true};
+    l->listed = (cli_packing){.p = &l->pack, .host = l->host, .err = err};
+    int status = cli_pack_list(&l->listed);
+    if (status == LS_OK)
+        status = look_for_colours(l, err);
+    l->rows = (uint32_t)l->listed.split[0].count;
+    l->test_rows = (uint32_t)l->listed.split[1].count;
+    l->classes = (int)l->listed.classes.count;
+    l->channels = l->grey ? 1 : 3;
+    l->height = l->width = 64;
+    l->mean = 0.5;
+    l->deviation = 0.25;
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------ */
+
+int cli_look_at(cli_look *l, ls_error *err)
+{
+    l->drop = cJSON_CreateArray();
+    ls_buffer_init(&l->why, l->host);
+    int status = find_kind(l, err);
+    if (status)
+        return status;
+    if (strcmp(l->kind, "folder") == 0)
+        return look_at_folder(l, err);
+    status = strcmp(l->kind, "csv") == 0 ? look_at_table(l, err) : look_at_arrays(l, err);
+    if (status)
+        return status;
+    take_shape(l);
+    measure(l, l->split[0]);
+    if (!l->target && strcmp(l->kind, "csv") == 0)
+        l->target = target_of(ls_dataset_describe(l->split[0]))->name;
+    return LS_OK;
+}
+
+void cli_look_end(cli_look *l)
+{
+    close_data(l);
+    if (l->listed.p)
+        cli_pack_forget(&l->listed);
+    cJSON_Delete(l->drop);
+    ls_buffer_fini(&l->why);
+}

@@ -1,0 +1,88 @@
+/* How much the cache keeps of folders of images that were packed. */
+#include "cli/pack.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FILES = 1024 /* that are looked at, at most */, NAME = 96 };
+
+/* A packed file, and when it was used last. */
+typedef struct cached {
+    char name[NAME];
+    uint64_t bytes;
+    struct timespec used;
+} cached;
+
+static int by_use(const void *a, const void *b)
+{
+    const struct timespec *x = &((const cached *)a)->used, *y = &((const cached *)b)->used;
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec < y->tv_sec ? -1 : 1;
+    return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
+}
+
+static bool is_packed(const char *name)
+{
+    static const char begin[] = "data-", end[] = ".safetensors";
+    const size_t n = strlen(name);
+    return n > sizeof begin + sizeof end && n < NAME &&
+           strncmp(name, begin, sizeof begin - 1) == 0 &&
+           strcmp(name + n - (sizeof end - 1), end) == 0;
+}
+
+static size_t list_cached(cached *file, DIR *d, uint64_t *sum)
+{
+    const struct dirent *e;
+    struct stat st;
+    size_t n = 0;
+    while (n < FILES && (e = readdir(d))) {
+        if (!is_packed(e->d_name) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(st.st_mode))
+            continue;
+        file[n] = (cached){.bytes = (uint64_t)st.st_size, .used = st.st_mtim};
+        snprintf(file[n].name, NAME, "%.95s", e->d_name);
+        *sum += file[n++].bytes;
+    }
+    return n;
+}
+
+static void drop(const char *cache, const cached *file, int folder, uint64_t most)
+{
+    char day[32] = "";
+    struct tm when;
+    if (gmtime_r(&file->used.tv_sec, &when))
+        strftime(day, sizeof day, "%Y-%m-%d", &when);
+    if (unlinkat(folder, file->name, 0) == 0)
+        fprintf(stderr,
+                "trainer: the cache %.300s keeps %.1f GiB of packed images (LOCKSTEP_CACHE_GIB): "
+                "%s, %.1f GiB, used on %s, was taken away\n",
+                cache, (double)most * 0x1p-30, file->name, (double)file->bytes * 0x1p-30, day);
+}
+
+void cli_cache_bound(const char *cache, const char *name, uint64_t most)
+{
+    uint64_t sum = 0;
+    cached *file = ls_alloc_array(NULL, FILES, sizeof *file);
+    DIR *d = file ? opendir(cache) : NULL;
+    if (d) {
+        utimensat(dirfd(d), name, NULL, 0);
+        const size_t n = list_cached(file, d, &sum);
+        qsort(file, n, sizeof *file, by_use);
+        for (size_t i = 0; i < n && sum > most; i++)
+            if (strcmp(file[i].name, name) != 0) {
+                drop(cache, &file[i], dirfd(d), most);
+                sum -= file[i].bytes;
+            }
+        closedir(d);
+    }
+    ls_free(NULL, file);
+}

@@ -1,0 +1,353 @@
+/* JPEG, by libjpeg. */
+#include "data/image_kinds.h"
+
+#include "base/error.h"
+
+#include <string.h>
+
+#ifdef LOCKSTEP_WITH_JPEG
+#include <setjmp.h>
+#include <stdio.h>
+/* libjpeg's headers need stdio.h before them. */
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+enum {
+    MOST_SCANS = 100, /* a progressive image of a thousand scans is meant to keep one busy */
+    MOST_TABLES = 64  /* that one decoder has made, and keeps until its end */
+};
+
+typedef struct jpeg {
+    struct jpeg_decompress_struct d;
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf failed;
+    bool scans; /* too many */
+    bool is_there;
+    int tables; /* that it has made */
+    JQUANT_TBL *quantiser[NUM_QUANT_TBLS];
+    JHUFF_TBL *huffman[2][NUM_HUFF_TBLS];
+} jpeg;
+
+static void fail_jpeg(j_common_ptr d)
+{
+    longjmp(((jpeg *)d->client_data)->failed, 1);
+}
+
+/* The file ends without the mark of its end. Where all samples are in one scan, each that is missing is another
+ * warning; what other scans would have brought is missed by nobody, and so is what was coded arithmetically. */
+static bool lacks_its_end_alone(const jpeg *j)
+{
+    return j->d.input_scan_number == 1 && j->d.comps_in_scan == j->d.num_components &&
+           !j->d.progressive_mode && !j->d.arith_code;
+}
+
+/* A warning is damage where pixels are missing. Cameras leave bytes between markers, and bytes of the scan's header that
+ * say nothing in a sequential image; others forget the end. */
+static void warn_jpeg(j_common_ptr d, int level)
+{
+    const int code = d->err->msg_code;
+    if (level < 0 && code != JWRN_EXTRANEOUS_DATA && code != JWRN_JFIF_MAJOR &&
+        code != JWRN_ADOBE_XFORM && code != JWRN_NOT_SEQUENTIAL &&
+        !(code == JWRN_JPEG_EOF && lacks_its_end_alone(d->client_data)))
+        fail_jpeg(d);
+}
+
+static void watch_scans(j_common_ptr d)
+{
+    jpeg *j = d->client_data;
+    j->scans = j->d.input_scan_number > MOST_SCANS;
+    if (j->scans)
+        fail_jpeg(d);
+}
+
+/* What the standard has, and libjpeg has not: 12 bits, lossless, arithmetic, … */
+static bool is_unsupported(int code)
+{
+    return code == JERR_BAD_PRECISION || code == JERR_SOF_UNSUPPORTED ||
+           code == JERR_ARITH_NOTIMPL || code == JERR_CONVERSION_NOTIMPL ||
+           code == JERR_CCIR601_NOTIMPL || code == JERR_FRACT_SAMPLE_NOTIMPL ||
+           code == JERR_NOT_COMPILED || code == JERR_NOTIMPL;
+}
+
+static int fail_decoding(const ls_image *i, jpeg *j)
+{
+    char why[JMSG_LENGTH_MAX];
+    if (j->d.err->msg_code == JERR_OUT_OF_MEMORY)
+        return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for it", i->path);
+    j->errors.format_message((j_common_ptr)&j->d, why);
+    if (is_unsupported(j->d.err->msg_code) && !j->scans)
+        return ls_fail(i->err, LS_EUNSUPPORTED,
+                       "%.300s: before offset %zu: a JPEG file of a kind that libjpeg does not "
+                       "read: %.150s; it need not be damaged: convert it to PNG by the program "
+                       "that wrote it",
+                       i->path, j->d.src ? i->length - j->d.src->bytes_in_buffer : 0, why);
+    return ls_fail(
+        i->err, LS_EDATA,
+        "%.300s: before offset %zu: expected a sound JPEG file, found: %.150s; it is damaged",
+        i->path, j->d.src ? i->length - j->d.src->bytes_in_buffer : 0,
+        j->scans ? "more than 100 scans" : why);
+}
+
+/* Tables of the image before are none of this one's, which may have forgotten to bring its own. They are marked,
+ * and those that still have the mark behind the header are taken away until the next image. A quantiser of zeros is
+ * none (T.81 B.2.4.1: 1 and more), so that it is a mark, too. */
+static bool has_mark(const JQUANT_TBL *t)
+{
+    static const UINT16 zeros[DCTSIZE2];
+    return memcmp(t->quantval, zeros, sizeof zeros) == 0;
+}
+
+static void mark_tables(jpeg *j)
+{
+    for (int t = 0; t < NUM_QUANT_TBLS; t++) {
+        JQUANT_TBL **now = &j->d.quant_tbl_ptrs[t], **own = &j->quantiser[t];
+        j->tables += *now && *now != *own;
+        *now = *own = *now ? *now : *own;
+        if (*own)
+            memset((*own)->quantval, 0, sizeof(*own)->quantval);
+    }
+    for (int t = 0; t < 2 * NUM_HUFF_TBLS; t++) {
+        JHUFF_TBL **all = t % 2 ? j->d.ac_huff_tbl_ptrs : j->d.dc_huff_tbl_ptrs;
+        JHUFF_TBL **now = &all[t / 2], **own = &j->huffman[t % 2][t / 2];
+        j->tables += *now && *now != *own;
+        *now = *own = *now ? *now : *own;
+        if (*own)
+            (*own)->bits[0] = 1; /* nothing reads it, and a table that is read sets it to 0 */
+    }
+}
+
+static void forget_marked(jpeg *j)
+{
+    for (int t = 0; t < NUM_QUANT_TBLS; t++)
+        if (j->d.quant_tbl_ptrs[t] && has_mark(j->d.quant_tbl_ptrs[t]))
+            j->d.quant_tbl_ptrs[t] = NULL;
+    for (int t = 0; t < 2 * NUM_HUFF_TBLS; t++) {
+        JHUFF_TBL **all = t % 2 ? j->d.ac_huff_tbl_ptrs : j->d.dc_huff_tbl_ptrs;
+        if (all[t / 2] && all[t / 2]->bits[0])
+            all[t / 2] = NULL;
+    }
+}
+
+static void drop_decoder(jpeg *j)
+{
+    if (j->is_there)
+        jpeg_destroy_decompress(&j->d);
+    memset(j->quantiser, 0, sizeof j->quantiser);
+    memset(j->huffman, 0, sizeof j->huffman);
+    j->is_there = false;
+    j->tables = 0;
+}
+
+static void ready_decoder(jpeg *j)
+{
+    j->scans = false;
+    if (j->tables > MOST_TABLES)
+        drop_decoder(j);
+    if (j->is_there) {
+        mark_tables(j);
+        return;
+    }
+    j->is_there = true;
+    jpeg_create_decompress(&j->d);
+    j->d.client_data = j;
+    j->d.progress = &j->progress;
+}
+
+/* How the camera was held: EXIF is a segment of the application. */
+static int orientation_of(const struct jpeg_decompress_struct *d)
+{
+    for (const struct jpeg_marker_struct *m = d->marker_list; m; m = m->next)
+        if (m->data_length > 6 && memcmp(m->data, "Exif\0\0", 6) == 0)
+            return ls_exif_orientation(m->data + 6, m->data_length - 6);
+    return 1;
+}
+
+/* An image of several scans lies in memory whole, before it is made smaller: six bytes of each pixel. */
+static int check_memory(const ls_image *i, jpeg *j)
+{
+    if (!jpeg_has_multiple_scans(&j->d) || (int64_t)i->width * i->height <= 2 * LS_IMAGE_AREA)
+        return LS_OK;
+    return ls_fail(
+        i->err, LS_EDATA,
+        "%.300s: offset 0: %d×%d pixels; expected at most %d in all in a progressive JPEG file; "
+        "scale it down",
+        i->path, i->width, i->height, 2 * LS_IMAGE_AREA);
+}
+
+static int read_jpeg_header(ls_image *i)
+{
+    jpeg *j = ls_room_of(&i->kept->jpeg, sizeof *j, i->host);
+    if (!j)
+        return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for it", i->path);
+    i->decoder = j;
+    j->d.err = jpeg_std_error(&j->errors);
+    j->d.client_data = j;
+    j->errors.error_exit = fail_jpeg;
+    j->errors.emit_message = warn_jpeg;
+    j->progress.progress_monitor = watch_scans;
+    if (setjmp(j->failed))
+        return fail_decoding(i, j);
+    ready_decoder(j);
+    jpeg_save_markers(&j->d, JPEG_APP0 + 1, 0xFFFF);
+    jpeg_mem_src(&j->d, i->bytes, i->length);
+    jpeg_read_header(&j->d, TRUE);
+    forget_marked(j);
+    i->width = (int)j->d.image_width; /* at most 65500 */
+    i->height = (int)j->d.image_height;
+    i->channels = j->d.num_components == 1 ? 1 : j->d.num_components == 4 ? 4 : 3;
+    i->turn = orientation_of(&j->d);
+    j->d.out_color_space = i->channels == 1 ? JCS_GRAYSCALE : i->channels == 4 ? JCS_CMYK : JCS_RGB;
+    return check_memory(i, j);
+}
+
+static bool suffices(int size, int by, int wanted)
+{
+    return size == by * wanted || 2 * size >= 3 * by * wanted;
+}
+
+static bool is_too_large(const ls_image *i, int by)
+{
+    return i->width / by > LS_IMAGE_SIDE || i->height / by > LS_IMAGE_SIDE ||
+           (int64_t)i->width * i->height / ((int64_t)by * by) > LS_IMAGE_AREA;
+}
+
+/* Decoded at a half, a quarter or an eighth, where that is the size that is wanted, or half as large again; or where the
+ * image is too large otherwise. */
+static void shrink_jpeg(ls_image *i, int height, int width)
+{
+    jpeg *j = i->decoder;
+    int by = 1;
+    while (by < 8 && suffices(i->height, 2 * by, height) && suffices(i->width, 2 * by, width))
+        by *= 2;
+    while (by < 8 && is_too_large(i, by))
+        by *= 2;
+    j->d.scale_num = 1; /* the IJG's library says 8 of 8 */
+    j->d.scale_denom = (unsigned)by;
+    i->down = (double)i->height / by;
+    i->across = (double)i->width / by;
+    i->height = (i->height + by - 1) / by;
+    i->width = (i->width + by - 1) / by;
+}
+
+/* Memory is laid out for the size that was worked out: another library's decoder may have its own idea. */
+static void begin_jpeg(const ls_image *i, jpeg *j)
+{
+    jpeg_start_decompress(&j->d);
+    if (j->d.output_width != (unsigned)i->width || j->d.output_height != (unsigned)i->height ||
+        j->d.output_components != i->channels)
+        ERREXIT1(&j->d, JERR_BAD_DCTSIZE, (int)j->d.scale_denom);
+}
+
+/* Of the four colours of print, stored as what is left of the light, each is times black: `n` pixels become red, green,
+ * blue and what is ignored. Rounded as Pillow does it. */
+static void leave_print(uint8_t *pixel, size_t n)
+{
+    for (; n > 0; n--, pixel += 4)
+        for (int c = 0; c < 3; c++) {
+            const unsigned ink = (255u - pixel[c]) * pixel[3] + 128;
+            pixel[c] = (uint8_t)(pixel[3] - ((ink + (ink >> 8)) >> 8));
+        }
+}
+
+static void read_line(jpeg *j, uint8_t *to)
+{
+    JSAMPROW row = to;
+    jpeg_read_scanlines(&j->d, &row, 1);
+    if (j->d.out_color_space == JCS_CMYK)
+        leave_print(to, j->d.output_width);
+}
+
+static int read_jpeg_pixels(ls_image *i, size_t count)
+{
+    jpeg *j = i->decoder;
+    (void)count;
+    if (setjmp(j->failed))
+        return fail_decoding(i, j);
+    begin_jpeg(i, j);
+    for (int y = 0; y < i->height; y++)
+        read_line(j, i->pixel + (size_t)y * (size_t)i->width * (size_t)i->channels);
+    jpeg_finish_decompress(&j->d);
+    return LS_OK;
+}
+
+static size_t line_room(const ls_image *i)
+{
+    return ((size_t)i->width * (size_t)i->channels + 63) / 64 * 64;
+}
+
+/* Line y, in the place of the one sixteen before it: what is decoded stays in the nearest cache. */
+static const uint8_t *jpeg_line(void *source, int y)
+{
+    const ls_image *i = source;
+    jpeg *j = i->decoder;
+    const size_t line = line_room(i);
+    while ((int)j->d.output_scanline <= y)
+        read_line(j, i->pixel + j->d.output_scanline % 16 * line);
+    return i->pixel + (size_t)(y % 16) * line;
+}
+
+static int scale_jpeg(ls_image *i, uint8_t *out, int channels, int height, int width)
+{
+    jpeg *j = i->decoder;
+    const ls_picture p = {.width = i->width,
+                          .height = i->height,
+                          .channels = i->channels,
+                          .row = jpeg_line,
+                          .source = i,
+                          .across = i->across,
+                          .down = i->down};
+    int status = ls_image_take_pixels(i, 16 * line_room(i));
+    if (status)
+        return status;
+    if (setjmp(j->failed))
+        return fail_decoding(i, j);
+    begin_jpeg(i, j);
+    if (!ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
+        return ls_image_no_memory(i);
+    jpeg_line(i, i->height - 1); /* damage below what is cut out is damage, too */
+    jpeg_finish_decompress(&j->d);
+    return LS_OK;
+}
+
+void ls_image_drop_jpeg(const ls_image_memory *kept)
+{
+    if (kept->jpeg.memory)
+        drop_decoder(kept->jpeg.memory);
+}
+
+/* A decoder that has stopped half-way is not used again. */
+static void close_jpeg(const ls_image *i, int status)
+{
+    if (status)
+        ls_image_drop_jpeg(i->kept);
+}
+
+const ls_image_kind ls_image_jpeg = {.magic = "\xFF\xD8\xFF",
+                                     .read_header = read_jpeg_header,
+                                     .read_pixels = read_jpeg_pixels,
+                                     .shrink = shrink_jpeg,
+                                     .scale = scale_jpeg,
+                                     .close = close_jpeg,
+                                     .side = JPEG_MAX_DIMENSION,
+                                     .area = 1 << 30};
+
+#else
+
+static int read_jpeg_header(ls_image *i)
+{
+    return ls_fail(
+        i->err, LS_EUNSUPPORTED,
+        "%.300s: Lockstep was built without libjpeg and reads no JPEG; install Debian's "
+        "libjpeg62-turbo-dev and build it again, or convert the image: convert IN OUT.ppm",
+        i->path);
+}
+
+void ls_image_drop_jpeg(const ls_image_memory *kept)
+{
+    (void)kept;
+}
+
+const ls_image_kind ls_image_jpeg = {.magic = "\xFF\xD8\xFF", .read_header = read_jpeg_header};
+#endif

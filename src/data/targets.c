@@ -1,0 +1,202 @@
+#include "data/targets.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "data/new_rows.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FLOAT_CLASSES = 100,  /* whole floats from 0 or 1 on: more are values */
+    NAMED_CLASSES = 65536 /* that labels from 1 on are the names of, at most */
+};
+
+static bool is_label(double v)
+{
+    return v >= 0 && v < 2147483647.0 && v == floor(v);
+}
+
+static int fail_label(const ls_array *y, const char *name, uint64_t row, double label,
+                      ls_error *err)
+{
+    return ls_fail(err, LS_EDATA,
+                   "%.200s: %s: row %llu: expected a class, a whole number from 0 on, found %g; "
+                   "for values set data.labels to \"values\"",
+                   y->path, name, (unsigned long long)row, label);
+}
+
+/* The place of the only 1 in a row of zeros, or −1. */
+static int32_t place_of_one(const ls_array *y, size_t row)
+{
+    const size_t n = ls_array_row(y);
+    int32_t place = -1;
+    for (size_t i = 0; i < n; i++) {
+        const double v = ls_array_number(y, row * n + i);
+        if (v != 0 && (v != 1 || place >= 0))
+            return -1;
+        place = v != 0 ? (int32_t)i : place;
+    }
+    return place;
+}
+
+static bool all_one_hot(const ls_array *y)
+{
+    uint64_t row = 0;
+    while (ls_array_row(y) > 1 && row < y->dim[0] && place_of_one(y, (size_t)row) >= 0)
+        row++;
+    return row == y->dim[0];
+}
+
+/* Floats that are labels: each of the whole numbers from 0 or 1 to the greatest. */
+static bool are_labels(const ls_array *y)
+{
+    bool seen[FLOAT_CLASSES] = {false};
+    int most = 0;
+    for (uint64_t row = 0; row < y->dim[0]; row++) {
+        const double v = ls_array_number(y, (size_t)row);
+        if (!is_label(v) || v >= FLOAT_CLASSES)
+            return false;
+        seen[(int)v] = true;
+        most = (int)v > most ? (int)v : most;
+    }
+    for (int k = 1; k <= most; k++)
+        if (!seen[k])
+            return false;
+    return most > (seen[0] ? 0 : 1);
+}
+
+/* The smallest and the largest label, or a refusal of what is none. */
+static int find_range(const ls_array *y, const char *name, int64_t *least, int64_t *most,
+                      ls_error *err)
+{
+    *least = INT32_MAX;
+    *most = 0;
+    for (uint64_t row = 0; row < y->dim[0]; row++) {
+        const double label = ls_array_number(y, (size_t)row);
+        if (!is_label(label))
+            return fail_label(y, name, row, label, err);
+        *least = (int64_t)label < *least ? (int64_t)label : *least;
+        *most = (int64_t)label > *most ? (int64_t)label : *most;
+    }
+    return LS_OK;
+}
+
+static int count_one_hot(ls_target_form *out, const ls_array *y, const char *name,
+                         const ls_data_keys *keys, const ls_host *host, ls_error *err)
+{
+    const size_t n = ls_array_row(y);
+    *out = (ls_target_form){.classes = (int)n, .one_hot = true};
+    if (keys->classes && keys->classes != (int)n)
+        return ls_fail(err, LS_EDATA,
+                       "%.200s: %s: expected %d classes, as data.classes says, found rows of %zu "
+                       "numbers with one 1 each; remove the key",
+                       y->path, name, keys->classes, n);
+    if (!keys->as)
+        ls_log(
+            host, LS_LOG_INFO,
+            "%.200s: %s: rows of zeros with one 1 each are taken as %zu classes; for vectors set "
+            "data.labels to \"values\"",
+            y->path, name, n);
+    return LS_OK;
+}
+
+static int count_labels(ls_target_form *out, const ls_array *y, const char *name,
+                        const ls_data_keys *keys, const ls_host *host, ls_error *err)
+{
+    int64_t least, most;
+    int status = find_range(y, name, &least, &most, err);
+    if (status)
+        return status;
+    out->first = most <= NAMED_CLASSES &&
+                 (keys->classes ? least >= 1 && most == keys->classes : least == 1 && most > 1);
+    out->classes = keys->classes       ? keys->classes
+                   : most > out->first ? (int)(most + 1 - out->first)
+                                       : 2;
+    if (out->first && !keys->as)
+        ls_log(host, LS_LOG_INFO, "%.200s: %s: labels are 1 to %lld: %d classes, of these names",
+               y->path, name, (long long)most, out->classes);
+    if (most - out->first < out->classes)
+        return LS_OK;
+    return ls_fail(err, LS_EDATA, "%.200s: %s: expected labels from 0 to %d, found %lld; %s",
+                   y->path, name, out->classes - 1, (long long)most,
+                   keys->as ? "the model has learnt no others"
+                            : "set data.classes to how many there are");
+}
+
+int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,
+                    const ls_data_keys *keys, const ls_host *host, ls_error *err)
+{
+    const bool single = ls_array_row(y) == 1,
+               may = keys->labels == LS_LABELS_CLASSES ||
+                     (keys->labels == LS_LABELS_AUTO && !keys->vectors);
+    *out = (ls_target_form){0};
+    if (keys->labels == LS_LABELS_VALUES)
+        return LS_OK;
+    if (!single && may && all_one_hot(y))
+        return count_one_hot(out, y, name, keys, host, err);
+    if (!single && keys->labels == LS_LABELS_CLASSES)
+        return ls_fail(err, LS_EDATA,
+                       "%.200s: %s: expected a class for each row, found %zu numbers; set "
+                       "data.labels to \"values\"",
+                       y->path, name, ls_array_row(y));
+    if (!single)
+        return LS_OK;
+    if (keys->labels == LS_LABELS_AUTO && !ls_array_is_whole(y)) {
+        if (!may || !are_labels(y))
+            return LS_OK;
+        ls_log(host, LS_LOG_INFO,
+               "%.200s: %s: the %s are all whole numbers from 0 or 1 on, and are taken as classes; "
+               "for values set data.labels to \"values\"",
+               y->path, name, ls_array_type_name(y->type));
+    }
+    if (keys->as && keys->as->classes) {
+        *out = ls_targets_of_model(y, keys->as->classes, keys->as->class_name);
+        return ls_targets_check(out, y, name, "the model has learnt no others", err);
+    }
+    return count_labels(out, y, name, keys, host, err);
+}
+
+int ls_targets_check(const ls_target_form *f, const ls_array *y, const char *name, const char *cure,
+                     ls_error *err)
+{
+    if (f->classes == 0)
+        return LS_OK;
+    if (ls_array_row(y) != (f->one_hot ? (size_t)f->classes : 1))
+        return ls_fail(err, LS_EDATA,
+                       "%.200s: %s: expected a class for each row, found %zu numbers", y->path,
+                       name, ls_array_row(y));
+    for (uint64_t row = 0; row < y->dim[0]; row++) {
+        if (f->one_hot && place_of_one(y, (size_t)row) < 0)
+            return ls_fail(err, LS_EDATA,
+                           "%.200s: %s: row %llu: expected zeros and one 1, as the training rows "
+                           "have",
+                           y->path, name, (unsigned long long)row);
+        const double label = f->one_hot ? f->first : ls_array_number(y, (size_t)row);
+        if (!is_label(label))
+            return fail_label(y, name, row, label, err);
+        if (label < f->first || label - f->first >= f->classes)
+            return ls_fail(err, LS_EDATA,
+                           "%.200s: %s: row %llu: expected labels from %d to %d, found %.0f; %s",
+                           y->path, name, (unsigned long long)row, f->first,
+                           f->classes - 1 + f->first, label, cure);
+    }
+    return LS_OK;
+}
+
+int32_t ls_target_class(const ls_target_form *f, const ls_array *y, size_t row)
+{
+    return f->one_hot ? place_of_one(y, row) : (int32_t)ls_array_number(y, row) - f->first;
+}
+
+ls_target_form ls_targets_of_model(const ls_array *y, int classes, const char *const *class_name)
+{
+    char last[16];
+    snprintf(last, sizeof last, "%d", classes);
+    return (ls_target_form){.classes = classes,
+                            .first = class_name && strcmp(class_name[0], "1") == 0 &&
+                                     strcmp(class_name[classes - 1], last) == 0,
+                            .one_hot = classes > 1 && ls_array_row(y) == (size_t)classes};
+}

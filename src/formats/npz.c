@@ -1,0 +1,288 @@
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS; this file alone in the room */
+/* NumPy's archives of arrays: ZIP files (PKWARE's APPNOTE 6.3, 4.3 and 4.5.3) of .npy files, stored or deflated. Nothing of
+ * a directory is believed before it was compared with the file's size. All numbers are little-endian. */
+#include "formats/arrays.h"
+
+#include "base/error.h"
+#include "hash/hash.h"
+#include "hash/inflate.h"
+#include "json/json.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    END = 22, /* bytes of the record that ends a file, */
+    END64 = 56,
+    LOCATOR64 = 20, /* and of what says where a larger one is */
+    ENTRY = 46,     /* of an entry of the directory, */
+    LOCAL = 30,     /* and of the header before a member */
+    STORED = 0,
+    DEFLATED = 8,
+    RATIO = 1032 /* deflate spends at least 2 bits on 258 bytes */
+};
+
+typedef struct archive {
+    const char *path;
+    const uint8_t *bytes;
+    size_t count;
+    uint64_t directory, entries; /* where it begins; how many there are */
+    ls_error *err;
+} archive;
+
+/* An entry of the directory. */
+typedef struct member {
+    const char *name; /* not ended */
+    size_t length;    /* of it */
+    unsigned method, flags;
+    uint32_t crc;
+    uint64_t packed, bytes, header; /* sizes; where its local header is */
+} member;
+
+static uint64_t number(const uint8_t *b, size_t n)
+{
+    uint64_t v = 0;
+    for (size_t i = n; i > 0; i--)
+        v = v << 8 | b[i - 1];
+    return v;
+}
+
+static int fail_zip(const archive *z, uint64_t offset, const char *expected)
+{
+    return ls_fail(z->err, LS_EDATA, "%.300s: offset %llu: expected %s; the .npz file is damaged",
+                   z->path, (unsigned long long)offset, expected);
+}
+
+bool ls_array_is_npz(const void *bytes, size_t count)
+{
+    return count >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "PK\5\6", 4) == 0);
+}
+
+/* ---- the directory -------------------------------------------------------------------------- */
+
+/* Of a file that is too large for the numbers of the short record. */
+static int read_end64(archive *z, size_t end)
+{
+    if (end < LOCATOR64 || memcmp(z->bytes + end - LOCATOR64, "PK\6\7", 4) != 0)
+        return fail_zip(z, end, "the place of a directory of 64 bits");
+    const uint64_t at = number(z->bytes + end - LOCATOR64 + 8, 8);
+    if (at > z->count || z->count - at < END64 || memcmp(z->bytes + at, "PK\6\6", 4) != 0)
+        return fail_zip(z, end - LOCATOR64, "a directory of 64 bits in the file");
+    z->entries = number(z->bytes + at + 32, 8);
+    z->directory = number(z->bytes + at + 48, 8);
+    return LS_OK;
+}
+
+/* The record that ends the file has a comment behind it, which is empty as a rule. */
+static int find_directory(archive *z)
+{
+    const size_t most = z->count < END + 65535 ? z->count : END + 65535;
+    size_t back = END;
+    while (back <= most && memcmp(z->bytes + z->count - back, "PK\5\6", 4) != 0)
+        back++;
+    if (back > most)
+        return fail_zip(z, z->count, "the directory at the file's end, which is cut off");
+    const size_t end = z->count - back;
+    z->entries = number(z->bytes + end + 10, 2);
+    z->directory = number(z->bytes + end + 16, 4);
+    int status = LS_OK;
+    if (z->entries == 0xFFFF || z->directory == 0xFFFFFFFF)
+        status = read_end64(z, end);
+    if (status == LS_OK && z->directory > z->count)
+        status = fail_zip(z, end + 16, "a directory in the file");
+    return status;
+}
+
+/* Numbers that do not fit stand in a field of 64 bits behind the name. */
+static void read_large(member *m, const uint8_t *extra, size_t count)
+{
+    uint64_t *const large[] = {&m->bytes, &m->packed, &m->header};
+    for (size_t at = 0; count >= 4 && at <= count - 4;) {
+        const size_t id = number(extra + at, 2), n = number(extra + at + 2, 2);
+        if (n > count - at - 4)
+            return;
+        size_t from = at + 4;
+        for (size_t k = 0; id == 1 && k < 3; k++)
+            if (*large[k] == 0xFFFFFFFF && from + 8 <= at + 4 + n) {
+                *large[k] = number(extra + from, 8);
+                from += 8;
+            }
+        at += 4 + n;
+    }
+}
+
+/* The entry at *at, which is moved behind it. */
+static int read_entry(const archive *z, uint64_t *at, member *m)
+{
+    if (*at > z->count || z->count - *at < ENTRY || memcmp(z->bytes + *at, "PK\1\2", 4) != 0)
+        return fail_zip(z, *at, "an entry of the directory");
+    const uint8_t *e = z->bytes + *at;
+    const size_t name = number(e + 28, 2), extra = number(e + 30, 2), comment = number(e + 32, 2);
+    if (z->count - *at - ENTRY < name + extra + comment)
+        return fail_zip(z, *at, "an entry that ends in the file");
+    *m = (member){.name = (const char *)e + ENTRY,
+                  .length = name,
+                  .flags = (unsigned)number(e + 8, 2),
+                  .method = (unsigned)number(e + 10, 2),
+                  .crc = (uint32_t)number(e + 16, 4),
+                  .packed = number(e + 20, 4),
+                  .bytes = number(e + 24, 4),
+                  .header = number(e + 42, 4)};
+    read_large(m, e + ENTRY + name, extra);
+    if (name > 4 && memcmp(m->name + name - 4, ".npy", 4) == 0)
+        m->length -= 4;
+    *at += ENTRY + name + extra + comment;
+    return LS_OK;
+}
+
+static bool is_called(const member *m, const char *name)
+{
+    const size_t n = strlen(name);
+    const bool whole = n == m->length + 4 && strcmp(name + m->length, ".npy") == 0;
+    return (n == m->length || whole) && memcmp(m->name, name, m->length) == 0;
+}
+
+/* The first of `names` that is there. */
+static int find_member(const archive *z, const char *const *names, member *out, bool *found)
+{
+    *found = false;
+    for (size_t n = 0; names[n] && !*found; n++) {
+        uint64_t at = z->directory;
+        for (uint64_t i = 0; i < z->entries && !*found; i++) {
+            int status = read_entry(z, &at, out);
+            if (status)
+                return status;
+            *found = is_called(out, names[n]);
+        }
+    }
+    return LS_OK;
+}
+
+/* Which there are, up to ten. */
+static int fail_missing(const archive *z, const char *const *names)
+{
+    char list[400] = "";
+    size_t used = 0;
+    uint64_t at = z->directory;
+    member m;
+    for (uint64_t i = 0; i < z->entries && i < 10 && read_entry(z, &at, &m) == LS_OK; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.*s\"", used ? ", " : "",
+                                 m.length < 30 ? (int)m.length : 30, m.name);
+    ls_fail(z->err, LS_EDATA,
+            "%.200s: offset %llu: there is no array \"%.60s\" in it, but %s%s; name one, as in "
+            "FILE.npz/NAME",
+            z->path, (unsigned long long)z->directory, names[0], list,
+            z->entries > 10 ? ", …" : "");
+    return ls_json_tidied(LS_EDATA, z->err);
+}
+
+/* ---- a member ------------------------------------------------------------------------------- */
+
+/* Deflated bytes become a map of their own, which the array keeps. */
+static int unpack(ls_array *a, const archive *z, const member *m, const uint8_t *from)
+{
+    if (m->bytes == 0 || m->bytes / RATIO > m->packed || m->bytes > PTRDIFF_MAX)
+        return fail_zip(z, m->header, "as many bytes as deflate can give");
+    void *map =
+        mmap(NULL, (size_t)m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return ls_fail(z->err, LS_ENOMEM, "%.300s: no memory for the %llu bytes of an array",
+                       z->path, (unsigned long long)m->bytes);
+    if (ls_inflate(from, (size_t)m->packed, map, (size_t)m->bytes)) {
+        ls_array_close(a);
+        a->map = map;
+        a->map_bytes = (size_t)m->bytes;
+        return LS_OK;
+    }
+    munmap(map, (size_t)m->bytes);
+    return fail_zip(z, m->header, "deflated data that make as many bytes as the directory says");
+}
+
+static int fail_member(const archive *z, const member *m, const char *what, const char *cure)
+{
+    ls_fail(z->err, LS_EUNSUPPORTED, "%.300s: offset %llu: \"%.*s\" is %s; %s", z->path,
+            (unsigned long long)m->header, m->length < 60 ? (int)m->length : 60, m->name, what,
+            cure);
+    return ls_json_tidied(LS_EUNSUPPORTED, z->err);
+}
+
+/* Where a member's bytes begin. */
+static int find_bytes(const archive *z, const member *m, const uint8_t **out)
+{
+    if (m->flags & 1)
+        return fail_member(z, m, "encrypted", "save it without a password");
+    if (m->method != STORED && m->method != DEFLATED)
+        return fail_member(z, m, "compressed by another method than deflate",
+                           "save it by numpy.savez_compressed");
+    if (m->header > z->count || z->count - m->header < LOCAL ||
+        memcmp(z->bytes + m->header, "PK\3\4", 4) != 0)
+        return fail_zip(z, m->header, "a member's header");
+    const uint8_t *h = z->bytes + m->header;
+    const uint64_t skip = LOCAL + number(h + 26, 2) + number(h + 28, 2);
+    if (skip > z->count - m->header || m->packed > z->count - m->header - skip ||
+        (m->method == STORED && m->packed != m->bytes))
+        return fail_zip(z, m->header, "a member that ends in the file");
+    *out = h + skip;
+    return LS_OK;
+}
+
+/* The .npy file in the archive; a message about it says which it is. The archive may be closed by now. */
+static int parse_member(ls_array *a, const archive *z, const char *name, const uint8_t *bytes,
+                        uint64_t count)
+{
+    ls_error why;
+    const size_t n = strlen(z->path) < 300 ? strlen(z->path) : 300;
+    int status = ls_array_parse_npy(a, bytes, (size_t)count, &why);
+    if (!status)
+        return status;
+    const bool named = strncmp(why.text, z->path, n) == 0 && why.text[n] == ':';
+    ls_fail(z->err, status, "%.300s: %s%s", z->path, name, named ? why.text + n : "");
+    return ls_json_tidied(status, z->err);
+}
+
+static int read_member(ls_array *a, const archive *z, const member *m)
+{
+    const uint8_t *bytes = NULL;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", m->length < 60 ? (int)m->length : 60, m->name);
+    int status = find_bytes(z, m, &bytes);
+    if (status == LS_OK && m->method == DEFLATED) {
+        status = unpack(a, z, m, bytes);
+        bytes = a->map;
+    }
+    if (status == LS_OK && ls_crc32(0, bytes, (size_t)m->bytes) != m->crc)
+        status = fail_zip(z, m->header, "a member of another checksum");
+    return status ? status : parse_member(a, z, name, bytes, m->bytes);
+}
+
+/* ---- outside --------------------------------------------------------------------------------- */
+
+int ls_array_parse_npz(ls_array *a, const void *bytes, size_t count, const char *const *names,
+                       ls_error *err)
+{
+    archive z = {.path = a->path, .bytes = bytes, .count = count, .err = err};
+    member m;
+    bool found = false, any = false;
+    for (size_t n = 0; names[n]; n++)
+        any |= !names[n][0];
+    int status = find_directory(&z);
+    if (status == LS_OK)
+        status = find_member(&z, names, &m, &found);
+    if (status == LS_OK && !found && z.entries == 1 && any) {
+        uint64_t at = z.directory;
+        status = read_entry(&z, &at, &m);
+        found = status == LS_OK;
+    }
+    if (status == LS_OK && !found)
+        return fail_missing(&z, names);
+    return status ? status : read_member(a, &z, &m);
+}
+
+bool ls_npz_has(const void *bytes, size_t count, const char *const *names)
+{
+    archive z = {.path = "", .bytes = bytes, .count = count};
+    member m;
+    bool found = false;
+    return find_directory(&z) == LS_OK && find_member(&z, names, &m, &found) == LS_OK && found;
+}

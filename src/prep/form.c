@@ -1,0 +1,108 @@
+/* Texts in other forms of Unicode: an é may be one character or an e and its accent, and file systems differ in which
+ * they keep. */
+#include "prep/prep.h"
+
+#include "json/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct pair {
+    uint16_t whole, first, second;
+} pair;
+
+static const pair pairs[] = {
+#include "prep/pairs.inc"
+};
+
+enum {
+    DEPTH = 8, /* characters that one is made of, at most, and one more */
+    /* Hangul's syllables are made of two or three letters by a rule (Unicode 3.12). */
+    SYLLABLES = 0xAC00,
+    SYLLABLES_END = 0xD7A4,
+    LEADING = 0x1100,
+    VOWELS = 0x1161,
+    TRAILING = 0x11A7,
+    OF_VOWEL = 28,
+    OF_LEADING = 588
+};
+
+/* The characters of a text, taken apart one by one. */
+typedef struct reader {
+    const unsigned char *at;
+    size_t left;
+    uint32_t waiting[DEPTH]; /* the next one last */
+    int count;
+} reader;
+
+static int by_whole(const void *a, const void *b)
+{
+    return ((const pair *)a)->whole - ((const pair *)b)->whole;
+}
+
+static void put(reader *r, uint32_t c)
+{
+    if (r->count < DEPTH)
+        r->waiting[r->count++] = c;
+}
+
+/* The next character, and the bytes that it has; of what is no UTF-8 a byte is U+FFFD. */
+static void fetch(reader *r)
+{
+    static const unsigned char first[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+    const size_t n = ls_json_utf8_length(r->at, r->left);
+    uint32_t c = n ? r->at[0] & first[n] : 0xFFFD;
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | (r->at[i] & 0x3F);
+    r->at += n ? n : 1;
+    r->left -= n ? n : 1;
+    put(r, c);
+}
+
+static void take_syllable_apart(reader *r, uint32_t c)
+{
+    const uint32_t s = c - SYLLABLES, trailing = s % OF_VOWEL;
+    if (trailing)
+        put(r, TRAILING + trailing);
+    put(r, VOWELS + s % OF_LEADING / OF_VOWEL);
+    put(r, LEADING + s / OF_LEADING);
+}
+
+/* → the next character that is made of no others; 0 at the end. */
+static uint32_t next(reader *r)
+{
+    if (r->count == 0 && r->left == 0)
+        return 0;
+    if (r->count == 0)
+        fetch(r);
+    for (;;) {
+        const uint32_t c = r->waiting[--r->count];
+        const pair wanted = {.whole = (uint16_t)c};
+        const pair *found = c > 0xFFFF ? NULL
+                                       : bsearch(&wanted, pairs, sizeof pairs / sizeof *pairs,
+                                                 sizeof *pairs, by_whole);
+        if (c >= SYLLABLES && c < SYLLABLES_END)
+            take_syllable_apart(r, c);
+        else if (!found)
+            return c;
+        else {
+            put(r, found->second);
+            put(r, found->first);
+        }
+    }
+}
+
+bool ls_prep_is_name(const char *name, const char *text)
+{
+    reader a = {.at = (const unsigned char *)name, .left = strlen(name)},
+           b = {.at = (const unsigned char *)text, .left = strlen(text)};
+    if (strcmp(name, text) == 0)
+        return true;
+    for (;;) {
+        const uint32_t c = next(&a);
+        if (c != next(&b))
+            return false;
+        if (c == 0)
+            return true;
+    }
+}

@@ -1,0 +1,478 @@
+#include "prep/number.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EXACT_POWER = 22, /* 10^22 is the last power of ten that a double holds */
+    DIGITS = 19,      /* so many decimal digits fit in 64 bits */
+    NUMBER_BYTES = 4096,
+    DIVIDED_BYTES = 64 /* of a number with marks between thousands */
+};
+
+static const double power_of_ten[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                                     1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                                     1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+static const double power_below_one[DIGITS + 1] = {1e0,   1e-1,  1e-2,  1e-3,  1e-4,  1e-5,  1e-6,
+                                                   1e-7,  1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13,
+                                                   1e-14, 1e-15, 1e-16, 1e-17, 1e-18, 1e-19};
+
+/* ---- plain numbers -------------------------------------------------------------------------------- */
+
+/* The parts of a plain number. */
+typedef struct parts {
+    const char *end;
+    uint64_t mantissa; /* of the first DIGITS digits; more overflow */
+    int whole, fraction;
+    int exponent;
+    char first; /* its first digit */
+    bool minus, point, raised;
+} parts;
+
+static bool is_digit(char c)
+{
+    return (unsigned char)(c - '0') < 10;
+}
+
+/* `text` ends with a byte that is part of no number. False: it does not begin with one. */
+static bool take_apart(const char *text, parts *out)
+{
+    const char *p = text;
+    uint64_t m = 0;
+    parts n = {.minus = *p == '-'};
+    p += *p == '-' || *p == '+';
+    const char *from = p;
+    n.first = *p;
+    while (is_digit(*p))
+        m = m * 10 + (uint64_t)(*p++ - '0');
+    n.whole = (int)(p - from);
+    if (*p == '.') {
+        n.point = true;
+        from = ++p;
+        while (is_digit(*p))
+            m = m * 10 + (uint64_t)(*p++ - '0');
+        n.fraction = (int)(p - from);
+    }
+    n.mantissa = m;
+    if (n.whole + n.fraction == 0)
+        return false;
+    if (*p == 'e' || *p == 'E') {
+        const bool minus = p[1] == '-';
+        p += 1 + (minus || p[1] == '+');
+        if (!is_digit(*p))
+            return false;
+        for (; is_digit(*p); p++)
+            n.exponent = n.exponent < 100000 ? n.exponent * 10 + (*p - '0') : n.exponent;
+        n.exponent = minus ? -n.exponent : n.exponent;
+        n.raised = true;
+    }
+    n.end = p;
+    *out = n;
+    return true;
+}
+
+static unsigned form_of(const parts *n)
+{
+    if (!n->point)
+        return 0;
+    const bool group =
+        n->fraction == 3 && n->whole >= 1 && n->whole <= 3 && n->first != '0' && !n->raised;
+    return group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
+}
+
+/* A mantissa below 2^53 and a power of ten up to 10^22 are doubles, so that one operation on them rounds once. A longer
+ * mantissa is rounded, too: then the result is within 2^-51 of the number. False: neither can be said. */
+static bool scale(const parts *n, double *value, bool *exact)
+{
+    const int power = n->exponent - n->fraction;
+    if (n->whole + n->fraction > DIGITS || power > EXACT_POWER || power < -EXACT_POWER)
+        return false;
+    const double m = (double)n->mantissa;
+    const double v = power < 0 ? m / power_of_ten[-power] : m * power_of_ten[power];
+    *value = n->minus ? -v : v;
+    *exact = n->mantissa <= (uint64_t)1 << 53;
+    return true;
+}
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+/* Eight digits at once, the first in the lowest byte. A digit's upper half is 3, also of its sum with 6. */
+static const char *take_eights(const char *p, uint64_t *m)
+{
+    for (;; p += 8) {
+        uint64_t v;
+        memcpy(&v, p, sizeof v);
+        if (((v & 0xF0F0F0F0F0F0F0F0u) |
+             (((v + 0x0606060606060606u) & 0xF0F0F0F0F0F0F0F0u) >> 4)) != 0x3333333333333333u)
+            return p;
+        v = (v & 0x0F0F0F0F0F0F0F0Fu) * 2561 >> 8;
+        v = (v & 0x00FF00FF00FF00FFu) * 6553601 >> 16;
+        v = (v & 0x0000FFFF0000FFFFu) * 42949672960001u >> 32;
+        *m = *m * 100000000 + v;
+    }
+}
+#else
+static const char *take_eights(const char *p, uint64_t *m)
+{
+    (void)m;
+    return p;
+}
+#endif
+
+static inline const char *take_digits(const char *p, uint64_t *m)
+{
+    uint64_t v = *m;
+    p = take_eights(p, &v);
+    for (; is_digit(*p); p++)
+        v = v * 10 + (uint64_t)(*p - '0');
+    *m = v;
+    return p;
+}
+
+/* All doubles between two that round to the same float do so as well. */
+static bool is_sure(double v)
+{
+    return (float)(v * (1 - 0x1p-50)) == (float)(v * (1 + 0x1p-50));
+}
+
+/* A number with an exponent. */
+static const char *scan_raised(const char *text, float *value, unsigned *form)
+{
+    parts n;
+    double v;
+    bool exact;
+    if (!take_apart(text, &n) || !scale(&n, &v, &exact) || (!exact && !is_sure(v)))
+        return NULL;
+    *value = (float)v;
+    *form = form_of(&n);
+    return n.end;
+}
+
+const char *ls_number_scan(const char *text, float *value, unsigned *form)
+{
+    const char *p = text;
+    const bool minus = *p == '-';
+    uint64_t m = 0;
+    long fraction = 0;
+    p += minus || *p == '+';
+    const char first = *p, *from = p;
+    p = take_digits(p, &m);
+    const long whole = p - from;
+    *form = 0;
+    if (*p == '.') {
+        from = ++p;
+        p = take_digits(p, &m);
+        fraction = p - from;
+        *form = fraction == 3 && whole >= 1 && whole <= 3 && first != '0' ? LS_FORM_POINT_OR_GROUP
+                                                                          : LS_FORM_POINT;
+    }
+    if (*p == 'e' || *p == 'E')
+        return scan_raised(text, value, form);
+    if (whole + fraction == 0 || whole + fraction > DIGITS)
+        return NULL;
+    /* The product is within 2^-51 of the number, and as good as the quotient where it is sure; a division is slow. */
+    double v = (double)m * power_below_one[fraction];
+    const bool sure = is_sure(v);
+    if (!sure)
+        v = (double)m / power_of_ten[fraction];
+    *value = (float)(minus ? -v : v);
+    return sure || m <= (uint64_t)1 << 53 ? p : NULL;
+}
+
+/* A whole text that is a plain number. */
+static bool read_plain(const char *text, size_t n, double *value, parts *number)
+{
+    char copy[NUMBER_BYTES];
+    bool exact;
+    if (n == 0 || n >= sizeof copy)
+        return false;
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    if (!take_apart(copy, number) || number->end != copy + n)
+        return false;
+    if (!scale(number, value, &exact) || !exact)
+        *value = strtod(copy, NULL);
+    return true;
+}
+
+bool ls_field_is_number(const char *text, double *value)
+{
+    parts number;
+    return read_plain(text, strlen(text), value, &number);
+}
+
+/* ---- thousands and decimal commas ----------------------------------------------------------------- */
+
+/* Copies `text`, with ' for all marks of thousands that are neither a comma nor a point: the blanks that do not break, and the
+ * apostrophes. 0: it is too long, or has what no number has. */
+static size_t copy_marks(char out[DIVIDED_BYTES], const char *text, size_t n)
+{
+    static const char *const mark[] = {"\xC2\xA0", "\xE2\x80\xAF", "\xE2\x80\x99"};
+    size_t used = 0;
+    for (size_t i = 0; i < n && used < DIVIDED_BYTES - 1;) {
+        size_t length = text[i] && strchr("0123456789+-.,'eE", text[i]) ? 1 : 0;
+        out[used] = text[i];
+        for (size_t k = 0; length == 0 && k < 3; k++)
+            if (n - i >= strlen(mark[k]) && memcmp(text + i, mark[k], strlen(mark[k])) == 0) {
+                length = strlen(mark[k]);
+                out[used] = '\'';
+            }
+        if (length == 0)
+            return 0;
+        i += length;
+        used++;
+    }
+    out[used] = '\0';
+    return used < DIVIDED_BYTES - 1 ? used : 0;
+}
+
+/* Is `text` digits in groups of three, the first of one to three, with the same mark between them? Takes the marks out, and sets
+ * *n. */
+static bool join_groups(char *text, size_t *n)
+{
+    size_t in_group = 0, used = 0;
+    char mark = 0;
+    for (size_t i = 0; i < *n; i++) {
+        if (is_digit(text[i])) {
+            in_group++;
+            text[used++] = text[i];
+            continue;
+        }
+        if (mark ? in_group != 3 || text[i] != mark : in_group < 1 || in_group > 3)
+            return false;
+        mark = text[i];
+        in_group = 0;
+    }
+    if (mark && (in_group != 3 || text[0] == '0'))
+        return false;
+    *n = used;
+    return true;
+}
+
+static size_t count(const char *text, size_t n, char c)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += text[i] == c;
+    return found;
+}
+
+static size_t last_of(const char *text, size_t n, char c)
+{
+    while (n > 0 && text[n - 1] != c)
+        n--;
+    return n > 0 ? n - 1 : 0;
+}
+
+/* Where the whole part of the digits `text` ends, and how they are written; `decimal` as it is known. False: in no way. */
+static bool find_point(const char *text, size_t n, char decimal, bool raised, size_t *whole,
+                       unsigned *form)
+{
+    const size_t commas = count(text, n, ','), points = count(text, n, '.'),
+                 marks = count(text, n, '\'');
+    const size_t comma = commas ? last_of(text, n, ',') : n,
+                 point = points ? last_of(text, n, '.') : n;
+    *whole = n;
+    *form = 0;
+    if (commas && points) {
+        *form = comma > point ? LS_FORM_COMMA : LS_FORM_COMMA_GROUPS;
+        *whole = comma > point ? comma : point;
+        return (comma > point ? commas : points) == 1;
+    }
+    if (commas > 1) {
+        *form = LS_FORM_COMMA_GROUPS;
+    } else if (commas == 1) {
+        const bool group =
+            comma >= 1 && comma <= 3 && n - comma == 4 && text[0] != '0' && marks == 0 && !raised;
+        *form = group ? LS_FORM_COMMA_OR_GROUP : LS_FORM_COMMA;
+        *whole = group && decimal != ',' ? n : comma;
+    } else if (points > 1) {
+        return decimal == ',';
+    } else if (points == 1) {
+        const bool group =
+            point >= 1 && point <= 3 && n - point == 4 && text[0] != '0' && marks == 0 && !raised;
+        *form = group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
+        *whole = group && decimal == ',' ? n : point;
+    }
+    return true;
+}
+
+/* `text` without its sign, with marks → a plain number in its place. */
+static bool make_plain(char *text, size_t *n, char decimal, unsigned *form)
+{
+    const size_t digits = strcspn(text, "eE");
+    size_t whole, joined;
+    if (!find_point(text, digits, decimal, digits < *n, &whole, form))
+        return false;
+    if (decimal && ls_form_decimal(*form) && ls_form_decimal(*form) != decimal)
+        return false;
+    for (size_t i = whole + 1; i < digits; i++)
+        if (!is_digit(text[i]))
+            return false;
+    joined = whole;
+    if (!join_groups(text, &joined))
+        return false;
+    if (whole < *n) {
+        memmove(text + joined, text + whole, *n - whole);
+        if (whole < digits)
+            text[joined] = '.';
+    }
+    *n = joined + (*n - whole);
+    return true;
+}
+
+/* Without the blanks around it. */
+static const char *trim(const char *text, size_t *n)
+{
+    while (*n > 0 && *text == ' ') {
+        text++;
+        --*n;
+    }
+    while (*n > 0 && text[*n - 1] == ' ')
+        --*n;
+    return text;
+}
+
+bool ls_number_read(const char *text, size_t n, char decimal, double *value, unsigned *form)
+{
+    char copy[DIVIDED_BYTES];
+    parts number;
+    text = trim(text, &n);
+    if (n == 0 || !(is_digit(text[0]) || strchr("+-.,", text[0])) || text[0] == '\0')
+        return false;
+    if (read_plain(text, n, value, &number)) {
+        *form = form_of(&number);
+        if (decimal != ',' || *form == 0)
+            return true;
+    }
+    size_t length = copy_marks(copy, text, n);
+    const size_t sign = length > 0 && (copy[0] == '-' || copy[0] == '+');
+    length -= length > 0 ? sign : 0;
+    if (length == 0 || !make_plain(copy + sign, &length, decimal, form))
+        return false;
+    return read_plain(copy, sign + length, value, &number);
+}
+
+char ls_form_decimal(unsigned form)
+{
+    if (form & (LS_FORM_POINT | LS_FORM_COMMA_GROUPS))
+        return '.';
+    return form & LS_FORM_COMMA ? ',' : '\0';
+}
+
+/* ---- words ---------------------------------------------------------------------------------------- */
+
+const char *ls_missing_word(int i)
+{
+    static const char *const word[] = {"",     "NA",  "NaN",  "nan",  "null", "?",
+                                       "N/A",  "n/a", "NAN",  "NULL", "Null", "\\N",
+                                       "#N/A", "#NA", "<NA>", "-nan", "-NaN", NULL};
+    return word[i];
+}
+
+static bool is_word(const char *word, const char *text, size_t n)
+{
+    return (n == 0 || *word == *text) && strlen(word) == n && memcmp(word, text, n) == 0;
+}
+
+bool ls_field_is_missing(const char *text, size_t n)
+{
+    text = trim(text, &n);
+    if (n > 4 || (n > 0 && is_digit(*text)))
+        return false;
+    for (int i = 0; ls_missing_word(i); i++)
+        if (is_word(ls_missing_word(i), text, n))
+            return true;
+    return false;
+}
+
+bool ls_field_is_no_number(const char *text, size_t n)
+{
+    static const char *const word[] = {"-",    "--",      ".",        "None",    "none",
+                                       "NONE", "na",      "inf",      "Inf",     "INF",
+                                       "nil",  "missing", "infinity", "Infinity"};
+    text = trim(text, &n);
+    if (n == 0 || is_digit(*text))
+        return false;
+    const bool sign = n > 3 && (text[0] == '-' || text[0] == '+');
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        if (is_word(word[i], text, n) ||
+            (sign && (word[i][0] | 32) == 'i' && is_word(word[i], text + 1, n - 1)))
+            return true;
+    return false;
+}
+
+/* Does `text` have this form, in which 9 is one digit or two, and 4 is four digits? Returns the bytes of it; 0: no. */
+static size_t match(const char *text, size_t n, const char *form)
+{
+    size_t at = 0;
+    for (; *form; form++) {
+        size_t digits = 0;
+        const size_t most = *form == '4' ? 4 : 2;
+        if (*form != '4' && *form != '9') {
+            if (at == n || text[at++] != *form)
+                return 0;
+            continue;
+        }
+        while (at < n && digits < most && is_digit(text[at])) {
+            at++;
+            digits++;
+        }
+        if (digits == 0 || (*form == '4' && digits != 4))
+            return 0;
+    }
+    return at;
+}
+
+static bool is_date(const char *text, size_t n)
+{
+    static const char *const form[] = {"4-9-9", "4/9/9", "9/9/4", "9.9.4", "9-9-4", "9/9/9"};
+    for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
+        const size_t end = match(text, n, form[i]);
+        if (end > 0 && (end == n || text[end] == ' ' || text[end] == 'T'))
+            return true;
+    }
+    return false;
+}
+
+static bool is_any_number(const char *text, size_t n)
+{
+    double value;
+    unsigned form;
+    return ls_number_read(text, n, 0, &value, &form);
+}
+
+static bool is_money(const char *text, size_t n)
+{
+    static const char *const sign[] = {"$", "\xE2\x82\xAC", "\xC2\xA3", "\xC2\xA5", "USD", "EUR"};
+    const size_t minus = n > 0 && text[0] == '-';
+    for (size_t i = 0; i < sizeof sign / sizeof *sign; i++) {
+        const size_t length = strlen(sign[i]);
+        if (n <= length + minus)
+            continue;
+        if (memcmp(text + minus, sign[i], length) == 0 &&
+            is_any_number(text + minus + length, n - minus - length))
+            return true;
+        if (memcmp(text + n - length, sign[i], length) == 0 && is_any_number(text, n - length))
+            return true;
+    }
+    return false;
+}
+
+const char *ls_field_looks_like(const char *text, size_t n)
+{
+    if (n == 0 || n > DIVIDED_BYTES)
+        return NULL;
+    if (text[n - 1] == '%' && is_any_number(text, n - 1))
+        return "a percentage";
+    if (is_money(text, n))
+        return "an amount of money";
+    if (is_date(text, n))
+        return "a date";
+    const size_t time = match(text, n, "9:9");
+    if (time > 0 && (time == n || text[time] == ':' || text[time] == ' '))
+        return "a time";
+    return NULL;
+}

@@ -1,0 +1,265 @@
+#include "train/doubts.h"
+
+#include "base/host.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TOLD = 30,        /* columns */
+    LOOKED_AT = 2000, /* rows */
+    VALUES = 1 << 20, /* of them */
+    FEW = 20,         /* classes that are numbers */
+    MOST_CLASSES = 1 << 16
+};
+
+typedef struct doubter {
+    const ls_config *c;
+    const ls_dataset_info *info;
+    ls_dataset_view view; /* of the training rows */
+    uint32_t rows;        /* that are looked at */
+    size_t each;          /* values of a row */
+    const ls_host *host;
+} doubter;
+
+static uint32_t place(const doubter *d, uint32_t i)
+{
+    return d->view.row ? d->view.row[i] : i;
+}
+
+/* ---- what was seen -------------------------------------------------------------------------------- */
+
+static void tell_column(const doubter *d, const ls_column_seen *c)
+{
+    static const char *const uses[] = {"number", "texts", "left out", "class", "value"};
+    char levels[16] = "-", mean[24] = "-", deviation[24] = "-";
+    const bool number = c->use == LS_COLUMN_NUMBER || c->use == LS_COLUMN_VALUE;
+    if (c->use == LS_COLUMN_LEVELS || c->use == LS_COLUMN_CLASS)
+        snprintf(levels, sizeof levels, "%d", c->levels);
+    if (number)
+        snprintf(mean, sizeof mean, "%.4g", c->mean);
+    if (number)
+        snprintf(deviation, sizeof deviation, "%.4g", c->deviation);
+    ls_log(d->host, LS_LOG_INFO, "  %-24.24s %-8s %6s %8u %10s %10s", c->name, uses[c->use], levels,
+           (unsigned)c->missing, mean, deviation);
+}
+
+static void tell_table(const doubter *d)
+{
+    const ls_dataset_info *info = d->info;
+    if (info->columns == 0)
+        return;
+    ls_log(d->host, LS_LOG_INFO, "  %-24s %-8s %6s %8s %10s %10s", "column", "kind", "levels",
+           "missing", "mean", "deviation");
+    for (int i = 0; i < info->columns && i < TOLD; i++)
+        tell_column(d, &info->column[i]);
+    if (info->columns > TOLD)
+        ls_log(d->host, LS_LOG_INFO, "  … %d columns more", info->columns - TOLD);
+}
+
+static void tell_assumed(const doubter *d)
+{
+    const ls_prep *p = d->info->prep;
+    int scaled = 0;
+    for (int i = 0; p && i < p->columns; i++)
+        scaled += p->column[i].scaled;
+    if (scaled)
+        ls_log(d->host, LS_LOG_INFO,
+               "data.standardize: %d columns become (value - mean) / deviation; false leaves them",
+               scaled);
+    if (p && p->target_scaled)
+        ls_log(
+            d->host, LS_LOG_INFO,
+            "data.standardize_target: the network learns (target - %.4g) / %.4g; all that is told "
+            "is in the target's own unit; false leaves it",
+            p->target_mean, p->target_deviation);
+}
+
+/* ---- columns -------------------------------------------------------------------------------------- */
+
+static void doubt_column(const doubter *d, const ls_column_seen *c)
+{
+    const uint32_t present = d->info->rows > c->missing ? d->info->rows - c->missing : 0;
+    if (c->counts && c->use == LS_COLUMN_NUMBER)
+        ls_log(
+            d->host, LS_LOG_WARNING,
+            "column \"%.60s\" counts the rows: it says nothing of new ones; data.drop leaves it out",
+            c->name);
+    if (c->use != LS_COLUMN_LEVELS || c->named)
+        return;
+    if (c->levels > FEW / 2 && 2 * c->numeric >= c->levels)
+        ls_log(
+            d->host, LS_LOG_WARNING,
+            "column \"%.60s\": of its %d different texts %d are numbers, and each is an input of "
+            "its own; mend the others or leave them empty (data.missing), name it in "
+            "data.categorical if that is meant, or in data.drop",
+            c->name, c->levels, c->numeric);
+    else if (present >= 20 && 2 * (uint32_t)c->levels > present)
+        ls_log(d->host, LS_LOG_WARNING,
+               "column \"%.60s\" has %d different texts in %u rows: it says nothing of new ones; "
+               "data.drop leaves it out",
+               c->name, c->levels, (unsigned)present);
+}
+
+/* ---- inputs --------------------------------------------------------------------------------------- */
+
+static bool is_scaled(const ls_gather *g)
+{
+    for (int i = 0; i < 4; i++)
+        if (g->mean[i] != 0 || g->std[i] != 1)
+            return true;
+    return false;
+}
+
+static void doubt_size(const doubter *d)
+{
+    double squares = 0;
+    const ls_prep *p = d->info->prep;
+    const bool table = p && p->kind == LS_PREP_TABLE;
+    const size_t most = VALUES / d->each + 1;
+    const uint32_t rows = d->rows < most ? d->rows : (uint32_t)most;
+    for (uint32_t i = 0; i < rows; i++)
+        for (size_t k = 0; k < d->each; k++) {
+            const double v = (double)d->view.values[place(d, i) * d->each + k];
+            squares += v * v;
+        }
+    const double size = sqrt(squares / ((double)rows * (double)d->each));
+    if (size > 30)
+        ls_log(d->host, LS_LOG_WARNING,
+               "the inputs are of the order of %.2g, and nothing scales them; %s", size,
+               table ? "data.standardize does" : "data.mean and data.std do");
+}
+
+/* ---- targets -------------------------------------------------------------------------------------- */
+
+static void doubt_classes(const doubter *d)
+{
+    const int classes = d->info->classes;
+    const uint32_t rows = d->info->rows;
+    uint32_t *count =
+        classes <= MOST_CLASSES ? ls_alloc_array(d->host, (size_t)classes, sizeof *count) : NULL;
+    int absent = -1, absents = 0;
+    for (uint32_t i = 0; count && i < rows; i++) {
+        const int32_t label = d->view.labels[place(d, i)];
+        if (label >= 0 && label < classes)
+            count[label]++;
+    }
+    for (int k = 0; count && k < classes; k++)
+        if (count[k] == 0) {
+            absent = absents++ ? absent : k;
+        }
+    if (absents && d->c->data_keys.classes == 0 && d->info->prep)
+        ls_log(d->host, LS_LOG_WARNING,
+               "class %d has no training row%s; labels count from 0: are these counted from 1?",
+               absent, absents > 1 ? ", nor have others" : "");
+    if (classes > 50 && 3 * (uint32_t)classes > rows)
+        ls_log(
+            d->host, LS_LOG_WARNING,
+            "the targets are taken for %d classes of %u rows; if they are values, set data.labels "
+            "to \"values\"",
+            classes, (unsigned)rows);
+    ls_free(d->host, count);
+}
+
+/* Whole numbers, and few. */
+static void doubt_values(const doubter *d)
+{
+    float seen[FEW];
+    int n = 0;
+    for (uint32_t i = 0; i < d->rows; i++) {
+        float v = d->view.targets[place(d, i)];
+        const ls_prep *p = d->info->prep;
+        ls_prep_give_back(p, &v, 1);
+        v = fabsf(v - roundf(v)) < 1e-4f ? roundf(v) : v;
+        if (v != roundf(v))
+            return;
+        int k = 0;
+        while (k < n && seen[k] != v)
+            k++;
+        if (k == FEW)
+            return;
+        seen[k] = v;
+        n += k == n;
+    }
+    if (d->rows >= 3 * FEW)
+        ls_log(d->host, LS_LOG_WARNING,
+               "the targets are %d different whole numbers, and are learnt as values; if they are "
+               "classes, set data.labels to \"classes\"",
+               n);
+}
+
+/* A single 1 in each row, and all else 0. */
+static void doubt_one_hot(const doubter *d)
+{
+    const size_t targets = (size_t)d->info->targets;
+    for (uint32_t i = 0; i < d->rows; i++) {
+        const float *t = d->view.targets + place(d, i) * targets;
+        size_t ones = 0, zeros = 0;
+        for (size_t k = 0; k < targets; k++) {
+            ones += t[k] == 1;
+            zeros += t[k] == 0;
+        }
+        if (ones != 1 || ones + zeros != targets)
+            return;
+    }
+    ls_log(d->host, LS_LOG_WARNING,
+           "the targets are one-hot, and are learnt as %zu values; for classes set data.labels to \"classes\"",
+           targets);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------ */
+
+void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
+                    const ls_host *host)
+{
+    const ls_dataset_info *info = ls_dataset_describe(train);
+    const doubter d = {
+        .c = config,
+        .info = info,
+        .view = ls_dataset_resident(train),
+        .rows = info->rows < LOOKED_AT ? info->rows : LOOKED_AT,
+        .each = (size_t)info->channels * (size_t)info->height * (size_t)info->width,
+        .host = host,
+    };
+    (void)judged;
+    if (!d.view.images || d.rows == 0 || info->synthetic)
+        return;
+    tell_table(&d);
+    tell_assumed(&d);
+    for (int i = 0; i < info->columns; i++)
+        doubt_column(&d, &info->column[i]);
+    if (info->dtype == LS_ROW_F32 && !is_scaled(&config->preprocessing))
+        doubt_size(&d);
+    if (info->targets == 0)
+        doubt_classes(&d);
+    else if (info->targets == 1 && info->prep && !config->loss->bits)
+        doubt_values(&d);
+    else if (info->targets > 1 && !config->loss->bits)
+        doubt_one_hot(&d);
+}
+
+void ls_say_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host)
+{
+    const ls_dataset_info *info = ls_dataset_describe(judged);
+    const ls_dataset_view view = ls_dataset_resident(judged);
+    const int classes = info->classes;
+    if (!view.images || info->targets || info->rows < 10 || classes < 2 || classes > MOST_CLASSES ||
+        info->synthetic)
+        return;
+    uint32_t *count = ls_alloc_array(host, (size_t)classes, sizeof *count), most = 0;
+    for (uint32_t i = 0; count && i < info->rows; i++) {
+        const int32_t label = view.labels[view.row ? view.row[i] : i];
+        if (label >= 0 && label < classes && ++count[label] > most)
+            most = count[label];
+    }
+    ls_free(host, count);
+    const double share = (double)most / info->rows;
+    if (count && share < 1 && accuracy <= share)
+        ls_log(
+            host, LS_LOG_WARNING,
+            "an accuracy of %.4f is no better than taking each of the %u %s rows for the commonest "
+            "class (%.4f): try another optimizer.lr (trainer find-lr), more epochs, inputs that "
+            "are scaled (data.standardize, data.mean, data.std)",
+            accuracy, (unsigned)info->rows, info->split, share);
+}

@@ -1,0 +1,140 @@
+#!/bin/sh
+# init.sh TRAINER: what `init` says of a table, a folder and arrays, and that its configs train.
+# shellcheck disable=SC1091,SC2034,SC2154
+. "$(dirname "$0")/expect.sh"
+XDG_CACHE_HOME=$scratch/cache
+export XDG_CACHE_HOME
+
+expect_stdout() {
+    grep -q -e "$1" stdout.txt || fail "expected on stdout: $1"
+}
+expect_config() {
+    grep -q -e "$2" "$1" || fail "expected in $1: $2; it is $(tr -d '\n' <"$1" | head -c 900)"
+}
+
+# ---- a table of values, with an id, names, a hole, and a target of the order of 10⁵ -----------------------------
+
+awk 'BEGIN { print "id,name,size,town,price"
+    for (i = 0; i < 120; i++) {
+        size = 40 + i * 37 % 160
+        printf "%d,house %d,%s,%s,%d\n", i + 1, i, i == 7 ? "" : size, i % 2 ? "x" : "y",
+            100000 + 2000 * size + 30000 * (i % 2)
+    } }' >houses.csv
+run init houses.csv --target price --to houses.json
+expect_code 0
+expect_stdout '^houses.csv: a table of 120 rows and 5 columns$'
+expect_stdout '^  column  *kind  *levels  *missing  *mean  *deviation$'
+expect_stdout '^  size  *number  *-  *1 '
+expect_stdout '^  town  *texts  *2  *0 '
+expect_stdout '^  price  *value  *-  *0 .* to be learnt$'
+expect_stdout '^  id is left out (data.drop): it counts the rows$'
+expect_stdout '^  name is left out (data.drop): it has nearly as many'
+expect_stdout 'standardised inside, and told in its own unit (data.standardize_target)'
+expect_stdout 'held out for validation (data.validation)'
+expect_config houses.json '"drop": "id,name"'
+expect_config houses.json '"labels": "values"'
+expect_config houses.json '"missing": "mean"'
+expect_config houses.json '"validation": 0.2'
+# On stdout without --to, and what was seen on stderr.
+run init houses.csv --target price
+expect_code 0
+cmp -s stdout.txt houses.json || fail 'the same config on stdout'
+grep -q '^houses.csv: a table' stderr.txt || fail 'what was seen on stderr'
+
+run houses.json --quiet --set devices=ref:1 --set run_dir=houses --set epochs=60
+expect_code 0
+r2=$(sed -n 's/.* r2: \([-0-9.]*\),.*/\1/p' stdout.txt)
+awk -v r2="$r2" 'BEGIN { exit !(r2 != "" && r2 > 0.8) }' || fail "expected to have learnt: r2 '$r2'"
+# Predictions, losses and errors are in the unit of the target, from the run and from its file alone.
+printf 'town,size\nx,100\n' >new.csv
+for model in houses houses/weights.safetensors; do
+    run predict $model new.csv --devices ref:1
+    expect_code 0
+    price=$(sed -n 's/^row 0: //p' stdout.txt)
+    awk -v p="$price" 'BEGIN { exit !(p > 200000 && p < 460000) }' || fail "expected a price of about 330000, found $price"
+done
+run eval houses --data houses.csv --devices ref:1
+mae=$(sed -n 's/.* mae \([0-9.]*\),.*/\1/p' stdout.txt)
+awk -v mae="$mae" 'BEGIN { exit !(mae > 100 && mae < 80000) }' || fail "expected a mean error in the unit of prices, found '$mae'"
+run predict houses --rows 0:1 --train --devices ref:1
+expect_stdout '; its targets are [0-9]*000$'
+
+# ---- classes; the target is guessed; numbers that are classes stay so -------------------------------------------
+
+awk -v OFS=, 'BEGIN { print "a,b,species"; for (i = 0; i < 60; i++) print i % 9 + i % 3 * 20, i % 7, i % 3 }' >kinds.csv
+run init kinds.csv --to kinds.json
+expect_code 0
+expect_stdout '^  species  *class  *3  *0 .* to be learnt$'
+expect_config kinds.json '"labels": "classes"'
+run kinds.json --quiet --set devices=ref:1 --set run_dir=kinds --set epochs=20
+expect_code 0
+accuracy=$(sed -n 's/.* acc: \([0-9.]*\),.*/\1/p' stdout.txt)
+awk -v a="$accuracy" 'BEGIN { exit !(a > 0.8) }' || fail "expected to have learnt: $accuracy"
+
+# At once, and what has been learnt is used.
+run init kinds.csv --to now.json --train
+expect_code 0
+expect_last_stdout_line 'validation acc: .*'
+printf 'a,b\n41,3\n' >new.csv
+run predict latest new.csv --devices ref:1
+expect_code 0
+expect_stdout '^row 0: [0-9]* 2'
+run init kinds.csv --train
+expect_code 64
+expect_stderr_line 'trainer init: --train needs --to FILE; .*'
+
+# ---- pictures, grey and in colour -------------------------------------------------------------------------------
+
+mkdir -p set/dark set/light
+for i in 0 1 2 3 4 5 6 7 8 9; do
+    { printf 'P5 8 8 255\n'; head -c 64 /dev/zero | tr '\0' "\\02$((i % 8))"; } >set/dark/$i.pgm
+    { printf 'P5 8 8 255\n'; head -c 64 /dev/zero | tr '\0' "\\33$((i % 8))"; } >set/light/$i.pgm
+done
+run init set --to set.json
+expect_code 0
+expect_stdout '^set: pictures, grey$'
+expect_stdout '^  dark  *10  *0$'
+expect_config set.json '"channels": 1'
+run set.json --quiet --set devices=ref:1 --set run_dir=null --set data.image_size=8 --set epochs=1
+expect_code 0
+{ printf 'P6 8 8 255\n'; head -c 192 /dev/urandom; } >set/light/colour.ppm
+run init set --to set.json
+expect_config set.json '"channels": 3'
+expect_config set.json '"flip": true'
+
+# ---- arrays -----------------------------------------------------------------------------------------------------
+
+npy() { # SHAPE TEXT: an array of u8, a character a value
+    printf '\223NUMPY\001\000v\000%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
+    printf '%s' "$2"
+}
+mkdir pair
+npy '(10, 2)' '!m!m!m!m!mzmzmzmzmzm' >pair/x.npy
+{ npy '(10,)' ''; printf '\000\000\000\000\000\001\001\001\001\001'; } >pair/y.npy
+for path in pair pair/x.npy; do
+    run init $path --to pair.json
+    expect_code 0
+    expect_stdout 'rows of 2×1×1 bytes / 255'
+    expect_stdout 'targets: 2 classes (data.labels)'
+    expect_config pair.json '"path": "pair"'
+    run pair.json --quiet --set devices=ref:1 --set run_dir=null --set epochs=2
+    expect_code 0
+done
+
+# ---- what is not there ------------------------------------------------------------------------------------------
+
+run init nowhere.csv
+expect_code 66
+run init houses.csv --target prize
+expect_code 78
+run init set --target a
+expect_code 64
+run init
+expect_code 64
+rm pair/y.npy
+run init pair/x.npy
+expect_code 66
+run init --help
+expect_code 0
+
+finish
