@@ -143,9 +143,8 @@ static int start_threads(ls_pool *pool, int *started, ls_error *err)
         struct ls_pool_worker *w = &pool->worker[*started];
         const int error = w->own ? ls_thread_start(&w->thread, ls_pool_thread, w) : 0;
         if (error != 0)
-            return ls_fail(err, LS_ESYSTEM,
-                           "the system refused the thread of worker %d of %d: %s", *started,
-                           pool->workers, ls_reason(why, error));
+            return ls_fail(err, LS_ESYSTEM, "the system refused the thread of worker %d of %d: %s",
+                           *started, pool->workers, ls_reason(why, error));
     }
     return LS_OK;
 }
