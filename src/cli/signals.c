@@ -48,8 +48,7 @@ void cli_catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, NULL, &before);
-    if (before.sa_handler !=
-        SIG_IGN) /* nohup, or a shell's disown: the run outlives the terminal */
+    if (before.sa_handler != SIG_IGN) /* else under nohup: the run outlives the terminal */
         sigaction(SIGHUP, &action, NULL);
     sigaction(SIGUSR1, &action, NULL); /* mpirun passes it on at once, and waits */
     /* A reader that leaves, or a full disk quota, must not kill a run: writes fail instead. */
