@@ -29,8 +29,8 @@
  * The owner's thread needs 128 KiB of stack. Its floating-point environment changes no result: all is
  * computed, and callbacks run, in the one that C programs start with; the owner's is given back.
  * Errors: after one that is not LS_EINVAL (a call that broke the rules: nothing has happened),
- * LS_ENOENT, LS_EDATA, LS_ECONFIG or LS_EIO, a trainer does not train any more: each further step
- * returns the first error again. What it learnt can be had as long as a device is left.
+ * LS_ENOENT, LS_EDATA, LS_ECONFIG or LS_EIO, a trainer does not train any more: each further step,
+ * evaluation and load returns the first error again. What it learnt can be had as long as a device is left.
  * Every function that returns a status does nothing but return LS_EINVAL where it may not be called: in a
  * callback of the trainer or beside another call, in a job of options.pool, in a forked child, or with too
  * little stack; and LS_ECANCELED while options.pool is cancelled (ls_pool_wait, then ls_pool_clear). A cancel in the
@@ -212,7 +212,8 @@ int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, 
 
 /* Mean loss, and the share of hits, on the test rows, with all devices; each may be NULL. Errors:
  * LS_EINVAL (there are no test rows), LS_EINTERRUPTED (before or during it, after ls_trainer_interrupt), LS_ECONFIG
- * (`monitor` has no value on them, but decides), LS_ENONFINITE, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
+ * (`monitor` has no value on them, but decides), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the
+ * record callback's. */
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
 /* The weights as they are now, for any thread to predict with; the caller releases it. Errors:
@@ -234,7 +235,8 @@ int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 /* Goes on from a checkpoint, which must be of the same recipe and data: weights, optimizer, place in the
  * schedule. Or takes over the weights of any other safetensors file: the optimizer's state then begins
  * anew, and the place stays. Nothing is changed unless all could be read. Errors: LS_EINVAL (the run has
- * ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
+ * ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM,
+ * LS_ENONFINITE and LS_EDIVERGED (the training has ended so). */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Another receiver of the records, from now on: as the callback `record`, with a `user` of its own. Errors:

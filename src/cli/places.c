@@ -39,7 +39,7 @@ static bool is_stream(const char *path)
     struct stat st;
     if (strcmp(path, "-") == 0)
         return true;
-    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    return stat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
 /* Everything that comes, as a text; NULL: it cannot be read. What is longer than a config is cut, and no JSON then. */

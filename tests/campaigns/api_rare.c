@@ -81,8 +81,10 @@ static int train_on_table(world *w, const char *csv, const char *file)
         .set = set,
         .set_count = 2,
         .registry = w->registry};
-    snprintf(data, sizeof data,
-             "data={\"name\":\"csv\",\"path\":\"%s\",\"target\":\"y\",\"labels\":\"values\"}", csv);
+    snprintf(
+        data, sizeof data,
+        "data={\"name\":\"csv\",\"path\":\"%s\",\"target\":\"y\",\"labels\":\"values\",\"missing\":\"mean\"}",
+        csv);
     int status = ls_trainer_open(&t, &o, &w->err);
     if (status)
         return status;
