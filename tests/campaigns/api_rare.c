@@ -171,17 +171,15 @@ static void ask_for_all(world *w, ls_trainer *t)
         world_note(w, "ls_trainer_load", ls_trainer_load(t, w->saved, &w->err));
 }
 
-/* Whatever was injected, and when it comes. */
+/* A stall costs a second, so they are few. */
 static const char *some_fault(world *w)
 {
-    static const char *const faults[] = {"worker=0,step=2,kind=nan",
-                                         "worker=1,step=2,kind=corrupt",
-                                         "worker=0,step=2,kind=fail",
-                                         "worker=1,step=3,kind=fail,stage=evaluate",
-                                         "worker=0,step=2,kind=fail,stage=export",
-                                         "worker=0,step=2,kind=stall,seconds=1",
-                                         "worker=1,step=2,kind=stall,stage=merge,seconds=1"};
-    return faults[world_draw(w, 7)];
+    static const char *const stalls[] = {"worker=0,step=2,kind=stall,seconds=0.6",
+                                         "worker=1,step=2,kind=stall,stage=merge,seconds=0.6"};
+    static const char *const faults[] = {
+        "worker=0,step=2,kind=nan", "worker=1,step=2,kind=corrupt", "worker=0,step=2,kind=fail",
+        "worker=1,step=3,kind=fail,stage=evaluate", "worker=0,step=2,kind=fail,stage=export"};
+    return world_chance(w, 25) ? stalls[world_draw(w, 2)] : faults[world_draw(w, 5)];
 }
 
 static void break_down(world *w)
@@ -229,7 +227,7 @@ static void break_down(world *w)
     ask_for_all(w, t);
     w->call = "ls_trainer_close of a trainer that broke down";
     if (strstr(fault, "stall")) /* the worker that was left behind comes back */
-        nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 200000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
     const int status = ls_trainer_close(t);
     promises_find("ls_trainer_close")->reached[-status]++;
     if (status != LS_OK)
