@@ -216,9 +216,8 @@ static finding judge(const range_test *r)
     finding f = {-1, first, NAN};
     for (int i = first; i < r->count; i++)
         f.least = p[i].smoothed < p[f.least].smoothed ? i : f.least;
-    if (f.least >= r->count ||
-        p[first].smoothed - p[f.least].smoothed <=
-            fmax(noise_of(r, first, f.least), fabs(p[first].smoothed) / 100))
+    if (f.least >= r->count || p[first].smoothed - p[f.least].smoothed <=
+                                   fmax(noise_of(r, first, f.least), fabs(p[first].smoothed) / 100))
         return (finding){-1, -1, NAN};
     f.steepest = f.least;
     double steepest = 0;

@@ -75,7 +75,8 @@ static void print_folder(const cli_look *l, FILE *stream)
         size_t count[2] = {0, 0};
         for (int s = 0; s < 2; s++)
             for (size_t i = 0; i < k->split[s].count; i++)
-                count[s] += k->split[s].entry[i].label == (int32_t)c;
+                if (k->split[s].entry[i].label == (int32_t)c)
+                    count[s]++;
         fprintf(stream, "  %-24.60s %10zu %10zu\n", k->classes.name[c], count[0], count[1]);
     }
     fprintf(stream, "  scaled to %d×%d and cut to the middle (data.image_size)\n", l->height,

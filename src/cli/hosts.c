@@ -69,7 +69,8 @@ static int read_descriptor(cli_meeting *m, int fd, ls_error *err)
         n = read(fd, m->secret + count, sizeof m->secret - count);
         if (n < 0 && errno != EINTR)
             return ls_fail(err, LS_EIO, "%s: cannot be read: %s", from, ls_reason(why, errno));
-        count += n > 0 ? (size_t)n : 0;
+        if (n > 0)
+            count += (size_t)n;
     }
     m->place.secret_bytes = count;
     if (count == sizeof m->secret)

@@ -252,7 +252,8 @@ static int look_for_colours(cli_look *l, ls_error *err)
         const size_t at = list->count <= PICTURES ? i : i * list->count / PICTURES;
         status =
             ls_image_fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host, err);
-        broken += status != LS_OK; /* it is the run that says so */
+        if (status)
+            broken++; /* it is the run that says so */
         for (int k = 0; status == LS_OK && k < ALL; k++)
             l->grey = l->grey && pixel[k] == pixel[k + ALL] && pixel[k] == pixel[k + 2 * ALL];
     }

@@ -97,7 +97,8 @@ static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
         for (int ch = 0; status == LS_OK && ch < p->channels; ch++)
             add_moments(c, to + (size_t)ch * area, area, ch);
         c->failed[i] = status != LS_OK;
-        c->turned += status == LS_OK && kept->image.turned;
+        if (status == LS_OK && kept->image.turned)
+            c->turned++;
         if (status && c->broken++ < CLI_NAMED)
             c->why[c->broken - 1] = why;
     }

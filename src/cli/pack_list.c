@@ -196,7 +196,8 @@ static int list_images(cli_packing *k, cli_listing *l, const char *folder, int32
             l->foreign++;
         else
             l->others++;
-        l->deeper += status == LS_OK && depth > 0 && is_image(e->path);
+        if (status == LS_OK && depth > 0 && is_image(e->path))
+            l->deeper++;
     }
     ls_free(k->host, inside.entry);
     return status;

@@ -183,7 +183,8 @@ int ls_engine_submit(ls_engine *engine, const ls_range *range, ls_error *err);
 
 /* How a step ended. */
 typedef struct ls_outcome {
-    /* Of one of the workers that applied the step: all that are left did. NULL: no worker applied it. */
+    /* Of one of the workers that completed the step, applied or skipped; all that are left did the same. NULL: the step
+     * failed, and no worker applied it. */
     const ls_report *report;
     bool failed; /* there are faults: ls_engine_faults */
     /* Of a step that was skipped: a worker and shard of this process whose loss was not finite; −1: none was here. */
@@ -232,8 +233,8 @@ int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
 /* To be called first after a failure: leaves the memory that was shared with a worker which has stalled since to that
  * worker, and gives the others new memory. Errors: LS_ENOMEM. */
 int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
-/* Drops the workers whose devices failed: they take no part any more. Returns the number of workers lost since the last
- * call, stalled ones included, and stores their faults; out: [LS_DEVICES_MAX]. */
+/* Drops the workers whose devices failed: they take no part any more. Returns the number of workers that failed
+ * or stalled since the last call, and stores their faults; out: [LS_DEVICES_MAX]. */
 int ls_engine_drop(ls_engine *engine, const ls_fault **out);
 /* Forms a group of the live workers, which join and check it, and deals the shards out anew. `merge`: how gradients are
  * merged; NULL: as before. Errors: those of the communicator and of ls_engine_run_all. */

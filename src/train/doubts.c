@@ -180,7 +180,8 @@ static void doubt_values(const doubter *d)
         if (k == FEW)
             return;
         seen[k] = v;
-        n += k == n;
+        if (k == n)
+            n++;
     }
     if (d->rows >= 3 * FEW)
         ls_log(d->host, LS_LOG_WARNING,
@@ -197,15 +198,18 @@ static void doubt_one_hot(const doubter *d)
         const float *t = d->view.targets + place(d, i) * targets;
         size_t ones = 0, zeros = 0;
         for (size_t k = 0; k < targets; k++) {
-            ones += t[k] == 1;
-            zeros += t[k] == 0;
+            if (t[k] == 1)
+                ones++;
+            else if (t[k] == 0)
+                zeros++;
         }
         if (ones != 1 || ones + zeros != targets)
             return;
     }
-    ls_log(d->host, LS_LOG_WARNING,
-           "the targets are one-hot, and are learnt as %zu values; for classes set data.labels to \"classes\"",
-           targets);
+    ls_log(
+        d->host, LS_LOG_WARNING,
+        "the targets are one-hot, and are learnt as %zu values; for classes set data.labels to \"classes\"",
+        targets);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------ */
