@@ -40,7 +40,7 @@ typedef struct ls_registry ls_registry;
  * registry. Errors: LS_ENOMEM. */
 int ls_registry_create(ls_registry **out, const ls_host *host, ls_error *err);
 
-/* Adds a back end, which outlives the registry. Errors: LS_EINVAL (another ABI, a name that is
+/* Adds a back end, which outlives the registry. Errors: LS_EINVAL (another ABI, no name or one that is
  * taken, too many). */
 int ls_registry_add(ls_registry *registry, const ls_backend *backend, ls_error *err);
 

@@ -14,7 +14,8 @@
  * the library's own for which the caller waits. Devices and their memory are made when they are first needed, are
  * shared by all snapshots of a trainer, serve other callers later, and go with the last snapshot. Few
  * rows cost what they are, on the CPU; nine to sixteen cost as much as sixteen, which are cheaper than sixteen times
- * one: requests that come together are best asked together. A snapshot must not be used in a child process after fork.
+ * one: requests that come together are best asked together. In a
+ * child process after fork a snapshot predicts nothing (LS_EINVAL).
  */
 #ifndef LOCKSTEP_SNAPSHOT_H
 #define LOCKSTEP_SNAPSHOT_H
@@ -55,7 +56,7 @@ int ls_snapshot_predict(ls_snapshot *snapshot, const void *images, uint32_t n, f
                         size_t capacity, ls_error *err);
 
 /* Writes the weights as safetensors, under PyTorch's names; whole at the return, or not there.
- * Errors: LS_EIO, LS_ENOMEM. */
+ * Errors: LS_EINVAL (no snapshot, no path), LS_EIO, LS_ENOMEM. */
 int ls_snapshot_save(const ls_snapshot *snapshot, const char *path, ls_error *err);
 
 #pragma GCC visibility pop

@@ -22,14 +22,20 @@
  *
  * Threads: one thread at a time, the *owner*, calls the functions of a trainer; it is the coordinator
  * while they run. ls_trainer_interrupt may be called from any thread, and from a signal handler. The
- * callbacks run on the owner; they may call ls_trainer_interrupt and the functions of snapshot.h,
- * but no other function of the same trainer. Several trainers may exist at once, each with devices
- * of its own; trainers that share a pool share its owner.
+ * callbacks run on the owner; they may call ls_trainer_interrupt, _summary, _result and the functions of
+ * snapshot.h, but no other function of the same trainer. Several trainers may exist at once, each with devices
+ * of its own; trainers that share a pool share its owner. A trainer stays with the process that made it: a
+ * child made by fork can use and close none of its parent's.
  * The owner's thread needs 128 KiB of stack. Its floating-point environment changes no result: all is
  * computed, and callbacks run, in the one that C programs start with; the owner's is given back.
  * Errors: after one that is not LS_EINVAL (a call that broke the rules: nothing has happened),
- * LS_ENOENT, LS_EDATA, LS_ECONFIG or LS_EIO, a trainer does not train any more: each further step
- * returns the first error again. What it learnt can be had as long as a device is left.
+ * LS_ENOENT, LS_EDATA, LS_ECONFIG or LS_EIO, a trainer does not train any more: each further step,
+ * evaluation and load returns the first error again. What it learnt can be had as long as a device is left.
+ * Every function that returns a status does nothing but return LS_EINVAL where it may not be called: in a
+ * callback of the trainer or beside another call, in a job of options.pool, in a forked child, or with too
+ * little stack; and LS_ECANCELED while options.pool is cancelled (ls_pool_wait, then ls_pool_clear). A cancel in the
+ * middle of a call ends the training with LS_ECANCELED. Where a device is lost meanwhile there is a record of it, so
+ * that any of them may also return the record callback's error, or LS_EIO where a file of records cannot be written.
  */
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H
@@ -143,7 +149,7 @@ typedef struct ls_trainer_options {
      * kernels and all memory for them are prepared while the trainer is opened. At most 8. */
     const uint32_t *step_rows;
     int step_row_count;
-    /* Workers that exist already, made by ls_device_pool_create: the config's devices, threads and
+    /* Workers that exist already, made by ls_device_pool_create without caller_works: the config's devices, threads and
      * precision are then not looked at. The pool outlives the trainer, and serves the trainers that
      * share it one after another, from one thread. NULL: a pool of the trainer's own. */
     ls_pool *pool;
@@ -180,8 +186,9 @@ void ls_trainer_interrupt(ls_trainer *trainer);
 const ls_result *ls_trainer_result(const ls_trainer *trainer);
 
 /* Copies the weights, one parameter after another in model order, row-major, into `out`, which has room for
- * `capacity` floats (ls_summary.parameters are needed; running statistics are left out). Errors: LS_EINVAL (too
- * little room), LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
+ * `capacity` floats (ls_summary.parameters are needed; running statistics are left out). A device that fails
+ * meanwhile is left out, as in a step. Errors: LS_EINVAL (too little room), LS_EDIVERGED, LS_EDEVICE (also: no device is
+ * left), LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_error *err);
 
 /* ---- driven by the caller ------------------------------------------------------------------- */
@@ -198,14 +205,15 @@ typedef struct ls_step_result {
  * targets, int32_t [n] or float [n][targets], as the data source says; read before the return. Data must be
  * streamed (data_source.h), n be the config's batch_size or one of options.step_rows. Rate, checkpoints and
  * records are as in a run: an epoch has as many steps as train_rows make. `out` may be NULL. Waits for the
- * step. Errors: LS_EINVAL, LS_EINTERRUPTED, LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_ESTALLED, or the record
- * callback's. */
+ * step. Errors: LS_EINVAL, LS_EINTERRUPTED, LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM,
+ * or the record callback's. */
 int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err);
 
 /* Mean loss, and the share of hits, on the test rows, with all devices; each may be NULL. Errors:
- * LS_EINVAL (there are no test rows), LS_ECONFIG (`monitor` has no value on them, but decides),
- * LS_ENONFINITE, LS_EDEVICE, LS_ESTALLED. */
+ * LS_EINVAL (there are no test rows), LS_EINTERRUPTED (before or during it, after ls_trainer_interrupt), LS_ECONFIG
+ * (`monitor` has no value on them, but decides), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the
+ * record callback's. */
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
 /* The weights as they are now, for any thread to predict with; the caller releases it. Errors:
@@ -227,7 +235,8 @@ int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 /* Goes on from a checkpoint, which must be of the same recipe and data: weights, optimizer, place in the
  * schedule. Or takes over the weights of any other safetensors file: the optimizer's state then begins
  * anew, and the place stays. Nothing is changed unless all could be read. Errors: LS_EINVAL (the run has
- * ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
+ * ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM,
+ * LS_ENONFINITE and LS_EDIVERGED (the training has ended so). */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Another receiver of the records, from now on: as the callback `record`, with a `user` of its own. Errors:
@@ -239,7 +248,8 @@ int ls_trainer_add_sink(ls_trainer *trainer,
 /* ---- the end -------------------------------------------------------------------------------- */
 
 /* NULL is allowed. What was not saved is lost; snapshots stay. Returns LS_OK, or LS_ESTALLED when a worker
- * that was left behind has still not come back: then its thread stays, with the memory it may still use. */
+ * that was left behind has still not come back: then its thread stays, with the memory it may still use; or LS_EINVAL or
+ * LS_ECANCELED, as above: then the trainer is still there. */
 int ls_trainer_close(ls_trainer *trainer);
 
 /* The resolved config (defaults and `set` applied) as indented JSON, without opening data or

@@ -16,9 +16,14 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
     return status;
 }
 
+/* What some network file systems answer for EOPNOTSUPP; the C library has no text for it. */
+#define LINUX_ENOTSUPP 524
+
 const char *ls_reason(char out[LS_REASON], int error)
 {
-    if (strerror_r(error, out, LS_REASON) != 0)
+    if (error == LINUX_ENOTSUPP)
+        snprintf(out, LS_REASON, "not supported by the file system (error %d)", error);
+    else if (strerror_r(error, out, LS_REASON) != 0)
         snprintf(out, LS_REASON, "error %d", error);
     return out;
 }

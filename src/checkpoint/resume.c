@@ -191,6 +191,35 @@ static int open_checkpoint(ls_run_files *files, const ls_host *host, ls_error *e
     return status;
 }
 
+/* Before anything is written there. */
+static int check_is_run(const char *path, ls_error *err)
+{
+    static const char *const traces[] = {"config.json", "metrics.jsonl", "checkpoints"};
+    char file[LS_PATH_BYTES];
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return ls_fail(
+            err, LS_ENOENT,
+            "--resume %.300s: there is no such directory; expected the directory of a run, "
+            "such as runs/NAME, or latest",
+            path);
+    if (!S_ISDIR(st.st_mode))
+        return ls_fail(
+            err, LS_ENOENT,
+            "--resume %.300s: is a file; expected the directory of a run, the one that has "
+            "config.json in it, or latest",
+            path);
+    for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
+        if (stat(ls_path_join(file, path, traces[i]), &st) == 0)
+            return LS_OK;
+    return ls_fail(
+        err, LS_ENOENT,
+        "--resume %.300s: is not the directory of a run, in which there would be "
+        "config.json, metrics.jsonl and checkpoints; expected one, such as runs/NAME, or "
+        "latest",
+        path);
+}
+
 int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
                    const ls_config *config, const ls_host *host, ls_error *err)
 {
@@ -204,7 +233,9 @@ int ls_resume_find(ls_run_files *files, char **config_path, const char *wanted,
         *config_path = ls_strdup(host, ls_path_join(path, files->path, "config.json"));
     if (!files->resumed || (!config && !*config_path))
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    status = ls_dir_lock_take(&files->lock, files->path, err);
+    status = check_is_run(files->path, err);
+    if (status == LS_OK)
+        status = ls_dir_lock_take(&files->lock, files->path, host, err);
     return status ? status : open_checkpoint(files, host, err);
 }
 

@@ -90,7 +90,7 @@ int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *co
     if (status == LS_OK)
         status = check_unused(path, err);
     if (status == LS_OK)
-        status = ls_dir_lock_take(&files->lock, path, err);
+        status = ls_dir_lock_take(&files->lock, path, host, err);
     if (status == LS_OK) /* another one may have come and gone meanwhile */
         status = check_unused(path, err);
     return status ? status : write_config(files->path, config, host, err);

@@ -1,4 +1,6 @@
 #include "cli/cli.h"
+
+#include "base/error.h"
 #include "config/config.h"
 
 #include <getopt.h>
@@ -20,6 +22,7 @@ static const char main_help[] =
     "       trainer devices | bench CONFIG          (each has a --help of its own)\n"
     "\n"
     "Trains the network that CONFIG describes, data-parallel, on every device of this machine.\n"
+    "CONFIG is a file; - is the standard input.\n"
     "The program is installed as lockstep and as trainer; `lockstep train CONFIG` trains, too.\n"
     "\n"
     "  --devices LIST      auto, cpu, cpu:4, … (default: the config's, else auto)\n"
@@ -56,6 +59,8 @@ static const char main_help[] =
     "  test acc: 0.83, 1.9 sec/epoch on [cpu(0), cpu(1)]\n"
     "Metrics, weights and the resolved config go to a run directory, runs/<time>-<name>/.\n"
     "Ctrl-C finishes the step, saves a checkpoint and stops; a second one stops at once.\n"
+    "\n"
+    "A closed terminal (SIGHUP) saves and stops, too; under nohup the run goes on.\n"
     "\n"
     "Data is looked for in the config's data.path, else in $LOCKSTEP_DATA,\n"
     "$XDG_DATA_HOME/datasets and /usr/share/datasets.\n"
@@ -192,10 +197,28 @@ static int take(const char *verb, const cli_option *o, const char *value)
 /* getopt's values of long options: none of a letter's. */
 enum { FIRST_LONG = 256 };
 
-static int fail_unknown(const char *verb, char **argv)
+/* "--divices=x" is nearly --devices; NULL: nothing is near. */
+static const char *nearest_option(const cli_option *rows, const char *argument)
 {
+    const char *names[CLI_OPTIONS_MAX];
+    char word[64];
+    size_t count = 0;
+    for (; rows[count].name && rows[count].kind != CLI_OPERAND && count < CLI_OPTIONS_MAX; count++)
+        names[count] = rows[count].name;
+    if (strncmp(argument, "--", 2) != 0)
+        return NULL;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
+    return ls_closest(word, names, count);
+}
+
+static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
+{
+    const char *meant = nearest_option(rows, argv[optind - 1]);
+    char problem[80];
     const char letter[3] = {'-', (char)optopt, '\0'}; /* it may stand among others: -abc */
-    return cli_usage(verb, "unknown option ",
+    snprintf(problem, sizeof problem, "%s%.40s%sunknown option ", meant ? "did you mean --" : "",
+             meant ? meant : "", meant ? "? " : "");
+    return cli_usage(verb, problem,
                      optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
 }
 
@@ -231,7 +254,7 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
         if (c == ':')
             return cli_usage(verb, "a value is missing behind ", argv[optind - 1]);
         if (c == '?')
-            return fail_unknown(verb, argv);
+            return fail_unknown(verb, rows, argv);
         const cli_option *o = &rows[c < FIRST_LONG ? row_of[c] : c - FIRST_LONG];
         problem = take(verb, o, optarg);
         if (problem || o->kind == CLI_LAST)

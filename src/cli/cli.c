@@ -94,6 +94,19 @@ static void print_closing_line(FILE *stream, const ls_result *r, const ls_summar
             value, seconds, r->devices, s->synthetic ? " (synthetic data)" : "");
 }
 
+/* Where the run lies, and what comes next: at the end, to whoever watches. */
+static void print_next(const ls_summary *summary)
+{
+    const char *run = summary->run_dir;
+    if (!run[0])
+        return;
+    fprintf(
+        stderr,
+        "  run         %s\n"
+        "  next        trainer eval %s | predict %s INPUT | export %s --to model.onnx | report %s\n",
+        run, run, run, run, run);
+}
+
 static int train(session *s, const ls_trainer_options *options, const char *metrics)
 {
     ls_trainer *trainer;
@@ -115,6 +128,8 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
             cli_curve_print(&s->curve, stderr, cli_curve_utf8());
         const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer), summary);
+        if (status == LS_OK && !s->view.quiet)
+            print_next(summary);
     }
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member > 0 && !quiet) {
         fprintf(stderr, "trainer: member %d of %d has ended: ", summary->member, summary->members);
@@ -210,6 +225,15 @@ static void keep_standard_streams(void)
         close(fd);
 }
 
+/* A word that is neither a verb nor a file, but nearly a verb. */
+static int fail_unknown_verb(const char *word, const char *meant)
+{
+    char problem[120];
+    snprintf(problem, sizeof problem, "did you mean `trainer %s`? There is no verb and no config ",
+             meant);
+    return cli_usage(NULL, problem, word);
+}
+
 /* The first argument may be a verb, of which `train` may be left out. A config of such a name is trained
  * as ./NAME. */
 static int run_verb(int argc, char **argv, ls_registry *registry)
@@ -231,6 +255,14 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
             return code == CLI_HELPED ? cli_flush() : code;
         }
     const int named = argc > 1 && strcmp(argv[1], "train") == 0;
+    const char *words[sizeof verbs / sizeof *verbs + 1] = {"train"};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        words[i + 1] = verbs[i].name;
+    const char *meant = argc > 1 && !named && argv[1][0] != '-' && access(argv[1], F_OK) != 0
+                            ? ls_closest(argv[1], words, sizeof words / sizeof *words)
+                            : NULL;
+    if (meant)
+        return fail_unknown_verb(argv[1], meant);
     return train_or_print(argc - named, argv + named, registry);
 }
 

@@ -106,7 +106,8 @@ cli_verb cli_init, cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_device
 
 /* ---- signals -------------------------------------------------------------------------------- */
 
-/* From now on a first SIGINT or SIGTERM interrupts the running trainer, a second one the program. */
+/* From now on a first SIGINT, SIGTERM or SIGHUP, unless that was ignored, interrupts the running trainer, and a second
+ * SIGINT or SIGTERM the program. */
 void cli_catch_signals(void);
 /* ls_trainer_open. A signal ends the program while it waits for other hosts: there is nothing to be saved yet. */
 int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *err);
@@ -122,7 +123,8 @@ typedef struct cli_places {
     char xdg[4096], cache[4096];
 } cli_places;
 
-/* The options of a run of `config` with `set`, whose places are in `places`. */
+/* The options of a run of `config` with `set`, whose places are in `places`. A config that is "-", the standard input, or a
+ * pipe is read here. */
 ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host);
 

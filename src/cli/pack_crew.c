@@ -6,6 +6,7 @@
 #include "data/image.h"
 
 #include <fcntl.h>
+#include <lockstep/pool.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -209,8 +210,7 @@ static void set_sizes(cli_crew *w, size_t threads)
 
 int cli_crew_make(cli_crew **out, cli_packing *k)
 {
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    const int wanted = k->p->threads ? k->p->threads : (int)(cpus > 0 ? cpus : 1);
+    const int wanted = k->p->threads ? k->p->threads : ls_allowed_cpus();
     cli_crew *w = *out = ls_alloc(k->host, sizeof *w);
     if (!w)
         return cli_pack_no_memory(k);

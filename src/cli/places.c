@@ -1,8 +1,18 @@
 /* Where data and what can be made again lie, by what the environment says. */
 #include "cli/cli.h"
 
+#include "json/json.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A service's user often has / for a home, where nothing of his belongs. */
+static bool is_home(const char *home)
+{
+    return home && home[0] == '/' && home[1] != '\0';
+}
 
 /* A directory where XDG's `variable` points to, else in that place of the home; names of files fit behind it. False:
  * there is none. */
@@ -12,7 +22,7 @@ static bool find_place(char out[4096], const char *variable, const char *in_home
     int length = 0;
     if (xdg && xdg[0] == '/')
         length = snprintf(out, 4096, "%s/%s", xdg, name);
-    else if (home && home[0] == '/')
+    else if (is_home(home))
         length = snprintf(out, 4096, "%s/%s/%s", home, in_home, name);
     return length > 0 && length < 4000;
 }
@@ -20,6 +30,64 @@ static bool find_place(char out[4096], const char *variable, const char *in_home
 const char *cli_find_cache_dir(char out[4096])
 {
     return find_place(out, "XDG_CACHE_HOME", ".cache", "lockstep") ? out : NULL;
+}
+
+/* ---- a config that is no plain file ----------------------------------------------------------- */
+
+static bool is_stream(const char *path)
+{
+    struct stat st;
+    if (strcmp(path, "-") == 0)
+        return true;
+    return stat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+/* Everything that comes, as a text; NULL: it cannot be read. What is longer than a config is cut, and no JSON then. */
+static char *read_stream(const char *path)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+    size_t used = 0, room = 0;
+    char *text = NULL;
+    while (f && !feof(f) && !ferror(f) && used <= LS_JSON_BYTES) {
+        if (used + 1 >= room) {
+            char *larger = realloc(text, room = 2 * room + 65536);
+            if (!larger)
+                break;
+            text = larger;
+        }
+        used += fread(text + used, 1, room - used - 1, f);
+    }
+    const bool whole = f && feof(f) && !ferror(f);
+    if (f && f != stdin)
+        fclose(f);
+    if (whole && text)
+        text[used] = '\0';
+    else {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+/* What has come out of a pipe cannot be read again, and a sweep asks for its config with every run: it stays until the
+ * program ends. The program's, not the library's. */
+static struct {
+    const char *path;
+    char *text;
+} stream;
+
+static void take_stream(ls_trainer_options *o)
+{
+    if (!o->config_path || !is_stream(o->config_path))
+        return;
+    if (!stream.text) {
+        stream.path = o->config_path;
+        stream.text = read_stream(o->config_path);
+    }
+    if (!stream.text || strcmp(stream.path, o->config_path) != 0)
+        return; /* the reader of the config says what is wrong */
+    o->config_text = stream.text;
+    o->config_path = NULL;
 }
 
 uint64_t cli_cache_bytes(void)
@@ -41,7 +109,7 @@ ls_trainer_options cli_options(cli_places *places, const char *config, const cli
     if (find_place(places->xdg, "XDG_DATA_HOME", ".local/share", "datasets"))
         places->data[count++] = places->xdg;
     places->data[count++] = "/usr/share/datasets";
-    return (ls_trainer_options){
+    ls_trainer_options options = {
         .size = sizeof(ls_trainer_options),
         .config_path = config,
         .set = set->item,
@@ -52,4 +120,6 @@ ls_trainer_options cli_options(cli_places *places, const char *config, const cli
         .cache_dir = cli_find_cache_dir(places->cache),
         .host = host,
     };
+    take_stream(&options);
+    return options;
 }

@@ -10,8 +10,9 @@ static volatile sig_atomic_t signals, joining;
 
 static void on_signal(int number)
 {
-    /* MPICH's launcher sends SIGUSR1 for each process that ends. */
-    if ((signals++ > 0 && number != SIGUSR1) || joining)
+    /* MPICH's launcher sends SIGUSR1 for each process that ends; a terminal that closes, and its shell, send a SIGHUP
+     * each. */
+    if ((signals++ > 0 && number != SIGUSR1 && number != SIGHUP) || joining)
         _exit(EXIT_INTERRUPTED);
     if (running)
         ls_trainer_interrupt(running);
@@ -42,10 +43,13 @@ bool cli_interrupted(void)
 
 void cli_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction before, action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, NULL, &before);
+    if (before.sa_handler != SIG_IGN) /* else under nohup: the run outlives the terminal */
+        sigaction(SIGHUP, &action, NULL);
     sigaction(SIGUSR1, &action, NULL); /* mpirun passes it on at once, and waits */
     /* A reader that leaves, or a full disk quota, must not kill a run: writes fail instead. */
     signal(SIGPIPE, SIG_IGN);

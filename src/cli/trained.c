@@ -79,6 +79,12 @@ static void find_run_of(char **config, const char *path, const ls_host *host)
         *config = ls_strdup(host, file);
 }
 
+/* Whether a config was named: a file, or what has come from a pipe. */
+static bool is_given(const ls_trainer_options *o)
+{
+    return o->config_path || o->config_text;
+}
+
 static int find_files(char **weights, char **config, const ls_trained_options *o, ls_error *err)
 {
     struct stat st, unused;
@@ -110,7 +116,7 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
         return ls_fail(err, LS_EINVAL,
                        "%.300s: --best chooses among a run's checkpoints: name its directory",
                        path);
-    if (!o->trainer.config_path)
+    if (!is_given(&o->trainer))
         find_run_of(config, path, o->trainer.host);
     return ls_path_copy(weights, path, o->trainer.host, err);
 }
@@ -415,7 +421,7 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
     ls_free(out->host, card);
     if (known && (status = ls_card_read(&out->card, out->weights_path, out->host, err)) != LS_OK)
         return status;
-    if (options.config_path)
+    if (is_given(&options))
         return ls_config_read(&out->config, &options, err);
     if (config)
         return ls_config_read_of_run(&out->config, config, &options, err);
@@ -439,7 +445,7 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     int status = find_files(&out->weights_path, &config, o, err);
     if (status == LS_OK)
         status = read_config(out, config, o, err);
-    if (status == LS_OK && !o->trainer.config_path) {
+    if (status == LS_OK && !is_given(&o->trainer)) {
         find_again(&out->found[0], &out->config.data_path, config, host);
         find_again(&out->found[1], &out->config.data_keys.test_path, config, host);
     }

@@ -69,7 +69,8 @@ static int make_group(ls_collective *c, const ls_collective_options *o, ls_error
 int ls_collective_create(ls_collective **out, const ls_collective_options *options, ls_error *err)
 {
     ls_collective_options o;
-    int status = ls_sized_take(&o, sizeof o, options, "ls_collective_options", err);
+    int status = out ? ls_sized_take(&o, sizeof o, options, "ls_collective_options", err)
+                     : ls_fail(err, LS_EINVAL, "ls_collective_create: nowhere to put the group");
     if (status == LS_OK)
         status = check(&o, err);
     if (status)
@@ -163,10 +164,17 @@ static int reduce(ls_collective *c, int rank, const float *in, float *out, ls_er
 int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err)
 {
-    int status = rank >= 0 && rank < c->ranks
-                     ? join(c, rank, device, err)
-                     : ls_fail(err, LS_EINVAL, "ls_all_reduce: rank %d of %d does not exist", rank,
-                               c->ranks);
+    int status = LS_OK;
+    if (!c)
+        return ls_fail(err, LS_EINVAL, "ls_all_reduce: no group");
+    if (rank < 0 || rank >= c->ranks)
+        status =
+            ls_fail(err, LS_EINVAL, "ls_all_reduce: rank %d of %d does not exist", rank, c->ranks);
+    else if (!device || !in || !out)
+        status = ls_fail(err, LS_EINVAL, "ls_all_reduce: rank %d came without %s", rank,
+                         device ? "an array" : "a device");
+    else
+        status = join(c, rank, device, err);
     if (status == LS_OK)
         status = reduce(c, rank, in, out, err);
     if (status)

@@ -77,6 +77,38 @@ static int check_required(const ls_config *c, const ls_json *doc, ls_error *err)
     return LS_OK;
 }
 
+static int check_array(const void *array, int count, const char *name, ls_error *err)
+{
+    if (count >= 0 && (count == 0 || array))
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL, "options.%s: %d entries %s; expected 0 or more, and an array",
+                   name, count, array ? "are said to be there" : "at NULL");
+}
+
+static int check_entries(const void *const *entry, int count, const char *name, ls_error *err)
+{
+    int status = check_array(entry, count, name, err);
+    for (int i = 0; status == LS_OK && i < count; i++)
+        if (!entry[i])
+            status = ls_fail(err, LS_EINVAL, "options.%s[%d] is NULL", name, i);
+    return status;
+}
+
+int ls_config_check_texts(const char *const *text, int count, const char *name, ls_error *err)
+{
+    return check_entries((const void *const *)text, count, name, err);
+}
+
+int ls_config_check_options(const ls_trainer_options *o, ls_error *err)
+{
+    int status = ls_config_check_texts(o->set, o->set_count, "set", err);
+    if (status == LS_OK)
+        status = ls_config_check_texts(o->data_dirs, o->data_dir_count, "data_dirs", err);
+    if (status == LS_OK)
+        status = check_entries((const void *const *)o->sources, o->source_count, "sources", err);
+    return status ? status : check_array(o->step_rows, o->step_row_count, "step_rows", err);
+}
+
 /* A model given as a path is looked for beside the config file. */
 static int read_model_file(ls_config *c, const char *config_path, ls_error *err)
 {

@@ -99,6 +99,12 @@ typedef struct ls_config {
     const ls_host *host;
 } ls_config;
 
+/* The arrays of the caller's options: each has as many entries as its count says, and none is NULL. Errors:
+ * LS_EINVAL, which names the entry. */
+int ls_config_check_options(const ls_trainer_options *options, ls_error *err);
+/* Of `count` texts, which messages call options.`name`. Errors: as above. */
+int ls_config_check_texts(const char *const *text, int count, const char *name, ls_error *err);
+
 /* Reads and checks everything but the model's layers (which need the data's shape). Errors:
  * LS_ECONFIG with file, line and column; LS_ENOENT, LS_EIO. */
 int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err);

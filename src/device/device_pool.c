@@ -94,6 +94,23 @@ static int start_worker(ls_worker *worker, void *user, ls_error *err)
     return status;
 }
 
+int ls_device_pool_check(const ls_pool *pool, ls_error *err)
+{
+    int status = ls_pool_check_owner(pool, err);
+    if (status)
+        return status;
+    if (pool->options.start != start_worker)
+        return ls_fail(err, LS_EINVAL,
+                       "options.pool: its workers have no devices; expected a pool that "
+                       "ls_device_pool_create has made");
+    if (pool->options.caller_works)
+        return ls_fail(
+            err, LS_EINVAL,
+            "options.pool: it was made with caller_works, but a trainer's owner waits for "
+            "the workers and cannot be one of them; make the pool without caller_works");
+    return ls_pool_check_canceled(pool, err);
+}
+
 static int take_options(ls_device_pool_options *out, const ls_device_pool_options *o, ls_error *err)
 {
     int status = ls_sized_take(out, sizeof *out, o, "ls_device_pool_options", err);
@@ -140,6 +157,8 @@ static int create(ls_pool **out, opening *o, ls_error *err)
 int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err)
 {
     ls_device_pool_options o;
+    if (!out)
+        return ls_fail(err, LS_EINVAL, "ls_device_pool_create: nowhere to put the pool");
     *out = NULL;
     int status = take_options(&o, options, err);
     if (status)

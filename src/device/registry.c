@@ -24,10 +24,14 @@ void ls_registry_destroy(ls_registry *registry)
 
 int ls_registry_add(ls_registry *registry, const ls_backend *backend, ls_error *err)
 {
+    if (!registry || !backend)
+        return ls_fail(err, LS_EINVAL, "ls_registry_add: no registry, or no back end");
     if (backend->abi != LS_PLUGIN_ABI || backend->size != sizeof *backend)
         return ls_fail(err, LS_EINVAL,
                        "a back end was built for plugin ABI %u, this library has %u: rebuild it",
                        (unsigned)backend->abi, (unsigned)LS_PLUGIN_ABI);
+    if (!backend->name || !backend->probe || !backend->open)
+        return ls_fail(err, LS_EINVAL, "a back end has no name, no `probe` or no `open`");
     if (ls_registry_find(registry, backend->name, strlen(backend->name)))
         return ls_fail(err, LS_EINVAL, "there already is a back end named '%s'", backend->name);
     if (registry->count == LS_BACKENDS_MAX)

@@ -41,6 +41,11 @@ typedef struct ls_device_list {
 int ls_device_list_parse(ls_device_list *out, const ls_registry *registry, const char *spec,
                          int max, ls_error *err);
 
+/* Whether a trainer can train with the workers of `pool`, which is a caller's. Errors: LS_EINVAL (not of
+ * ls_device_pool_create; its owner is one of the workers; it is another process's, or the caller is in one of its
+ * jobs), LS_ECANCELED. The pool's owner. */
+int ls_device_pool_check(const ls_pool *pool, ls_error *err);
+
 /* ---- plugins ---------------------------------------------------------------------------------- */
 
 /* Back ends in shared libraries of their own: liblockstep-NAME.so.

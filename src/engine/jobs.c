@@ -25,6 +25,10 @@ static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
         if (e->worker[i].presence == LS_STALLED)
             continue;
         e->worker[i].job = job;
+        /* What stands if the caller cancels his pool before the job begins. */
+        if (e->worker[i].presence == LS_LIVE)
+            ls_fail(&e->worker[i].error, LS_ECANCELED,
+                    "its job was dropped: the pool was cancelled");
         int status = ls_pool_submit(e->pool, i, run_job, e->exchange, err);
         if (status)
             return status;

@@ -204,12 +204,12 @@ static int nap(ls_engine *e)
     return status;
 }
 
+/* No step is under way, so the watch over steps is free; it is too large for a small stack. */
 void ls_await_jobs(ls_engine *e, uint64_t steps_done)
 {
-    ls_watch watch;
-    ls_watch_begin(&watch);
+    ls_watch_begin(&e->watch);
     while (nap(e) == LS_ETIMEDOUT) {
-        look_after_jobs(e, &watch, steps_done);
+        look_after_jobs(e, &e->watch, steps_done);
         be_idle(e);
     }
     be_idle(e);
@@ -253,6 +253,24 @@ static void take_in(awaited *a, ls_engine *e, const ls_report *report, int index
     strike(a, index);
 }
 
+/* The caller has cancelled his pool, and the worker will not begin what it was sent: then there is no report either. */
+static bool was_dropped(const ls_engine *e, int worker)
+{
+    return e->desc.pool && ls_pool_busy(e->pool, worker) == 0 &&
+           ls_ring_length(&e->worker[worker].reports) == 0;
+}
+
+/* Its peers may wait for it in a merge. */
+static void note_dropped(ls_engine *e, int worker, uint64_t step)
+{
+    ls_train_worker *w = &e->worker[worker];
+    w->report = (ls_report){.number = step, .status = LS_ECANCELED};
+    w->fault = (ls_fault){.worker = worker, .step = step};
+    ls_fail(&w->fault.error, LS_ECANCELED, "the step was dropped: the pool was cancelled");
+    if (e->group)
+        e->group->type->abort(e->group);
+}
+
 /* Gives up the awaited workers that show no sign of life. */
 static void look_after(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
 {
@@ -260,9 +278,14 @@ static void look_after(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
     for (int i = 0; i < a->count; i++)
         out[a->worker[i]] = true;
     look(watch, e, out, step);
-    for (int i = a->count - 1; i >= 0; i--)
-        if (e->worker[a->worker[i]].presence == LS_STALLED)
+    for (int i = a->count - 1; i >= 0; i--) {
+        const int w = a->worker[i];
+        const bool dropped = e->worker[w].presence != LS_STALLED && was_dropped(e, w);
+        if (dropped)
+            note_dropped(e, w, step);
+        if (dropped || e->worker[w].presence == LS_STALLED)
             strike(a, i);
+    }
 }
 
 /* Every worker's report of the next step, or a verdict on those that have none. */

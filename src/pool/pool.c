@@ -3,6 +3,13 @@
 
 #include "base/error.h"
 
+int ls_pool_check_canceled(const ls_pool *pool, ls_error *err)
+{
+    if (atomic_load_explicit(&pool->canceled, memory_order_acquire))
+        return ls_fail(err, LS_ECANCELED, "the pool was cancelled");
+    return LS_OK;
+}
+
 static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
 {
     int status = ls_pool_check_owner(pool, err);
@@ -10,9 +17,7 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
         return status;
     if (!job)
         return ls_fail(err, LS_EINVAL, "the job is NULL");
-    if (atomic_load_explicit(&pool->canceled, memory_order_acquire))
-        return ls_fail(err, LS_ECANCELED, "the pool was cancelled");
-    return LS_OK;
+    return ls_pool_check_canceled(pool, err);
 }
 
 /* The inbox has room unless LS_EAGAIN comes back. A job is counted before it can run, so that it

@@ -204,6 +204,9 @@ int ls_pool_is_ours(const ls_pool *pool, ls_error *err);
  * of the pool. */
 int ls_pool_check_owner(const ls_pool *pool, ls_error *err);
 
+/* LS_OK, or LS_ECANCELED. Any thread. */
+int ls_pool_check_canceled(const ls_pool *pool, ls_error *err);
+
 /* Makes the pool free `memory`, which came from ls_alloc with the pool's host, when it is itself
  * freed, and so never while a thread that was left behind may use it. Once per pool. Owner. */
 void ls_pool_adopt(ls_pool *pool, void *memory);

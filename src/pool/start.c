@@ -138,13 +138,13 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
 /* Starts the pool's own threads; workers before `*started` have theirs, also on failure. */
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
+    char why[LS_REASON];
     for (*started = 0; *started < pool->workers; (*started)++) {
         struct ls_pool_worker *w = &pool->worker[*started];
         const int error = w->own ? ls_thread_start(&w->thread, ls_pool_thread, w) : 0;
         if (error != 0)
-            return ls_fail(err, LS_ESYSTEM,
-                           "the system refused the thread of worker %d of %d: error %d", *started,
-                           pool->workers, error);
+            return ls_fail(err, LS_ESYSTEM, "the system refused the thread of worker %d of %d: %s",
+                           *started, pool->workers, ls_reason(why, error));
     }
     return LS_OK;
 }
@@ -192,6 +192,8 @@ int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
 {
     ls_pool_options o;
     ls_pool *pool = NULL;
+    if (!out)
+        return ls_fail(err, LS_EINVAL, "ls_pool_create: nowhere to put the pool");
     *out = NULL;
     int status = take_options(&o, options, err);
     if (status == LS_OK)

@@ -72,9 +72,11 @@ typedef struct wide_set {
 int ls_cpus_allowed(ls_cpus *out, const char *root, ls_error *err)
 {
     wide_set set;
+    char why[LS_REASON];
     memset(&set, 0, sizeof set);
     if (sched_getaffinity(0, sizeof set, set.part) != 0)
-        return ls_fail(err, LS_ESYSTEM, "cannot read the CPU affinity mask: error %d", errno);
+        return ls_fail(err, LS_ESYSTEM, "cannot read the CPU affinity mask: %s",
+                       ls_reason(why, errno));
     out->count = 0;
     for (int cpu = 0; cpu < LS_CPUS_MAX; cpu++)
         if (CPU_ISSET_S((size_t)cpu, sizeof set, set.part))
@@ -229,11 +231,13 @@ int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n,
 int ls_pin_thread(const ls_cpus *cpus, ls_error *err)
 {
     wide_set set;
+    char why[LS_REASON];
     memset(&set, 0, sizeof set);
     for (int i = 0; i < cpus->count; i++)
         CPU_SET_S(cpus->id[i], sizeof set, set.part);
     int error = pthread_setaffinity_np(pthread_self(), sizeof set, set.part);
-    return error ? ls_fail(err, LS_ESYSTEM, "cannot pin a thread to its CPUs: error %d", error)
+    return error ? ls_fail(err, LS_ESYSTEM, "cannot pin a thread to its CPUs: %s",
+                           ls_reason(why, error))
                  : LS_OK;
 }
 

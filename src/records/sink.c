@@ -98,8 +98,12 @@ typedef struct callback_sink {
 
 static int callback_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
-    callback_sink *sink = (callback_sink *)base;
-    return sink->record(sink->user, record->json, record->length, err);
+    const callback_sink *sink = (callback_sink *)base;
+    ls_error own = {0}; /* there is always one to fill in, and it may be left as it is */
+    const int status = sink->record(sink->user, record->json, record->length, &own);
+    if (status == LS_OK)
+        return LS_OK;
+    return ls_fail(err, status, "%s", own.text[0] ? own.text : "a callback for records failed");
 }
 
 static int callback_close(ls_sink *base, ls_error *err)

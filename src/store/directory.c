@@ -133,19 +133,22 @@ static void write_holder(int fd)
         (void)ls_io_write(fd, text, (size_t)n);
 }
 
-static int lock_file(int fd, const char *directory, ls_error *err)
+/* The lock guards against a second run in the directory, not against loss: without one the run goes on. */
+static int lock_file(int fd, const char *directory, const ls_host *host, ls_error *err)
 {
-    int error = ls_io_lock(fd);
+    char why[LS_REASON];
+    const int error = ls_io_lock(fd);
     if (error == EWOULDBLOCK)
         return fail_held(fd, directory, err);
-    if (error == EOPNOTSUPP)
-        return ls_fail(err, LS_EUNSUPPORTED,
-                       "%s: its file system has no locks, so nobody else may use this directory",
-                       ls_io_tail(directory));
-    return error ? ls_io_fail(err, directory, "lock", error) : LS_OK;
+    if (error)
+        ls_log(host, LS_LOG_WARNING,
+               "%s: its file system gives no lock (%s): nothing keeps a second run out of this "
+               "directory",
+               ls_io_tail(directory), ls_reason(why, error));
+    return LS_OK;
 }
 
-int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, ls_error *err)
+int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *host, ls_error *err)
 {
     char path[LS_PATH_BYTES];
     int fd;
@@ -153,7 +156,7 @@ int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, ls_error *err)
     int status =
         ls_open_to_write(&fd, ls_path_join(path, directory, "lock"), O_RDWR | O_CREAT, err);
     if (status == LS_OK)
-        status = lock_file(fd, directory, err);
+        status = lock_file(fd, directory, host, err);
     if (status == LS_OK) {
         write_holder(fd);
         lock->held = true;

@@ -71,11 +71,9 @@ static bool still_there(int parent, const char *name, int fd)
 static int lock_created(int parent, const char *name, int fd)
 {
     int error = ls_io_lock(fd);
-    if (error == EOPNOTSUPP)
+    if (error && error != EWOULDBLOCK) /* no locks: nobody sweeps there either */
         return 0;
-    if (error == EWOULDBLOCK)
-        return EEXIST;
-    return error ? error : still_there(parent, name, fd) ? 0 : EEXIST;
+    return !error && still_there(parent, name, fd) ? 0 : EEXIST;
 }
 
 static int create_file(int *fd, int parent, const char *name)

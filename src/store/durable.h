@@ -86,7 +86,7 @@ int ls_make_directory(const char *path, int *made, ls_error *err);
 /* A lock that its holder's death releases.
  *
  *     ls_dir_lock lock;
- *     if (ls_dir_lock_take(&lock, "runs/x", &err) != LS_OK)
+ *     if (ls_dir_lock_take(&lock, "runs/x", host, &err) != LS_OK)
  *         …   // "runs/x: in use by process 4711; …"
  *     ls_dir_lock_release(&lock);
  *
@@ -98,9 +98,9 @@ typedef struct ls_dir_lock {
     int fd;
 } ls_dir_lock;
 
-/* Takes the lock or fails at once. Errors: LS_EAGAIN when a process holds it, naming the process;
- * LS_EUNSUPPORTED when the file system has no locks; LS_EIO. */
-int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, ls_error *err);
+/* Takes the lock or fails at once. Where the file system gives no locks it says so in the host's log, and there is
+ * nothing to release. Errors: LS_EAGAIN when a process holds it, naming the process; LS_EIO. */
+int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *host, ls_error *err);
 
 /* Nothing happens to a lock that is not held, or to zeroed memory. */
 void ls_dir_lock_release(ls_dir_lock *lock);

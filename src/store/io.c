@@ -11,6 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#define LINUX_ENOTSUPP 524 /* what some network file systems answer for EOPNOTSUPP */
+
 enum {
     MESSAGE_PATH = 240, /* bytes of a path that a message names */
     WRITE_BACK = 4 << 20
@@ -115,7 +117,9 @@ int ls_io_sync(int fd)
 int ls_io_sync_folder(int fd)
 {
     int error = ls_io_sync(fd);
-    return error == EINVAL || error == EOPNOTSUPP ? 0 : error;
+    return error == EINVAL || error == EOPNOTSUPP || error == ENOSYS || error == LINUX_ENOTSUPP
+               ? 0
+               : error;
 }
 
 int ls_io_stat(struct stat *out, int folder, const char *name)
@@ -150,10 +154,5 @@ int ls_io_lock(int fd)
 {
     int failed;
     UNINTERRUPTED(failed, flock(fd, LOCK_EX | LOCK_NB));
-    if (!failed || errno == EWOULDBLOCK)
-        return failed ? errno : 0;
-    /* EBADF: network file systems lock only what is open for writing. */
-    if (errno == ENOLCK || errno == ENOSYS || errno == EINVAL || errno == EBADF)
-        return EOPNOTSUPP;
-    return errno;
+    return failed ? errno : 0;
 }

@@ -40,8 +40,8 @@ int ls_io_make_folder(int folder, const char *name);
 int ls_io_remove(int folder, const char *name);
 int ls_io_rename(int folder, const char *from, const char *to);
 
-/* An exclusive flock, without waiting: EWOULDBLOCK when another process holds it, EOPNOTSUPP when there
- * are no locks for this file. */
+/* An exclusive flock, without waiting: EWOULDBLOCK when another process holds it, any other number when the file system
+ * gives no lock for this file: ENOLCK, ENOSYS, EBADF (a network file system, and the file is not open for writing) … */
 int ls_io_lock(int fd);
 
 #endif

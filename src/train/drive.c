@@ -6,6 +6,7 @@
 #include "engine/feed.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
+#include "train/calls.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
@@ -137,6 +138,7 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
                     ls_step_result *out, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_step", err);
     ls_error why = {0};
     int status = check_step(t, rows, targets, n, err);
     if (status)
@@ -159,6 +161,7 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
 int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_evaluate", err);
     ls_error why = {0};
     bool evaluated = false;
     int status = check_usable(t, "ls_trainer_evaluate", err);
@@ -181,7 +184,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
 
-static int read_back(ls_trainer *t, const char *function, ls_error *err)
+int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
 {
     ls_error why = {0};
     int status = ls_engine_live(t->engine) > 0 ? LS_OK : check_usable(t, function, err);
@@ -191,12 +194,20 @@ static int read_back(ls_trainer *t, const char *function, ls_error *err)
     return note(t, status, &why, err);
 }
 
-int ls_trainer_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
+static int take_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
 {
-    int status = read_back(t, "ls_trainer_snapshot", err);
+    int status = ls_take_weights(t, "ls_trainer_snapshot", err);
     return status ? status
                   : ls_snapshot_create(out, t->inference, ls_engine_weights(t->engine)->canonical,
                                        t->position.steps, err);
+}
+
+int ls_trainer_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
+{
+    LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_snapshot", err);
+    return out ? take_snapshot(t, out, err)
+               : ls_fail(err, LS_EINVAL, "ls_trainer_snapshot: nowhere to put the snapshot");
 }
 
 static void forget_snapshot(ls_trainer *t)
@@ -208,13 +219,15 @@ static void forget_snapshot(ls_trainer *t)
 int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *scores,
                        size_t capacity, ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_predict", err);
     ls_snapshot_info info;
     if (t->last) {
         ls_snapshot_describe(t->last, &info);
         if (info.steps != t->position.steps)
             forget_snapshot(t);
     }
-    int status = t->last ? LS_OK : ls_trainer_snapshot(t, &t->last, err);
+    int status = t->last ? LS_OK : take_snapshot(t, &t->last, err);
     return status ? status : ls_snapshot_predict(t->last, images, n, scores, capacity, err);
 }
 
@@ -223,10 +236,11 @@ int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *sco
 int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_save", err);
     if (!path && !t->dir.saver)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_save: the run has no directory (run_dir is null); name a file");
-    int status = read_back(t, "ls_trainer_save", err);
+    int status = ls_take_weights(t, "ls_trainer_save", err);
     if (status)
         return status;
     if (path)
@@ -275,9 +289,11 @@ static int read_from(ls_trainer *t, const char *path, ls_error *err)
 int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_load", err);
     ls_error why = {0};
     ls_coordination *c = t->coordination;
-    int status = check_training(t, "ls_trainer_load", err);
+    int status = path ? check_training(t, "ls_trainer_load", err)
+                      : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
     if (status == LS_OK && ls_saver_rest(t->dir.saver, NULL)) /* it may read the exchange */
         status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
     if (status == LS_OK)
@@ -299,6 +315,7 @@ int ls_trainer_add_sink(ls_trainer *t,
                         int (*record)(void *user, const char *json, size_t length, ls_error *err),
                         void *user, ls_error *err)
 {
+    LS_TRAINER_CALL(t, "ls_trainer_add_sink", err);
     ls_sink *sink;
     if (t->life == LS_ENDED || !record)
         return ls_fail(err, LS_EINVAL,

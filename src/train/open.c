@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "base/sized.h"
 #include "config/card.h"
+#include "device/registry.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
@@ -25,6 +26,8 @@ static int read_inject(ls_injections *out, const ls_trainer_options *o, ls_error
     if (!o->sys)
         return LS_OK;
     int status = ls_sized_take(&sys, sizeof sys, o->sys, "ls_trainer_sys", err);
+    if (status == LS_OK)
+        status = ls_config_check_texts(sys.inject, sys.inject_count, "sys->inject", err);
     for (int i = 0; status == LS_OK && i < sys.inject_count; i++)
         status = ls_inject_parse(out, sys.inject[i], err);
     return status;
@@ -55,7 +58,11 @@ static int take_sources(ls_trainer *t, ls_error *err)
 static int check_options(ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
-    int status = take_sources(t, err);
+    int status = ls_config_check_options(o, err);
+    if (status == LS_OK && o->pool)
+        status = ls_device_pool_check(o->pool, err);
+    if (status == LS_OK)
+        status = take_sources(t, err);
     if (status == LS_OK && o->callbacks)
         status = ls_sized_take(&t->callbacks, sizeof t->callbacks, o->callbacks,
                                "ls_trainer_callbacks", err);

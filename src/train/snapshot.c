@@ -6,12 +6,14 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
+#include "base/stack.h"
 #include "base/thread_state.h"
 #include "config/card.h"
 #include "device/registry.h"
 #include "engine/infer.h"
 #include "nn/replica.h"
 #include "nn/safetensors.h"
+#include "pool/pool.h"
 
 #include <lockstep/model.h>
 #include <pthread.h>
@@ -29,6 +31,7 @@ struct ls_inference {
     char device[80]; /* "cpu:1", "cuda:0" */
     ls_card card;    /* the model's; zeroed where it has none */
     const ls_host *host;
+    ls_fork_mark *mark;
     pthread_mutex_t lock; /* of the list */
     struct predictor *idle;
 };
@@ -71,7 +74,9 @@ int ls_inference_create(ls_inference **out, ls_model *model, const ls_registry *
     i->model = model;
     i->preprocessing = *preprocessing;
     i->host = host;
-    int status = registry ? LS_OK : ls_registry_create(&i->own_registry, host, err);
+    int status = ls_fork_mark_create(&i->mark, err);
+    if (status == LS_OK && !registry)
+        status = ls_registry_create(&i->own_registry, host, err);
     i->registry = registry ? registry : i->own_registry;
     if (status == LS_OK && model->card)
         status = ls_card_parse(&i->card, "card", model->card, host, err);
@@ -80,6 +85,11 @@ int ls_inference_create(ls_inference **out, ls_model *model, const ls_registry *
     else
         *out = i;
     return status;
+}
+
+bool ls_inference_is_inherited(const ls_inference *i)
+{
+    return ls_fork_mark_is_inherited(i->mark);
 }
 
 const ls_registry *ls_inference_registry(const ls_inference *i)
@@ -333,6 +343,7 @@ void ls_inference_release(ls_inference *i)
         close_predictor(p);
     }
     pthread_mutex_destroy(&i->lock);
+    ls_fork_mark_destroy(i->mark);
     ls_card_fini(&i->card);
     ls_model_destroy(i->model, host);
     ls_registry_destroy(i->own_registry);
@@ -406,10 +417,16 @@ int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *s
     predictor *p;
     if (!s || (n > 0 && (!images || !scores)))
         return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
+    if (ls_inference_is_inherited(s->inference))
+        return ls_fail(
+            err, LS_EINVAL,
+            "ls_snapshot_predict: the snapshot belongs to another process, of which this "
+            "one was forked: open the model here");
     int status = check_capacity(capacity, (size_t)n * (size_t)s->inference->model->classes, err);
-    if (status)
-        return status;
-    status = borrow(&p, s->inference, err);
+    if (status == LS_OK)
+        status = ls_stack_check(LS_PREDICT_STACK_BYTES, "ls_snapshot_predict", err);
+    if (status == LS_OK)
+        status = borrow(&p, s->inference, err);
     if (status)
         return status;
     p->snapshot = s;
@@ -425,6 +442,8 @@ int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *s
 
 int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 {
+    if (!s || !path)
+        return ls_fail(err, LS_EINVAL, "ls_snapshot_save: no snapshot, or no path");
     return ls_safetensors_save(path, s->inference->model, s->canonical, s->inference->host, err);
 }
 

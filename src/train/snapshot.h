@@ -19,8 +19,14 @@ void ls_inference_release(ls_inference *inference); /* NULL is allowed */
 
 const ls_registry *ls_inference_registry(const ls_inference *inference);
 
+/* Whether this process got it by fork. Any thread. */
+bool ls_inference_is_inherited(const ls_inference *inference);
+
 /* The devices that predict are of this one's kind: "cuda(3)". Before the first snapshot. */
 void ls_inference_like(ls_inference *inference, const char *device);
+
+/* What a prediction needs of the calling thread's stack (train/calls.h has the others). */
+#define LS_PREDICT_STACK_BYTES ((size_t)96 << 10)
 
 /* A copy of the canonical weights after `steps` steps. Errors: LS_ENOMEM. */
 int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,

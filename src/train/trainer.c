@@ -2,9 +2,11 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
+#include "base/stack.h"
 #include "base/thread_state.h"
 #include "engine/view.h"
 #include "nn/safetensors.h"
+#include "train/calls.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
 #include "train/run_records.h"
@@ -13,6 +15,8 @@
 #include <stddef.h>
 #include <string.h>
 
+static int close_trainer(ls_trainer *t);
+
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
@@ -20,6 +24,8 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     if (!out)
         return ls_fail(err, LS_EINVAL, "ls_trainer_open: no room for the trainer");
     int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
+    if (status == LS_OK)
+        status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_trainer_open", err);
     if (status)
         return status;
     ls_trainer *t = ls_alloc(o.host, sizeof *t);
@@ -32,7 +38,7 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     if (status) {
         if (t->members.cluster && err)
             ls_cluster_leave(t->members.cluster, err->text);
-        ls_trainer_close(t);
+        close_trainer(t);
         return status;
     }
     *out = t;
@@ -60,10 +66,8 @@ static int close_records(ls_trainer *t)
 
 /* A worker that never came back may still use anything that it reached while it ran: all of that
  * stays, which is the price of not ending the process. */
-int ls_trainer_close(ls_trainer *t)
+static int close_trainer(ls_trainer *t)
 {
-    if (!t)
-        return LS_OK;
     const ls_host *host = t->host;
     int status = close_records(t);
     if (ls_engine_stop(t->engine)) /* before the members' memory: a group may have pinned it */
@@ -93,6 +97,14 @@ int ls_trainer_close(ls_trainer *t)
     ls_free(t->host, t->sources);
     ls_free(host, t);
     return LS_OK;
+}
+
+int ls_trainer_close(ls_trainer *t)
+{
+    if (!t)
+        return LS_OK;
+    const ls_call call = ls_call_begin_last(t, "ls_trainer_close", NULL);
+    return call.status ? call.status : close_trainer(t); /* and the call never ends */
 }
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
@@ -223,6 +235,7 @@ static int check_run(const ls_trainer *t, ls_error *err)
 int ls_trainer_run(ls_trainer *t, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_run", err);
     ls_error first = t->broken;
     int status = check_run(t, err);
     if (status)
@@ -239,10 +252,12 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
 
 int ls_trainer_weights(ls_trainer *t, float *out, size_t capacity, ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
+    LS_TRAINER_CALL(t, "ls_trainer_weights", err);
     if (!out || capacity < t->model->parameters)
         return ls_fail(err, LS_EINVAL, "ls_trainer_weights: room for %zu floats, %zu are needed",
                        out ? capacity : 0, t->model->parameters);
-    int status = ls_snapshot_replicas(t, true, err);
+    int status = ls_take_weights(t, "ls_trainer_weights", err);
     for (int i = 0; status == LS_OK && i < t->model->params; i++) {
         const ls_param *p = t->model->param[i];
         memcpy(out, ls_engine_weights(t->engine)->canonical + p->offset, p->count * sizeof(float));
@@ -275,7 +290,11 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
     ls_config config;
     ls_trainer_options o;
     char *text;
+    if (!out)
+        return ls_fail(err, LS_EINVAL, "ls_config_resolve: nowhere to put the text");
     int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
+    if (status == LS_OK)
+        status = ls_config_check_options(&o, err);
     if (status == LS_OK)
         status = ls_config_read(&config, &o, err);
     if (status)

@@ -66,6 +66,7 @@ struct ls_trainer {
 
     /* The caller's. */
     atomic_int stop;   /* set by ls_trainer_interrupt, from any thread */
+    atomic_int inside; /* non-zero: one of the trainer's functions is under way (calls.h) */
     ls_snapshot *last; /* the newest that ls_trainer_predict took; NULL: none */
     ls_stage_of_life life;
     bool ran;        /* ls_trainer_run was called */
@@ -83,6 +84,10 @@ int ls_open_run(struct ls_trainer *trainer, ls_error *err);
 /* Another sink of a trainer's, from now on, which it closes at the end of the run or, on failure, now. Errors:
  * LS_EINVAL (too many). */
 int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
+
+/* The weights as they are now → the canonical ones, for the public `function`; recovers where a device fails meanwhile.
+ * Errors: LS_EDEVICE (none is left), or what ended the training then; LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM. */
+int ls_take_weights(struct ls_trainer *trainer, const char *function, ls_error *err);
 
 /* ---- trainer.c ------------------------------------------------------------------------------ */
 

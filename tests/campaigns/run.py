@@ -35,7 +35,8 @@ def campaigns(args):
     trainer = next(p for p in (built / "trainer", ROOT / "trainer") if p.exists())
     keep = pathlib.Path(args.keep).resolve()
     soak, drawn, sanitized = keep / "soak", keep / "swarm", keep / "swarm_sanitized"
-    for directory in (soak, drawn, sanitized):
+    calls = keep / "api_swarm"
+    for directory in (soak, drawn, sanitized, calls):
         directory.mkdir(parents=True, exist_ok=True)
     fuzz = words(sys.executable, HERE / "fuzz.py", "--seconds", 60 * args.minutes_of_fuzzing,
                  "--keep", keep / "fuzz")
@@ -89,6 +90,14 @@ def campaigns(args):
          "the same, and no finding",
          words(asan / "tests" / "campaigns" / "swarm", "--seconds", 600, "--seed", 3,
                "--directory", sanitized)),
+        ("api_swarm", "5 min of random sequences of all public calls, legal and not, in which allocations, devices and "
+         "files fail", "each returns, with an error that its header promises; no old weights with LS_OK",
+         words(built / "tests" / "campaigns" / "api_swarm", "--seconds", 300, "--seed", 4, "--headers",
+               ROOT / "include" / "lockstep", "--directory", calls)),
+        ("api_swarm_sanitized", "10 min of the same under address and undefined-behaviour sanitizers",
+         "the same, and no finding",
+         words(asan / "tests" / "campaigns" / "api_swarm", "--seconds", 600, "--seed", 5, "--headers",
+               ROOT / "include" / "lockstep", "--directory", calls)),
         ("soak", "10 min of train, save, interrupt, resume, lost and stalled devices in one process",
          "resident memory grows by at most 1 MB after warm-up, descriptors and threads equal",
          words(here / "soak", "--seconds", 600, "--directory", soak)),

@@ -6,10 +6,10 @@
 A fault on purpose (a short stall) holds the run in the phase while the signal is sent. Afterwards
 the exit code is the documented one, and the run goes on to the weights of an undisturbed one:
 
-    INT, TERM          75, and the checkpoint is of that very step
+    INT, TERM, HUP     75, and the checkpoint is of that very step; so does HUP twice, as of a closed terminal
     INT twice          130, at once; resumes from the newest checkpoint
     PIPE, XFSZ, CHLD   nothing: 0
-    HUP, QUIT, KILL    the signal's own death; resumes from the newest checkpoint
+    QUIT, KILL         the signal's own death; resumes from the newest checkpoint
 
 Prints counts as JSON; exit status 1 if a promise was broken.
 """
@@ -32,7 +32,7 @@ PHASES = {
     "evaluating": ("worker=0,step=2,kind=stall,stage=evaluate,seconds=1", 2),
     "saving": ("worker=0,step=4,kind=stall,stage=export,seconds=1", 3),
 }
-DEADLY = ("HUP", "QUIT", "KILL")
+DEADLY = ("QUIT", "KILL")
 HARMLESS = ("PIPE", "XFSZ", "CHLD")
 OUTPUTS = ("tty", "pipe", "closed pipe")
 
@@ -107,7 +107,7 @@ class Campaign:
         elif names[0] in DEADLY:
             codes = {-getattr(signal, "SIG" + names[0])}
         else:
-            codes = {130} if len(names) > 1 else {75}
+            codes = {130} if names[1:] == ["INT"] else {75}
         if phase == "opening":  # the handler may not be there yet, or no checkpoint possible
             codes |= {75, 130, -getattr(signal, "SIG" + names[0])}
         return codes
@@ -148,7 +148,7 @@ class Campaign:
         if code != 0:
             sys.exit(f"the undisturbed run failed: {self.wanted}")
         every = [(p, o, n) for p in PHASES for o in OUTPUTS
-                 for n in [["INT"], ["TERM"], ["INT", "INT"], *[[d] for d in DEADLY + HARMLESS]]]
+                 for n in [["INT"], ["TERM"], ["HUP"], ["HUP", "HUP"], ["INT", "INT"], *[[d] for d in DEADLY + HARMLESS]]]
         if self.args.short:
             every = [c for i, c in enumerate(every) if i % 7 == 3]
         for case in every:

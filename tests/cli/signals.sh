@@ -19,7 +19,12 @@ start() {
     done
 }
 
-for signal in INT TERM; do
+# Under nohup, say, this shell's children would ignore it too.
+hangup=HUP
+case $(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/self/status) in
+*[13579bdf]) hangup= ;;
+esac
+for signal in INT TERM $hangup; do
     label="SIG$signal"
     start $signal
     kill -$signal $pid
@@ -34,6 +39,29 @@ for signal in INT TERM; do
     "$check" $signal/metrics.jsonl >check.txt || fail "$(cat check.txt)"
     tail -n 1 $signal/metrics.jsonl | grep -q '"status":"interrupted"' || fail 'expected the record'
 done
+
+label='a terminal that closes under nohup changes nothing'
+(
+    trap '' HUP
+    exec "$program" config.json --set epochs=1000000 --set eval_every=0 --set run_dir=nohup
+) >stdout.txt 2>stderr.txt &
+pid=$!
+tries=0
+while ! grep -q 'epoch' stderr.txt && [ $tries -lt 600 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+before=$(grep -c '"type":"epoch"' nohup/metrics.jsonl)
+kill -HUP $pid
+while [ "$(grep -c '"type":"epoch"' nohup/metrics.jsonl)" -lt $((before + 3)) ] && [ $tries -lt 900 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+[ $tries -lt 900 ] || fail 'expected the run to go on'
+kill -TERM $pid
+wait $pid
+code=$?
+expect_code 75
 
 label='what was done is on record while the next step hangs'
 "$program" config.json --set data.limit=960 --set eval_every=0 --set run_dir=hung --set deadline_s=60 --devices ref:1 \

@@ -197,8 +197,9 @@ static void a_thread_that_is_refused_is_named_and_the_others_are_ended(void **st
     assert_int_equal(ls_team_create(&team, 6, NULL, &err), LS_ESYSTEM);
     threads_to_give = -1;
     assert_null(team);
-    assert_string_equal(err.text, "the system refused thread 4 of a team of 6: error 11; ask for "
-                                  "fewer threads, or raise its limit (ulimit -u)");
+    assert_string_equal(err.text, "the system refused thread 4 of a team of 6: Resource "
+                                  "temporarily unavailable; ask for fewer threads, or raise its "
+                                  "limit (ulimit -u)");
     assert_int_equal(count_threads(), before);
     assert_int_equal(ls_team_create(&team, 0, NULL, &err), LS_EINVAL);
     assert_string_equal(err.text, "a team of 0 threads: expected 1 to 1024");

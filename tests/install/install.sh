@@ -53,6 +53,20 @@ for header in "$source"/include/lockstep/*.h "$source"/include/lockstep/sys/*.h;
         fail "${header##*/} is not installed: add it to a list in src/package/CMakeLists.txt"
 done
 
+# Pages lead to pages and pictures that are there; not to sources and their folders.
+doc=$work/all/share/doc/lockstep
+for page in "$doc"/README-trainer.md "$doc"/docs/*.md; do
+    grep -o '](\([^)# ]*\)' "$page" | sed 's/^](//' | sort -u >"$work/links"
+    while read -r link; do
+        case ${link##*/} in
+        *.[ch] | CONTRIBUTING.md) continue ;;
+        *.md | *.svg | *.json | *.ipynb | *.txt) case $link in http*) continue ;; esac ;;
+        *) continue ;;
+        esac
+        [ -e "$(dirname -- "$page")/$link" ] || fail "${page#"$doc"/} leads to $link, which is not installed"
+    done <"$work/links"
+done
+
 # Nothing installed knows where it was built or first installed.
 found=$(grep -rlF -e "$work/first" -e "$build" "$work/all" --include='*.cmake' --include='*.pc') &&
     fail "these name a folder that may be gone: $found"

@@ -17,13 +17,13 @@ static void a_held_lock_is_refused_with_its_holder_s_number(void **state)
     ls_dir_lock lock, second;
     ls_error err = {0};
     scratch_begin(&s);
-    must(ls_dir_lock_take(&lock, s.directory, &err), &err);
+    must(ls_dir_lock_take(&lock, s.directory, NULL, &err), &err);
     snprintf(words, sizeof words, "%s: in use by process %ld; ", s.directory, (long)getpid());
-    refused(ls_dir_lock_take(&second, s.directory, &err), LS_EAGAIN, &err, words);
+    refused(ls_dir_lock_take(&second, s.directory, NULL, &err), LS_EAGAIN, &err, words);
     ls_dir_lock_release(&second);
     ls_dir_lock_release(&lock);
     ls_dir_lock_release(&lock);
-    must(ls_dir_lock_take(&lock, s.directory, &err), &err);
+    must(ls_dir_lock_take(&lock, s.directory, NULL, &err), &err);
     ls_dir_lock_release(&lock);
     memset(&lock, 0, sizeof lock);
     ls_dir_lock_release(&lock);
@@ -40,7 +40,8 @@ static pid_t hold_elsewhere(const char *directory, int pipe_end[2])
     pid_t child = fork();
     if (child == 0) {
         ls_dir_lock lock;
-        if (ls_dir_lock_take(&lock, directory, NULL) != LS_OK || write(pipe_end[1], "x", 1) != 1)
+        if (ls_dir_lock_take(&lock, directory, NULL, NULL) != LS_OK ||
+            write(pipe_end[1], "x", 1) != 1)
             _exit(1);
         for (;;)
             pause();
@@ -61,11 +62,11 @@ static void a_dead_holder_holds_nothing(void **state)
     scratch_begin(&s);
     pid_t child = hold_elsewhere(s.directory, pipe_end);
     snprintf(words, sizeof words, "in use by process %ld;", (long)child);
-    refused(ls_dir_lock_take(&lock, s.directory, &err), LS_EAGAIN, &err, words);
+    refused(ls_dir_lock_take(&lock, s.directory, NULL, &err), LS_EAGAIN, &err, words);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     scratch_file(&s, "lock", "a longer text than a number\n", 28);
-    must(ls_dir_lock_take(&lock, s.directory, &err), &err);
+    must(ls_dir_lock_take(&lock, s.directory, NULL, &err), &err);
     char *text = read_whole(scratch_path(&s, "lock"), NULL);
     snprintf(words, sizeof words, "%ld\n", (long)getpid());
     assert_string_equal(text, words);
@@ -83,9 +84,9 @@ static void a_lock_without_a_number_is_a_lock(void **state)
     ls_dir_lock lock, second;
     ls_error err = {0};
     scratch_begin(&s);
-    must(ls_dir_lock_take(&lock, s.directory, &err), &err);
+    must(ls_dir_lock_take(&lock, s.directory, NULL, &err), &err);
     scratch_file(&s, "lock", "what?", 5);
-    refused(ls_dir_lock_take(&second, s.directory, &err), LS_EAGAIN, &err,
+    refused(ls_dir_lock_take(&second, s.directory, NULL, &err), LS_EAGAIN, &err,
             "in use by another process");
     ls_dir_lock_release(&lock);
     scratch_end(&s);
@@ -98,7 +99,7 @@ static void what_cannot_be_opened_is_named(void **state)
     ls_dir_lock lock;
     ls_error err = {0};
     scratch_begin(&s);
-    refused(ls_dir_lock_take(&lock, scratch_path(&s, "none"), &err), LS_EIO, &err,
+    refused(ls_dir_lock_take(&lock, scratch_path(&s, "none"), NULL, &err), LS_EIO, &err,
             "none/lock: cannot open for writing: No such file or directory");
     assert_false(lock.held);
     scratch_end(&s);

@@ -8,10 +8,10 @@
 /* Which call of device `device` fails, counted from 1 over the calls of that kind; 0: none.
  * Every later call of that kind fails too: a device that is gone does not come back. */
 typedef struct faults {
-    int device;
-    int tail_at;     /* within a step, before its commit point: the tail of a shard's gradient */
-    int download_at; /* behind the commit point: the tail of the merged arena */
-    int alloc_at;    /* while the trainer is opened */
+    atomic_int device;
+    atomic_int tail_at; /* within a step, before its commit point: the tail of a shard's gradient */
+    atomic_int download_at; /* behind the commit point: the tail of the merged arena */
+    atomic_int alloc_at;    /* while the trainer is opened */
     atomic_int tails, downloads, allocs;
 } faults;
 

@@ -296,10 +296,10 @@ static void a_directory_without_a_run_is_refused(void **state)
     place *p = *state;
     char run[300];
     snprintf(run, sizeof run, "%s/nowhere", p->s.directory);
-    expect_refusal(run, NULL, LS_EIO, "nowhere");
+    expect_refusal(run, NULL, LS_ENOENT, "nowhere: there is no such directory");
     scratch_directory(&p->s, "empty");
     snprintf(run, sizeof run, "%s/empty", p->s.directory);
-    expect_refusal(run, NULL, LS_ENOENT, "has no checkpoint; nothing to resume");
+    expect_refusal(run, NULL, LS_ENOENT, "empty: is not the directory of a run");
 }
 
 static void a_run_that_is_running_is_not_resumed(void **state)

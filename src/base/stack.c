@@ -1,0 +1,42 @@
+#define _GNU_SOURCE /* pthread_getattr_np */
+#include "base/stack.h"
+
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where the calling thread's stack lies, once it was asked for. It never moves. */
+static _Thread_local struct {
+    bool known;
+    uintptr_t low, high; /* equal: the C library cannot say */
+} extent;
+
+static void find_extent(void)
+{
+    pthread_attr_t attr;
+    void *low;
+    size_t size;
+    extent.known = true;
+    if (pthread_getattr_np(pthread_self(), &attr) != 0)
+        return;
+    if (pthread_attr_getstack(&attr, &low, &size) == 0) {
+        extent.low = (uintptr_t)low;
+        extent.high = extent.low + size;
+    }
+    pthread_attr_destroy(&attr);
+}
+
+int ls_stack_check(size_t bytes, const char *function, ls_error *err)
+{
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (!extent.known)
+        find_extent();
+    if (here <= extent.low || here >= extent.high || here - extent.low >= bytes)
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL,
+                   "%s: %zu KiB of this thread's stack are left; expected at least %zu: call from "
+                   "a thread with a larger stack (pthread_attr_setstacksize, ulimit -s)",
+                   function, (size_t)(here - extent.low) / 1024, bytes / 1024);
+}

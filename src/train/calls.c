@@ -1,0 +1,67 @@
+#include "train/calls.h"
+
+#include "base/error.h"
+#include "base/stack.h"
+#include "pool/pool.h"
+#include "train/trainer.h"
+
+static int check_process(const ls_trainer *t, const char *function, ls_error *err)
+{
+    if (!t)
+        return ls_fail(err, LS_EINVAL, "%s: the trainer is NULL", function);
+    if (t->inference && ls_inference_is_inherited(t->inference))
+        return ls_fail(err, LS_EINVAL,
+                       "%s: the trainer belongs to another process, of which this one was forked: "
+                       "open one here",
+                       function);
+    return LS_OK;
+}
+
+/* A pool of the trainer's own is nobody else's to stop, or to be in. */
+static int check_pool(const ls_trainer *t, ls_error *err)
+{
+    const ls_pool *pool = t->options.pool;
+    if (!pool)
+        return LS_OK;
+    int status = ls_pool_check_owner(pool, err);
+    return status ? status : ls_pool_check_canceled(pool, err);
+}
+
+/* Takes the trainer for this call. */
+static int take(ls_trainer *t, const char *function, ls_error *err)
+{
+    /* acquire: with the release in ls_call_end, so that a call sees what the one before it left. */
+    if (!atomic_exchange_explicit(&t->inside, 1, memory_order_acquire))
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL,
+                   "%s: another function of this trainer is under way: the call comes from one of "
+                   "its callbacks, or from a second thread",
+                   function);
+}
+
+ls_call ls_call_begin_last(ls_trainer *t, const char *function, ls_error *err)
+{
+    int status = check_process(t, function, err);
+    if (status == LS_OK)
+        status = take(t, function, err);
+    if (status)
+        return (ls_call){NULL, status};
+    status = check_pool(t, err);
+    if (status)
+        ls_call_end(&(ls_call){t, LS_OK});
+    return (ls_call){status ? NULL : t, status};
+}
+
+ls_call ls_call_begin(ls_trainer *t, const char *function, ls_error *err)
+{
+    int status = check_process(t, function, err);
+    if (status == LS_OK)
+        status = ls_stack_check(LS_CALL_STACK_BYTES, function, err);
+    return status ? (ls_call){NULL, status} : ls_call_begin_last(t, function, err);
+}
+
+void ls_call_end(const ls_call *call)
+{
+    if (call->trainer)
+        atomic_store_explicit(&call->trainer->inside, 0, memory_order_release);
+}

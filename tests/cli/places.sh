@@ -1,0 +1,71 @@
+#!/bin/sh
+# The system around a run: configs from a pipe, a home that is none, directories that are no runs, words that are nearly
+# right, a terminal that closes, and what is said at the end.
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154 # expect.sh sets and reads the shared variables
+. "$(dirname "$0")/expect.sh"
+
+# ---- a config that is no file ----
+label='the config from the standard input'
+"$program" - --set run_dir=piped <config.json >stdout.txt 2>stderr.txt
+code=$?
+expect_code 0
+[ -s piped/weights.safetensors ] || fail 'expected weights'
+
+label='the config from a pipe'
+mkfifo pipe
+cat config.json >pipe &
+"$program" pipe --set run_dir=fifo --quiet >stdout.txt 2>stderr.txt
+code=$?
+wait
+expect_code 0
+cmp -s piped/weights.safetensors fifo/weights.safetensors || fail 'expected the same weights'
+
+label='a sweep over a config from a pipe'
+"$program" sweep - --vary seed=1,2 --json swept.json <config.json >stdout.txt 2>stderr.txt
+code=$?
+expect_code 0
+
+label='a config that is damaged, from a pipe'
+printf '{"epochs": ' | "$program" - >stdout.txt 2>stderr.txt
+code=$?
+expect_code 78
+
+# ---- what is said at the end ----
+run config.json --set run_dir=told
+expect_code 0
+grep -q '^  run         told$' stderr.txt || fail 'expected where the run lies'
+grep -q '^  next        trainer eval told | predict told INPUT | export told --to model.onnx | report told$' stderr.txt ||
+    fail 'expected what comes next'
+run config.json --set run_dir=untold --quiet
+! grep -q '^  next' stderr.txt || fail 'expected nothing with --quiet'
+
+# ---- a home that is none ----
+for home in / '' relative; do
+    label="HOME=$home"
+    HOME=$home "$program" config.json --set run_dir=null --quiet >stdout.txt 2>stderr.txt
+    code=$?
+    expect_code 0
+    [ ! -e /.cache/lockstep ] || fail 'expected nothing in /.cache'
+done
+
+# ---- no run ----
+mkdir empty
+: >file
+expect_failure 66 '--resume nowhere: there is no such directory; expected the directory of a run, such as runs/NAME, or latest' \
+    --resume nowhere
+expect_failure 66 '--resume file: is a file; expected the directory of a run, the one that has config.json in it, or latest' \
+    --resume file
+expect_failure 66 '--resume empty: is not the directory of a run, in which there would be config.json, metrics.jsonl and checkpoints; expected one, such as runs/NAME, or latest' \
+    --resume empty
+[ -z "$(ls empty)" ] || fail 'expected nothing to be written there'
+
+# ---- nearly right ----
+expect_failure 64 'did you mean `trainer predict`? There is no verb and no config perdict; `trainer --help` lists what there is' \
+    perdict told
+expect_failure 64 'did you mean --devices? unknown option --divices; `trainer --help` lists what there is' \
+    config.json --divices ref:1
+run config.json --set optimizer.lrr=1
+expect_code 78
+grep -q 'did you mean' stderr.txt || fail 'expected a key that is near'
+
+finish

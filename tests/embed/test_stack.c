@@ -1,0 +1,294 @@
+/* How much stack the public functions use: each runs on a stack that was painted. A function checks beforehand that this
+ * much is left, and a little less is refused rather than overrun. */
+#include "data/scratch.h"
+#include "embed/scene.h"
+#include "runner.h"
+#include "train/calls.h"
+#include "train/faulty_backend.h"
+#include "train/own_data.h"
+#include "train/snapshot.h"
+
+#include <lockstep/model.h>
+#include <lockstep/sys/plugin.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { BATCH = 16, PAINT = 0xa5 };
+#define STACK_BYTES ((size_t)2 << 20)
+
+static const char config[] =
+    "{\"data\": {\"name\": \"own\"}, \"batch_size\": 16, \"shards\": 2, \"epochs\": 2, \"eval_every\": 1,"
+    " \"optimizer\": {\"name\": \"adamw\", \"lr\": 0.01}, \"checkpoint\": {\"every_steps\": 2},"
+    " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 16, \"kernel\": 3, \"padding\": 1},"
+    " {\"type\": \"batch_norm\"}, {\"type\": \"relu\"}, {\"type\": \"max_pool\", \"kernel\": 2},"
+    " {\"type\": \"conv2d\", \"out\": 16, \"kernel\": 5, \"stride\": 3}, {\"type\": \"flatten\"},"
+    " {\"type\": \"dense\", \"out\": 10}]}}";
+
+typedef struct stage {
+    scratch files;
+    ls_registry *registry;
+    ls_data_source data;
+    const ls_data_source *sources[1];
+    const char *set[2];
+    char run_dir[600], saved[600], weights_file[600];
+    ls_trainer_options options;
+    ls_trainer *trainer;
+    ls_snapshot *snapshot, *model;
+    uint8_t images[BATCH * OWN_PIXELS];
+    int32_t labels[BATCH];
+    float scores[BATCH * OWN_CLASSES], *weights;
+    int status;
+    ls_error err;
+} stage;
+
+static void begin(stage *g, const char *devices, int streamed)
+{
+    memset(g, 0, sizeof *g);
+    scratch_begin(&g->files);
+    fault_reset();
+    g->registry = scene_registry();
+    assert_int_equal(ls_registry_add(g->registry, faulty_backend(), &g->err), LS_OK);
+    g->data = own_data(streamed);
+    g->sources[0] = &g->data;
+    g->set[0] = devices;
+    g->set[1] = g->run_dir;
+    snprintf(g->run_dir, sizeof g->run_dir, "run_dir=%s", scratch_path(&g->files, "run"));
+    snprintf(g->saved, sizeof g->saved, "%s", scratch_path(&g->files, "saved"));
+    snprintf(g->weights_file, sizeof g->weights_file, "%s", scratch_path(&g->files, "w"));
+    g->options = (ls_trainer_options){.size = sizeof g->options,
+                                      .config_text = config,
+                                      .set = g->set,
+                                      .set_count = 2,
+                                      .sources = g->sources,
+                                      .source_count = 1,
+                                      .registry = g->registry};
+    for (uint32_t i = 0; i < BATCH; i++)
+        own_row(0, i, g->images + (size_t)i * OWN_PIXELS, &g->labels[i]);
+}
+
+static void end(stage *g)
+{
+    ls_snapshot_release(g->snapshot);
+    ls_snapshot_release(g->model);
+    assert_int_equal(ls_trainer_close(g->trainer), LS_OK);
+    ls_registry_destroy(g->registry);
+    scratch_end(&g->files);
+    free(g->weights);
+    fault_reset();
+}
+
+/* ---- a painted stack ---- */
+
+typedef void call(stage *g);
+
+typedef struct painted {
+    call *what;
+    stage *stage;
+    uintptr_t begun; /* where the stack was when the call was made */
+} painted;
+
+static void *make_call(void *arg)
+{
+    painted *p = arg;
+    p->begun = (uintptr_t)__builtin_frame_address(0);
+    p->what(p->stage);
+    return NULL;
+}
+
+static size_t used_by(call *what, stage *g)
+{
+    painted p = {what, g, 0};
+    pthread_attr_t attr;
+    pthread_t thread;
+    uint8_t *stack = aligned_alloc(4096, STACK_BYTES);
+    size_t untouched = 0;
+    assert_non_null(stack);
+    memset(stack, PAINT, STACK_BYTES);
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstack(&attr, stack, STACK_BYTES), 0);
+    assert_int_equal(pthread_create(&thread, &attr, make_call, &p), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&attr);
+    while (untouched < STACK_BYTES && stack[untouched] == PAINT)
+        untouched++;
+    const size_t used = p.begun - (uintptr_t)(stack + untouched);
+    free(stack);
+    return used;
+}
+
+/* Debug builds use more, and sanitizers have stacks of their own. */
+static void uses_at_most(const char *name, call *what, stage *g, size_t most)
+{
+    const size_t used = used_by(what, g);
+    if (g->status != LS_OK)
+        fail_msg("%s: %s", name, g->err.text);
+    print_message("%-22s %4zu of %4zu KiB\n", name, (used + 1023) / 1024, most / 1024);
+#if defined NDEBUG && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+    if (used > most)
+        fail_msg("%s uses %zu bytes of stack; %zu are asked for", name, used, most);
+#else
+    (void)most;
+#endif
+}
+
+/* ---- the calls ---- */
+
+static void open_trainer(stage *g)
+{
+    g->status = ls_trainer_open(&g->trainer, &g->options, &g->err);
+}
+
+static void resolve(stage *g)
+{
+    char *text = NULL;
+    g->status = ls_config_resolve(&text, &g->options, &g->err);
+    ls_text_free(text);
+}
+
+static void step(stage *g)
+{
+    g->status = ls_trainer_step(g->trainer, g->images, g->labels, BATCH, NULL, &g->err);
+}
+
+static void run(stage *g)
+{
+    g->status = ls_trainer_run(g->trainer, &g->err);
+}
+
+static void evaluate(stage *g)
+{
+    g->status = ls_trainer_evaluate(g->trainer, NULL, NULL, &g->err);
+}
+
+static void weights(stage *g)
+{
+    const size_t parameters = ls_trainer_summary(g->trainer)->parameters;
+    g->status = ls_trainer_weights(g->trainer, g->weights, parameters, &g->err);
+}
+
+static void save(stage *g)
+{
+    g->status = ls_trainer_save(g->trainer, NULL, &g->err);
+    if (g->status == LS_OK)
+        g->status = ls_trainer_save(g->trainer, g->saved, &g->err);
+}
+
+static void load(stage *g)
+{
+    g->status = ls_trainer_load(g->trainer, g->saved, &g->err);
+}
+
+static void take_snapshot(stage *g)
+{
+    g->status = ls_trainer_snapshot(g->trainer, &g->snapshot, &g->err);
+}
+
+static void predict(stage *g)
+{
+    g->status =
+        ls_trainer_predict(g->trainer, g->images, BATCH, g->scores, BATCH * OWN_CLASSES, &g->err);
+}
+
+static void predict_few(stage *g)
+{
+    g->status =
+        ls_snapshot_predict(g->snapshot, g->images, 3, g->scores, BATCH * OWN_CLASSES, &g->err);
+}
+
+static void save_snapshot(stage *g)
+{
+    g->status = ls_snapshot_save(g->snapshot, g->weights_file, &g->err);
+}
+
+static void open_model(stage *g)
+{
+    const ls_model_options o = {.size = sizeof o, .registry = g->registry};
+    g->status = ls_model_open(&g->model, g->weights_file, &o, &g->err);
+}
+
+static void run_model(stage *g)
+{
+    g->status = ls_model_run(g->model, g->images, BATCH, LS_OUTPUT_PROBABILITIES, g->scores,
+                             BATCH * OWN_CLASSES, &g->err);
+}
+
+static void close_trainer(stage *g)
+{
+    g->status = ls_trainer_close(g->trainer);
+    g->trainer = NULL;
+}
+
+/* ---- */
+
+static void play(const char *devices)
+{
+    stage g;
+    begin(&g, devices, 1);
+    uses_at_most("ls_config_resolve", resolve, &g, LS_OPEN_STACK_BYTES);
+    uses_at_most("ls_trainer_open", open_trainer, &g, LS_OPEN_STACK_BYTES);
+    g.weights = calloc(ls_trainer_summary(g.trainer)->parameters, sizeof *g.weights);
+    uses_at_most("ls_trainer_step", step, &g, LS_CALL_STACK_BYTES);
+    uses_at_most("ls_trainer_evaluate", evaluate, &g, LS_CALL_STACK_BYTES);
+    uses_at_most("ls_trainer_weights", weights, &g, LS_CALL_STACK_BYTES);
+    uses_at_most("ls_trainer_save", save, &g, LS_CALL_STACK_BYTES);
+    uses_at_most("ls_trainer_load", load, &g, LS_CALL_STACK_BYTES);
+    uses_at_most("ls_trainer_snapshot", take_snapshot, &g, LS_CALL_STACK_BYTES);
+    uses_at_most("ls_trainer_predict", predict, &g, LS_PREDICT_STACK_BYTES);
+    uses_at_most("ls_snapshot_predict", predict_few, &g, LS_PREDICT_STACK_BYTES);
+    uses_at_most("ls_snapshot_save", save_snapshot, &g, LS_CALL_STACK_BYTES);
+    uses_at_most("ls_model_open", open_model, &g, LS_OPEN_STACK_BYTES);
+    uses_at_most("ls_model_run", run_model, &g, LS_PREDICT_STACK_BYTES);
+    uses_at_most("ls_trainer_close", close_trainer, &g, LS_CALL_STACK_BYTES);
+    end(&g);
+}
+
+static void calls_use_no_more_stack_than_they_ask_for(void **state)
+{
+    (void)state;
+    play("devices=ref:2");
+}
+
+static void calls_on_cpus_use_no_more_stack_than_they_ask_for(void **state)
+{
+    ls_registry *registry = scene_registry();
+    int cpu = 0;
+    (void)state;
+    for (int i = 0; ls_registry_at(registry, i); i++)
+        cpu |= strcmp(ls_registry_at(registry, i)->name, "cpu") == 0;
+    ls_registry_destroy(registry);
+    if (!cpu)
+        skip();
+    play("devices=cpu:2");
+}
+
+/* With checkpoints, records, and a device that is lost in the middle. */
+static void a_run_that_recovers_uses_no_more_stack_than_it_asks_for(void **state)
+{
+    stage g;
+    (void)state;
+    begin(&g, "devices=faulty:2", 0);
+    fault.device = 1;
+    fault.tail_at = 4;
+    uses_at_most("ls_trainer_open", open_trainer, &g, LS_OPEN_STACK_BYTES);
+    uses_at_most("ls_trainer_run", run, &g, LS_CALL_STACK_BYTES);
+    assert_true(atomic_load(&fault.tails) >= 4);
+    end(&g);
+}
+
+LS_TESTS(embed_stack, "unit")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_use_no_more_stack_than_they_ask_for),
+        cmocka_unit_test(calls_on_cpus_use_no_more_stack_than_they_ask_for),
+        cmocka_unit_test(a_run_that_recovers_uses_no_more_stack_than_it_asks_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
