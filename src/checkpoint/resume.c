@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define RUNS "runs"
 
@@ -72,7 +73,18 @@ static bool has_checkpoints(const char *run)
     return ls_checkpoints_exist(ls_path_join(path, run, "checkpoints"));
 }
 
-/* Begun later; of two in the same second the one with the longer name. */
+/* When the config of the run was written, which is done once, at its start. Zero where there is none. */
+static struct timespec config_time(const char *run)
+{
+    char path[LS_PATH_BYTES];
+    struct stat s;
+    if (stat(ls_path_join(path, run, "config.json"), &s) != 0)
+        return (struct timespec){0};
+    return s.st_mtim;
+}
+
+/* Begun later. Records say the second; of two in the same second the one whose config was written later, and, where
+ * that is not known either, the one with the longer name. */
 static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)
@@ -80,6 +92,11 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
     const int order = strcmp(a->time, b->time);
     if (order != 0)
         return order > 0;
+    const struct timespec at = config_time(a_run), bt = config_time(b_run);
+    if (at.tv_sec != bt.tv_sec)
+        return at.tv_sec > bt.tv_sec;
+    if (at.tv_nsec != bt.tv_nsec)
+        return at.tv_nsec > bt.tv_nsec;
     const size_t n = strlen(a_run), m = strlen(b_run); /* NAME, NAME-2, … NAME-10 */
     return n != m ? n > m : strcmp(a_run, b_run) > 0;
 }

@@ -94,8 +94,16 @@ latest small '^trainer: runs/00-renamed/metrics.jsonl:1:1: this is not the recor
 latest small-2 '^trainer: runs/2003-small-2/metrics.jsonl:1:1: this is not the record'
 latest smaller '^trainer: runs/2003-smaller/metrics.jsonl:1:1: this is not the record'
 latest "$long" "^trainer: runs/2003-$(printf '%.20s' "$long")/metrics.jsonl:1:1: this is not the record"
-run --resume latest # of any name: of those in the same second, the one with the longest name
-grep -q '^trainer: runs/2003-0*/metrics.jsonl:1:1: ' stderr.txt || fail 'expected the longest'
+# Of any name: of those in the same second, the one whose config was written last, else the one with the longest name.
+begun_last() {
+    run --resume latest
+    grep -q "^trainer: $1/metrics.jsonl:1:1: " stderr.txt || fail "expected $1"
+}
+begun_last 'runs/2003-0*'
+touch runs/2003-smaller/config.json
+begun_last runs/2003-smaller
+touch -r runs/2003-smaller/config.json runs/00-renamed/config.json runs/2003-*/config.json
+begun_last 'runs/2003-0*'
 
 # A fault on purpose, seen from outside.
 run config.json --set run_dir=lost --set epochs=3 --inject worker=1,step=2,kind=fail

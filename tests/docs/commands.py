@@ -59,6 +59,8 @@ def furnish(folder, root):
     x = bytes(i * 7 % 256 for i in range(rows * SIDE * SIDE))
     y = struct.pack(f"<{rows}i", *(i % 3 for i in range(rows)))
     (folder / "config.json").write_text(json.dumps(TINY))
+    (folder / "arrays.json").write_text(json.dumps({**TINY, "data": {
+        "name": "npy", "path": ".", "x": "x.npy", "y": "y.npy", "validation": 0.2}}))
     (folder / "examples").symlink_to(root / "examples")
     npy(folder / "x.npy", "|u1", (rows, SIDE, SIDE), x)
     npy(folder / "y.npy", "<i4", (rows,), y)
@@ -78,9 +80,12 @@ def words_of(command, run):
     """As it is called here, with little data."""
     if "NEW.csv" in command:
         run = "runs/table"
+    if "NEW.npy" in command:  # the page has made a model of arrays before
+        command = command.replace("latest", "runs/arrays")
     for name, stands_for in (("runs/RUN", run), ("RUN", run), ("CONFIG", "config.json"), ("DIRECTORY", "photos"),
-                              ("FOLDER", "photos")):
-        command = re.sub(rf"(?<![\w/]){name}\b", stands_for, command)
+                              ("FOLDER", "photos"), ("DATA", "wine.csv"), ("MORE_PHOTOS", "photos/a"),
+                              ("NEW.jpg", "picture.png"), ("NEW.npy", "x.npy"), ("NEW", "NEW.csv")):
+        command = re.sub(rf"(?<![\w/]){re.escape(name)}\b(?!\.)", stands_for, command)
     command = re.sub("(bench|find-lr) config.json", r"\1 examples/fashion_mnist.json", command).replace("seed=0,1,2", "seed=0,1")
     words = shlex.split(command)[1:]
     if "--serve" in words:
@@ -106,7 +111,7 @@ def main():
     folder.mkdir(parents=True)
     furnish(folder, root)
     run = "runs/run"
-    for config in ("table.json --quiet --set run_dir=runs/table",
+    for config in ("table.json --quiet --set run_dir=runs/table", "arrays.json --quiet --set run_dir=runs/arrays",
                    f"examples/fashion_mnist.json --quiet --set run_dir={run}"):
         subprocess.run([trainer, *words_of(f"trainer {config}", run)], cwd=folder, check=True,
                        stdout=subprocess.DEVNULL, timeout=60)
