@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Predictions of few rows beside ONNX Runtime: one thread each, in turns, the same weights.
 
-    bench/peers/rows.py [--build build/release] [--trainer ./trainer] [--rounds 7] [--rows 1 2 4 8 16] [NET...]
+    bench/peers/rows.py [--build build/release] [--trainer ./trainer] [--rounds 7] [--rows 1 2 4 8 16] [--python] [NET...]
 
 Each net is made by a short run on synthetic data and exported as ONNX. Figures are microseconds of CPU of the thread
 that predicts, medians of the rounds; x is ONNX Runtime's time by Lockstep's, the median of the ratios round by round.
+--python: through the Python package as well, beside the same in C; it needs the target lockstep_shared, and
+LD_LIBRARY_PATH=BUILD/src.
 """
 import argparse
 import json
@@ -60,12 +62,29 @@ class Onnx:
         shape = [rows, *self.input.shape[1:]]
         values = np.random.default_rng(0).random(shape)
         x = (values * 255).astype(np.uint8) if "uint8" in self.input.type else values.astype(np.float32)
-        taken, begun = [], time.thread_time()
-        while len(taken) < 7 or time.thread_time() - begun < 0.1:
-            at = time.thread_time()
-            self.session.run(None, {self.input.name: x})
-            taken.append(1e6 * (time.thread_time() - at))
-        return statistics.median(taken)
+        return median_us_of(lambda: self.session.run(None, {self.input.name: x}))
+
+
+def median_us_of(predict):
+    taken, begun = [], time.thread_time()
+    while len(taken) < 7 or time.thread_time() - begun < 0.1:
+        at = time.thread_time()
+        predict()
+        taken.append(1e6 * (time.thread_time() - at))
+    return statistics.median(taken)
+
+
+class Python:
+    def __init__(self, path):
+        sys.path.insert(0, str(ROOT / "src/python"))
+        import lockstep
+        self.model = lockstep.Model.open(path)
+        self.bytes = not self.model._info().floats
+
+    def median_us(self, rows):
+        values = np.random.default_rng(0).random((rows, *self.model.shape))
+        x = (values * 255).astype(np.uint8) if self.bytes else values.astype(np.float32)
+        return median_us_of(lambda: self.model.predict(x))
 
 
 class Lockstep:
@@ -86,13 +105,17 @@ def compare(net, args):
     with tempfile.TemporaryDirectory() as folder:
         weights, onnx = make(net, pathlib.Path(folder), args.trainer)
         ours, theirs = Lockstep(args.build / "bench/bench_rows", weights), Onnx(onnx)
+        peers = [ours, theirs] + ([Python(weights)] if args.python else [])
         for rows in args.rows:
-            ours.median_us(rows), theirs.median_us(rows)  # warms up
-            pairs = [(ours.median_us(rows), theirs.median_us(rows)) for _ in range(args.rounds)]
-            ratios = [b / a for a, b in pairs]
-            mine, other = (statistics.median(column) for column in zip(*pairs))
-            print(f"| {net} | {rows} | {mine:.1f} | {other:.1f} | {statistics.median(ratios):.2f} "
-                  f"({min(ratios):.2f} to {max(ratios):.2f}) |", flush=True)
+            for peer in peers:
+                peer.median_us(rows)  # warms up
+            rounds = [[peer.median_us(rows) for peer in peers] for _ in range(args.rounds)]
+            ratios = [figures[1] / figures[0] for figures in rounds]
+            medians = [statistics.median(column) for column in zip(*rounds)]
+            more = "".join(f" {statistics.median(f[2] for f in rounds):.1f} | "
+                           f"{statistics.median(f[2] / f[0] for f in rounds):.2f} |" for _ in peers[2:])
+            print(f"| {net} | {rows} | {medians[0]:.1f} | {medians[1]:.1f} | {statistics.median(ratios):.2f} "
+                  f"({min(ratios):.2f} to {max(ratios):.2f}) |{more}", flush=True)
         ours.close()
 
 
@@ -102,12 +125,14 @@ def main():
     parser.add_argument("--trainer", type=pathlib.Path, default=ROOT / "trainer")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--python", action="store_true", help="through the Python package as well")
     parser.add_argument("net", nargs="*", metavar="NET", default=NETS, help=", ".join(NETS))
     args = parser.parse_args()
     if not set(args.net) <= set(NETS):
         parser.error(f"expected some of {', '.join(NETS)}")
     print(f"ONNX Runtime {onnxruntime.__version__}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    print("| net | rows | Lockstep, us | ONNX Runtime, us | x |\n|---|---:|---:|---:|---:|")
+    print("| net | rows | Lockstep, us | ONNX Runtime, us | x |" + " Python, us | x C's |" * args.python)
+    print("|---|---:|---:|---:|---:|" + "---:|---:|" * args.python)
     for net in args.net:
         compare(net, args)
 

@@ -67,5 +67,7 @@ void ls_engine_expect(ls_engine *engine, double longest_step_s);
 /* Nanoseconds of the run: as ls_now_ns, but it stands still while the process is stopped, as far as the coordinator,
  * which sleeps most of the time, was asleep then. */
 uint64_t ls_engine_ns(const ls_engine *engine);
+/* The same of a moment not long ago, a time of ls_now_ns. */
+uint64_t ls_engine_ns_at(const ls_engine *engine, uint64_t now_ns);
 
 #endif

@@ -17,9 +17,14 @@
 
 /* ---- the process's pauses ------------------------------------------------------------------- */
 
+uint64_t ls_engine_ns_at(const ls_engine *e, uint64_t now_ns)
+{
+    return now_ns - e->paused_ns;
+}
+
 uint64_t ls_engine_ns(const ls_engine *e)
 {
-    return ls_now_ns() - e->paused_ns;
+    return ls_engine_ns_at(e, ls_now_ns());
 }
 
 /* The coordinator was asleep from `begin_ns` on, for a nap. Where it is late it was stopped, but for what its thread
@@ -288,12 +293,22 @@ static void look_after(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
     }
 }
 
+/* The reports that are there: of short steps there are several, and looking at the clock for each would take longer. */
+static void take_ready(awaited *a, ls_engine *e)
+{
+    ls_report report;
+    for (int i = a->count - 1; i >= 0; i--)
+        if (ls_ring_try_pop(a->ring[i], &report) == LS_OK)
+            take_in(a, e, &report, i);
+}
+
 /* Every worker's report of the next step, or a verdict on those that have none. */
 static void await_reports(ls_engine *e)
 {
     awaited a;
     ls_report report;
     await_all(&a, e);
+    take_ready(&a, e);
     while (a.count > 0) {
         const uint64_t begin = ls_now_ns();
         int which = -1;

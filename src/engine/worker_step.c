@@ -63,15 +63,13 @@ int ls_worker_choose_steps(ls_train_worker *w)
     int status = ls_replica_on_ready(w->replica, early ? hand_over : NULL, w, &w->error);
     w->flights = 0;
     w->alone = e->one_shard_each && ranks == 1 && !e->desc.cluster;
-    w->length = 1;
+    int whole = 0; /* how many steps one launch has */
     if (status == LS_OK && w->alone) {
         status = ls_replica_prepare_whole(w->replica, &w->error);
-        if (ls_replica_steps_whole(w->replica, e->desc.batch_size) > 1)
-            w->length = LS_UNROLLED;
+        whole = ls_replica_steps_whole(w->replica, e->desc.batch_size);
     }
-    w->quick = ranks == 1 && !e->desc.cluster && w->length == 1 && is_quick(&e->desc);
-    if (w->quick)
-        w->length = QUICK_STEPS;
+    w->quick = ranks == 1 && !e->desc.cluster && whole == 0 && is_quick(&e->desc);
+    w->length = w->quick ? QUICK_STEPS : whole > 1 ? LS_UNROLLED : 1;
     /* A group that failed may have left a step that was held up. */
     return status ? status : ls_replica_release(w->replica, &w->error);
 }

@@ -121,6 +121,37 @@ static uint64_t divide(scaled *s, int shift, int p)
     return (uint64_t)n;
 }
 
+/* Where a number and its power of ten have room in 64 bits, as those have that are printed most: the same as below, at half
+ * the price. */
+static bool is_narrow(const number *v, int p)
+{
+    return p >= 0 && p <= (v->bits == 24 ? 11 : 2) && v->shift > 0 && v->shift < 62;
+}
+
+static uint64_t round_narrow(const number *v, int p, bool *exact)
+{
+    const uint64_t next = power_of_ten(p), value = v->m * next, unit = (uint64_t)1 << v->shift;
+    const uint64_t n = value >> v->shift, rest = value & (unit - 1);
+    const bool up = 2 * rest > unit || (2 * rest == unit && (n & 1));
+    const uint64_t off = up ? unit - rest : rest;
+    const bool lowest = v->m == (uint64_t)1 << (v->bits - 1);
+    const uint64_t away = lowest && !up ? 4 * off : 2 * off;
+    *exact = away < next || (away == next && (v->m & 1) == 0);
+    return n + up;
+}
+
+static uint64_t round_wide(const number *v, int p, bool *exact)
+{
+    scaled s = scale(v, p);
+    const uint64_t n = divide(&s, v->shift, p);
+    const bool up = 2 * s.value > s.unit || (2 * s.value == s.unit && (n & 1));
+    const wide off = up ? s.unit - s.value : s.value;
+    const bool lowest = v->m == (uint64_t)1 << (v->bits - 1); /* what is below is nearer */
+    const wide away = lowest && !up ? 4 * off : 2 * off;
+    *exact = away < s.next || (away == s.next && (v->m & 1) == 0);
+    return n + up;
+}
+
 /* `digits` of it, 10^exponent the first one's weight; or 0, where they have no room. Whether they read back: *exact. */
 static uint64_t digits_of(const number *v, int digits, int *exponent, bool *exact)
 {
@@ -128,21 +159,13 @@ static uint64_t digits_of(const number *v, int digits, int *exponent, bool *exac
     int p = digits - 1 - *exponent;
     if (!has_room(v, p))
         return 0;
-    scaled s = scale(v, p);
-    uint64_t n = divide(&s, v->shift, p);
-    if (n >= least * 10) { /* the exponent was guessed, one too low at most */
+    uint64_t n = is_narrow(v, p) ? round_narrow(v, p, exact) : round_wide(v, p, exact);
+    if (n > least * 10) { /* the exponent was guessed, one too low at most */
         ++*exponent;
         if (!has_room(v, --p))
             return 0;
-        s = scale(v, p);
-        n = divide(&s, v->shift, p);
+        n = is_narrow(v, p) ? round_narrow(v, p, exact) : round_wide(v, p, exact);
     }
-    const bool up = 2 * s.value > s.unit || (2 * s.value == s.unit && (n & 1));
-    const wide off = up ? s.unit - s.value : s.value;
-    const bool lowest = v->m == (uint64_t)1 << (v->bits - 1); /* what is below is nearer */
-    const wide away = lowest && !up ? 4 * off : 2 * off;
-    *exact = away < s.next || (away == s.next && (v->m & 1) == 0);
-    n += up;
     if (n == least * 10) {
         n = least;
         ++*exponent;

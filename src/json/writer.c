@@ -111,11 +111,17 @@ static void append_escaped(ls_json_writer *w, unsigned char c)
     append(w, code, (size_t)n);
 }
 
-/* How many of the `count` bytes at `s` stand in a string as they are, one byte a character. */
+/* Whether the character stands in a string as it is. */
+static bool is_plain(char c)
+{
+    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+}
+
+/* How many of the `count` bytes at `s` do, one byte a character. */
 static size_t plain_bytes(const char *s, size_t count)
 {
     size_t n = 0;
-    while (n < count && s[n] >= 0x20 && s[n] < 0x7F && s[n] != '"' && s[n] != '\\')
+    while (n < count && is_plain(s[n]))
         n++;
     return n;
 }
@@ -142,20 +148,24 @@ static void append_string(ls_json_writer *w, const char *s)
     append(w, "\"", 1);
 }
 
-/* Comma, key and colon of a member on one line, whose key is plain: in one piece, because a record has many. False:
- * nothing was written. */
+enum { SHORT_KEY = 60 };
+
+/* Comma, key and colon of a member on one line, whose key is short and plain: in one pass, because a record has many.
+ * False: nothing was written. */
 static bool put_plain_key(ls_json_writer *w, const char *key)
 {
-    const size_t n = strlen(key);
-    char *to = w->indent == 0 && plain_bytes(key, n) == n ? ls_buffer_room(&w->out, n + 4) : NULL;
-    if (!to)
+    char *const start = w->indent == 0 ? ls_buffer_room(&w->out, SHORT_KEY + 4) : NULL;
+    char *to = start;
+    if (!start)
         return false;
-    const char *const start = to;
     if (!w->first)
         *to++ = ',';
     *to++ = '"';
-    memcpy(to, key, n);
-    to += n;
+    int n = 0;
+    for (; n < SHORT_KEY && is_plain(key[n]); n++)
+        *to++ = key[n];
+    if (key[n])
+        return false;
     *to++ = '"';
     *to++ = ':';
     ls_buffer_keep(&w->out, (size_t)(to - start));

@@ -1,7 +1,6 @@
 /* What a step that is done counts for: the run's place and totals, its record, and what all members hear. */
 #include "train/coordinator.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "engine/view.h"
 #include "train/run_records.h"
@@ -60,9 +59,8 @@ static int finish_step(ls_coordination *c, const ls_report *r, double seconds, l
 /* When the step came to an end, in the run's time: now, unless it is reported late. */
 static uint64_t end_of(const ls_coordination *c, const ls_report *r)
 {
-    const uint64_t now_ns = ls_now_ns(), now = ls_engine_ns(c->t->engine);
-    const uint64_t late = r->ended_ns > 0 && r->ended_ns < now_ns ? now_ns - r->ended_ns : 0;
-    return now > c->last_ns + late ? now - late : now;
+    const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(c->t->engine, r->ended_ns) : 0;
+    return end > c->last_ns ? end : ls_engine_ns(c->t->engine);
 }
 
 int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)

@@ -587,6 +587,26 @@ def test_threads_predict_at_the_same_time(tmp_path):
         assert right == [True] * 4
 
 
+def test_a_model_is_asked_once_what_it_is(tmp_path, monkeypatch):
+    """What it says of itself is longer than one row takes to be predicted."""
+    with trainer() as t:
+        t.fit()
+        t.save(tmp_path / "small.safetensors")
+    x, _ = stripes(2, 3)
+    with lockstep.Model.open(tmp_path / "small.safetensors") as model:
+        first = model.predict(x)
+        asked = []
+        for name in ("ls_model_card", "ls_snapshot_describe"):
+            monkeypatch.setattr(_library.lib(), name, lambda *_, name=name: asked.append(name))
+        assert (model.predict(x) == first).all()
+        assert (model.predict(x[:1]) == first[:1]).all()
+        assert not asked
+        monkeypatch.undo()
+        assert model.card is not model.card  # a dict of the caller's own
+    with pytest.raises(ValueError, match="closed"):
+        model.predict(x)
+
+
 def test_a_forked_child_is_told_and_does_no_harm(tmp_path):
     with trainer(set={"epochs": 1}) as t:
         child = os.fork()

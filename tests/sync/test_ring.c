@@ -72,6 +72,66 @@ static void ring_holds_its_capacity_and_no_more(void **state)
     ls_ring_fini(&r);
 }
 
+/* A consumer that has announced itself is left alone until an item comes that wakes it. */
+static void a_quiet_push_wakes_nobody(void **state)
+{
+    (void)state;
+    ls_ring r;
+    int item = 7, out;
+    open_ring(&r, sizeof item, 4);
+    ls_park_prepare(r.consumer);
+    assert_int_equal(ls_ring_try_push_quietly(&r, &item), LS_OK);
+    assert_true(ls_park_announced(r.consumer));
+    assert_int_equal(ls_ring_length(&r), 1);
+    assert_int_equal(ls_ring_try_push(&r, &item), LS_OK);
+    assert_false(ls_park_announced(r.consumer));
+    assert_int_equal(ls_ring_try_pop(&r, &out), LS_OK);
+    assert_int_equal(out, 7);
+    ls_ring_close(&r);
+    assert_int_equal(ls_ring_try_push_quietly(&r, &item), LS_ECLOSED);
+    ls_ring_fini(&r);
+}
+
+enum { QUIET = 3 };
+
+typedef struct quiet_work {
+    ls_ring ring;
+    int *value; /* what an item points at is plain memory */
+    unsigned rounds;
+} quiet_work;
+
+static void *push_in_fours(void *arg)
+{
+    quiet_work *q = arg;
+    for (unsigned i = 0; i < q->rounds * (QUIET + 1); i++) {
+        q->value[i] = (int)i;
+        int *item = &q->value[i];
+        if (i % (QUIET + 1) == QUIET || ls_ring_try_push_quietly(&q->ring, &item) != LS_OK)
+            ls_ring_push(&q->ring, &item, UINT64_MAX, NULL);
+    }
+    return NULL;
+}
+
+/* As a worker reports short steps: the last of each four wakes; none is lost, and no consumer sleeps for ever. */
+static void items_pushed_quietly_come_with_the_next_one(void **state)
+{
+    (void)state;
+    quiet_work q = {.rounds = ls_tests_rounds(2000, 200000)};
+    pthread_t thread;
+    q.value = malloc(q.rounds * (QUIET + 1) * sizeof *q.value);
+    assert_non_null(q.value);
+    open_ring(&q.ring, sizeof(int *), 8);
+    assert_int_equal(pthread_create(&thread, NULL, push_in_fours, &q), 0);
+    for (unsigned i = 0; i < q.rounds * (QUIET + 1); i++) {
+        int *item;
+        assert_int_equal(pop(&q.ring, &item, UINT64_MAX, NULL), LS_OK);
+        assert_int_equal(*item, (int)i);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    ls_ring_fini(&q.ring);
+    free(q.value);
+}
+
 static void ring_of_one_item_works(void **state)
 {
     (void)state;
@@ -429,6 +489,8 @@ LS_TESTS(sync_ring, "integration")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring_delivers_items_in_order),
         cmocka_unit_test(ring_holds_its_capacity_and_no_more),
+        cmocka_unit_test(a_quiet_push_wakes_nobody),
+        cmocka_unit_test(items_pushed_quietly_come_with_the_next_one),
         cmocka_unit_test(ring_of_one_item_works),
         cmocka_unit_test(ring_refuses_absurd_sizes),
         cmocka_unit_test(closed_ring_delivers_the_rest_then_says_so),

@@ -45,7 +45,17 @@ def _rows(x, what="x"):
     if not 2 <= x.ndim <= 4 or 0 in x.shape:
         raise ValueError(f"{what}: expected (n, features), (n, height, width) or "
                          f"(n, channels, height, width), found {x.shape}")
-    return _np.ascontiguousarray(x.reshape(len(x), *_sides(x.shape[1:])))
+    return _np.ascontiguousarray(_with_sides(x))
+
+
+def _with_sides(x):
+    """(n, features), (n, height, width) or (n, channels, height, width) → the last of these."""
+    return x if x.ndim == 4 else x.reshape(len(x), *_sides(x.shape[1:]))
+
+
+def _address(a):
+    """Of an array's first number; `a.ctypes` makes an object with more than that."""
+    return a.__array_interface__["data"][0]
 
 
 # What arrays of rows are called in .npz files, as the library looks for them.
@@ -165,6 +175,14 @@ class Model(_l.Handle):
 
     def __init__(self):
         super().__init__("ls_snapshot_release")
+        self._kept = {}
+
+    def _once(self, what, look):
+        """What the library says of the model, which never changes: a prediction of one row would spend its time on it."""
+        self.handle  # raises an error where it is closed
+        if what not in self._kept:
+            self._kept[what] = look()
+        return self._kept[what]
 
     @classmethod
     def open(cls, path, device=None):
@@ -176,6 +194,12 @@ class Model(_l.Handle):
         return self
 
     def _info(self):
+        return self._once("info", self._look_info)
+
+    def _preparation(self):
+        return self._once("preparation", lambda: self.card.get("preparation") or {})
+
+    def _look_info(self):
         info = _l.snapshot_info()
         _l.lib().ls_snapshot_describe(self.handle, _c.byref(info))
         return info
@@ -211,6 +235,9 @@ class Model(_l.Handle):
 
     def _table(self):
         """The columns of a table, with the `levels` of those of texts."""
+        return self._once("table", self._look_table)
+
+    def _look_table(self):
         card = self.card
         preparation = card.get("preparation")
         if preparation is not None:
@@ -244,10 +271,12 @@ class Model(_l.Handle):
         """Only uint8 is divided by 255: in its place other whole numbers that are bytes may stand, and it may stand
         where the training's numbers were bool or unsigned, too, or those of a table."""
         if not self._info().floats:
+            if x.dtype == _np.uint8:
+                return x
             if x.dtype.kind in "iu" and x.size and 0 <= int(x.min()) and int(x.max()) <= 255:
                 return x.astype(_np.uint8, copy=False)
             raise ValueError(f"x: expected uint8, as in training, found {x.dtype}; only uint8 is divided by 255")
-        kind = (self.card.get("preparation") or {}).get("type", "")
+        kind = self._preparation().get("type", "")
         if x.dtype == _np.uint8 and table is None and not kind.startswith(("u", "bool")):
             raise ValueError("x: expected numbers that are not uint8, as in training, found uint8; only uint8 is "
                              "divided by 255")
@@ -261,7 +290,7 @@ class Model(_l.Handle):
 
     def _channels_first(self, x, shape):
         """Rows with channels last, channels first: what fits both ways is as it was in training."""
-        last = (self.card.get("preparation") or {}).get("layout") == "channels_last"
+        last = self._preparation().get("layout") == "channels_last"
         if x.shape[1:] == (*shape[1:], shape[0]) and (last or x.shape[1:] != shape):
             return _np.ascontiguousarray(_np.moveaxis(x, 3, 1))
         return x
@@ -293,12 +322,11 @@ class Model(_l.Handle):
              list of these"""
         info = self._info()
         x = self._channels_first(self._prepare(x), (info.channels, info.height, info.width))
-        x = x.reshape(len(x), *_sides(x.shape[1:]))
+        x = _with_sides(x)
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
         out = _np.empty((len(x), info.classes), _np.float32)
-        _l.call("ls_model_run", self.handle, x.ctypes.data, len(x), int(logits), out.ctypes.data,
-                out.size)
+        _l.call("ls_model_run", self.handle, _address(x), len(x), int(logits), _address(out), out.size)
         return out
 
     def save(self, path):
