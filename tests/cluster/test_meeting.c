@@ -296,6 +296,9 @@ static void a_run_that_has_begun_says_so_to_late_callers(void **state)
         m[i].stays = true;
         m[i].ends = &ends;
         go(&m[i]);
+        if (i == 0)
+            await_said(&m[0],
+                       "1 of 2"); /* before, the other one would be first: it has the address */
     }
     await_said(&m[1], "all 2 have come");
     prepare(&late, NULL, p.meet, 2);
