@@ -56,6 +56,7 @@ typedef struct world {
     int comparable; /* the two should have the same weights */
     int ran, calls_in, resident;
     ls_data_source data;
+    int read_that_fails; /* its user, where it has one */
     const ls_data_source *sources[1];
     ls_trainer_callbacks callbacks;
     ls_trainer_sys sys;
