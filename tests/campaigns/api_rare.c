@@ -42,7 +42,7 @@ static void lend_a_thread(world *w)
     lent l = {.status = LS_EABORTED};
     if (world_note(w, "ls_pool_create", ls_pool_create(&l.pool, &o, &w->err)) != LS_OK)
         return;
-    atomic_store(&w->fails_in, 0);
+    world_disarm(w);
     if (pthread_create(&l.thread, NULL, serve, &l) != 0)
         world_problem(w, "no thread");
     w->call = "ls_pool_run";
@@ -112,7 +112,7 @@ static void read_a_table(world *w)
     snprintf(csv, sizeof csv, "%s/table.csv", w->directory);
     snprintf(file, sizeof file, "%s/table.safetensors", w->directory);
     if (!w->has_table) {
-        atomic_store(&w->fails_in, 0);
+        world_disarm(w);
         if (write_table(csv) || train_on_table(w, csv, file) != LS_OK) {
             world_problem(w, "a table: %s", w->err.text);
             return;
@@ -230,7 +230,7 @@ static void break_down(world *w)
     w->call = "ls_trainer_open of a trainer that breaks down";
     if (world_note(w, "ls_trainer_open", ls_trainer_open(&t, &o, &w->err)) != LS_OK)
         return;
-    atomic_store(&w->fails_in, 0);
+    world_disarm(w);
     w->call = "a trainer that breaks down";
     if (recorded && world_chance(w, 2))
         open_twice(w, run_dir + strlen("run_dir="));

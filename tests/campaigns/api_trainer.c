@@ -131,6 +131,7 @@ static void open_shadow(world *w, int resident)
                                   .step_rows = fewer_rows,
                                   .step_row_count = 1,
                                   .registry = w->registry};
+    world_disarm(w);
     if (ls_trainer_open(&w->shadow, &o, &err) != LS_OK)
         world_problem(w, "the shadow: %s", err.text);
     w->comparable = 1;
