@@ -33,8 +33,9 @@ typedef struct ls_model_options {
 } ls_model_options;
 
 /* Reads the file and prepares the first device: behind it, a prediction is forward alone. `options` may be
- * NULL. Any thread. Errors: LS_EINVAL (no path, options of another version, a device that cannot be read); LS_ENOENT; LS_EDATA (damaged, or a file that does not say which model it is
- * of), LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_ESYSTEM; nothing is left open then. */
+ * NULL. Any thread. Errors: LS_EINVAL (no path, options of another version, a device that cannot be read), LS_ENOENT,
+ * LS_EDATA (damaged, or a file that does not say which model it is of), LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_ESYSTEM;
+ * nothing is left open then. */
 int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *options,
                   ls_error *err);
 

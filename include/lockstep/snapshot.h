@@ -14,8 +14,8 @@
  * the library's own for which the caller waits. Devices and their memory are made when they are first needed, are
  * shared by all snapshots of a trainer, serve other callers later, and go with the last snapshot. Few
  * rows cost what they are, on the CPU; nine to sixteen cost as much as sixteen, which are cheaper than sixteen times
- * one: requests that come together are best asked together. In a
- * child process after fork a snapshot predicts nothing (LS_EINVAL).
+ * one: requests that come together are best asked together. In a child process after fork a snapshot predicts
+ * nothing (LS_EINVAL).
  */
 #ifndef LOCKSTEP_SNAPSHOT_H
 #define LOCKSTEP_SNAPSHOT_H

@@ -4,6 +4,7 @@
 
 #include "train/own_data.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -41,7 +42,7 @@ static void lend_a_thread(world *w)
     lent l = {.status = LS_EABORTED};
     if (world_note(w, "ls_pool_create", ls_pool_create(&l.pool, &o, &w->err)) != LS_OK)
         return;
-    atomic_store(&w->fails_in, 0);
+    world_disarm(w);
     if (pthread_create(&l.thread, NULL, serve, &l) != 0)
         world_problem(w, "no thread");
     w->call = "ls_pool_run";
@@ -63,7 +64,8 @@ static int write_table(const char *path)
     FILE *f = fopen(path, "w");
     if (!f)
         return -1;
-    fputs("mass,island,y\n4100,Dream,1\n3900,Biscoe,2\n,Dream,1.5\n5200,Biscoe,3\n", f);
+    fputs("mass,size,island,y\n4100,1,Dream,1\n3900,2,Biscoe,2\n,3,Dream,1.5\n5200,4,Biscoe,3\n",
+          f);
     return fclose(f);
 }
 
@@ -101,7 +103,8 @@ static int train_on_table(world *w, const char *csv, const char *file)
 static void read_a_table(world *w)
 {
     char csv[600], file[600];
-    const ls_field fields[] = {{"mass", NULL, 4000}, {"island", "Dream", 0}, {"other", "?", 0}};
+    const ls_field fields[] = {
+        {"mass", NULL, 4000}, {"size", "2", 0}, {"island", "Dream", 0}, {"other", "?", 0}};
     const ls_model_options o = {
         .size = sizeof o, .device = "ref:1", .registry = w->registry, .host = world_host(w)};
     float row[8], out;
@@ -109,7 +112,7 @@ static void read_a_table(world *w)
     snprintf(csv, sizeof csv, "%s/table.csv", w->directory);
     snprintf(file, sizeof file, "%s/table.safetensors", w->directory);
     if (!w->has_table) {
-        atomic_store(&w->fails_in, 0);
+        world_disarm(w);
         if (write_table(csv) || train_on_table(w, csv, file) != LS_OK) {
             world_problem(w, "a table: %s", w->err.text);
             return;
@@ -118,9 +121,11 @@ static void read_a_table(world *w)
     }
     if (world_note(w, "ls_model_open", ls_model_open(&model, file, &o, &w->err)) != LS_OK)
         return;
-    const size_t count = world_draw(w, 4), room = world_chance(w, 4) ? 1 : 8;
+    const size_t count = 2 + world_draw(w, 3), room = world_chance(w, 4) ? 1 : 8;
     const int status =
         world_note(w, "ls_model_row", ls_model_row(model, fields, count, row, room, &w->err));
+    if (status == LS_OK && world_chance(w, 3))
+        row[1] = NAN; /* of a column that was never empty */
     if (status == LS_OK)
         world_note(w, "ls_model_run",
                    ls_model_run(model, row, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
@@ -182,6 +187,18 @@ static const char *some_fault(world *w)
     return world_chance(w, 25) ? stalls[world_draw(w, 2)] : faults[world_draw(w, 5)];
 }
 
+/* A second trainer in the directory of one that trains. */
+static void open_twice(world *w, const char *run_dir)
+{
+    const ls_trainer_options o = {
+        .size = sizeof o, .resume = run_dir, .registry = w->registry, .host = world_host(w)};
+    ls_trainer *second;
+    if (world_note(w, "ls_trainer_open", ls_trainer_open(&second, &o, &w->err)) != LS_OK)
+        return;
+    world_problem(w, "two trainers train in one directory");
+    ls_trainer_close(second);
+}
+
 static void break_down(world *w)
 {
     int reader_has_enough = 0;
@@ -213,8 +230,10 @@ static void break_down(world *w)
     w->call = "ls_trainer_open of a trainer that breaks down";
     if (world_note(w, "ls_trainer_open", ls_trainer_open(&t, &o, &w->err)) != LS_OK)
         return;
-    atomic_store(&w->fails_in, 0);
+    world_disarm(w);
     w->call = "a trainer that breaks down";
+    if (recorded && world_chance(w, 2))
+        open_twice(w, run_dir + strlen("run_dir="));
     reader_has_enough = world_chance(w, 6);
     if (recorded && world_chance(w, 2))
         limit_files(300);

@@ -1,5 +1,5 @@
 /* Campaign: random sequences of all calls of the public headers, legal and not, with random failures of the allocator,
- * of devices and of files.
+ * of threads, of devices and of files.
  *
  *     api_swarm --headers DIR --directory DIR [--sequences N | --seconds S] [--seed S] [--only NUMBER]
  *               [--findings N]
@@ -15,6 +15,7 @@
 #include "ref/ref.h"
 #include "train/faulty_backend.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -103,13 +104,30 @@ const ls_host *world_host(world *w)
     return &w->host;
 }
 
+/* ---- threads that the system refuses ---- */
+
+static atomic_int refused_in; /* the thread that is refused, counted down; 0: none */
+
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg);
+
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+    if (atomic_load(&refused_in) > 0 && atomic_fetch_sub(&refused_in, 1) == 1)
+        return EAGAIN;
+    return __real_pthread_create(t, attr, run, arg);
+}
+
 /* ---- a sequence ---- */
 
-/* Before a call: sometimes memory, sometimes a device is about to fail. */
+/* Before a call: sometimes memory, a thread or a device is about to fail. */
 static void arm(world *w)
 {
     atomic_store(&w->persistent, world_chance(w, 3));
     atomic_store(&w->fails_in, world_chance(w, 5) ? 1 + (long)world_draw(w, 60) : 0);
+    atomic_store(&refused_in, world_chance(w, 12) ? 1 + (int)world_draw(w, 4) : 0);
     if (!world_chance(w, 8))
         return;
     fault.device = (int)world_draw(w, 2);
@@ -120,9 +138,10 @@ static void arm(world *w)
     }
 }
 
-static void disarm(world *w)
+void world_disarm(world *w)
 {
     atomic_store(&w->fails_in, 0);
+    atomic_store(&refused_in, 0);
 }
 
 static void begin(world *w, uint64_t seed, uint64_t number, const char *directory)
@@ -162,7 +181,7 @@ static void play(world *w)
         else
             trainer_calls[world_draw(w, trainers)](w);
     }
-    disarm(w);
+    world_disarm(w);
     fault_reset();
     world_end_trainer(w);
     world_end_pools(w);

@@ -103,6 +103,10 @@ static void break_options(world *w, ls_trainer_options *o, const char *set[3], c
     case 16: w->data.classes = 1; break;
     case 17: o->data_dirs = none, o->data_dir_count = 1; break;
     case 18: garbage[0] = 1; break;
+    case 19:
+        w->read_that_fails = 1 + (int)world_draw(w, 3);
+        w->data.user = &w->read_that_fails;
+        break;
     default: break;
     }
 }
@@ -127,6 +131,7 @@ static void open_shadow(world *w, int resident)
                                   .step_rows = fewer_rows,
                                   .step_row_count = 1,
                                   .registry = w->registry};
+    world_disarm(w);
     if (ls_trainer_open(&w->shadow, &o, &err) != LS_OK)
         world_problem(w, "the shadow: %s", err.text);
     w->comparable = 1;
@@ -496,6 +501,8 @@ static void open_model(world *w)
     case 1: snprintf(path, sizeof path, "there/is/none"); break;
     case 2: o.size = 1; break;
     case 3: o.device = "nothing"; break;
+    case 5:
+    case 6: o.device = "faulty:1"; break;
     case 4: o.device = "cuda:0"; break;
     default: break;
     }

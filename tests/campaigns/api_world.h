@@ -56,6 +56,7 @@ typedef struct world {
     int comparable; /* the two should have the same weights */
     int ran, calls_in, resident;
     ls_data_source data;
+    int read_that_fails; /* its user, where it has one */
     const ls_data_source *sources[1];
     ls_trainer_callbacks callbacks;
     ls_trainer_sys sys;
@@ -81,6 +82,8 @@ int world_note(world *w, const char *name, int status);
 void world_did(world *w, const char *name);
 /* A finding; the first one counts. */
 void world_problem(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* From now on no memory and no thread is refused. */
+void world_disarm(world *w);
 /* The allocator that fails when it is told to, or NULL. */
 const ls_host *world_host(world *w);
 

@@ -358,6 +358,29 @@ static void a_callback_that_calls_in_is_refused(void **state)
     end(&s);
 }
 
+static int refuse_the_end(void *user, const char *json, size_t length, ls_error *err)
+{
+    (void)user;
+    (void)length;
+    if (strncmp(json, "{\"type\":\"run_end\"", 17) != 0)
+        return LS_OK;
+    err->status = LS_EDATA;
+    memcpy(err->text, "no more", sizeof "no more");
+    return LS_EDATA;
+}
+
+/* The last record of a trainer that was driven is written while it is closed, which has no error to give back. */
+static void a_callback_has_an_error_to_fill_in_whenever_it_is_called(void **state)
+{
+    story s;
+    (void)state;
+    begin(&s, "devices=ref:1");
+    s.callbacks.record = refuse_the_end;
+    open_trainer(&s);
+    assert_int_equal(step(&s), LS_OK);
+    end(&s);
+}
+
 /* ---- a forked child ---- */
 
 /* 0: all as promised; else the number of what was not. */
@@ -451,6 +474,7 @@ LS_TESTS(embed_calls, "unit")
         cmocka_unit_test(nulls_in_options_are_named),
         cmocka_unit_test(nulls_for_results_are_refused),
         cmocka_unit_test(a_callback_that_calls_in_is_refused),
+        cmocka_unit_test(a_callback_has_an_error_to_fill_in_whenever_it_is_called),
         cmocka_unit_test(a_forked_child_is_told_so),
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
         cmocka_unit_test(a_small_stack_is_said),
