@@ -47,8 +47,7 @@ typedef struct ls_data_values {
     uint64_t train_rows, test_rows;
     int targets; /* 0: rows have a class */
     int classes;
-    const char *const
-        *class_name; /* [classes]; NULL: they have none, or there are too many to tell */
+    const char *const *class_name; /* [classes]; NULL: they have none, or are too many */
 } ls_data_values;
 
 typedef struct ls_start_values { /* of run_start and resume */
