@@ -52,6 +52,7 @@ typedef struct ls_column_seen {
     int broken;  /* and how many have a fraction, or may have: 1.5, 1,5 and 1,500 */
     bool named;  /* data.categorical has named it */
     bool counts; /* it goes up by one from row to row */
+    double step; /* by which it goes up or down evenly from row to row; 0: it does not */
     uint32_t missing;
     double mean, deviation; /* of numbers and values, as they are in the file */
 } ls_column_seen;
