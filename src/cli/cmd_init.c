@@ -40,8 +40,9 @@ static void print_column(const ls_column_seen *c, FILE *stream)
     if (number)
         snprintf(deviation, sizeof deviation, "%.4g", c->deviation);
     const bool target = c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE;
-    fprintf(stream, "  %-24.24s %-8s %6s %8u %10s %10s%s\n", c->name, uses[c->use], levels,
-            (unsigned)c->missing, mean, deviation, target ? "  to be learnt" : "");
+    fprintf(stream, "  %-24.24s %-8s %6s %8u %10s %10s%s\n", c->name[0] ? c->name : "(no name)",
+            uses[c->use], levels, (unsigned)c->missing, mean, deviation,
+            target ? "  to be learnt" : "");
 }
 
 static void print_table(const cli_look *l, FILE *stream)

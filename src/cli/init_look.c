@@ -162,8 +162,10 @@ static bool are_values(const ls_dataset_info *info)
 static const char *useless(const ls_column_seen *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;
-    if (c->use == LS_COLUMN_DROPPED)
-        return "has more than 1000 different texts";
+    if (c->use == LS_COLUMN_DROPPED && c->is)
+        return "has texts that are neither names of something nor numbers, such as ";
+    if (c->use == LS_COLUMN_DROPPED) /* one without a name is always left out */
+        return c->levels > 0 ? "has more than 1000 different texts" : NULL;
     if (c->counts)
         return "counts the rows";
     if (c->use == LS_COLUMN_LEVELS && present >= 20 && 2 * (uint32_t)c->levels > present)
@@ -188,7 +190,8 @@ static int drop_useless(cli_look *l, const ls_dataset_info *info)
             continue;
         cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
         l->commas |= strchr(c->name, ',') != NULL;
-        ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s\n", c->name, why);
+        ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
+                         c->is ? c->is : "");
         dropped++;
     }
     return dropped;

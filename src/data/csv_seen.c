@@ -33,6 +33,7 @@ static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
 {
     const ls_csv_column *at = &c->column[i];
     seen->use = use_of(c, i);
+    seen->is = at->is;
     seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
     for (int k = 0; k < seen->levels; k++)
         see_level(c, i, at->levels.level[k].text, seen);

@@ -68,6 +68,13 @@ def tables():
         f"{i % 9};{('Köln', 'Bonn')[i % 2]};{'uv'[i % 2]}\n" for i in range(ROWS)).encode("latin-1"))
     fails("an encoding", "latin.csv", said="(of init: --encoding)")
     look("an encoding by an option", "latin.csv", "--encoding", "latin-1", data={"encoding": "latin-1"})
+    # Why a column is left out is said as it is; one without a name needs no key.
+    Path("odd.csv").write_text(",day,cost,long,a,y\n" + "".join(
+        f"{i},2024-01-{i % 28 + 1:02},${i},{'x' * 5000},{i * 7 % 11},{'uv'[i % 2]}\n" for i in range(ROWS)))
+    look("columns that are left out", "odd.csv", data={"drop": "day,cost,long"}, said="such as a date\n")
+    for text in ("cost is left out (data.drop): it has texts that are neither", "such as an amount of money\n",
+                 "such as a long text\n", "  (no name) "):
+        look("columns that are left out", "odd.csv", data={}, said=text, trains=False)
     for option in ("--decimal", "--separator", "--encoding"):
         fails("a word that it is not", "both.csv", option, "x", said=f"{option}: expected", code=64)
         fails("no table", "first.npz", option, {"--decimal": ",", "--separator": ";", "--encoding": "latin-1"}[option],
