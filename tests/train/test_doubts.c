@@ -79,13 +79,13 @@ static void columns_that_say_nothing_are_named(void **state)
     (void)state;
     tell(&s, "id,y", "%d,%d", 60, of_y);
     warns(&s, "column \"id\" counts the rows");
-    tell(&s, "at,a,y", "%d00,%d.5,1", 60, of_y);
+    tell(&s, "at,y,a", "%d00,%d,1.5", 60, of_y);
     warns(&s, "column \"at\" goes up evenly from row to row");
-    tell(&s, "at,a,y", "-%d,%d.5,1", 60, of_y);
+    tell(&s, "at,y,a", "-%d,%d,1.5", 60, of_y);
     warns(&s, "column \"at\" goes down evenly from row to row");
     tell(&s, "at,y", "%d00,%d", 60, of_y); /* what else would be learnt from? */
     assert_string_equal(s.warnings, "");
-    tell(&s, "at,a,y", "%d.5,%d.5,1", 60, of_y); /* places of a measure */
+    tell(&s, "at,y,a", "%d.5,%d,1.5", 60, of_y); /* places of a measure */
     assert_string_equal(s.warnings, "");
     tell(&s, "who,y", "name %d,%d", 60, of_y);
     warns(&s, "column \"who\" has 60 different texts in 60 rows");
