@@ -98,7 +98,8 @@ int ls_cluster_close(ls_cluster *cluster);
  * the sums' memory, so it is not freed. */
 void ls_cluster_keep_memory(ls_cluster *cluster);
 
-/* Any thread. */
+/* ls_cluster_member returns the number of this member, ls_cluster_members the number of
+ * members. Any thread. */
 int ls_cluster_member(const ls_cluster *cluster);
 int ls_cluster_members(const ls_cluster *cluster);
 /* Returns the name of the member's host, which is valid until close. Any thread. */

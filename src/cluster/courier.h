@@ -217,7 +217,9 @@ void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_tra
 
 /* ---- sum.c ---------------------------------------------------------------------------------- */
 
+/* Allocates the memory of a sum, as ls_cluster_prepare describes. */
 int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err);
+/* Frees the memory of a sum. */
 void ls_sum_fini(ls_sum *sum, const ls_host *host);
 /* Returns the largest number of parcels of a sum, headers included. */
 int ls_sum_parcels(const ls_cluster *c);

@@ -54,12 +54,15 @@ int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_er
  * Both must outlive the array, which the caller closes. */
 int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count,
                   const char *const *names, ls_error *err);
+/* ls_array_is_npy and ls_array_is_npz return whether the `count` bytes begin
+ * as such a file does. */
 bool ls_array_is_npy(const void *bytes, size_t count);
 bool ls_array_is_npz(const void *bytes, size_t count);
 /* ls_path_is_npz returns whether the path ends with ".npz". ls_array_is_there returns whether the
  * file at `path` is an .npz file that contains an array with one of these names. */
 bool ls_path_is_npz(const char *path);
 bool ls_array_is_there(const char *path, const char *const *names);
+/* Unmaps an array. It may be called again. */
 void ls_array_close(ls_array *array);
 
 /* Default names of arrays in .npz files, NULL-terminated: rows and their targets,
@@ -69,9 +72,13 @@ extern const char *const ls_names_of_rows[],
 
 /* ---- internal: formats in memory ------------------------------------------------------------- */
 
+/* ls_array_parse_npy and ls_array_parse_npz parse `count` bytes in memory. a->path must be set;
+ * a->map may be the memory that contains the bytes, which npz.c replaces if it unpacks an array.
+ * `names`: as for ls_array_open. Errors: those of ls_array_open. */
 int ls_array_parse_npy(ls_array *a, const void *bytes, size_t count, ls_error *err);
 int ls_array_parse_npz(ls_array *a, const void *bytes, size_t count, const char *const *names,
                        ls_error *err);
+/* Returns whether the bytes are an .npz file with an array of one of these names. */
 bool ls_npz_has(const void *bytes, size_t count, const char *const *names);
 
 /* A safetensors file, mapped. */
@@ -83,9 +90,11 @@ typedef struct ls_tensors {
 
 /* Maps a safetensors file and parses its header. Errors: those of ls_file_map. */
 int ls_tensors_open(ls_tensors *out, const char *path, const ls_host *host, ls_error *err);
+/* Unmaps the file and frees the header. */
 void ls_tensors_close(ls_tensors *tensors);
 /* Finds a tensor; *a points into the map of `t`. Errors: LS_EDATA. */
 int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error *err);
+/* Returns whether the file has a tensor of this name. */
 bool ls_tensors_has(const ls_tensors *tensors, const char *name);
 /* Returns a text of the header's metadata, or NULL. It belongs to `tensors`. */
 const char *ls_tensors_note(const ls_tensors *tensors, const char *key);
@@ -101,9 +110,14 @@ void ls_array_sides(uint64_t side[3], const ls_array *array, bool last);
 /* Returns the index, in an array of [rows][height][width][channels], of element `i` of rows of
  * [channels][height][width]. */
 size_t ls_array_last_place(const ls_array *array, size_t i);
+/* Returns element `i` of an array of any type, converted to double. */
 double ls_array_number(const ls_array *array, size_t i);
+/* Returns whether the type is u8. */
 bool ls_array_of_bytes(const ls_array *array);
+/* Returns whether the type is one of integers or bool. */
 bool ls_array_is_whole(const ls_array *array);
+/* Returns whether a->data can be used directly: bytes, or aligned floats in the
+ * machine's byte order. */
 bool ls_array_in_place(const ls_array *array);
 
 #endif

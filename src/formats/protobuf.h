@@ -16,6 +16,7 @@
 /* Appends a number of type int32, int64, bool or enum. A negative number takes ten bytes, as
  * the encoding requires. */
 void ls_pb_int(ls_buffer *b, unsigned field, int64_t value);
+/* ls_pb_float, ls_pb_double and ls_pb_text append a field of type float, double or string. */
 void ls_pb_float(ls_buffer *b, unsigned field, float value);
 void ls_pb_double(ls_buffer *b, unsigned field, double value);
 void ls_pb_text(ls_buffer *b, unsigned field, const char *text);

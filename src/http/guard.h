@@ -62,6 +62,7 @@ typedef struct http_guard_options {
  * before the first request can arrive. Returns 0 or an errno; EMFILE: fewer descriptors are free
  * than one connection and the program itself need. */
 int http_guard_start(http_guard **out, const http_guard_options *options);
+/* Returns the port on which the server listens, or 0 if it is unknown. */
 int http_guard_port(const http_guard *guard);
 
 /* Returns how many connections are answered at the same time: fewer than options.connections if

@@ -58,6 +58,7 @@ void ls_json_writer_reset(ls_json_writer *w);
  * `err` to LS_ENOMEM if memory ran out. */
 const char *ls_json_writer_text(ls_json_writer *w, size_t *length, ls_error *err);
 
+/* ls_json_open_object and ls_json_open_array begin an object or an array. */
 void ls_json_open_object(ls_json_writer *w, const char *key);
 void ls_json_open_array(ls_json_writer *w, const char *key);
 

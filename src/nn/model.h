@@ -132,7 +132,8 @@ int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
                        const cJSON *factors, ls_error *err);
 /* Returns whether the layer has a parameter that is not frozen. */
 bool ls_layer_learns(const ls_layer *layer);
-void ls_model_destroy(ls_model *model, const ls_host *host); /* NULL is allowed */
+/* Frees the model. NULL is allowed. No thread may use it any more. */
+void ls_model_destroy(ls_model *model, const ls_host *host);
 
 /* Returns the layer types in the order of layers.def, NULL-terminated. */
 const ls_layer_type *const *ls_layer_types(void);
@@ -152,6 +153,7 @@ int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error 
 /* Reads the keys "name" and "std" from an object that may have others. If `optional`, the name
  * defaults to "normal" if "std" is given and to "kaiming" otherwise. Errors go to the fields. */
 void ls_init_read(ls_init *out, struct ls_fields *fields, bool optional);
+/* Returns the name of a rule in configs. The text is static. */
 const char *ls_init_name(ls_init_rule rule);
 
 /* Fills `canonical` (model->floats floats). Each weight is drawn from (seed, stream LS_STREAM_INIT

@@ -196,8 +196,11 @@ typedef struct ls_plan_memory {
  * The caller destroys *out. Errors: those of the back end; LS_EDEVICE if its ops do not fit
  * together; LS_ENOMEM. */
 int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err);
-void ls_plan_destroy(ls_plan *plan); /* NULL is allowed */
+/* Destroys the plan, its ops and its recordings. NULL is allowed. */
+void ls_plan_destroy(ls_plan *plan);
 
+/* Binds all ops of the plan to `memory`. It may be called again if the device allows that
+ * (LS_DEVICE_REBINDS). Errors: those of the back end. */
 int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 
 /* Enqueues the gather of the rows given by the args: writes x and the labels. */

@@ -100,15 +100,24 @@ typedef struct ls_replica_times {
     double gather, forward, backward, apply;
 } ls_replica_times;
 
+/* Creates a replica with its plans, arenas and recordings. Weights and optimizer states are
+ * zero. The caller destroys *out. Errors: LS_EINVAL (the description makes no sense), those of
+ * the back end, LS_ENOMEM. */
 int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *err);
-void ls_replica_destroy(ls_replica *replica); /* NULL is allowed */
+/* Waits for the device and frees everything of the replica. NULL is allowed. */
+void ls_replica_destroy(ls_replica *replica);
 
 /* Returns the length of an arena in floats, a multiple of 16. */
 size_t ls_replica_floats(const ls_replica *replica);
 /* Returns the offset of the tail in floats, a multiple of 16. */
 size_t ls_replica_tail_offset(const ls_replica *replica);
+/* Returns the gradient arena: the replica's own, or the caller's that
+ * ls_replica_gradient_at has set. */
 float *ls_replica_gradient_arena(ls_replica *replica);
+/* Returns the total arena: the replica's own, or the caller's that ls_replica_total_at
+ * has set; NULL: none. */
 float *ls_replica_total_arena(ls_replica *replica);
+/* Returns the weight arena. */
 float *ls_replica_weight_arena(ls_replica *replica);
 /* Sets the memory for gradients: `gradient`, an arena of the caller's, zeroed before its first use;
  * NULL: the replica's own arena. The device must allow ops to be bound again
@@ -140,6 +149,7 @@ typedef struct ls_replica_memory {
     size_t scratch;              /* the part of `activations` that is scratch memory of ops */
     size_t unshared_activations; /* size of `activations` if none shared memory */
 } ls_replica_memory;
+/* Copies the memory use of the replica. */
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
 /* Returns the number of recordings: one for each plan, and one of the update if it has several ops;

@@ -110,6 +110,7 @@ struct ls_replica {
 
 /* ---- replica.c ------------------------------------------------------------------------------ */
 
+/* Reports LS_ENOMEM for host memory. Returns it. */
 int ls_replica_no_memory(ls_error *err);
 /* Allocates zeroed device memory and adds its size to *use. Returns NULL and does nothing if
  * *status is not LS_OK; returns NULL and sets *status if the allocation fails. */
@@ -137,7 +138,9 @@ int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err);
 int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err);
 /* allocates and sets the tails of recorded gradients */
 int ls_replica_make_tails(ls_replica *r, ls_error *err);
+/* Binds the update ops of a sum to the arenas. Errors: those of the back end. */
 int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err);
+/* Destroys all update ops. */
 void ls_replica_destroy_updates(ls_replica *r);
 /* Returns whether whole steps may leave gradients in their shadows: only if
  * one op reads them all. */

@@ -62,7 +62,9 @@ typedef struct ls_run_log {
     int cut_line; /* line of the metrics file that was cut off; 0: none */
 } ls_run_log;
 
+/* Initialises an empty log; allocates nothing. `run`: a number that identifies the run. */
 void ls_run_log_init(ls_run_log *log, uint64_t run, const ls_host *host);
+/* Frees the log's contents. */
 void ls_run_log_fini(ls_run_log *log);
 
 /* Adds a record, which must have its text. Errors: LS_ENOMEM. */

@@ -26,6 +26,7 @@ int ls_io_open_parent(int *fd, const char *path, ls_error *err);
 int ls_io_open(int *fd, int folder, const char *name, int flags);
 /* Closes the descriptor, also if it returns an error. */
 int ls_io_close(int fd);
+/* Writes all `count` bytes. */
 int ls_io_write(int fd, const void *bytes, size_t count);
 /* Reads `count` bytes; *done is less at the end of the file. */
 int ls_io_read(int fd, void *bytes, size_t count, size_t *done);
@@ -33,11 +34,14 @@ int ls_io_read(int fd, void *bytes, size_t count, size_t *done);
  * complete pieces of 4 MiB to the disk, so that a later sync waits less. It is a hint; write errors
  * are still reported by the sync. */
 void ls_io_write_back(int fd, uint64_t at, size_t count);
+/* Syncs a file. */
 int ls_io_sync(int fd);
 /* Syncs a directory. It is no error if the file system cannot do that. */
 int ls_io_sync_folder(int fd);
-int ls_io_stat(struct stat *out, int folder, const char *name); /* does not follow a
-                                                                   symbolic link */
+/* Reads the attributes of a file; does not follow a symbolic link. */
+int ls_io_stat(struct stat *out, int folder, const char *name);
+/* ls_io_make_folder creates a directory with mode 0777, ls_io_remove removes a file, and
+ * ls_io_rename renames a file within one directory. */
 int ls_io_make_folder(int folder, const char *name);
 int ls_io_remove(int folder, const char *name);
 int ls_io_rename(int folder, const char *from, const char *to);

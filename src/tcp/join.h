@@ -78,7 +78,8 @@ void tcp_drain(tcp_wire *w);
  * surviving members can regroup later. Errors: those of ls_wire_tcp's open; what was allocated
  * is then in the transport. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err);
-void tcp_forget_meeting(struct joining *j); /* NULL is allowed */
+/* Closes the listener and all pending connections, and frees the rendezvous. NULL is allowed. */
+void tcp_forget_meeting(struct joining *j);
 
 /* Tells callers of a run that has begun that it has. Callers that do not prove themselves soon
  * are dropped, and so are members, which call again. Does not wait. Returns whether a

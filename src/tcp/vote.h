@@ -89,6 +89,7 @@ static inline void tcp_set_add(tcp_set *s, int i)
     s->bits[i / 64] |= UINT64_C(1) << (i % 64);
 }
 
+/* Returns the number of members of the set. */
 int tcp_set_count(const tcp_set *s);
 /* Returns the member of the first group that has position `index` in the set; −1
  * if the set has fewer. */
@@ -96,6 +97,7 @@ int tcp_set_nth(const tcp_set *s, int index);
 
 /* Initialises a vote; the first group of `members` members is formed. Errors: LS_ENOMEM. */
 int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err);
+/* Frees the vote's contents. A vote that was not initialised, but zeroed, is allowed. */
 void tcp_vote_fini(tcp_vote *v);
 
 /* Begins a vote; no other member is known to be here. `suspects`: the members that
@@ -103,6 +105,7 @@ void tcp_vote_fini(tcp_vote *v);
 void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects);
 /* Records that the connection to a member is gone. */
 void tcp_vote_miss(tcp_vote *v, int who);
+/* Writes the STATE message of this member. */
 void tcp_vote_state(const tcp_vote *v, tcp_word *out);
 
 /* Checks a received message: whether it has a known kind and its sets contain members of
