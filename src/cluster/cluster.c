@@ -220,8 +220,8 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
 
 static size_t is_ready(const ls_cluster *c)
 {
-    return atomic_load_explicit(&c->sum.ready, memory_order_relaxed); /* written by the caller
-                                                                         itself */
+    /* Relaxed, because the caller itself has written it. */
+    return atomic_load_explicit(&c->sum.ready, memory_order_relaxed);
 }
 
 void ls_cluster_ready(ls_cluster *c, size_t floats)

@@ -512,8 +512,8 @@ static void begin_order(ls_cluster *c)
         end_order(c, NULL, false);
         return;
     }
-    if (c->group != c->now_group) { /* its caller has not called ls_cluster_regroup
-                                       since the last loss */
+    /* The caller has not called ls_cluster_regroup since the last loss. */
+    if (c->group != c->now_group) {
         end_order(c, &c->last_loss, true);
         return;
     }

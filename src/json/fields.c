@@ -101,8 +101,8 @@ bool ls_fields_know(const ls_fields *f, const char *key)
 
 const cJSON *ls_field_any(ls_fields *f, const char *key)
 {
-    if (!ls_fields_know(f, key)) { /* a caller may ask for a key twice: for any value,
-                                      then for a number */
+    /* A caller may ask for a key twice: for any value, then for a number. */
+    if (!ls_fields_know(f, key)) {
         assert(f->count < LS_FIELDS_MAX);
         f->known[f->count++] = key;
     }

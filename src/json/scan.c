@@ -605,8 +605,8 @@ int ls_json_scan(cJSON **root, ls_json *doc, const char *name, const char *text,
               .line = line,
               .first = doc->count,
               .err = err};
-    ls_c_locale locale = ls_c_locale_enter(); /* the decimal separator is '.' in any
-                                                 locale of the host */
+    /* The decimal separator must be '.' in any locale of the host. */
+    ls_c_locale locale = ls_c_locale_enter();
     int status = scan_text(&s);
     ls_c_locale_leave(locale);
     if (status) {

@@ -66,6 +66,8 @@ void ls_json_open_array(ls_json_writer *w, const char *key);
 void ls_json_close(ls_json_writer *w);
 
 /* NULL: null */
+/* These functions write a value: ls_json_put_string a string, or null if `value` is NULL; the
+ * others a number, a boolean or null. */
 void ls_json_put_string(ls_json_writer *w, const char *key, const char *value);
 void ls_json_put_double(ls_json_writer *w, const char *key, double value);
 void ls_json_put_float(ls_json_writer *w, const char *key, float value);

@@ -312,8 +312,7 @@ int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
 
 /* ---- initial weights ------------------------------------------------------------------------- */
 
-/* Names in the order of ls_init_rule, then two aliases. Each weight is a random draw of its own,
- * independent of all others, so that any thread may compute any part. */
+/* Names in the order of ls_init_rule, then two aliases. */
 static const char *const init_names[] = {"normal", "xavier", "kaiming", "glorot", "he", NULL};
 
 enum { INIT_NAMES = sizeof init_names / sizeof *init_names - 1 };
@@ -385,8 +384,9 @@ static float start_of(const ls_param *p)
     return p->start == LS_START_ONES ? 1.0f : 0.0f;
 }
 
-/* Draws one weight of the parameter with index `stream` − LS_STREAM_INIT. The value is computed in
- * double precision and rounded once. */
+/* Draws one weight of the parameter with index `stream` − LS_STREAM_INIT. Each weight is a draw of
+ * its own, independent of all others, so that any thread may compute any part. The value is
+ * computed in double precision and rounded once. */
 static float draw(const ls_param *p, const ls_init *init, uint64_t seed, uint32_t stream,
                   uint64_t element)
 {

@@ -150,8 +150,8 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
 
 static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
-    size_t most = (size_t)desc->shard_row_counts + 2; /* one more for a block, one for a
-                                                         zero at the end */
+    /* There is one more for a block, and one for a zero at the end. */
+    size_t most = (size_t)desc->shard_row_counts + 2;
     uint32_t *counts = ls_alloc_array(r->host, most, sizeof *counts);
     r->plan = ls_alloc_array(r->host, most, sizeof *r->plan);
     int count = 0;
@@ -326,7 +326,7 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
         return LS_OK;
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
         if (s == LS_TEST && desc->data[s].images == desc->data[LS_TRAIN].images)
-            /* the subsets are parts of the same rows, or there is no data */
+            /* The subsets are parts of the same rows, or there is no data. */
             r->data[s] = r->data[LS_TRAIN];
         else if (desc->data[s].images)
             status = copy_subset(r, s, &desc->data[s], err);

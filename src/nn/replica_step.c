@@ -419,8 +419,8 @@ static int make_arrivals(ls_replica *r, ls_error *err)
                               (size_t)LS_RESULT_SLOTS * LS_UNROLLED * LS_TAIL * sizeof(float), err);
         r->arrived = memory;
     }
-    for (int p = 0; p < LS_RESULT_SLOTS && status == LS_OK; p++) /* the first call creates
-                                                                    the event */
+    /* The first call creates the event. */
+    for (int p = 0; p < LS_RESULT_SLOTS && status == LS_OK; p++)
         status = ops->record(&r->arrival[p], r->device, NULL, err);
     return status;
 }

@@ -29,8 +29,8 @@ const char *ls_io_tail(const char *path)
     size_t n = strlen(path);
     if (n > MESSAGE_PATH)
         path += n - MESSAGE_PATH;
-    while (n > MESSAGE_PATH && ((unsigned char)*path & 0xC0) == 0x80) /* skips the rest of a
-                                                                         character */
+    /* Skips the rest of a character. */
+    while (n > MESSAGE_PATH && ((unsigned char)*path & 0xC0) == 0x80)
         path++;
     return path;
 }

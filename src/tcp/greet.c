@@ -172,8 +172,8 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
     watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
     poll(watch, (nfds_t)j->guests + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
     const bool calls = watch[j->guests].revents != 0;
-    for (int i = j->guests - 1; i >= 0; i--) { /* backwards, because drop() moves the last one to
-                                                  the place of the dropped one */
+    /* Backwards, because drop() moves the last one to the place of the dropped one. */
+    for (int i = j->guests - 1; i >= 0; i--) {
         guest *g = &j->guest[i];
         const int heard = watch[i].revents ? listen_to(j, g) : 0;
         if (heard > 0) {

@@ -168,8 +168,8 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
         if (events && !line->broken)
             w->watch[count++] = (struct pollfd){.fd = line->fd, .events = events};
     }
-    ppoll(w->watch, count, &limit, NULL); /* whatever ends the wait, all connections
-                                             are tried again */
+    /* Whatever ends the wait, all connections are tried again. */
+    ppoll(w->watch, count, &limit, NULL);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------ */
@@ -233,8 +233,8 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     w->line = ls_alloc_array(NULL, count, sizeof *w->line);
     w->watch = ls_alloc_array(NULL, count, sizeof *w->watch);
     w->host = ls_alloc_array(NULL, (size_t)members, sizeof *w->host);
-    if (!w->line || !w->watch || !w->host) /* base.members remains 0, so that tcp_free
-                                              touches no connection */
+    /* base.members remains 0, so that tcp_free touches no connection. */
+    if (!w->line || !w->watch || !w->host)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
     for (size_t i = 0; i < count; i++)
         w->line[i].fd = -1;

@@ -401,8 +401,8 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
     int status = meet_anew(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
-    tcp_hang_up(j); /* closes connections of callers that have not proved
-                       themselves, or came too late */
+    /* Closes connections of callers that have not proved themselves, or came too late. */
+    tcp_hang_up(j);
     ls_free(NULL, m.voter);
     if (status)
         return status;
