@@ -67,9 +67,8 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
         done = await_done(c, GRACE_NS, wait); /* joining has succeeded at the last moment */
     if (!done) {
         c->hangs = true;
-        ls_cluster_leave(
-            /* the others are told if the engine should return after all */
-            c, "its engine did not return from a call");
+        /* If the engine should return after all, the others are told. */
+        ls_cluster_leave(c, "its engine did not return from a call");
         return ls_fail(err, LS_ESTALLED,
                        "engine %s does not return from a call %s: is the network up, and did every "
                        "process start?",

@@ -265,9 +265,8 @@ static void look(ls_cluster *c)
     say_what(what, sizeof what, c);
     for (int m = 0; m < crew(c); m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->wire->member ||
-            /* a last message to it is in transit, which it must receive */
-            (p->gone && !p->telling))
+        /* A member to which a last message is in transit must receive it. */
+        if (m == c->wire->member || (p->gone && !p->telling))
             continue;
         p->silent_ns += attended;
         if (p->silent_ns > deadline)

@@ -264,11 +264,9 @@ static void look(http_guard *g)
     double room = 0;
     while (is_crowded(g) && room == 0)
         room = close_one(g, now);
+    /* The daemon may not have noticed that other connections have ended; closing one wakes it up. */
     if (g->count >= most_visitors(g) && room == 0 && (room = close_one(g, now)) == 0)
-        room =
-            /* the daemon may not have noticed that other connections have ended;
-             * closing one wakes it up */
-            now + GRACE_S;
+        room = now + GRACE_S;
     const struct timespec until = time_at((room > 0 && room < next ? room : next) + 0.001);
     pthread_cond_timedwait(&g->changed, &g->lock, &until);
 }

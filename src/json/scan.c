@@ -235,9 +235,8 @@ static int scan_number(scan *s, cJSON *node)
     if (status)
         return status;
     node->type = cJSON_Number;
+    /* strtod would accept 0x10, so it is not called; the caller refuses what follows the number. */
     if (is_letter((char)peek(s)))
-        /* not parsed, because strtod would accept 0x10; the caller refuses
-         * what follows the number */
         return LS_OK;
     if (isfinite(cJSON_SetNumberHelper(node, strtod(s->text + start, NULL))))
         return LS_OK;

@@ -134,7 +134,7 @@ static void fail_reference(const ls_reader *r, const ls_scope *scope, ls_fields 
     size_t count = 1;
     for (int i = scope->first; i < r->model->layers; i++) {
         const char *own = r->model->layer[i].name + skip;
-        /* skipped, because a number is close to every short name */
+        /* A number is close to every short name, so it is skipped. */
         if (!isdigit((unsigned char)own[0]))
             names[count++] = own;
     }

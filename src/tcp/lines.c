@@ -28,7 +28,7 @@ enum {
 
 static int push(tcp_queue *q, ls_transfer *t, ls_error *err)
 {
-    /* happens in the first steps only, because all steps have the same number of transfers */
+    /* It grows in the first steps only, because all steps have the same number of transfers. */
     if (q->count == q->room) {
         const unsigned room = q->room ? 2 * q->room : QUEUE;
         ls_transfer **item = ls_alloc_array(NULL, room, sizeof(ls_transfer *));
