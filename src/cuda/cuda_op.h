@@ -148,7 +148,7 @@ static inline bool ls_cuda_accumulates(const ls_cuda_op *op)
 /* LS_OK, or the failure of enqueuing a pass of this op. */
 int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
 
-/* ---- what layers that multiply share (cuda_product.c) --------------------------------------------- */
+/* ---- what layers that multiply share (cuda_product.c) ---------------------------------------- */
 
 /* The end of a setup: makes the plans of the passes that the op needs from `forward`, whose kind is
  * that of the forward pass and is followed by the kinds of the other two. A fused form that the

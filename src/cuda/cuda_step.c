@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- dataset rows to a batch ---------------------------------------------------------------------- */
+/* ---- dataset rows to a batch ----------------------------------------------------------------- */
 
 static int gather_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
@@ -66,7 +66,7 @@ int ls_cuda_gather_setup(ls_cuda_op *op, ls_error *err)
     return check_gather(&op->desc, err);
 }
 
-/* ---- loss ----------------------------------------------------------------------------------------- */
+/* ---- loss ------------------------------------------------------------------------------------ */
 
 static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
@@ -150,7 +150,7 @@ int ls_cuda_vector_loss_setup(ls_cuda_op *op, ls_error *err)
     return set_loss(op, vector_forward);
 }
 
-/* ---- steps over arenas ---------------------------------------------------------------------------- */
+/* ---- steps over arenas ----------------------------------------------------------------------- */
 
 static int check_arenas(const ls_cuda_op *op, ls_error *err)
 {

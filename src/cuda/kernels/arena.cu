@@ -173,7 +173,7 @@ cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_
     return cudaGetLastError();
 }
 
-/* ---- the clip: every block sums what lies LS_K_CLIP_SUMS blocks apart, then one adds the blocks ------ */
+/* ---- the clip: every block sums what lies LS_K_CLIP_SUMS blocks apart, then one adds the block */
 
 __global__ static void square_blocks(double *partial, const float *grad, size_t count)
 {

@@ -83,7 +83,7 @@ __global__ static void gather_floats(const __grid_constant__ gather g)
     }
 }
 
-/* ---- rows that are changed in more ways ------------------------------------------------------- */
+/* ---- rows that are changed in more ways ------------------------------------------------------ */
 
 __device__ static void draw_change(ls_change *c, const ls_k_gather &k, uint32_t row)
 {
@@ -192,7 +192,7 @@ cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
     return cudaGetLastError();
 }
 
-/* ---- bf16: the upper half of an fp32 ---------------------------------------------------------- */
+/* ---- bf16: the upper half of an fp32 --------------------------------------------------------- */
 
 __global__ static void to_bf16(uint16_t *to, const float *from, size_t count)
 {

@@ -25,7 +25,7 @@ static inline int ls_aligned(const void *a)
     return (uintptr_t)a % 16 == 0;
 }
 
-/* ---- m × c: a thread has some channels side by side, a block positions below each other ------- */
+/* ---- m × c: a thread has some channels side by side, a block positions below each other ------ */
 
 /* Values of 16 bytes if the channels divide by as many, else one: V of what follows. */
 static inline int ls_wide(int c, size_t value_bytes)
@@ -53,7 +53,7 @@ static inline dim3 ls_over(size_t m, int c, int V)
     return dim3((unsigned)((m + LS_K_BLOCK - 1) / LS_K_BLOCK), y, (tiles + y - 1) / y);
 }
 
-/* ---- division by a number that the host knows -------------------------------------------------- */
+/* ---- division by a number that the host knows ------------------------------------------------ */
 
 /* n / d for n below 2³¹, by a product: 2^(31 + l) / d rounded up is off by less than 2^l / d of a part
  * where 2^l is at least d. */
@@ -305,7 +305,7 @@ __device__ static inline void ls_put_partial(float *total, int add, float *parti
     }
 }
 
-/* ---- Philox4x32-10, as base/rng.h has it ------------------------------------------------------ */
+/* ---- Philox4x32-10, as base/rng.h has it ----------------------------------------------------- */
 
 __device__ static inline uint4 ls_random(uint64_t seed, uint32_t stream, uint32_t epoch,
                                          uint64_t index)

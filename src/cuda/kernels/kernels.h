@@ -228,7 +228,7 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream);
 
-/* ---- layer norm: of each of `rows` rows of n values, whose order is that of weight and bias ------ */
+/* ---- layer norm: of each of `rows` rows of n values, whose order is that of weight and bias -- */
 
 /* y ← (x − mean)·inverse·weight + bias; stats[rows][2] ← mean and inverse = 1/√(variance + ε). */
 cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float *weight,

@@ -162,7 +162,7 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *k, cudaStream_t stream)
     return cudaGetLastError();
 }
 
-/* ---- of target vectors: a warp for each row, then the rows in order --------------------------------- */
+/* ---- of target vectors: a warp for each row, then the rows in order -------------------------- */
 
 __device__ static double lose(int rule, double *slope, double z, double t)
 {

@@ -3,7 +3,7 @@
 
 #include <float.h>
 
-/* ---- out ← f(a), out ← f(a, b) ---------------------------------------------------------------- */
+/* ---- out ← f(a), out ← f(a, b) --------------------------------------------------------------- */
 
 /* Four at a time where memory allows; then the rest. */
 template <class T, class F>
@@ -85,7 +85,7 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return cudaGetLastError();
 }
 
-/* ---- curves: y = of(x), and dx = back(dy, v), where v is y, but x for gelu and silu ------------------ */
+/* ---- curves: y = of(x), and dx = back(dy, v), where v is y, but x for gelu and silu ---------- */
 
 struct relu_curve {
     float slope;

@@ -48,7 +48,7 @@ struct ls_math_inside {
     const ls_math_library *library;
 };
 
-/* ---- cudnn_graph.c: cuDNN's graph API, as much of it as convolutions need ---------------------- */
+/* ---- cudnn_graph.c: cuDNN's graph API, as much of it as convolutions need -------------------- */
 
 typedef cudnnBackendDescriptor_t ls_graph_object;
 
@@ -73,7 +73,7 @@ enum { LS_GRAPH_A = 1, LS_GRAPH_B = 2, LS_GRAPH_OUT = 3, LS_GRAPH_BIAS = 4 };
 void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *shape);
 void ls_graph_fini(ls_graph *g);
 
-/* ---- cudnn_engine.c: from a graph to engines that compute it ----------------------------------- */
+/* ---- cudnn_engine.c: from a graph to engines that compute it --------------------------------- */
 
 enum {
     LS_ENGINES = 24,       /* most candidates … */

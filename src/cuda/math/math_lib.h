@@ -46,7 +46,7 @@ void ls_math_version(char *out, size_t size);
 /* Why the libraries that were loaded do not fit those this was built with, or NULL. Static. */
 const char *ls_math_misfit(void);
 
-/* ---- choices, of which results depend ---- as the device table's choices and choose ------------------ */
+/* ---- choices, of which results depend ---- as the device table's choices and choose ---------- */
 
 size_t ls_math_choices(const ls_math *math, char *out, size_t size);
 int ls_math_choose(ls_math *math, const char *text, ls_error *err);
