@@ -115,7 +115,8 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
  *     dx   Errors keep their size but enter all gradients below. F(4×4, 3×3) is used if it saves a
  *          third of the products, which it does not if tiles reach far beyond the image (14 × 14),
  *          and not in images of one tile, which belong to layers of many channels late in a
- *          network. The tiles are those of dx, or those of y spread over dx if that takes fewer products.
+ *          network. The tiles are those of dx, or those of y spread over dx if that takes fewer
+ *          products.
  *     dw   Errors stay in this gradient, and sums over rows average them: the fastest form is
  *          used. */
 
