@@ -1,13 +1,15 @@
-/* Sums over positions of an m × c tensor, biases, and batch norm, which is made of such sums.
+/* Sums over positions of an m × c tensor, biases, and batch norm, which consists of such sums; and
+ * layer norm.
  *
- * The order of a sum: positions fall into blocks of LS_K_BLOCK. Within a block, lane y of a tile
- * (ls_tile_of) adds positions y, y + lanes, …; then the lanes are added: of `lanes / Q` groups those that
- * lie as far apart, and the groups in order. The tile depends on c and the type alone. The blocks' sums
- * are then added in double by LANES lanes, and those in a binary tree.
- */
+ * The order of a sum: positions are divided into blocks of LS_K_BLOCK. Within a block, lane y of a
+ * tile (ls_tile_of) adds positions y, y + lanes, …. Then the lanes are added up: lanes that are
+ * `lanes / Q` apart form a group, each group is added, and then the groups in order. The tile
+ * depends on c and the type alone. The blocks' sums are then added in double by LANES lanes, and
+ * the lanes in a binary tree. */
 #include "cuda/kernels/kernels.cuh"
 
-/* Lanes that add up blocks, for so many channels beside each other: those of one sector of memory. */
+/* Lanes that add up blocks, for FINISH_CHANNELS adjacent channels: those of one sector of
+ * memory. */
 enum { FINISH_CHANNELS = 8, LANES = 128, FINISH_THREADS = FINISH_CHANNELS * LANES };
 
 static size_t blocks_of(size_t m)
@@ -25,15 +27,17 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
     return m * (size_t)c / (size_t)ls_wide(c, half ? sizeof(uint16_t) : sizeof(float));
 }
 
-/* ---- going over positions ------------------------------------------------------------------- */
+/* ---- loops over positions -------------------------------------------------------------------- */
 
-/* Memory answers late: a thread asks for so many positions, or blocks, before it uses the first. */
+/* Positions, or blocks, that a thread loads before it uses the first of them, because memory has a
+ * long latency. */
 #define BATCH 4
 #define IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < BATCH; k++)
 
-/* use(at, inside, x, x2) for each of the thread's positions: the chunk and its values of both tensors; x2's are there
- * with TWO, and with MASK 0 where that has no bit. Behind the last position it comes again, not inside: what it gives is
- * computed, so that a batch has no branches until then, and not kept. */
+/* Calls use(at, inside, x, x2) for each position of the thread: the chunk and its values of both
+ * tensors. x2 is loaded with TWO; with MASK its values are 0 where the mask has no bit. Beyond the
+ * last position the last one is repeated with `inside` false: its result is computed, so that a
+ * batch has no branch before that, but must not be stored. */
 template <class T, int V, bool TWO, bool MASK, class Use>
 __device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2, const uint8_t *mask,
                                      Use use)
@@ -61,7 +65,7 @@ __device__ static void each_position(const ls_thread_span &span, const T *x, con
     }
 }
 
-/* The same of one tensor: use(at, inside, x). */
+/* Does the same for one tensor: use(at, inside, x). */
 template <int V, class T, class Use>
 __device__ static void each_value(const ls_thread_span &span, const T *x, Use use)
 {
@@ -69,7 +73,7 @@ __device__ static void each_value(const ls_thread_span &span, const T *x, Use us
                                       [&](uint32_t at, bool inside, float value[V], float *) { use(at, inside, value); });
 }
 
-/* ---- adding blocks -------------------------------------------------------------------------- */
+/* ---- sums over blocks ------------------------------------------------------------------------ */
 
 /* Adds both values of all lanes of a channel in a binary tree; lane 0 has the result. */
 __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREADS])
@@ -90,9 +94,9 @@ __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREAD
     __syncthreads();
 }
 
-/* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block, and adds up the
- * lanes' `sum`: lane 0 of each channel has both. Behind the last block `add` is called with zeros as well, and must
- * add nothing then. */
+/* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block,
+ * and adds up the `sum` of the lanes: lane 0 of each channel has both. Beyond the last block `add`
+ * is called with zeros and must then add nothing. */
 template <class Add>
 __device__ static void add_blocks(double sum[2], const float *partial, uint32_t blocks, uint32_t c,
                                   uint32_t channel, double (*shared)[FINISH_THREADS], Add add)
@@ -216,8 +220,8 @@ cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void 
 
 /* ---- batch norm: statistics ----------------------------------------------------------------- */
 
-/* Of each block its mean and Σ(x − mean)², from sums of the differences to its first value: those
- * are small where the mean is far from zero. */
+/* Computes the mean and Σ(x − mean)² of each block from sums of the differences to its first value.
+ * The differences are small even if the mean is far from zero. */
 template <class T, int V>
 __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int c)
 {
@@ -245,14 +249,15 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
     partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
 
-/* 0 behind the last block, where add_blocks asks too. */
+/* Returns the positions of a block: 0 beyond the last block, for which add_blocks asks too. */
 __device__ static double rows_in(uint32_t block, uint32_t m)
 {
     uint32_t first = block * LS_K_BLOCK;
     return first >= m ? 0 : (double)(m - first < LS_K_BLOCK ? m - first : LS_K_BLOCK);
 }
 
-/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Of each pair of sums the first is used. */
+/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Only the first of each
+ * pair of sums is used. */
 __global__ static void __launch_bounds__(FINISH_THREADS, 1)
 norm_finish(float *mean, float *inverse, float *contribution, int add, const float *partial,
             uint32_t blocks, ls_k_norm k)
@@ -309,7 +314,7 @@ cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
 
 /* ---- batch norm: forward -------------------------------------------------------------------- */
 
-/* Of each channel of a chunk: y = (x − centre)·scale + bias. */
+/* Coefficients for each channel of a chunk: y = (x − centre)·scale + bias. */
 template <int V> struct norm_line {
     float centre[V], scale[V], bias[V];
 };
@@ -417,7 +422,7 @@ cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, in
     return cudaGetLastError();
 }
 
-/* Of each channel of a chunk: dx = factor·(g − first) − (x − centre)·slope. */
+/* Coefficients for each channel of a chunk: dx = factor·(g − first) − (x − centre)·slope. */
 template <int V> struct slope_line {
     float centre[V], first[V], factor[V], slope[V];
 };
@@ -461,7 +466,7 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
     return cudaGetLastError();
 }
 
-/* ---- layer norm: a block for each row ------------------------------------------------------- */
+/* ---- layer norm: one block per row ----------------------------------------------------------- */
 
 __global__ static void layer_norm(float *y, float *stats, const float *x, const float *weight,
                                   const float *bias, float epsilon, size_t n)
@@ -474,7 +479,9 @@ __global__ static void layer_norm(float *y, float *stats, const float *x, const 
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         squares += (from[i] - mean) * (from[i] - mean);
     float inverse = 1 / sqrtf(ls_sum_of_block(squares) / (float)n + epsilon);
-    if (inverse == 0) { /* squares beyond the range of floats: of values so much smaller; ε is nothing to them */
+    /* The squares exceeded the range of floats. They are computed again from values scaled by 2⁻⁶⁴;
+     * ε is negligible beside them. */
+    if (inverse == 0) {
         squares = 0;
         for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
             squares += ((from[i] - mean) * 0x1p-64f) * ((from[i] - mean) * 0x1p-64f);

@@ -1,11 +1,11 @@
-/* Element by element. */
+/* Kernels that compute element by element. */
 #include "cuda/kernels/kernels.cuh"
 
 #include <float.h>
 
 /* ---- out ← f(a), out ← f(a, b) --------------------------------------------------------------- */
 
-/* Four at a time where memory allows; then the rest. */
+/* Computes four elements at a time if `wide`, then the rest one by one. */
 template <class T, class F>
 __global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, int wide)
 {
@@ -21,7 +21,7 @@ __global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, i
         ls_put(out, 4 * quads + i, f(ls_get(a, 4 * quads + i), ls_get(b, 4 * quads + i)));
 }
 
-/* With b = a where f has one argument: it is read once. */
+/* A function of one argument is called with b = a, which is read only once. */
 template <class T, class F>
 static cudaError_t map(T *out, const T *a, const T *b, F f, size_t count, cudaStream_t stream)
 {
@@ -85,7 +85,7 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return cudaGetLastError();
 }
 
-/* ---- curves: y = of(x), and dx = back(dy, v), where v is y, but x for gelu and silu ---------- */
+/* ---- curves: y = of(x), dx = back(dy, v), where v is x for gelu and silu, else y ------------- */
 
 struct relu_curve {
     float slope;
@@ -106,19 +106,20 @@ struct tanh_curve {
     __device__ float back(float dy, float y) const { return dy * (1 - y * y); }
 };
 
-/* Infinities as the largest numbers: 0 · x is then 0, the limit of what gelu and silu multiply, not NaN. */
+/* Replaces infinities by the largest numbers, so that 0 · x is 0, the limit of the products in gelu
+ * and silu, and not NaN. */
 __device__ static float bounded(float x)
 {
     return fabsf(x) > FLT_MAX ? copysignf(FLT_MAX, x) : x;
 }
 
-/* −∞ alone. */
+/* Does so for −∞ only. */
 __device__ static float from_lowest(float x)
 {
     return x < -FLT_MAX ? -FLT_MAX : x;
 }
 
-/* How much of the normal distribution lies below x. */
+/* Returns the share of the normal distribution that is below x. */
 __device__ static float normal_below(float x)
 {
     return 0.5f * erfcf(-0.70710678f * x);
@@ -151,7 +152,7 @@ template <class C> struct slope_of {
     __device__ float operator()(float dy, float v) const { return curve.back(dy, v); }
 };
 
-/* F: value_of or slope_of. */
+/* F is value_of or slope_of. */
 template <template <class> class F>
 static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_curve curve, float slope,
                              size_t count, cudaStream_t stream)
