@@ -106,7 +106,8 @@ template <class Step> __device__ static void step_arena(const ls_k_update &u, St
         if (v2)
             v2[i] = c;
         if (u.shadow)
-            ((uint2 *)u.shadow)[i] = make_uint2(ls_rounded_pair(a.x, a.y), ls_rounded_pair(a.z, a.w));
+            ((uint2 *)u.shadow)[i] =
+                make_uint2(ls_rounded_pair(a.x, a.y), ls_rounded_pair(a.z, a.w));
     }
 }
 

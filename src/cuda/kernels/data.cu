@@ -95,8 +95,8 @@ __device__ static void draw_change(ls_change *c, const ls_k_gather &k, uint32_t 
     ls_change_draw(c, &a, k.h, k.w, words, more);
 }
 
-__device__ static float changed(const uint8_t *plane, const uint8_t *other, const ls_change c[2], int i,
-                                int j)
+__device__ static float changed(const uint8_t *plane, const uint8_t *other, const ls_change c[2],
+                                int i, int j)
 {
     const int a = ls_changed_byte(plane, &c[0], i, j);
     const int b = c[0].other ? ls_changed_byte(other, &c[1], i, j) : 0;
@@ -116,7 +116,8 @@ __device__ static void mix_target(const ls_k_gather &k, const ls_change *c, cons
     for (int i = threadIdx.x; k.labels && k.labels_out && i < k.words; i += LS_THREADS) {
         const int32_t mine = k.labels[(size_t)row[0] * k.words + i];
         const int32_t other = k.labels[(size_t)row[1] * k.words + i];
-        const float mixed = ls_mixed_float(__uint_as_float((uint32_t)mine), __uint_as_float((uint32_t)other), c);
+        const float mixed =
+            ls_mixed_float(__uint_as_float((uint32_t)mine), __uint_as_float((uint32_t)other), c);
         k.labels_out[(size_t)blockIdx.x * k.words + i] =
             k.vectors ? (int32_t)__float_as_uint(mixed) : c->other_label ? other : mine;
     }
@@ -127,8 +128,9 @@ __global__ static void gather_changed(const __grid_constant__ gather g)
 {
     __shared__ ls_change c[2];
     const ls_k_gather &k = g.k;
-    const uint32_t row[2] = {k.args->rows[blockIdx.x], ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x,
-                                                              k.args->before, k.args->behind)};
+    const uint32_t row[2] = {
+        k.args->rows[blockIdx.x],
+        ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x, k.args->before, k.args->behind)};
     const uint32_t values = (uint32_t)(k.c * k.h * k.w);
     if (threadIdx.x < 2)
         draw_change(&c[threadIdx.x], k, row[threadIdx.x]);

@@ -155,7 +155,8 @@ template <int V> __device__ static inline void ls_widen(float to[V], ls_pack<ls_
         to[0] = __uint_as_float((uint32_t)from.of[0].bits << 16);
 }
 
-template <int V> __device__ static inline void ls_store(float *p, uint32_t chunk, const float from[V])
+template <int V>
+__device__ static inline void ls_store(float *p, uint32_t chunk, const float from[V])
 {
     ls_pack<float, V> out;
     for (int v = 0; v < V; v++)
@@ -248,7 +249,8 @@ template <int Q> struct ls_lanes_room {
 /* Adds up values over the lanes. Every thread of the block provides Q values; afterwards
  * ls_total_of returns the sum of each over the lanes. The number of lanes is a power of two and at
  * least Q. */
-template <int Q> __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q> &room)
+template <int Q>
+__device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q> &room)
 {
     const uint32_t x = blockDim.x, groups = blockDim.y / Q;
     const uint32_t q = threadIdx.y % Q, group = threadIdx.y / Q;
@@ -300,7 +302,8 @@ cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, 
  * otherwise ls_bias_finish adds the blocks. */
 template <int V>
 __device__ static inline void ls_put_partial(float *total, int add, float *partial,
-                                             const ls_lanes_room<V> &room, const ls_thread_span &span, int c)
+                                             const ls_lanes_room<V> &room,
+                                             const ls_thread_span &span, int c)
 {
     const uint32_t channel = span.chunk * V + threadIdx.y;
     if (threadIdx.y >= V || !span.has_channels())

@@ -13,7 +13,8 @@ template <int LANES> __device__ static double add_lanes(double value)
 }
 
 /* Stores a row's loss and whether its prediction is right, computed from its sums. */
-__device__ static void put_row(const ls_k_xent &k, int row, int best, float m, double sum, double all)
+__device__ static void put_row(const ls_k_xent &k, int row, int best, float m, double sum,
+                               double all)
 {
     const double smoothing = k.smoothing;
     const int label = k.labels[row], known = label >= 0 && label < k.classes;
@@ -176,7 +177,8 @@ __device__ static double lose(int rule, double *slope, double z, double t)
 
 __global__ static void vector_rows(const __grid_constant__ ls_k_vector_loss k)
 {
-    const int row = (int)((blockIdx.x * blockDim.x + threadIdx.x) / WARP), lane = threadIdx.x % WARP;
+    const int row = (int)((blockIdx.x * blockDim.x + threadIdx.x) / WARP),
+              lane = threadIdx.x % WARP;
     const size_t first = (size_t)row * k.n;
     if (row >= k.rows)
         return;

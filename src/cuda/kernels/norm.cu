@@ -39,8 +39,8 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
  * last position the last one is repeated with `inside` false: its result is computed, so that a
  * batch has no branch before that, but must not be stored. */
 template <class T, int V, bool TWO, bool MASK, class Use>
-__device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2, const uint8_t *mask,
-                                     Use use)
+__device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2,
+                                     const uint8_t *mask, Use use)
 {
     static_assert(TWO || !MASK, "the mask is the second tensor's");
     for (uint32_t i = span.first + threadIdx.y; i < span.end; i += BATCH * blockDim.y) {
@@ -69,8 +69,9 @@ __device__ static void each_position(const ls_thread_span &span, const T *x, con
 template <int V, class T, class Use>
 __device__ static void each_value(const ls_thread_span &span, const T *x, Use use)
 {
-    each_position<T, V, false, false>(span, x, x, nullptr,
-                                      [&](uint32_t at, bool inside, float value[V], float *) { use(at, inside, value); });
+    each_position<T, V, false, false>(
+        span, x, x, nullptr,
+        [&](uint32_t at, bool inside, float value[V], float *) { use(at, inside, value); });
 }
 
 /* ---- sums over blocks ------------------------------------------------------------------------ */
@@ -161,7 +162,8 @@ cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, 
                       cudaStream_t stream)
 {
     LS_TILED(half, c, T, V,
-             add_bias<T, V><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>((T *)y, bias, relu, (uint32_t)m, c));
+             add_bias<T, V><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>((T *)y, bias, relu,
+                                                                               (uint32_t)m, c));
     return cudaGetLastError();
 }
 
@@ -173,17 +175,17 @@ __global__ static void bias_partial(float *total, int add, float *partial, T *ma
     const ls_thread_span span = ls_thread_span_of<V>(m, c);
     float sum[V] = {0};
     if (span.has_channels())
-        each_position<T, V, RELU, false>(span, dy, y, nullptr,
-                                         [&](uint32_t at, bool inside, float g[V], const float out[V]) {
-            for (int v = 0; RELU && v < V; v++)
-                g[v] = out[v] > 0 ? g[v] : 0;
-            if (inside) {
-                if (RELU && masked)
-                    ls_store<V>(masked, at, g);
-                for (int v = 0; v < V; v++)
-                    sum[v] += g[v];
-            }
-        });
+        each_position<T, V, RELU, false>(
+            span, dy, y, nullptr, [&](uint32_t at, bool inside, float g[V], const float out[V]) {
+                for (int v = 0; RELU && v < V; v++)
+                    g[v] = out[v] > 0 ? g[v] : 0;
+                if (inside) {
+                    if (RELU && masked)
+                        ls_store<V>(masked, at, g);
+                    for (int v = 0; v < V; v++)
+                        sum[v] += g[v];
+                }
+            });
     ls_add_lanes<V>(sum, room);
     ls_put_partial<V>(total, add, partial, room, span, c);
 }
@@ -266,7 +268,9 @@ norm_finish(float *mean, float *inverse, float *contribution, int add, const flo
     const uint32_t channel = my_channel(), c = (uint32_t)k.c, m = (uint32_t)k.m;
     double sums[2], squares[2];
     add_blocks(sums, partial, blocks, c, channel, shared,
-               [=](double to[2], uint32_t block, float block_mean, float) { to[0] += rows_in(block, m) * block_mean; });
+               [=](double to[2], uint32_t block, float block_mean, float) {
+                   to[0] += rows_in(block, m) * block_mean;
+               });
     double centre = sums[0] / (double)k.m;
     add_blocks(squares, partial, blocks, c, channel, shared,
                [=](double to[2], uint32_t block, float block_mean, float within) {
@@ -280,7 +284,8 @@ norm_finish(float *mean, float *inverse, float *contribution, int add, const flo
     inverse[channel] = (float)(1 / sqrt(variance + (double)k.epsilon));
     if (contribution) {
         ls_put_sum(&contribution[channel], k.rows * centre, add);
-        ls_put_sum(&contribution[c + channel], k.rows * (n > 1 ? squares[0] / (n - 1) : variance), add);
+        ls_put_sum(&contribution[c + channel], k.rows * (n > 1 ? squares[0] / (n - 1) : variance),
+                   add);
     }
 }
 
@@ -289,8 +294,8 @@ cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contributio
                                  cudaStream_t stream)
 {
     LS_TILED(norm->half, norm->c, T, V,
-             norm_partial<T, V><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(partial, (const T *)x,
-                                                               (uint32_t)norm->m, norm->c));
+             norm_partial<T, V><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0,
+                                  stream>>>(partial, (const T *)x, (uint32_t)norm->m, norm->c));
     norm_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
         mean, inverse, contribution, add, partial, (uint32_t)blocks_of(norm->m), *norm);
     return cudaGetLastError();
@@ -335,20 +340,20 @@ norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
         line.scale[v] = inverse[channel] * weight[channel];
         line.bias[v] = bias[channel];
     }
-    each_position<T, V, ADD, false>(span, x, x2, nullptr,
-                                    [&](uint32_t at, bool inside, float value[V], const float other[V]) {
-        for (int v = 0; v < V; v++) {
-            value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
-            if (ADD)
-                value[v] += other[v];
-            if (RELU)
-                value[v] = value[v] > 0 ? value[v] : 0;
-        }
-        if (inside)
-            ls_store<V>(y, at, value);
-        if (inside && RELU && mask)
-            mask[at] = (uint8_t)ls_above_zero<V>(value);
-    });
+    each_position<T, V, ADD, false>(
+        span, x, x2, nullptr, [&](uint32_t at, bool inside, float value[V], const float other[V]) {
+            for (int v = 0; v < V; v++) {
+                value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
+                if (ADD)
+                    value[v] += other[v];
+                if (RELU)
+                    value[v] = value[v] > 0 ? value[v] : 0;
+            }
+            if (inside)
+                ls_store<V>(y, at, value);
+            if (inside && RELU && mask)
+                mask[at] = (uint8_t)ls_above_zero<V>(value);
+        });
 }
 
 cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
@@ -356,8 +361,9 @@ cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x
                             const float *bias, const ls_k_norm *norm, cudaStream_t stream)
 {
     LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(x2, ADD, LS_CHOSEN(norm->relu, RELU, {
-        norm_apply<T, V, ADD, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
-            (T *)y, mask, (const T *)x, (const T *)x2, mean, inverse, weight, bias, *norm);
+        norm_apply<T, V, ADD, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0,
+                                      stream>>>((T *)y, mask, (const T *)x, (const T *)x2, mean,
+                                                inverse, weight, bias, *norm);
     })));
     return cudaGetLastError();
 }
@@ -375,13 +381,13 @@ __global__ static void grad_partial(float *partial, const T *x, const T *dy, con
     for (int v = 0; span.has_channels() && v < V; v++)
         centre[v] = mean[span.chunk * V + v];
     if (span.has_channels())
-        each_position<T, V, true, RELU>(span, x, dy, mask,
-                                        [&](uint32_t, bool inside, const float value[V], const float g[V]) {
-            for (int v = 0; inside && v < V; v++) {
-                sum[v] += g[v];
-                sum[V + v] += g[v] * (value[v] - centre[v]);
-            }
-        });
+        each_position<T, V, true, RELU>(
+            span, x, dy, mask, [&](uint32_t, bool inside, const float value[V], const float g[V]) {
+                for (int v = 0; inside && v < V; v++) {
+                    sum[v] += g[v];
+                    sum[V + v] += g[v] * (value[v] - centre[v]);
+                }
+            });
     ls_add_lanes<2 * V>(sum, room);
     const uint32_t channel = span.chunk * V + threadIdx.y;
     if (threadIdx.y >= V || !span.has_channels())
@@ -413,8 +419,9 @@ cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, in
                            cudaStream_t stream)
 {
     LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(norm->relu, RELU, {
-        grad_partial<T, V, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
-            partial, (const T *)x, (const T *)dy, mask, mean, inverse, *norm);
+        grad_partial<T, V, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0,
+                                   stream>>>(partial, (const T *)x, (const T *)dy, mask, mean,
+                                             inverse, *norm);
     }));
     grad_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
         weight_grad, bias_grad, sums, add, partial, (uint32_t)blocks_of(norm->m),
@@ -444,15 +451,16 @@ __global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const uin
         line.factor[v] = factor;
         line.slope[v] = factor * scale * (sums[k.c + channel] / n);
     }
-    each_position<T, V, true, RELU>(span, x, dy, mask,
-                                    [&](uint32_t at, bool inside, float value[V], const float g[V]) {
-        for (int v = 0; v < V; v++)
-            value[v] = line.factor[v] * (g[v] - line.first[v]) - (value[v] - line.centre[v]) * line.slope[v];
-        if (inside)
-            ls_store<V>(dx, at, value);
-        if (inside && TWO)
-            ls_store<V>(dx2, at, g);
-    });
+    each_position<T, V, true, RELU>(
+        span, x, dy, mask, [&](uint32_t at, bool inside, float value[V], const float g[V]) {
+            for (int v = 0; v < V; v++)
+                value[v] = line.factor[v] * (g[v] - line.first[v]) -
+                           (value[v] - line.centre[v]) * line.slope[v];
+            if (inside)
+                ls_store<V>(dx, at, value);
+            if (inside && TWO)
+                ls_store<V>(dx2, at, g);
+        });
 }
 
 cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
@@ -460,8 +468,9 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream)
 {
     LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(dx2, TWO, LS_CHOSEN(norm->relu, RELU, {
-        norm_dx<T, V, TWO, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
-            (T *)dx, (T *)dx2, (const T *)x, (const T *)dy, mask, mean, inverse, weight, sums, *norm);
+        norm_dx<T, V, TWO, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0,
+                                   stream>>>((T *)dx, (T *)dx2, (const T *)x, (const T *)dy, mask,
+                                             mean, inverse, weight, sums, *norm);
     })));
     return cudaGetLastError();
 }
@@ -503,8 +512,8 @@ cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float 
     return cudaGetLastError();
 }
 
-__global__ static void layer_norm_dx(float *dx, const float *x, const float *dy, const float *weight,
-                                     const float *stats, size_t n)
+__global__ static void layer_norm_dx(float *dx, const float *x, const float *dy,
+                                     const float *weight, const float *stats, size_t n)
 {
     const size_t first = (size_t)blockIdx.x * n;
     const float mean = stats[2 * (size_t)blockIdx.x], inverse = stats[2 * (size_t)blockIdx.x + 1];
@@ -528,8 +537,9 @@ cudaError_t ls_k_layer_norm_dx(float *dx, const float *x, const float *dy, const
     return cudaGetLastError();
 }
 
-__global__ static void layer_norm_grad(float *weight_grad, float *bias_grad, int add, const float *x,
-                                       const float *dy, const float *stats, int rows, size_t n)
+__global__ static void layer_norm_grad(float *weight_grad, float *bias_grad, int add,
+                                       const float *x, const float *dy, const float *stats,
+                                       int rows, size_t n)
 {
     LS_EACH(i, n) {
         double sum = 0, product = 0;
@@ -547,7 +557,7 @@ cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, 
                                  const float *dy, const float *stats, int rows, size_t n,
                                  cudaStream_t stream)
 {
-    layer_norm_grad<<<ls_blocks(n), LS_THREADS, 0, stream>>>(weight_grad, bias_grad, add, x, dy, stats,
-                                                             rows, n);
+    layer_norm_grad<<<ls_blocks(n), LS_THREADS, 0, stream>>>(weight_grad, bias_grad, add, x, dy,
+                                                             stats, rows, n);
     return cudaGetLastError();
 }

@@ -60,7 +60,8 @@ cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu,
                      cudaStream_t stream)
 {
     if (half)
-        return map((ls_half *)y, (const ls_half *)x, (const ls_half *)x2, sum_maybe_relu{relu}, count, stream);
+        return map((ls_half *)y, (const ls_half *)x, (const ls_half *)x2, sum_maybe_relu{relu},
+                   count, stream);
     return relu ? map((float *)y, (const float *)x, (const float *)x2, sum_relu(), count, stream)
                 : map((float *)y, (const float *)x, (const float *)x2, plain_sum(), count, stream);
 }
@@ -154,8 +155,8 @@ template <class C> struct slope_of {
 
 /* F is value_of or slope_of. */
 template <template <class> class F>
-static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_curve curve, float slope,
-                             size_t count, cudaStream_t stream)
+static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_curve curve,
+                             float slope, size_t count, cudaStream_t stream)
 {
     switch (curve) {
     case LS_K_RELU: return map(out, a, b, F<relu_curve>{{slope}}, count, stream);
@@ -173,16 +174,16 @@ cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slop
     return map_curve<value_of>(y, x, x, curve, slope, count, stream);
 }
 
-cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve, float slope,
-                            size_t count, cudaStream_t stream)
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
+                            float slope, size_t count, cudaStream_t stream)
 {
     return map_curve<slope_of>(dx, dy, v, curve, slope, count, stream);
 }
 
 /* ---- concatenation of channels -------------------------------------------------------------- */
 
-__global__ static void concat(float *y, const float *x, const float *x2, uint32_t count, uint32_t c1,
-                              ls_divisor c)
+__global__ static void concat(float *y, const float *x, const float *x2, uint32_t count,
+                              uint32_t c1, ls_divisor c)
 {
     LS_EACH(i, count) {
         uint32_t at = ls_quotient((uint32_t)i, c), k = (uint32_t)i - at * c.d;
@@ -190,8 +191,8 @@ __global__ static void concat(float *y, const float *x, const float *x2, uint32_
     }
 }
 
-__global__ static void concat_back(float *dx, float *dx2, const float *dy, uint32_t count, uint32_t c1,
-                                   ls_divisor c)
+__global__ static void concat_back(float *dx, float *dx2, const float *dy, uint32_t count,
+                                   uint32_t c1, ls_divisor c)
 {
     LS_EACH(i, count) {
         uint32_t at = ls_quotient((uint32_t)i, c), k = (uint32_t)i - at * c.d;

@@ -27,7 +27,8 @@ struct window_of_quads {
     uint32_t i, j, at;
 };
 
-__device__ static window_of_quads find_window(const quads &s, uint32_t position, const ls_thread_span &span)
+__device__ static window_of_quads find_window(const quads &s, uint32_t position,
+                                              const ls_thread_span &span)
 {
     const uint32_t line = ls_quotient(position, s.by_w), row = ls_quotient(line, s.by_h);
     window_of_quads q = {line - row * s.y_h, position - line * s.y_w, 0};
@@ -110,10 +111,12 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
 /* Clears the gradient of a last line or column that no window covers, because y does not depend on
  * it. */
 template <class T, int V>
-__device__ static void clear_rest(T *dx, const quads &s, const ls_thread_span &span, window_of_quads q)
+__device__ static void clear_rest(T *dx, const quads &s, const ls_thread_span &span,
+                                  window_of_quads q)
 {
     const float zero[V] = {0};
-    const bool right = s.k.w % 2 != 0 && q.j + 1 == s.y_w, below = s.k.h % 2 != 0 && q.i + 1 == s.y_h;
+    const bool right = s.k.w % 2 != 0 && q.j + 1 == s.y_w,
+               below = s.k.h % 2 != 0 && q.i + 1 == s.y_h;
     for (uint32_t line = 0; line < 3; line++)
         for (uint32_t column = 0; column < 3; column++)
             if ((line == 2 || column == 2) && (line < 2 || below) && (column < 2 || right))
@@ -181,8 +184,16 @@ struct pool {
 static pool pool_of(const ls_k_pool *k, int V, int w, int h)
 {
     const int chunks = k->c / V;
-    pool s = {*k, (uint32_t)k->rows * h * w * chunks, (uint32_t)chunks, (uint32_t)w, (uint32_t)h,
-              ls_divide_by(chunks), ls_divide_by(w), ls_divide_by(h), ls_divide_by(k->sh), ls_divide_by(k->sw)};
+    pool s = {*k,
+              (uint32_t)k->rows * h * w * chunks,
+              (uint32_t)chunks,
+              (uint32_t)w,
+              (uint32_t)h,
+              ls_divide_by(chunks),
+              ls_divide_by(w),
+              ls_divide_by(h),
+              ls_divide_by(k->sh),
+              ls_divide_by(k->sw)};
     return s;
 }
 
@@ -251,7 +262,8 @@ __device__ static uint32_t my_item()
 }
 
 template <int V, bool MAX>
-__global__ static void pool_forward(float *y, int32_t *at, const float *x, const __grid_constant__ pool s)
+__global__ static void pool_forward(float *y, int32_t *at, const float *x,
+                                    const __grid_constant__ pool s)
 {
     if (my_item() >= s.items)
         return;
@@ -284,7 +296,8 @@ __global__ static void pool_forward(float *y, int32_t *at, const float *x, const
 }
 
 template <int V, bool MAX>
-__global__ static void pool_back(float *dx, const float *dy, const int32_t *at, const __grid_constant__ pool s)
+__global__ static void pool_back(float *dx, const float *dy, const int32_t *at,
+                                 const __grid_constant__ pool s)
 {
     if (my_item() >= s.items)
         return;
@@ -320,14 +333,16 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at, 
 cudaError_t ls_k_pool_forward(float *y, int32_t *at, const float *x, const ls_k_pool *k,
                               cudaStream_t stream)
 {
-    POOLED(k, k->y_w, k->y_h, pool_forward<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, at, x, s));
+    POOLED(k, k->y_w, k->y_h,
+           pool_forward<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, at, x, s));
     return cudaGetLastError();
 }
 
 cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *k,
                            cudaStream_t stream)
 {
-    POOLED(k, k->w, k->h, pool_back<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, at, s));
+    POOLED(k, k->w, k->h,
+           pool_back<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, at, s));
     return cudaGetLastError();
 }
 
@@ -337,8 +352,10 @@ __global__ static void upsample(float *y, const float *x, ls_k_upsample k, uint3
 {
     const uint32_t c = (uint32_t)k.c, w = (uint32_t)(k.w * k.sw), h = (uint32_t)(k.h * k.sh);
     LS_EACH(i, count) {
-        uint32_t pixel = (uint32_t)i / c, column = pixel % w, line = pixel / w % h, row = pixel / w / h;
-        uint32_t from = (row * (uint32_t)k.h + line / (uint32_t)k.sh) * (uint32_t)k.w + column / (uint32_t)k.sw;
+        uint32_t pixel = (uint32_t)i / c, column = pixel % w, line = pixel / w % h,
+                 row = pixel / w / h;
+        uint32_t from =
+            (row * (uint32_t)k.h + line / (uint32_t)k.sh) * (uint32_t)k.w + column / (uint32_t)k.sw;
         y[i] = x[from * c + (uint32_t)i % c];
     }
 }
@@ -347,18 +364,23 @@ __global__ static void upsample_back(float *dx, const float *dy, ls_k_upsample k
 {
     const uint32_t c = (uint32_t)k.c, wide = (uint32_t)(k.w * k.sw);
     LS_EACH(i, count) {
-        uint32_t pixel = (uint32_t)i / c, column = pixel % (uint32_t)k.w, line = pixel / (uint32_t)k.w;
+        uint32_t pixel = (uint32_t)i / c, column = pixel % (uint32_t)k.w,
+                 line = pixel / (uint32_t)k.w;
         float sum = 0;
         for (int a = 0; a < k.sh; a++)
             for (int b = 0; b < k.sw; b++)
-                sum += dy[((line * (uint32_t)k.sh + (uint32_t)a) * wide + column * (uint32_t)k.sw + (uint32_t)b) * c + (uint32_t)i % c];
+                sum += dy[((line * (uint32_t)k.sh + (uint32_t)a) * wide + column * (uint32_t)k.sw +
+                           (uint32_t)b) *
+                              c +
+                          (uint32_t)i % c];
         dx[i] = sum;
     }
 }
 
 cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, cudaStream_t stream)
 {
-    const size_t count = (size_t)k->rows * (size_t)k->c * (size_t)(k->h * k->sh) * (size_t)(k->w * k->sw);
+    const size_t count =
+        (size_t)k->rows * (size_t)k->c * (size_t)(k->h * k->sh) * (size_t)(k->w * k->sw);
     upsample<<<ls_blocks(count), LS_THREADS, 0, stream>>>(y, x, *k, (uint32_t)count);
     return cudaGetLastError();
 }
