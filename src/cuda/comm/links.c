@@ -40,7 +40,7 @@ void ls_cuda_nap(unsigned rounds)
     const struct timespec nap = {0, 50000};
     if (rounds < 64)
         return;
-    /* After some milliseconds. The loop yields first because a sleep, however short, takes longer
+    /* Yields for some milliseconds before it sleeps, because a sleep, however short, takes longer
      * than most steps. */
     if (rounds < 4096)
         sched_yield();
@@ -108,7 +108,7 @@ static int sleep_until_closing(ls_cuda_links *l)
 static void end_all(ls_cuda_links *l)
 {
     pthread_mutex_lock(&l->lock);
-    /* set first, so that no communicator is added after the last abort */
+    /* This is set first, so that no communicator is added after the last abort. */
     l->gone = 1;
     pthread_mutex_unlock(&l->lock);
     abort_all(l);

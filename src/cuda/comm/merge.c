@@ -4,7 +4,8 @@
 #include "cuda/comm/group.h"
 
 /* Limits of two waits in nanoseconds: of a rank that failed, until its GPU no longer touches the
- * others' memory; of a rank that leaves an aborted group, until NCCL no longer touches its own. */
+ * others' memory; of a rank that leaves an aborted group, until NCCL no longer touches the rank's
+ * memory. */
 #define GIVE_UP_NS 5000000000u
 #define LEAVE_NS 10000000000u
 
