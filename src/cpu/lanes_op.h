@@ -114,6 +114,10 @@ static inline size_t ls_lanes_place(int block, int elements, int o, int e)
 /* Implementation of an op that only runs its passes. */
 extern const ls_op_impl ls_lanes_passes;
 
+/* Common functions of an ls_op_impl. bind copies the buffers' addresses; forward runs the op's
+ * forward pass; backward runs its gradients and then its dx, if the op needs dx; import and export
+ * convert a parameter between canonical order and blocks of outputs (LS_EINVAL: there is no such
+ * parameter); destroy frees the op. Thread: the worker's. */
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
 int ls_lanes_op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
 int ls_lanes_op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err);

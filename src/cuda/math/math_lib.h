@@ -40,8 +40,10 @@ typedef struct ls_math_desc {
     const char *device_json;
 } ls_math_desc;
 
+/* Opens the libraries for one device. The strings of `desc` must outlive the result. Returns LS_OK,
+ * LS_ENOMEM, LS_EDEVICE (a library does not start), or LS_EINVAL (cuDNN rejects device_json). */
 int ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err);
-/* `math` may be NULL. */
+/* Closes the libraries and frees all choices. All plans must be destroyed. `math` may be NULL. */
 void ls_math_close(ls_math *math);
 
 /* Writes the versions of the libraries, as in "cuDNN 9.19.0, cuBLAS 13.1". */
@@ -52,7 +54,11 @@ const char *ls_math_misfit(void);
 
 /* ---- choices that results depend on; as `choices` and `choose` of the device table ----------- */
 
+/* Writes all choices as text, at most `size` bytes with the terminator. Returns the length of the
+ * whole text without it. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size);
+/* Takes the choices of another machine; from then on nothing is timed. Errors: LS_EDATA,
+ * LS_ENOMEM. */
 int ls_math_choose(ls_math *math, const char *text, ls_error *err);
 
 /* ---- plans ---------------------------------------------------------------------------------- */
@@ -89,7 +95,7 @@ typedef struct ls_math_plan {
  * one. LS_EDEVICE, LS_ENOMEM. */
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err);
-/* `plan` may be NULL. */
+/* Destroys a plan. `plan` may be NULL. */
 void ls_math_plan_destroy(ls_math_plan *plan);
 
 typedef struct ls_math_operands {
@@ -101,6 +107,8 @@ typedef struct ls_math_operands {
     void *workspace;
 } ls_math_operands;
 
+/* Enqueues the plan's work on `stream`; allocates nothing. Errors: LS_EINVAL if the ls_math can
+ * only plan, LS_EDEVICE, LS_ENOMEM. */
 int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands *operands,
                 ls_error *err);
 
