@@ -140,7 +140,7 @@ typedef struct ls_cuda_merge {
 /* Work of a merge that was enqueued before its all_reduce. */
 typedef struct ls_cuda_ahead {
     int buckets; /* number of buckets of this step that are enqueued; 0: none */
-    int told;    /* number of those that the courier knows about (hosts.c) */
+    int told;    /* number of those reported to the progress thread (hosts.c) */
     const float *from;
     float *total;
     cudaStream_t compute;
@@ -250,8 +250,8 @@ int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, siz
 /* ls_cuda_way.ahead for a process that has one rank. */
 int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                              int bucket, ls_error *err);
-/* Tells the courier, the progress thread of the cluster, about buckets that have arrived in host
- * memory since the last call. Waits for nothing. */
+/* Reports buckets that have arrived in host memory since the last call to the cluster's progress
+ * thread. Waits for nothing. */
 int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err);
 /* Merges the nodes, which are all in host memory, with those of the other processes. The sum is in
  * this rank's total when `whole` has passed. */

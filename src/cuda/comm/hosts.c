@@ -2,21 +2,21 @@
  *
  *     the process's nodes of the shard tree, on its GPUs      as in one process (the ways)
  *     → host memory, which is pinned                          each rank copies its chunk
- *     → the tree over all processes' nodes                    the courier, over the network
- *     → every rank's total                                    (ls_members_ops)
+ *     → the tree over all processes' nodes                    over the network (ls_members_ops), by
+ *                                                             the cluster's progress thread
+ *     → every rank's total
  *
  * The bits are therefore those of one process that has all the workers. A host that is lost, stops,
- * or differs is found in the same way as for any workers, because no kernel ever waits for another
- * host. NCCL is used only within a process.
+ * or differs is found in the same way as any worker, because no kernel ever waits for another host.
+ * NCCL is used only within a process.
  *
  * Buckets ahead. If a process has one rank with one partial sum, that sum is the process's node.
  * The thread that runs backward calls merge_ready with the part that is complete so far. Buckets
  * are copied to the host on the communication stream, each after an event of the compute stream.
- * The courier, the progress thread of the cluster, is told about the buckets that have arrived in
- * host memory, in merge_ready and while all_reduce waits, and sends them while earlier layers still
- * run.
+ * Buckets that have arrived in host memory are reported to the progress thread, in merge_ready and
+ * while all_reduce waits; it sends them while earlier layers still run.
  *
- * A step cut short after merge_ready: the data that the courier was told about stays as it is and
+ * A step cut short after merge_ready: the data reported to the progress thread stays as it is and
  * is used when the step is repeated, since a node has the same bits whichever process computes it.
  * It is therefore not copied again. */
 #include "cuda/comm/group.h"
