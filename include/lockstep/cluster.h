@@ -25,7 +25,7 @@ extern "C" {
 typedef struct ls_wire_type ls_wire_type;
 
 typedef struct ls_trainer_cluster {
-    size_t size; /* sizeof(ls_trainer_cluster) */
+    size_t size;              /* sizeof(ls_trainer_cluster) */
     const ls_wire_type *wire; /* the engine; NULL: the one that the config's cluster.engine names */
     /* The group of processes to join, in the engine's terms: for "mpi" the address of an MPI_Comm,
      * for "tcp" an ls_tcp_place. It is read while the trainer is opened. NULL: all processes that

@@ -58,7 +58,7 @@ void ls_registry_destroy(ls_registry *registry);
 #define LS_TEAMS_OF_THE_REST (-1)
 
 typedef struct ls_device_pool_options {
-    size_t size; /* sizeof(ls_device_pool_options) */
+    size_t size;                 /* sizeof(ls_device_pool_options) */
     const ls_registry *registry; /* the back ends to choose from */
     /* List of devices, one worker each: "auto" (all GPUs, or one CPU device per allowed CPU if
      * there is no GPU), "cpu" or "cuda" (all devices of that kind), "cpu:4" (four of them),
@@ -66,7 +66,7 @@ typedef struct ls_device_pool_options {
     const char *devices;
     int max_devices;        /* most devices that "auto" or a bare kind selects; 0: no limit */
     int threads;            /* threads of each CPU worker's team; 0: 1; or LS_TEAMS_OF_THE_REST */
-    ls_precision precision; /* of products, on devices that offer more than fp32 */
+    ls_precision precision; /* precision of products, on devices that offer more than fp32 */
     const char *cache_dir;  /* directory in which devices cache their choices of kernels between
                              * runs; NULL: no cache. Outlives the pool */
     int inbox;              /* capacity of a worker's inbox in jobs; 0: the default of pool.h */

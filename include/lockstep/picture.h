@@ -23,7 +23,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 typedef struct ls_picture_options {
-    size_t size; /* sizeof(ls_picture_options) */
+    size_t size;         /* sizeof(ls_picture_options) */
     const char *name;    /* name of the image in messages, such as its file; NULL: "the picture" */
     const ls_host *host; /* allocator and log, used during the call only; NULL: the defaults */
 } ls_picture_options;

@@ -79,10 +79,9 @@ typedef int (*ls_job)(const ls_worker *worker, void *arg, ls_error *err);
 typedef struct ls_pool_options {
     size_t size; /* sizeof(ls_pool_options) */
     int workers; /* number of workers, 1 … 4096 */
-    int inbox;   /* capacity of each inbox in jobs, ≤ 2²⁰, rounded up to a power of two; 0: 64 */
+    int inbox;   /* capacity of an inbox in jobs, ≤ 2²⁰, rounded up to a power of two; 0: 64 */
     int pinned;  /* non-zero: each worker is confined to CPUs of its own; see ls_pool_create */
-    int cpus_per_worker; /* number of CPUs of a pinned worker; 0: an equal share of all allowed
-                          * CPUs */
+    int cpus_per_worker; /* number of CPUs of a pinned worker; 0: an equal share of all */
     const char *name;    /* threads are named "<name>/<index>", with the name cut so that the whole
                           * has at most 15 bytes; copied; NULL: "lockstep" */
     /* Hook that runs first on each worker's thread; may set worker->local. A negative status makes
@@ -91,7 +90,7 @@ typedef struct ls_pool_options {
     int (*start)(ls_worker *worker, void *user, ls_error *err);
     /* Hook that runs last on the thread of each worker whose start hook succeeded, while the pool
      * is destroyed. It sees the owner's writes from before the destroy call. It does not run on a
-     * worker that is left behind because it stalled. NULL: none. */
+     * worker that is left running because it stalled. NULL: none. */
     void (*stop)(ls_worker *worker, void *user);
     void *user;          /* passed to both hooks */
     const ls_host *host; /* allocator and log; outlives the pool; NULL: the defaults */
@@ -191,8 +190,8 @@ int ls_pool_serve(ls_pool *pool, int worker, ls_error *err);
 /* Destroys the pool: workers run their queued jobs, then their stop hooks; the pool's threads are
  * joined, ls_pool_serve returns on lent threads, and all memory is freed. Jobs for a borrowed
  * worker that no thread serves are dropped. There is no time limit, but an abandoned worker that is
- * still busy when the others have ended is left behind, as ls_pool_destroy_within describes. NULL
- * is allowed. Owner. Returns LS_OK, LS_ESTALLED (a worker was left behind) or LS_EINVAL. */
+ * still busy when the others have ended is left running, as ls_pool_destroy_within describes. NULL
+ * is allowed. Owner. Returns LS_OK, LS_ESTALLED (a worker was left running) or LS_EINVAL. */
 int ls_pool_destroy(ls_pool *pool);
 
 /* ---- workers that stall --------------------------------------------------------------------- */
@@ -217,12 +216,12 @@ int ls_pool_is_abandoned(const ls_pool *pool, int worker);
 
 /* Destroys the pool as ls_pool_destroy does, but waits for all workers, abandoned or not, until
  * `timeout` has passed; with LS_FOREVER it is the same as ls_pool_destroy. A worker that has not
- * ended by then is left behind: its thread is detached if it is the pool's own, its stop hook does
+ * ended by then is left running: its thread is detached if it is the pool's own, its stop hook does
  * not run unless it has begun, and the memory of the pool that the worker may still access is never
  * freed. If its job returns later, the thread ends without calling the host's hooks or other code
  * of the caller; until then the job keeps using its own data. `pool` is invalid after every return
  * but LS_EINVAL, which a job of this pool gets. NULL is allowed. Owner.
- * Errors: LS_ESTALLED (the message names the workers left behind and their jobs), LS_EINVAL. */
+ * Errors: LS_ESTALLED (the message names the workers left running and their jobs), LS_EINVAL. */
 int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err);
 
 #pragma GCC visibility pop

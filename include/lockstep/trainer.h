@@ -98,9 +98,9 @@ typedef struct ls_summary {
 
 /* Result of a run so far. The trainer owns the texts. */
 typedef struct ls_result {
-    int epochs;     /* number of finished epochs */
-    uint64_t steps; /* number of finished steps */
-    double test_loss, test_accuracy; /* of the last evaluation; NaN if there was none */
+    int epochs;                      /* number of finished epochs */
+    uint64_t steps;                  /* number of finished steps */
+    double test_loss, test_accuracy; /* results of the last evaluation; NaN if none */
     double seconds_per_epoch; /* mean training time of finished epochs; NaN if there was none */
     const char *devices;      /* "[cpu(0), cpu(1)]" */
     char weights_sha256[65];  /* hash of the weights in hex; "" if they could not be read */
