@@ -216,8 +216,8 @@ size_t ls_ring_length(const ls_ring *ring)
     /* `head` is read first, so that the difference is not negative: the consumer has stored that
      * value of `head` after it read a `tail` at least as large, its store synchronizes with this
      * acquire load, and a later load of `tail` cannot return an older value (coherence). The
-     * difference can exceed the capacity if both counts change between the loads; the ring has been
-     * full then, or almost. */
+     * difference can exceed the capacity if both counts change between the two loads; it is limited
+     * to the capacity then. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed) & ~CLOSED;
     uint64_t length = tail - head;
