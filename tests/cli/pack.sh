@@ -163,7 +163,7 @@ for skip in --skip-broken '--set data.skip_broken=true'; do
     [ "$skip" = --skip-broken ] && to=new.csv || to=new.jsonl
     # shellcheck disable=SC2086
     "$trainer" predict one set --to $to $skip > out 2> err || fail "it is left out"
-    grep -q 'cat/7' $to && fail "it is left out of $to"
+    grep -q 'cat/7' "$to" && fail "it is left out of $to"
     grep -qx 'trainer: 1 of 13 pictures are broken and were left out' err || fail "it is counted"
 done
 for files in set/cat/7.pgm 'set/cat/7.pgm nowhere.pgm'; do
