@@ -3,11 +3,9 @@
 and that the config trains. Needs nothing but Python."""
 import gzip
 import json
-import os
 import struct
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import same_bits_of_data as forms
@@ -143,9 +141,4 @@ def main():
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as scratch:
-        os.chdir(scratch)
-        os.environ["XDG_CACHE_HOME"] = scratch + "/cache"
-        status = main()
-        os.chdir("/")
-    sys.exit(status)
+    sys.exit(forms.in_scratch(main))
