@@ -600,7 +600,7 @@ int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_e
         .size = sizeof o,
         .registry = d->registry,
         .devices = d->devices ? d->devices : c->devices,
-        .max_devices = shards,
+        .max_devices = d->rows <= LS_SHARD_ROWS ? 1 : shards, /* a few rows: one, and its team */
         .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = cli_find_cache_dir(cache),

@@ -30,6 +30,11 @@ run eval run --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
 run eval run/weights.safetensors --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
+# So few rows are one worker's; more are dealt out to one a shard.
+run eval run --data mixed.csv --devices ref --set shards=2 --json
+expect_stdout '"devices":"\[ref(0)\]"'
+run eval run --train --devices ref --set shards=2 --json
+expect_stdout '"devices":"\[ref(0), ref(1)\]"'
 # Balanced weights of classes are those of the training rows, which --data does not read.
 awk '!/small/ || n++ < 10' train.csv >skew.csv
 run table.json --quiet --set run_dir=weighed --set class_weights=balanced --set data.path=skew.csv --set epochs=1
