@@ -3,11 +3,14 @@
 
     python3 bench/overlap_page.py bench/out/overlap.json bench/overlap.svg bench/out/overlap.html
 
+It prints what a CPU's numbers mean, too.
+
 gpu_overlap's has cells with graphs besides.
 """
 
 import json
 import sys
+import textwrap
 from html import escape
 
 import svg
@@ -119,6 +122,44 @@ def table(data):
     return "\n".join(out) + "</table>"
 
 
+def said(cell):
+    rate = cell["steps_per_s"]
+    return f"{rate['median']:,.0f} ({rate['low']:,.0f} to {rate['high']:,.0f})"
+
+
+def verdict(threads, streams):
+    """Nobody is ahead as long as the middle halves of the rounds have anything in common."""
+    a, b = threads["steps_per_s"], streams["steps_per_s"]
+    if a["low"] > b["high"]:
+        return "threads are ahead"
+    return "streams are ahead" if b["low"] > a["high"] else "no difference can be told"
+
+
+def mean(data):
+    """What the picture shows, of two workers and the first form of launches, in the page's numbers."""
+    cells = Cells(data)
+    launch = cells.launches[0]
+    how = ("Workers are driven by a thread for each (threads), by one thread that goes round and hands each op to a queue of "
+           "its worker's (streams), or by one queue for all (one-stream). On a CPU a stream is such a queue with a thread behind "
+           "it, which runs the ops in order: there are as many threads as with a thread for each, and only who issues the work "
+           "differs.")
+    out = [*textwrap.wrap(how, 100), "", "Steps a second of two workers, median and middle half of the rounds:"]
+    for work in cells.works:
+        row = [cells.merging(work, host, launch) for host in HOSTS]
+        if not all(row):
+            continue
+        out.append(f"  {work}: threads {said(row[0])}, streams {said(row[1])}, one stream {said(row[2])}: {verdict(*row[:2])}")
+    out += ["", "What the thread that issues a step spends on it:"]
+    for work in cells.works:
+        pair = [cells.merging(work, host, launch) for host in HOSTS[:2]]
+        if all(pair):
+            us = [median(c, "launches_per_step") * median(c, "launch_p50_s") * 1e6 for c in pair]
+            out.append(f"  {work}: {us[0]:.2f} us in {median(pair[0], 'launches_per_step'):.0f} launches by the threads together, "
+                       f"{us[1]:.2f} us in {median(pair[1], 'launches_per_step'):.0f} by the one thread, "
+                       f"{us[1] * 1e-4 * median(pair[1], 'steps_per_s'):.2g} % of a step")
+    return "\n".join(out)
+
+
 def main():
     source, picture, page = sys.argv[1:]
     with open(source) as f:
@@ -134,6 +175,8 @@ def main():
             f'<div class="card">{drawn}</div><div class="card">{table(data)}</div>')
     with open(page, "w") as f:
         f.write(svg.page("Threads or streams", body))
+    if not data.get("graphs"):  # else a GPU's, of which other sentences are true
+        print(mean(data))
     return 0
 
 

@@ -9,7 +9,7 @@ out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
 # These are asked for by name.
-by_name='nets batches hosts'
+by_name='nets batches hosts recovery'
 # Sections that other commands made, each of which it names: kept as they are.
 others='byhand'
 parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
@@ -17,10 +17,11 @@ parts='lenet resnet lanes startup allreduce scale overlap ring pool service pyth
 help()
 {
     cat <<TEXT
-usage: ./dev bench [PART...]
+usage: ./dev bench [--write] [PART...]
 
 Runs the parts that are named, or all of them, and puts their sections into $results; the
-sections of the other parts stay as they are. All of them take seven to eight minutes on two cores
+sections of the other parts stay as they are. \`./dev bench overlap\` alone only
+prints, and needs no PyTorch; --write puts it there, too. All of them take seven to eight minutes on two cores
 beside one PyTorch, and at most ten beside two:
 
   lenet      LeNet beside PyTorch and darknet              $(expected lenet) s
@@ -39,12 +40,14 @@ and by name alone:
   nets       ten small networks beside PyTorch's best form $(expected nets) s
   batches    LeNet and ResNet-18 by rows a step, beside it $(expected batches) s
   hosts      a merge over hosts beside MPI's               $(expected hosts) s; root, and Open MPI
+  recovery   a worker or a host lost, beside torchrun      $(expected recovery) s
 
 Environment, which these seconds heed:
   TORCH_PYTHON="/usr/bin/python3 ..."  interpreters that have PyTorch (default: python3, else
                                        /usr/bin/python3)
   ROUNDS=7, RESNET_ROUNDS=5            rounds of lenet, nets and batches, of resnet
   RESNET_PROCESSES=1                   with 2, PyTorch also as 2 processes
+  KILLS=20                             losses of recovery, of each kind
   SERVICE_SECONDS=10                   each of service's four measurements; 60 is the long form
 Other work on the machine spoils the figures.
 TEXT
@@ -89,6 +92,7 @@ expected()
     allreduce) echo 25 ;;
     scale) echo 35 ;;
     hosts) echo 700 ;;
+    recovery) echo $((KILLS * (6 + 22 * $#) + 90)) ;;
     overlap) echo 50 ;;
     pool) echo 45 ;;
     service) echo $((4 * (SERVICE_SECONDS + 7))) ;;
@@ -284,7 +288,34 @@ overlap()
     section "Threads or streams: who drives the workers" "$build/bench/bench_overlap"
     printf '![steps per second, launch time, overlap](overlap.svg)\n\n'
     verbatim "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json"
-    python3 bench/overlap_page.py "$out/overlap.json" bench/overlap.svg "$out/overlap.html"
+    verbatim python3 bench/overlap_page.py "$out/overlap.json" bench/overlap.svg "$out/overlap.html"
+}
+
+# Who asks for this alone sees it, and no file that is tracked changes.
+show_overlap()
+{
+    busy=$(awk -v cpus="$(nproc)" '{ print ($1 > cpus / 4) }' /proc/loadavg)
+    [ "$busy" = 0 ] || say "this machine is busy (load $(cut -d ' ' -f 1 /proc/loadavg)" \
+        "on $(nproc) CPUs): rates fall and spread with what else it does; the best time is when it does nothing"
+    "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json" || return
+    echo
+    python3 bench/overlap_page.py "$out/overlap.json" "$out/overlap.svg" "$out/overlap.html" || return
+    say "the picture is $out/overlap.svg, the page with all numbers $out/overlap.html;" \
+        "\`./dev bench --write overlap\` puts them into $results and bench/overlap.svg"
+}
+
+# Draws bench/recovery.svg.
+recovery()
+{
+    section "What a loss costs, beside torchrun" "bench/recovery.py $build/bench/bench_recovery"
+    printf '![time from a loss to the next new step](recovery.svg)\n\n'
+    set --
+    for python in $TORCH_PYTHON; do
+        set -- --python "$python" # the last one that is named
+    done
+    ! command -v mpirun >/dev/null || [ ! -x "$build/bench/bench_hosts" ] || set -- "$@" --mpi "$build/bench/bench_hosts"
+    python3 bench/recovery.py "$build/bench/bench_recovery" "$@" --kills "$KILLS" --json "$out/recovery.json" \
+        --picture bench/recovery.svg
 }
 
 ring()
@@ -406,8 +437,9 @@ TORCH_PYTHON=$(pythons)
 ROUNDS=${ROUNDS:-7}
 RESNET_ROUNDS=${RESNET_ROUNDS:-5}
 RESNET_PROCESSES=${RESNET_PROCESSES:-1}
+KILLS=${KILLS:-20}
 SERVICE_SECONDS=${SERVICE_SECONDS:-10}
-export TORCH_PYTHON ROUNDS RESNET_ROUNDS RESNET_PROCESSES SERVICE_SECONDS
+export TORCH_PYTHON ROUNDS RESNET_ROUNDS RESNET_PROCESSES KILLS SERVICE_SECONDS
 
 case ${1-} in
 -h | --help | help)
@@ -425,6 +457,7 @@ case ${1-} in
     allreduce) allreduce ;;
     scale) scale ;;
     hosts) hosts ;;
+    recovery) recovery ;;
     overlap) overlap ;;
     ring) ring ;;
     pool) pool ;;
@@ -435,9 +468,19 @@ case ${1-} in
     exit
     ;;
 esac
+writes=
+if [ "${1-}" = --write ]; then
+    writes=1
+    shift
+fi
 for part; do
     known "$part"
 done
+if [ -z "$writes" ] && [ "$*" = overlap ]; then
+    mkdir -p "$out"
+    show_overlap
+    exit
+fi
 # shellcheck disable=SC2086 # a list of words
 [ $# -gt 0 ] || set -- $parts
 mkdir -p "$out"

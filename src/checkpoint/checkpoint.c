@@ -148,16 +148,22 @@ static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
     ls_json_close(w);
 }
 
+/* Members of the state itself, but for the position. */
+static void write_standing(ls_json_writer *w, const ls_standing *standing)
+{
+    write_position(w, &standing->position);
+    ls_json_put_int(w, "epochs", standing->epochs);
+    ls_json_put_double(w, "test_loss", standing->test_loss);
+    ls_json_put_double(w, "test_accuracy", standing->test_accuracy);
+    ls_json_put_string(w, "metric", ls_metric_names[standing->metric]);
+    ls_json_put_double(w, "test_metric", standing->test_metric);
+}
+
 void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *config)
 {
     ls_json_open_object(w, NULL);
     ls_json_put_int(w, "schema", LS_STATE_SCHEMA);
-    write_position(w, &state->position);
-    ls_json_put_int(w, "epochs", state->epochs);
-    ls_json_put_double(w, "test_loss", state->test_loss);
-    ls_json_put_double(w, "test_accuracy", state->test_accuracy);
-    ls_json_put_string(w, "metric", ls_metric_names[state->metric]);
-    ls_json_put_double(w, "test_metric", state->test_metric);
+    write_standing(w, &state->standing);
     write_metrics(w, &state->metrics);
     ls_json_put_int(w, "shards", state->shards);
     ls_json_put_string(w, "instruction_set", state->isa);
@@ -250,21 +256,29 @@ static int read_metrics(ls_sink_mark *out, const ls_json *doc, const cJSON *node
     return ls_fields_end(&f);
 }
 
+/* All but the position. */
+static void read_standing(ls_standing *out, ls_fields *f)
+{
+    long epochs;
+    ls_field_int(f, "epochs", 0, 1000000, NULL, &epochs);
+    out->epochs = (int)epochs;
+    out->test_loss = read_optional(f, "test_loss");
+    out->test_accuracy = read_optional(f, "test_accuracy");
+    out->metric = LS_METRIC_CONFUSION;
+    if (ls_field_any(f, "metric")) { /* younger than the rest */
+        out->metric = read_metric(f);
+        out->test_metric = read_optional(f, "test_metric");
+    }
+}
+
 static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
 {
-    long schema, epochs, shards;
+    long schema, shards;
     ls_fields f;
     ls_fields_begin(&f, doc, ls_json_root(doc), "the state", err);
     ls_field_int(&f, "schema", LS_STATE_SCHEMA, LS_STATE_SCHEMA, NULL, &schema);
     const cJSON *position = read_object(&f, "position");
-    ls_field_int(&f, "epochs", 0, 1000000, NULL, &epochs);
-    out->test_loss = read_optional(&f, "test_loss");
-    out->test_accuracy = read_optional(&f, "test_accuracy");
-    out->metric = LS_METRIC_CONFUSION;
-    if (ls_field_any(&f, "metric")) { /* younger than the rest */
-        out->metric = read_metric(&f);
-        out->test_metric = read_optional(&f, "test_metric");
-    }
+    read_standing(&out->standing, &f);
     const cJSON *metrics = read_object(&f, "metrics");
     ls_field_int(&f, "shards", 1, LS_SHARDS_MAX, NULL, &shards);
     ls_field_text(&f, "instruction_set", NULL, &out->isa);
@@ -273,10 +287,9 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     out->test_rows = read_count(&f, "test_rows", UINT32_MAX);
     out->data_crc32 = (uint32_t)read_count(&f, "data_crc32", UINT32_MAX);
     out->recipe = read_object(&f, "recipe");
-    out->epochs = (int)epochs;
     out->shards = (int)shards;
     int status = ls_fields_end(&f);
-    status = status ? status : read_position(&out->position, doc, position, err);
+    status = status ? status : read_position(&out->standing.position, doc, position, err);
     return status ? status : read_metrics(&out->metrics, doc, metrics, err);
 }
 
@@ -486,7 +499,7 @@ static int read_best_of(ls_best *out, const char *path, const char *text, const 
     if (status)
         return status;
     status = ls_state_read(&state, doc, err);
-    *out = state.position.best;
+    *out = state.standing.position.best;
     ls_json_destroy(doc);
     return status;
 }

@@ -6,6 +6,11 @@
  * ("optimizer/momentum_buffer/conv1.weight"), and in the header's metadata the run's state, a JSON text,
  * and a SHA-256 over the whole. It is written under a hidden name beside, synced, renamed, and its
  * directory synced: it is there whole, or not at all. Any thread; files are not shared.
+ *
+ * To add a value to a checkpoint, change four files: make it a member of ls_position here, or of ls_standing where it is
+ * the caller's result and not the run's place; write and read it (checkpoint.c); advance it with each step
+ * (ls_count_step in train/account.c) or with each epoch (record_epoch in train/coordinator.c), or, in ls_standing, take it
+ * from the result and give it back (train/saving.c); and say it in train/README.md, "Checkpoints".
  */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
@@ -67,16 +72,22 @@ typedef struct ls_position {
     ls_best best;
 } ls_position;
 
+/* Where a run stands and what it has come to: saved, resumed, and shared with the other processes of the run, as a whole
+ * (ls_standing_of, ls_take_standing: train/saving.c). */
+typedef struct ls_standing {
+    ls_position position;
+    int epochs;                      /* finished */
+    double test_loss, test_accuracy; /* of the last evaluation; NaN: none was measured */
+    ls_metric metric; /* what is printed of it, and its value; LS_METRIC_CONFUSION: not known */
+    double test_metric;
+} ls_standing;
+
 /* The version of the state's form. A key that is added is optional when read and leaves it as it is; it is raised when an
  * older program would misread the state. */
 #define LS_STATE_SCHEMA 2
 
 typedef struct ls_state {
-    ls_position position;
-    int epochs;                      /* finished */
-    double test_loss, test_accuracy; /* NaN: none was measured */
-    ls_metric metric;                /* what is printed of an evaluation, and its value */
-    double test_metric;
+    ls_standing standing;
     ls_sink_mark metrics; /* in metrics.jsonl: behind what came before */
     int shards;
     const char *isa, *library; /* the bits depend on them */

@@ -282,7 +282,7 @@ static int check_data(const ls_state *s, const ls_successor *run, ls_error *err)
 
 static int check_position(const ls_resumed *r, const ls_successor *run, ls_error *err)
 {
-    const ls_position *at = &r->state.position;
+    const ls_position *at = &r->state.standing.position;
     const uint64_t steps =
         ls_steps_per_epoch(ls_dataset_rows(run->data[LS_TRAIN]), (uint32_t)run->config->batch_size);
     if (at->step > steps || at->steps != at->epoch * steps + at->step ||

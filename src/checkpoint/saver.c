@@ -146,7 +146,7 @@ static int describe(struct ls_saver *s, const ls_state *state, const ls_checkpoi
     s->has_crc = true;
     whole.data_crc32 = s->data_crc32;
     s->values = *values;
-    s->position = state->position;
+    s->position = state->standing.position;
     return write_state(&s->state, &s->run, &whole, err);
 }
 
@@ -154,10 +154,10 @@ int ls_saver_save(struct ls_saver *s, const ls_state *state, const ls_checkpoint
                   bool wait, ls_error *err)
 {
     int status = ls_saver_rest(s, err);
-    if (status || (s->saved_any && same_position(&s->saved, &state->position)))
+    if (status || (s->saved_any && same_position(&s->saved, &state->standing.position)))
         return status;
     status = describe(s, state, values, err);
-    ls_checkpoint_name(s->name, state->position.steps);
+    ls_checkpoint_name(s->name, state->standing.position.steps);
     if (status == LS_OK)
         status = ls_pool_submit(s->pool, 0, save, s, err);
     if (status)

@@ -1,6 +1,7 @@
 /* trainer init PATH: looks at the user's data, says what it is, and writes a config that trains on it. */
 #include "base/error.h"
 #include "cli/init.h"
+#include "data/columns.h"
 #include "json/json.h"
 #include "json/writer.h"
 
@@ -23,30 +24,22 @@ static const char help[] =
 
 /* ---- what was seen -------------------------------------------------------------------------------- */
 
-static const char *const uses[] = {"number", "texts", "left out", "class", "value"};
-
 static void print_column(const ls_column_seen *c, FILE *stream)
 {
-    char levels[16] = "-", mean[24] = "-", deviation[24] = "-";
-    const bool number = c->use == LS_COLUMN_NUMBER || c->use == LS_COLUMN_VALUE;
-    if (c->use == LS_COLUMN_LEVELS || c->use == LS_COLUMN_CLASS)
-        snprintf(levels, sizeof levels, "%d", c->levels);
-    if (number)
-        snprintf(mean, sizeof mean, "%.4g", c->mean);
-    if (number)
-        snprintf(deviation, sizeof deviation, "%.4g", c->deviation);
+    char line[LS_COLUMN_LINE];
     const bool target = c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE;
-    fprintf(stream, "  %-24.24s %-8s %6s %8u %10s %10s%s\n", c->name, uses[c->use], levels,
-            (unsigned)c->missing, mean, deviation, target ? "  to be learnt" : "");
+    ls_column_line(line, c);
+    fprintf(stream, "%s%s\n", line, target ? "  to be learnt" : "");
 }
 
 static void print_table(const cli_look *l, FILE *stream)
 {
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
+    char head[LS_COLUMN_LINE];
+    ls_column_head(head);
     fprintf(stream, "%s: a table of %u rows and %d columns\n", l->path, (unsigned)l->rows,
             info->columns);
-    fprintf(stream, "  %-24s %-8s %6s %8s %10s %10s\n", "column", "kind", "levels", "missing",
-            "mean", "deviation");
+    fprintf(stream, "%s\n", head);
     for (int i = 0; i < info->columns; i++)
         print_column(&info->column[i], stream);
     if (l->why.text)

@@ -122,6 +122,7 @@ void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_tra
     *parcel = (ls_parcel){*transfer, kind, piece, NULL};
     c->open++;
     if (transfer->incoming) {
+        p->coming++;
         post(c, &parcel->transfer);
         return;
     }
@@ -250,6 +251,23 @@ static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
                : 0;
 }
 
+/* Short messages come through, long ones do not: a link on the way takes smaller packets than the hosts believe, and
+ * whoever drops those that are larger is not heard. */
+static void note_stuck(ls_cluster *c, const char *what)
+{
+    int m = 0;
+    while (m < crew(c) && c->peer[m].coming == 0)
+        m++;
+    for (int i = 0; m == crew(c) && i < crew(c); i++)
+        if (c->peer[i].under_way > 0)
+            m = i;
+    fault(
+        c, LS_ESTALLED,
+        "for %.1f s nothing has come or gone between this host and host %s, though every host is alive, %s: does a link "
+        "between them take smaller packets than its ends (ip link show: the MTU), or a firewall drop ICMP?",
+        (double)c->stuck_ns * 1e-9, m < crew(c) ? c->peer[m].host : c->host, what);
+}
+
 static void look(ls_cluster *c)
 {
     const uint64_t deadline = c->options.deadline_ns;
@@ -269,8 +287,7 @@ static void look(ls_cluster *c)
     }
     c->stuck_ns = all_are_in_it(c) ? c->stuck_ns + attended : 0;
     if (c->stuck_ns > deadline)
-        fault(c, LS_ESTALLED, "for %.1f s nothing has come or gone, though every host is alive, %s",
-              (double)c->stuck_ns * 1e-9, what);
+        note_stuck(c, what);
     if (ls_now_ns() - c->spoke_ns > (deadline / 8 < SAY_NS ? deadline / 8 : SAY_NS))
         say_alive(c);
 }
@@ -566,8 +583,10 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
     case LS_PARCEL_OTHER: break;
     }
     c->open--;
-    if (transfer->incoming)
+    if (transfer->incoming) {
+        p->coming--;
         return;
+    }
     p->under_way -= transfer->bytes;
     post_next(c, p);
 }

@@ -99,6 +99,7 @@ typedef struct ls_peer {
     ls_control in, out, last;
     ls_parcel in_parcel, out_parcel, last_parcel;
     ls_head head_in;
+    int coming;                        /* messages of orders that it has yet to send */
     size_t under_way;                  /* bytes of orders on their way to it … */
     ls_parcel *waiting, **waiting_end; /* … and what goes behind them */
 } ls_peer;

@@ -51,7 +51,8 @@ static int open_all(ls_engine *e, ls_error *err)
     e->shards = d->shards ? d->shards : e->workers;
     ls_engine_expect(e, 0);
     status = open_workers(e, err);
-    if (status == LS_OK && !ls_dataset_resident(d->data[LS_TRAIN]).images)
+    e->streams = !ls_dataset_resident(d->data[LS_TRAIN]).images;
+    if (status == LS_OK && e->streams)
         status = ls_feed_create(&e->feed, d->data[LS_TRAIN], d->batch_size, d->host, err);
     return status ? status : ls_exchange_create(&e->exchange, e, err);
 }
@@ -121,6 +122,11 @@ void ls_engine_destroy(ls_engine *e)
     ls_free(host, e->choices);
     ls_free(host, e->desc.class_weight);
     ls_feed_destroy(e->feed);
+    while (e->old_feeds) {
+        ls_feed *old = e->old_feeds;
+        e->old_feeds = old->next;
+        ls_feed_destroy(old);
+    }
     ls_free(host, e);
 }
 
@@ -136,7 +142,7 @@ int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
 {
     const uint64_t slot = e->items++ % LS_IN_FLIGHT;
     const bool at_rest = e->taken == e->sent;
-    if (at_rest || e->feed) /* reading rows may have taken long: no worker's silence */
+    if (at_rest || e->streams) /* reading rows may have taken long: no worker's silence */
         ls_watch_begin(&e->watch);
     if (at_rest)
         e->next_number = range->first_step + 1;

@@ -31,12 +31,12 @@
  * asking each other, and no replica has to be repaired.
  *
  * A LOST WORKER. A worker whose device fails says so in its report and takes no further part. One that shows no sign of
- * life for the deadline has stalled. Its thread cannot be stopped and may still use the memory that it shares with the
- * others, so the others leave that memory alone and get new memory (ls_engine_leave_stalled). Either way
+ * life for the deadline has stalled, which wait.c decides. Its thread cannot be stopped and may still use memory that
+ * it shares with the others, so they leave that alone and get new memory (ls_engine_leave_stalled). Either way
  * ls_engine_collect, or the job that was under way, comes back with faults (ls_engine_faults). The coordinator judges
- * them, removes the workers whose devices failed (ls_engine_drop), and has the others form a new group
- * (ls_engine_form), among whom the shards are dealt out anew. The tree has not changed: when the step is sent again its
- * sum, and the weights of the run, are the bits they would have been.
+ * them (train/recover.c), removes the workers whose devices failed (ls_engine_drop), and has the others form a new
+ * group (ls_engine_form), among whom the shards are dealt out anew. The tree has not changed: when the step is sent
+ * again its sum, and the weights of the run, are the bits they would have been.
  *
  * The functions: ls_engine_open and, at the end, ls_engine_stop and ls_engine_destroy; ls_engine_submit and
  * ls_engine_collect for steps; ls_engine_run_all for all else that workers do, ls_engine_load and ls_engine_read_back

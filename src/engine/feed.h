@@ -5,13 +5,15 @@
 #include "data/dataset.h"
 #include "engine/engine.h"
 
-/* A slot for each work item in flight. */
+/* A slot for each work item in flight. When a worker has to be left behind, the feed is left to it, which may still read
+ * rows, and its peers get a new one. */
 typedef struct ls_feed {
     const ls_host *host;
     uint32_t batch;
     size_t image_bytes, label_bytes; /* of a row's values, and of its label or target */
     char *images, *labels;           /* [LS_IN_FLIGHT · batch] */
     uint32_t *index;                 /* 0, 1, 2, …: a slot's rows are its part of this */
+    struct ls_feed *next;            /* of those left behind */
 } ls_feed;
 
 /* Errors: LS_ENOMEM. */

@@ -5,7 +5,7 @@
  * weights are those of the undisturbed run.
  *
  * A worker that no longer answers cannot be stopped. It is left behind with all memory it may still touch (its replica,
- * the exchange, the group), and the survivors go on with memory of their own. If it wakes up, it finds its group
+ * the exchange, the feed, the group), and the survivors go on with memory of their own. If it wakes up, it finds its group
  * aborted, and idles.
  */
 #include "base/clock.h"
@@ -220,12 +220,40 @@ static int renew_exchange(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
+/* Whether the replicas that are left can be told where their rows lie from now on. */
+static bool may_move_rows(const ls_engine *e)
+{
+    bool may = true;
+    for (int i = 0; i < e->workers; i++)
+        if (e->worker[i].presence == LS_LIVE)
+            may &= !(e->worker[i].info.flags & LS_DEVICE_HOST_MEMORY) ||
+                   ls_worker_rebinds(&e->worker[i]);
+    return may;
+}
+
+/* Its rows are read anew for the step that is repeated. */
+static int renew_feed(ls_engine *e, ls_error *err)
+{
+    ls_feed *fresh, *old = e->feed;
+    if (!old || !may_move_rows(e))
+        return LS_OK;
+    int status =
+        ls_feed_create(&fresh, e->desc.data[LS_TRAIN], e->desc.batch_size, e->desc.host, err);
+    if (status)
+        return status;
+    old->next = e->old_feeds;
+    e->old_feeds = old;
+    e->feed = fresh;
+    return LS_OK;
+}
+
 int ls_engine_leave_stalled(ls_engine *e, ls_error *err)
 {
+    bool news = false;
     for (int i = 0; i < e->workers; i++)
-        if (e->worker[i].presence == LS_STALLED && ls_is_news(&e->worker[i]))
-            return renew_exchange(e, err);
-    return LS_OK;
+        news |= e->worker[i].presence == LS_STALLED && ls_is_news(&e->worker[i]);
+    int status = news ? renew_exchange(e, err) : LS_OK;
+    return status == LS_OK && news ? renew_feed(e, err) : status;
 }
 
 int ls_engine_drop(ls_engine *e, const ls_fault **out)

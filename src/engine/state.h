@@ -47,6 +47,7 @@ typedef struct ls_train_worker {
     int shard_lo, shard_hi; /* its logical shards */
     ls_device *device;
     ls_replica *replica;
+    const ls_feed *feed; /* from which it reads streamed rows */
     ls_comm *comm;
     ls_fold fold;
     ls_old_fold *old_folds;      /* that a stalled peer may still read */
@@ -98,7 +99,7 @@ struct ls_engine {
     int workers; /* that it began with */
     int shards;
     const ls_comm_type *merge; /* how gradients are merged */
-    ls_feed *feed;             /* of streamed training rows; NULL: they are resident */
+    bool streams;              /* training rows are streamed; else they are resident */
     char *choices;             /* of kernels, by one device for others; NULL: none */
 
     /* The workers', and what they read of the group: it changes while all of them rest. */
@@ -120,6 +121,9 @@ struct ls_engine {
     uint64_t paused_ns;          /* so long the process was stopped while the coordinator waited */
     uint64_t queued_ns; /* so long its thread had waited for a CPU when that was looked up last */
     ls_old_group *old_groups;
+    ls_feed *
+        feed; /* of streamed training rows, else NULL; workers take it over as they open, and join */
+    ls_feed *old_feeds;
     ls_exchange *old_exchanges;
     bool readers_asleep; /* at the end: a stalled worker may still read what its peers showed */
     bool lacks_scores;   /* the exchange could not be made for want of memory for scores */

@@ -15,7 +15,7 @@ uint64_t ls_engine_in_flight(const ls_engine *e)
 uint32_t ls_engine_steps_at_once(const ls_engine *e)
 {
     const int first = ls_first_live(e);
-    return e->live == 1 && !e->feed && first < e->workers ? e->worker[first].length : 1;
+    return e->live == 1 && !e->streams && first < e->workers ? e->worker[first].length : 1;
 }
 
 char **ls_engine_choices(ls_engine *e)

@@ -19,7 +19,7 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
     const ls_engine_desc *d = &e->desc;
     const uint32_t batch = d->batch_size, shards = (uint32_t)e->shards;
     int count = ls_add_shard_sizes(sizes, 0, ls_dataset_rows(d->data[LS_TRAIN]), batch, shards);
-    if (e->feed)
+    if (e->streams)
         count = ls_add_shard_sizes(sizes, count, batch, batch, shards);
     for (int i = 0; i < d->step_row_count; i++) {
         const uint32_t rows = d->step_rows[i];
@@ -90,8 +90,9 @@ static int open_replica(ls_train_worker *w, const ls_exchange *x)
             desc.data[s] =
                 (ls_replica_data){.images = view.images, .labels = view.labels, .rows = view.rows};
     }
-    if (e->feed)
-        desc.data[LS_TRAIN] = ls_feed_data(e->feed);
+    w->feed = e->feed;
+    if (w->feed)
+        desc.data[LS_TRAIN] = ls_feed_data(w->feed);
     int status = ls_replica_create(&w->replica, &desc, &w->error);
     return status ? status : import_state(w, x, x->state.has_slots);
 }
@@ -157,6 +158,16 @@ static int put_fold_away(ls_train_worker *w)
 }
 
 /* A new group, perhaps with other shards: whatever belonged to the old one goes first. */
+/* The feed is another one once a worker was left behind. */
+static int take_feed(ls_train_worker *w)
+{
+    if (w->feed == w->engine->feed)
+        return LS_OK;
+    const ls_replica_data data = ls_feed_data(w->engine->feed);
+    w->feed = w->engine->feed;
+    return ls_replica_data_at(w->replica, LS_TRAIN, &data, &w->error);
+}
+
 int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
 {
     (void)x;
@@ -172,7 +183,9 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
     if (status || w->idle)
         return status;
     ls_fold_fini(&w->fold);
-    status = open_fold(w);
+    status = take_feed(w);
+    if (status == LS_OK)
+        status = open_fold(w);
     if (status == LS_OK && has_total_later(w))
         status = ls_replica_total_at(w->replica, e->total, &w->error);
     if (status == LS_OK)
@@ -253,11 +266,11 @@ int ls_worker_probe(ls_train_worker *w, const ls_exchange *x)
     if (w->index > 0)
         return LS_OK;
     ls_beat(&w->heartbeat, LS_PLACE_OPEN);
-    ls_split(e->feed || all > batch ? batch : all, (uint32_t)e->shards, 0, &first, &count);
-    for (uint32_t i = 0; i < count && !e->feed; i++)
+    ls_split(w->feed || all > batch ? batch : all, (uint32_t)e->shards, 0, &first, &count);
+    for (uint32_t i = 0; i < count && !w->feed; i++)
         x->permutation[0][i] = i;
     int status =
-        ls_replica_gradient(w->replica, e->feed ? ls_feed_rows(e->feed, 0) : x->permutation[0],
+        ls_replica_gradient(w->replica, w->feed ? ls_feed_rows(w->feed, 0) : x->permutation[0],
                             count, 0, NULL, &w->error);
     w->checksum = 0;
     return status ? status

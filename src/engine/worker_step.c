@@ -101,7 +101,7 @@ static int spoil_weight(ls_train_worker *w)
 /* Streamed rows of a shard reach the device. */
 static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
-    if (!w->engine->feed || count == 0)
+    if (!w->engine->streams || count == 0)
         return LS_OK;
     /* Its rows follow one another. */
     return ls_replica_refresh(w->replica, LS_TRAIN, s->rows[first], count, &w->error);
@@ -257,7 +257,7 @@ static ls_step step_of(const ls_range *range, uint32_t index)
     return (ls_step){
         .rows = range->rows + (size_t)index * batch,
         .n = n,
-        .draw = range->engine->feed ? (uint32_t)number : range->epoch,
+        .draw = range->engine->streams ? (uint32_t)number : range->epoch,
         .spoilt = -1,
         .update = {.lr = range->lr[index],
                    .scale = 1.0f / (float)(d->nominal ? batch : n),

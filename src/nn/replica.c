@@ -367,6 +367,15 @@ static int bind_plans(ls_replica *r, ls_error *err)
     return status;
 }
 
+int ls_replica_data_at(ls_replica *r, ls_subset subset, const ls_replica_data *data, ls_error *err)
+{
+    r->host_data[subset] = *data;
+    if (!(r->info.flags & LS_DEVICE_HOST_MEMORY))
+        return LS_OK;
+    r->data[subset] = *data;
+    return bind_plans(r, err);
+}
+
 static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
     int status = check_desc(r, desc, err);

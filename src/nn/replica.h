@@ -252,6 +252,11 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
+/* From now on a subset's rows, as many as before, are there. Of a replica that reads host memory the device has
+ * LS_DEVICE_REBINDS, and nothing is recorded. Errors: those of an op's bind. */
+int ls_replica_data_at(ls_replica *replica, ls_subset subset, const ls_replica_data *data,
+                       ls_error *err);
+
 /* Forward of `n` rows of the test subset → `logits` [n][classes], in a replica without an optimizer.
  * n must be one of shard_rows, or 0. Waits for the device. */
 int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, float *logits,

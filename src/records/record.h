@@ -1,5 +1,9 @@
 /* What happens in a run, as records. Sinks that want text find it rendered (src/train/README.md is its schema);
- * those that want numbers take them from here. */
+ * those that want numbers take them from here.
+ *
+ * To add a key to a record, change four files: give the record's values a member here, fill it in where the record is
+ * put together (train/run_records.c), add a row to ls_record_keys (record.c), and a line to the table of
+ * train/README.md, with which the test config_rows compares the rows. */
 #ifndef RECORDS_RECORD_H
 #define RECORDS_RECORD_H
 
@@ -36,11 +40,21 @@ typedef struct ls_worker_times {
     float seconds[LS_PHASES];
 } ls_worker_times;
 
+typedef struct ls_data_values {
+    const char *name, *source;
+    ls_payload payload;
+    bool synthetic, images; /* images: rows are bytes, and not numbers */
+    uint64_t train_rows, test_rows;
+    int targets; /* 0: rows have a class */
+    int classes;
+    const char *const *class_name; /* [classes]; NULL: they have none, or are too many */
+} ls_data_values;
+
 typedef struct ls_start_values { /* of run_start and resume */
     ls_summary summary;
-    const ls_dataset_info *data;
+    ls_data_values data;
     const ls_config *config;
-    uint64_t step, test_rows;
+    uint64_t step;
 } ls_start_values;
 
 typedef struct ls_step_values {
@@ -110,30 +124,42 @@ typedef struct ls_record {
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
+/* What a key's value is, in memory and to who reads the text. */
 typedef enum ls_member_kind {
     LS_MEMBER_INT,
-    LS_MEMBER_UINT, /* a uint64_t */
+    LS_MEMBER_INT_IF_ANY, /* left out where it is 0 */
+    LS_MEMBER_UINT,       /* a uint64_t */
     LS_MEMBER_SIZE,
     LS_MEMBER_FLOAT,
+    LS_MEMBER_FLOAT_OR_NULL, /* null where it is not finite */
     LS_MEMBER_DOUBLE,
+    LS_MEMBER_DOUBLE_OR_NULL,
     LS_MEMBER_DOUBLE_IF_ANY, /* left out where it is NaN */
     LS_MEMBER_BOOL,
-    LS_MEMBER_TEXT,        /* a const char *; NULL: null */
-    LS_MEMBER_TEXT_IF_ANY, /* left out where it is NULL */
-    LS_MEMBER_FORM         /* `put` writes it */
+    LS_MEMBER_TEXT,         /* a const char * */
+    LS_MEMBER_TEXT_OR_NULL, /* null where it is NULL */
+    LS_MEMBER_TEXT_IF_ANY,  /* left out where it is NULL */
+    /* `put` writes it: */
+    LS_FORM_TEXT,
+    LS_FORM_ARRAY,
+    LS_FORM_ARRAY_IF_ANY, /* left out where there is none */
+    LS_FORM_OBJECT
 } ls_member_kind;
+
+/* Objects inside records whose keys are rows, too: `data` of a run_start, and each worker of a step. */
+enum { LS_PART_DATA = LS_RECORD_TYPES, LS_PART_WORKER };
 
 /* A key of one or more types of records. */
 typedef struct ls_record_key {
-    unsigned in; /* the types: 1 << type each */
+    unsigned in; /* the types and parts: 1 << type each */
     const char *key;
     ls_member_kind kind;
-    size_t at; /* where its value lies in ls_record */
+    size_t at; /* where its value lies in ls_record; of a worker's keys, in ls_worker_times */
     void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
 } ls_record_key;
 
 /* All keys, those of a type in the order in which they are written, behind "type"; ends with a row whose key is
- * NULL. train/README.md says what they mean. */
+ * NULL. Records are written and checked (tests/cli/check_metrics.c) by it; train/README.md says what the keys mean. */
 extern const ls_record_key ls_record_keys[];
 
 /* Renders a record; run_start, resume and run_end with the time that it is. */

@@ -1,6 +1,7 @@
 #include "train/doubts.h"
 
 #include "base/host.h"
+#include "data/columns.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,30 +31,18 @@ static uint32_t place(const doubter *d, uint32_t i)
 
 /* ---- what was seen -------------------------------------------------------------------------------- */
 
-static void tell_column(const doubter *d, const ls_column_seen *c)
-{
-    static const char *const uses[] = {"number", "texts", "left out", "class", "value"};
-    char levels[16] = "-", mean[24] = "-", deviation[24] = "-";
-    const bool number = c->use == LS_COLUMN_NUMBER || c->use == LS_COLUMN_VALUE;
-    if (c->use == LS_COLUMN_LEVELS || c->use == LS_COLUMN_CLASS)
-        snprintf(levels, sizeof levels, "%d", c->levels);
-    if (number)
-        snprintf(mean, sizeof mean, "%.4g", c->mean);
-    if (number)
-        snprintf(deviation, sizeof deviation, "%.4g", c->deviation);
-    ls_log(d->host, LS_LOG_INFO, "  %-24.24s %-8s %6s %8u %10s %10s", c->name, uses[c->use], levels,
-           (unsigned)c->missing, mean, deviation);
-}
-
 static void tell_table(const doubter *d)
 {
+    char line[LS_COLUMN_LINE];
     const ls_dataset_info *info = d->info;
     if (info->columns == 0)
         return;
-    ls_log(d->host, LS_LOG_INFO, "  %-24s %-8s %6s %8s %10s %10s", "column", "kind", "levels",
-           "missing", "mean", "deviation");
-    for (int i = 0; i < info->columns && i < TOLD; i++)
-        tell_column(d, &info->column[i]);
+    ls_column_head(line);
+    ls_log(d->host, LS_LOG_INFO, "%s", line);
+    for (int i = 0; i < info->columns && i < TOLD; i++) {
+        ls_column_line(line, &info->column[i]);
+        ls_log(d->host, LS_LOG_INFO, "%s", line);
+    }
     if (info->columns > TOLD)
         ls_log(d->host, LS_LOG_INFO, "  … %d columns more", info->columns - TOLD);
 }

@@ -1,9 +1,9 @@
 #include "train/members.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "checkpoint/checkpoint.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
+#include "train/saving.h"
 
 #include <lockstep/split.h>
 #include <string.h>
@@ -164,12 +164,8 @@ int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
 }
 
 typedef struct beginning {
-    ls_position position;
-    uint64_t steps;
-    int epochs;
+    ls_standing standing;
     bool resumed;
-    double test_loss, test_accuracy, test_metric, seconds_per_epoch;
-    ls_metric metric; /* which one test_metric is */
 } beginning;
 
 int ls_members_share_start(struct ls_trainer *t, ls_error *err)
@@ -177,20 +173,12 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     struct ls_cluster *c = t->members.cluster;
     const size_t bytes = t->model->floats * sizeof(float);
     ls_engine_state *state = ls_engine_weights(t->engine);
-    ls_result *r = &t->told.result;
     beginning b;
     if (!c)
         return LS_OK;
     memset(&b, 0, sizeof b); /* its padding goes over the wire, too */
-    b.position = t->position;
-    b.steps = r->steps;
-    b.epochs = r->epochs;
+    ls_standing_of(&b.standing, t);
     b.resumed = t->dir.resumed != NULL;
-    b.test_loss = r->test_loss;
-    b.test_accuracy = r->test_accuracy;
-    b.test_metric = r->test_metric;
-    b.seconds_per_epoch = r->seconds_per_epoch;
-    b.metric = r->metric ? ls_metric_find(r->metric) : LS_METRIC_CONFUSION; /* none */
     int status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
         status = ls_cluster_share(c, state->canonical, bytes, err);
@@ -198,15 +186,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
         if (state->slot[i])
             status = ls_cluster_share(c, state->slot[i], bytes, err);
     state->has_slots = b.resumed;
-    t->position = b.position;
-    r->steps = b.steps;
-    r->epochs = b.epochs;
-    r->test_loss = b.test_loss;
-    r->test_accuracy = b.test_accuracy;
-    r->test_metric = b.test_metric;
-    r->seconds_per_epoch = b.seconds_per_epoch;
-    if (b.metric != LS_METRIC_CONFUSION)
-        r->metric = ls_metric_names[b.metric];
+    ls_take_standing(t, &b.standing);
     return status;
 }
 

@@ -105,28 +105,16 @@ int ls_take_over(struct ls_trainer *t, ls_error *err)
 
 /* ---- from a checkpoint ---------------------------------------------------------------------- */
 
-static void take_place(struct ls_trainer *t, const ls_resumed *resumed)
+/* A best evaluation by another measure is none. */
+static void compare_monitor(struct ls_trainer *t)
 {
-    const ls_state *s = &resumed->state;
-    const ls_best *best = &s->position.best;
-    t->position = s->position;
-    if (best->epoch > 0 && best->metric != t->config.monitor) {
-        t->position.best = (ls_best){0};
-        ls_log(t->host, LS_LOG_INFO,
-               "monitor: %s, no longer %s: which evaluation is the best is decided anew",
-               ls_metric_names[t->config.monitor], ls_metric_names[best->metric]);
-    }
-    t->told.result.steps = s->position.steps;
-    t->told.result.epochs = s->epochs;
-    t->told.result.test_loss = s->test_loss;
-    t->told.result.test_accuracy = s->test_accuracy;
-    if (s->metric != LS_METRIC_CONFUSION) {
-        t->told.result.metric = ls_metric_names[s->metric];
-        t->told.result.test_metric = s->test_metric;
-    }
-    if (s->epochs > 0)
-        t->told.result.seconds_per_epoch = s->position.trained_s / s->epochs;
-    snprintf(t->told.text.resumed, sizeof t->told.text.resumed, "%.500s", resumed->path);
+    const ls_metric before = t->position.best.metric;
+    if (t->position.best.epoch == 0 || before == t->config.monitor)
+        return;
+    t->position.best = (ls_best){0};
+    ls_log(t->host, LS_LOG_INFO,
+           "monitor: %s, no longer %s: which evaluation is the best is decided anew",
+           ls_metric_names[t->config.monitor], ls_metric_names[before]);
 }
 
 int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err)
@@ -137,6 +125,8 @@ int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err
     if (status)
         return status;
     ls_engine_weights(t->engine)->has_slots = true;
-    take_place(t, resumed);
+    ls_take_standing(t, &resumed->state.standing);
+    compare_monitor(t);
+    snprintf(t->told.text.resumed, sizeof t->told.text.resumed, "%.500s", resumed->path);
     return LS_OK;
 }

@@ -31,15 +31,42 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
     return r;
 }
 
+/* Names of as many classes as a matrix may have by default; a set that is known by name may have them in the table. */
+static const char *const *class_names(const struct ls_trainer *t, const ls_dataset_info *data)
+{
+    const ls_dataset_about *about;
+    const char *const *name = data->class_name;
+    if (!name && ls_config_find_data(&about, &t->config, NULL) == LS_OK &&
+        about->classes == data->classes)
+        name = about->class_name;
+    return data->classes <= LS_CONFUSION_CLASSES ? name : NULL;
+}
+
+static ls_data_values describe_data(const struct ls_trainer *t)
+{
+    const ls_dataset_info *data = ls_dataset_describe(t->data[LS_TRAIN]);
+    return (ls_data_values){
+        .name = data->name,
+        .source = data->source,
+        .payload = data->payload,
+        .synthetic = data->synthetic,
+        .images = data->dtype == LS_ROW_U8,
+        .train_rows = data->rows,
+        .test_rows = ls_dataset_rows(t->data[LS_TEST]),
+        .targets = data->targets,
+        .classes = data->classes,
+        .class_name = class_names(t, data),
+    };
+}
+
 int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
 {
     ls_record r = with_devices(t, type);
     r.of.start = (ls_start_values){
         .summary = t->told.summary,
-        .data = ls_dataset_describe(t->data[LS_TRAIN]),
+        .data = describe_data(t),
         .config = &t->config,
         .step = t->position.steps,
-        .test_rows = ls_dataset_rows(t->data[LS_TEST]),
     };
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }

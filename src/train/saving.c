@@ -53,21 +53,43 @@ ls_checkpoint_values ls_values(const struct ls_trainer *t)
     return (ls_checkpoint_values){state->canonical, state->slot};
 }
 
-/* Where the run stands, but for what the saver knows better. */
-static ls_state describe(const struct ls_trainer *t)
+void ls_standing_of(ls_standing *out, const struct ls_trainer *t)
 {
     const ls_result *r = &t->told.result;
-    return (ls_state){.position = t->position,
-                      .epochs = r->epochs,
-                      .test_loss = r->test_loss,
-                      .test_accuracy = r->test_accuracy,
-                      .metric = ls_metric_find(r->metric),
-                      .test_metric = r->test_metric,
-                      .shards = ls_engine_shards(t->engine),
+    out->position = t->position;
+    out->epochs = r->epochs;
+    out->test_loss = r->test_loss;
+    out->test_accuracy = r->test_accuracy;
+    out->metric = r->metric ? ls_metric_find(r->metric) : LS_METRIC_CONFUSION;
+    out->test_metric = r->test_metric;
+}
+
+void ls_take_standing(struct ls_trainer *t, const ls_standing *s)
+{
+    ls_result *r = &t->told.result;
+    t->position = s->position;
+    r->steps = s->position.steps;
+    r->epochs = s->epochs;
+    r->test_loss = s->test_loss;
+    r->test_accuracy = s->test_accuracy;
+    if (s->metric != LS_METRIC_CONFUSION) {
+        r->metric = ls_metric_names[s->metric];
+        r->test_metric = s->test_metric;
+    }
+    if (s->epochs > 0)
+        r->seconds_per_epoch = s->position.trained_s / s->epochs;
+}
+
+/* The run, but for what the saver knows better. */
+static ls_state describe(const struct ls_trainer *t)
+{
+    ls_state state = {.shards = ls_engine_shards(t->engine),
                       .isa = t->told.summary.isa,
                       .library = t->told.summary.library,
                       .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
                       .test_rows = ls_dataset_rows(t->data[LS_TEST])};
+    ls_standing_of(&state.standing, t);
+    return state;
 }
 
 int ls_save(struct ls_trainer *t, ls_due due, ls_error *err)

@@ -31,6 +31,11 @@ typedef enum ls_due {
 /* Where the run has no directory nothing is due. */
 ls_due ls_checkpoint_due(const struct ls_trainer *trainer, const ls_moment *moment);
 
+/* Where the run stands, from its position and its result, and back into them. A metric that is not known stays as it
+ * is. */
+void ls_standing_of(ls_standing *out, const struct ls_trainer *trainer);
+void ls_take_standing(struct ls_trainer *trainer, const ls_standing *standing);
+
 /* What a checkpoint keeps of ls_engine_weights. */
 ls_checkpoint_values ls_values(const struct ls_trainer *trainer);
 

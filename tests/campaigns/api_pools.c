@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define MOMENT_NS 2000000u
+#define MINUTE_NS 60000000000u
 #define FLOATS 50
 
 /* ---- jobs and hooks ---- */
@@ -217,22 +218,22 @@ static void abandon(world *w)
                        ls_pool_abandon(pool, (int)world_draw(w, 5) - 1, &w->err)) == LS_OK;
 }
 
-/* One that was given up may still be in a job, which uses the world: it is waited for. */
-static void end_pool(world *w)
+/* A worker that was given up may still be in a job, which uses the world. It is waited for, as destroying for ever does not:
+ * a pool that leaves one behind is never freed. */
+static void end_pool(world *w, ls_pool **pool)
 {
     if (w->abandoned || world_chance(w, 2))
-        world_note(w, "ls_pool_destroy_within",
-                   ls_pool_destroy_within(w->pool, LS_FOREVER, &w->err));
+        world_note(w, "ls_pool_destroy_within", ls_pool_destroy_within(*pool, MINUTE_NS, &w->err));
     else
-        world_note(w, "ls_pool_destroy", ls_pool_destroy(w->pool));
-    w->pool = NULL;
-    w->abandoned = 0;
+        world_note(w, "ls_pool_destroy", ls_pool_destroy(*pool));
+    *pool = NULL;
+    w->abandoned = w->abandoned && (w->pool || w->devices);
 }
 
 static void destroy_pool(world *w)
 {
     if (w->pool && world_chance(w, 3))
-        end_pool(w);
+        end_pool(w, &w->pool);
 }
 
 /* ---- sums ---- */
@@ -324,8 +325,7 @@ static void destroy_devices(world *w)
         return;
     ls_collective_destroy(w->collective); /* whose ranks' devices these were */
     w->collective = NULL;
-    world_note(w, "ls_pool_destroy", ls_pool_destroy(w->devices));
-    w->devices = NULL;
+    end_pool(w, &w->devices);
 }
 
 /* ---- arithmetic ---- */
@@ -357,10 +357,9 @@ void world_end_pools(world *w)
     ls_collective_destroy(w->collective);
     w->collective = NULL;
     if (w->devices)
-        world_note(w, "ls_pool_destroy", ls_pool_destroy(w->devices));
+        end_pool(w, &w->devices);
     if (w->pool)
-        end_pool(w);
-    w->devices = NULL;
+        end_pool(w, &w->pool);
 }
 
 world_call *const pool_calls[] = {create_pool,

@@ -1,104 +1,17 @@
-/* Checks a metrics.jsonl against the documented schema (src/train/README.md): every line strict JSON,
- * every record with exactly its keys, in an order that makes sense, none twice and none missing.
+/* Checks a metrics.jsonl: every line strict JSON, every record with exactly the keys that its rows have (ls_record_keys,
+ * which config_rows compares with src/train/README.md), in an order that makes sense, none twice and none missing.
  *
  *     check_metrics [--cut] FILE
  *
  * --cut: the run did not come to its end, so run_end may be missing. Prints what is wrong, with the
  * line's number, and exits with 1. */
+#include "records/record.h"
 #include "json/json.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* What a value must be. */
-typedef enum kind { TEXT, NUMBER, NUMBER_OR_NULL, TEXT_OR_NULL, BOOL, ARRAY, OBJECT } kind;
-
-typedef struct key {
-    const char *name;
-    kind kind;
-    int optional;
-} key;
-
-static const key run_start[] = {{"type", TEXT, 0},           {"time", TEXT, 0},
-                                {"lockstep", TEXT, 0},       {"devices", ARRAY, 0},
-                                {"device_model", TEXT, 0},   {"instruction_set", TEXT, 0},
-                                {"library", TEXT, 0},        {"shards", NUMBER, 0},
-                                {"batch_size", NUMBER, 0},   {"batch_per_device", NUMBER, 0},
-                                {"parameters", NUMBER, 0},   {"parameter_bytes", NUMBER, 0},
-                                {"device_bytes", NUMBER, 0}, {"data", OBJECT, 0},
-                                {"config", OBJECT, 0},       {NULL, TEXT, 0}};
-static const key data[] = {{"name", TEXT, 0},         {"synthetic", BOOL, 0},
-                           {"source", TEXT, 0},       {"payload", TEXT, 0},
-                           {"images", BOOL, 0},       {"train_rows", NUMBER, 0},
-                           {"test_rows", NUMBER, 0},  {"targets", NUMBER, 1},
-                           {"class_names", ARRAY, 1}, {NULL, TEXT, 0}};
-static const key step[] = {{"type", TEXT, 0},   {"step", NUMBER, 0},         {"epoch", NUMBER, 0},
-                           {"rows", NUMBER, 0}, {"loss", NUMBER_OR_NULL, 0}, {"correct", NUMBER, 0},
-                           {"lr", NUMBER, 0},   {"images_per_s", NUMBER, 0}, {"workers", ARRAY, 0},
-                           {NULL, TEXT, 0}};
-static const key worker[] = {
-    {"worker", NUMBER, 0},    {"queued", NUMBER, 0},     {"gather_s", NUMBER, 0},
-    {"forward_s", NUMBER, 0}, {"backward_s", NUMBER, 0}, {"comm_exposed_s", NUMBER, 0},
-    {"wait_s", NUMBER, 0},    {"apply_s", NUMBER, 0},    {NULL, TEXT, 0}};
-static const key epoch[] = {{"type", TEXT, 0},
-                            {"epoch", NUMBER, 0},
-                            {"seconds", NUMBER, 0},
-                            {"images_per_s", NUMBER, 0},
-                            {"train_loss", NUMBER, 0},
-                            {"train_accuracy", NUMBER_OR_NULL, 0},
-                            {NULL, TEXT, 0}};
-static const key eval[] = {{"type", TEXT, 0},
-                           {"epoch", NUMBER, 0},
-                           {"test_loss", NUMBER_OR_NULL, 0},
-                           {"test_accuracy", NUMBER_OR_NULL, 0},
-                           {"best", BOOL, 0},
-                           {"test_top5", NUMBER, 1},
-                           {"test_mae", NUMBER, 1},
-                           {"test_r2", NUMBER, 1},
-                           {"test_auc", NUMBER, 1},
-                           {"precision", ARRAY, 1},
-                           {"recall", ARRAY, 1},
-                           {"confusion", ARRAY, 1},
-                           {"seconds", NUMBER, 0},
-                           {NULL, TEXT, 0}};
-static const key run_end[] = {{"type", TEXT, 0},
-                              {"time", TEXT, 0},
-                              {"status", TEXT, 0},
-                              {"error", TEXT, 1},
-                              {"epochs", NUMBER, 0},
-                              {"steps", NUMBER, 0},
-                              {"test_accuracy", NUMBER_OR_NULL, 0},
-                              {"seconds_per_epoch", NUMBER_OR_NULL, 0},
-                              {"devices", ARRAY, 0},
-                              {"synthetic", BOOL, 0},
-                              {"checkpoint", TEXT_OR_NULL, 0},
-                              {"best_checkpoint", TEXT, 1},
-                              {"stopped_early", TEXT, 1},
-                              {"weights_sha256", TEXT_OR_NULL, 0},
-                              {NULL, TEXT, 0}};
-
-static const key resume[] = {{"type", TEXT, 0},           {"time", TEXT, 0},
-                             {"lockstep", TEXT, 0},       {"step", NUMBER, 0},
-                             {"epochs", NUMBER, 0},       {"devices", ARRAY, 0},
-                             {"device_model", TEXT, 0},   {"instruction_set", TEXT, 0},
-                             {"library", TEXT, 0},        {"batch_per_device", NUMBER, 0},
-                             {"device_bytes", NUMBER, 0}, {NULL, TEXT, 0}};
-static const key nonfinite[] = {{"type", TEXT, 0},    {"step", NUMBER, 0}, {"worker", NUMBER, 0},
-                                {"shard", NUMBER, 0}, {"action", TEXT, 0}, {NULL, TEXT, 0}};
-static const key fault[] = {{"type", TEXT, 0},   {"worker", NUMBER, 0},
-                            {"device", TEXT, 0}, {"step", NUMBER, 0},
-                            {"kind", TEXT, 0},   {"detected_after_s", NUMBER, 0},
-                            {"action", TEXT, 0}, {"devices_left", NUMBER, 0},
-                            {"error", TEXT, 0},  {NULL, TEXT, 0}};
-
-static const struct {
-    const char *type;
-    const key *keys;
-} records[] = {{"run_start", run_start}, {"step", step},      {"epoch", epoch},
-               {"eval", eval},           {"resume", resume},  {"nonfinite", nonfinite},
-               {"fault", fault},         {"run_end", run_end}};
 
 /* What has been read so far. */
 static struct {
@@ -121,40 +34,65 @@ static void expect(int ok, const char *what)
         wrong("expected ", what);
 }
 
-static int is_of(const cJSON *node, kind wanted)
+static int may_be_left_out(ls_member_kind kind)
 {
-    switch (wanted) {
-    case TEXT: return cJSON_IsString(node);
-    case NUMBER: return cJSON_IsNumber(node) && isfinite(node->valuedouble);
-    case NUMBER_OR_NULL: return cJSON_IsNumber(node) || cJSON_IsNull(node);
-    case TEXT_OR_NULL: return cJSON_IsString(node) || cJSON_IsNull(node);
-    case BOOL: return cJSON_IsBool(node);
-    case ARRAY: return cJSON_IsArray(node);
-    case OBJECT: return cJSON_IsObject(node);
+    return kind == LS_MEMBER_INT_IF_ANY || kind == LS_MEMBER_DOUBLE_IF_ANY ||
+           kind == LS_MEMBER_TEXT_IF_ANY || kind == LS_FORM_ARRAY_IF_ANY;
+}
+
+static int is_of(const cJSON *node, ls_member_kind kind)
+{
+    switch (kind) {
+    case LS_MEMBER_INT:
+    case LS_MEMBER_INT_IF_ANY:
+    case LS_MEMBER_UINT:
+    case LS_MEMBER_SIZE:
+        return cJSON_IsNumber(node) && node->valuedouble == floor(node->valuedouble);
+    case LS_MEMBER_FLOAT:
+    case LS_MEMBER_DOUBLE:
+    case LS_MEMBER_DOUBLE_IF_ANY: return cJSON_IsNumber(node) && isfinite(node->valuedouble);
+    case LS_MEMBER_FLOAT_OR_NULL:
+    case LS_MEMBER_DOUBLE_OR_NULL: return cJSON_IsNumber(node) || cJSON_IsNull(node);
+    case LS_MEMBER_BOOL: return cJSON_IsBool(node);
+    case LS_MEMBER_TEXT_OR_NULL: return cJSON_IsString(node) || cJSON_IsNull(node);
+    case LS_MEMBER_TEXT:
+    case LS_MEMBER_TEXT_IF_ANY:
+    case LS_FORM_TEXT: return cJSON_IsString(node);
+    case LS_FORM_ARRAY:
+    case LS_FORM_ARRAY_IF_ANY: return cJSON_IsArray(node);
+    case LS_FORM_OBJECT: return cJSON_IsObject(node);
     }
     return 0;
 }
 
-static void check_keys(const cJSON *object, const key *keys)
+static int has_row(const char *key, int type)
 {
-    int found = 0;
-    for (const key *k = keys; k->name; k++) {
-        const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, k->name);
-        if (!node && k->optional)
+    const ls_record_key *row = ls_record_keys;
+    while (row->key && (!(row->in & 1u << type) || strcmp(row->key, key) != 0))
+        row++;
+    return row->key != NULL;
+}
+
+/* An object has each key that has a row for `type`, a record's or a part, and no other but "type". */
+static void check_keys(const cJSON *object, int type)
+{
+    int found = type < LS_RECORD_TYPES; /* "type" */
+    for (const ls_record_key *row = ls_record_keys; row->key; row++) {
+        if (!(row->in & 1u << type))
+            continue;
+        const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, row->key);
+        if (!node && may_be_left_out(row->kind))
             continue;
         if (!node)
-            wrong("no key ", k->name);
-        if (!is_of(node, k->kind))
-            wrong("a value of the wrong type: ", k->name);
+            wrong("no key ", row->key);
+        if (!is_of(node, row->kind))
+            wrong("a value of the wrong type: ", row->key);
         found++;
     }
-    for (const cJSON *node = object->child; node; node = node->next) {
-        const key *k = keys;
-        while (k->name && strcmp(k->name, node->string) != 0)
-            k++;
-        if (!k->name)
+    for (const cJSON *node = object->child; node; node = node->next)
+        if (!has_row(node->string, type) &&
+            (type >= LS_RECORD_TYPES || strcmp(node->string, "type") != 0))
             wrong("a key that is not documented: ", node->string);
-    }
     expect(found == cJSON_GetArraySize(object), "each key once");
 }
 
@@ -179,7 +117,7 @@ static void check_step(const cJSON *r)
     so_far.short_of += cJSON_GetArraySize(workers) < so_far.devices;
     cJSON_ArrayForEach(w, workers)
     {
-        check_keys(w, worker);
+        check_keys(w, LS_PART_WORKER);
         expect(number(w, "worker") > last, "workers in order");
         last = (int)number(w, "worker");
         expect(number(w, "forward_s") > 0 && number(w, "backward_s") > 0, "times that passed");
@@ -210,7 +148,7 @@ static void check_record(const cJSON *r, const char *type)
     if (strcmp(type, "run_start") == 0) {
         expect(so_far.line == 1, "run_start on the first line alone");
         so_far.devices = cJSON_GetArraySize(member(r, "devices"));
-        check_keys(member(r, "data"), data);
+        check_keys(member(r, "data"), LS_PART_DATA);
         so_far.targets = member(member(r, "data"), "targets") != NULL;
     } else if (strcmp(type, "step") == 0) {
         check_step(r);
@@ -246,15 +184,15 @@ static void check_line(const char *text, size_t length)
     so_far.line++;
     if (ls_json_parse(&doc, "record", text, length, NULL, &err) != LS_OK)
         wrong("", err.text);
-    const cJSON *record = ls_json_root(doc), *type = member(record, "type");
-    expect(cJSON_IsString(type), "a type");
+    const cJSON *record = ls_json_root(doc), *type = record->child;
+    expect(type && strcmp(type->string, "type") == 0 && cJSON_IsString(type), "a type, first");
     expect(so_far.line > 1 || strcmp(type->valuestring, "run_start") == 0, "run_start first");
-    size_t i = 0;
-    while (i < sizeof records / sizeof *records && strcmp(records[i].type, type->valuestring) != 0)
+    int i = 0;
+    while (i < LS_RECORD_TYPES && strcmp(ls_record_names[i], type->valuestring) != 0)
         i++;
-    if (i == sizeof records / sizeof *records)
+    if (i == LS_RECORD_TYPES)
         wrong("unknown type ", type->valuestring);
-    check_keys(record, records[i].keys);
+    check_keys(record, i);
     check_record(record, type->valuestring);
     ls_json_destroy(doc);
 }

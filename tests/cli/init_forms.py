@@ -2,10 +2,8 @@
 """init_forms.py TRAINER: `init` of files in the forms in which they are found: what it says, what it writes into the config,
 and that the config trains. Needs nothing but Python."""
 import json
-import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import same_bits_of_data as forms
@@ -78,9 +76,4 @@ def main():
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as scratch:
-        os.chdir(scratch)
-        os.environ["XDG_CACHE_HOME"] = scratch + "/cache"
-        status = main()
-        os.chdir("/")
-    sys.exit(status)
+    sys.exit(forms.in_scratch(main))

@@ -123,6 +123,9 @@ expect_code 0
 mkdir empty
 expect_failure 66 '--resume empty: is not the directory of a run, in which there would be config.json, metrics.jsonl and checkpoints; expected one, such as runs/NAME, or latest' \
     config.json --resume empty
+cp -r first bare
+rm bare/checkpoints/*
+expect_failure 66 'bare: has no checkpoint; nothing to resume' config.json --resume bare
 cd empty || exit 1
 expect_failure 66 '--resume latest: no run of small in runs/ has a checkpoint; name its directory: --resume DIR' \
     ../config.json --resume latest

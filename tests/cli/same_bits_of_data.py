@@ -143,6 +143,16 @@ def killed(name):
     return sha("killed")
 
 
+def in_scratch(function):
+    """Calls it in a directory of its own, which goes with what it holds."""
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        os.environ["XDG_CACHE_HOME"] = scratch + "/cache"
+        status = function()
+        os.chdir("/")
+    return status
+
+
 def main():
     make()
     known = {}
@@ -162,9 +172,4 @@ def main():
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as scratch:
-        os.chdir(scratch)
-        os.environ["XDG_CACHE_HOME"] = scratch + "/cache"
-        status = main()
-        os.chdir("/")
-    sys.exit(status)
+    sys.exit(in_scratch(main))

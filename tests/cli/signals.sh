@@ -41,6 +41,7 @@ for signal in INT TERM $hangup; do
 done
 
 label='a terminal that closes under nohup changes nothing'
+: >stderr.txt # an earlier run's says `epoch`, too
 (
     trap '' HUP
     exec "$program" config.json --set epochs=1000000 --set eval_every=0 --set run_dir=nohup

@@ -1,7 +1,10 @@
 /* What packing asks for before it decodes: it depends on images, and on CPUs only so far. */
+#define _GNU_SOURCE /* CPUs that a thread may use */
 #include "cli/pack.h"
 #include "runner.h"
 
+#include <lockstep/pool.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,11 +68,31 @@ static void a_few_images_are_packed_in_the_memory_of_a_few(void **state)
     assert_in_range(asked_for(32, 64, 3, 0), 1, MB);
 }
 
+/* As in a container that may use a part of its host alone: the threads that nobody has asked for are as many. */
+static void packing_takes_as_many_threads_as_it_may_use_cpus(void **state)
+{
+    cpu_set_t before, one;
+    int cpu = 0;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    while (!CPU_ISSET(cpu, &before))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    const size_t confined = asked_for(64, 0, 100000, 0);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(confined, asked_for(64, 1, 100000, 0));
+    assert_true(confined < asked_for(64, 2, 100000, 0));
+    assert_int_equal(asked_for(64, 0, 100000, 0), asked_for(64, ls_allowed_cpus(), 100000, 0));
+}
+
 LS_TESTS(cli_pack_memory, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packing_asks_for_a_quarter_of_a_gigabyte_on_any_number_of_cpus),
         cmocka_unit_test(a_few_images_are_packed_in_the_memory_of_a_few),
+        cmocka_unit_test(packing_takes_as_many_threads_as_it_may_use_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,8 +59,8 @@ class Translated(hosts.Hosts):
             hosts.skip(f"no addresses can be translated: {why}")
         return self
 
-    def translate(self, more):
-        """The service leads to host 1, in the gateway's name; `more`: further rules."""
+    def translate(self, more, own=""):
+        """The service leads to host 1, in the gateway's name; `more`: further rules; `own`: for what the gateway says."""
         must(self.space("br"), "nft", "-f", "-", text=f"""
             flush ruleset
             table ip t {{
@@ -77,7 +77,15 @@ class Translated(hosts.Hosts):
                 type filter hook forward priority 0;
                 {more}
               }}
+              chain own {{
+                type filter hook output priority 0;
+                {own}
+              }}
             }}""")
+
+    def narrow(self, i, mtu):
+        """The gateway's end of host i's link."""
+        hosts.ip("-n", self.space("br"), "link", "set", f"p{i}", "mtu", str(mtu))
 
 
 class Host:
@@ -178,6 +186,20 @@ class Test:
             host.has_said("cannot be reached from host h", "say --advertise ADDRESS:PORT on h")
         print("a host that others do not reach is named on all", flush=True)
 
+    def narrow(self):
+        """Long messages to and from host 2 are lost, and nobody says so; short ones arrive."""
+        self.runs += 1
+        deadline = ["--set", "cluster.deadline_s=2"]
+        started = [self.start(1, "--listen", f":{PORT}", *deadline),
+                   *(self.start(i, "--join", f"{SERVICE}:{PORT}", *deadline) for i in (2, 3))]
+        for host in started:
+            if host.code() != 71:
+                self.fail(f"host {host.i} ended with {host.code()}, not 71")
+            host.has_said("nothing has come or gone between this host and host ", "(ip link show: the MTU)")
+        if "and host h2, though" not in started[0].said() + started[2].said():
+            self.fail("neither of the others names host 2")
+        print("a link of another MTU is told from a lost host", flush=True)
+
     def wrong(self):
         """Of one that cannot come in each side says which and why."""
         self.runs += 1
@@ -229,6 +251,10 @@ def main():
         test.alone()
         test.meets("a service", [])
         test.wrong()
+        spaces.translate("", own="ip protocol icmp drop")
+        spaces.narrow(2, 1000)
+        test.narrow()
+        spaces.narrow(2, 1500)
         there, back = "ip saddr 10.77.2.2 ip daddr 10.77.3.2", "ip saddr 10.77.3.2 ip daddr 10.77.2.2"
         spaces.translate(f"{there} ct status dnat accept; {there} ct state new drop; "
                          f"{back} ct state new ip protocol tcp reject with tcp reset")

@@ -245,6 +245,20 @@ static void a_name_that_is_loopback_is_named(void **state)
 
 /* ---- what is wrong, on both sides --------------------------------------------------------------- */
 
+/* The second of three is turned away with `told`, of which the first says `said`; the third comes in its place. */
+static void turn_away(member m[3], int status, const char *told, const char *said)
+{
+    go(&m[0]);
+    await_said(&m[0], "1 of 2");
+    run_member(&m[1]);
+    has_failed(&m[1], status, told);
+    await_said(&m[0], said);
+    run_member(&m[2]);
+    has_met(&m[2]);
+    join(&m[0]);
+    has_met(&m[0]);
+}
+
 static void another_number_of_members_is_said_on_both_sides(void **state)
 {
     member m[3];
@@ -253,15 +267,8 @@ static void another_number_of_members_is_said_on_both_sides(void **state)
     prepare(&m[0], p.listen, NULL, 2);
     prepare(&m[1], NULL, p.meet, 3);
     prepare(&m[2], NULL, p.meet, 2);
-    go(&m[0]);
-    await_said(&m[0], "1 of 2");
-    run_member(&m[1]);
-    has_failed(&m[1], LS_EINVAL, "this host expects 3 members, host ");
-    await_said(&m[0], "expects 3 members where this one expects 2");
-    run_member(&m[2]);
-    has_met(&m[2]);
-    join(&m[0]);
-    has_met(&m[0]);
+    turn_away(m, LS_EINVAL, "this host expects 3 members, host ",
+              "expects 3 members where this one expects 2");
 }
 
 static void another_secret_is_said_on_both_sides(void **state)
@@ -273,15 +280,8 @@ static void another_secret_is_said_on_both_sides(void **state)
     prepare(&m[1], NULL, p.meet, 2);
     prepare(&m[2], NULL, p.meet, 2);
     m[1].place.secret = "of another run altogether...";
-    go(&m[0]);
-    await_said(&m[0], "1 of 2");
-    run_member(&m[1]);
-    has_failed(&m[1], LS_EUNSUPPORTED, "does not know this run's secret");
-    await_said(&m[0], "has another secret, and was turned away");
-    run_member(&m[2]);
-    has_met(&m[2]);
-    join(&m[0]);
-    has_met(&m[0]);
+    turn_away(m, LS_EUNSUPPORTED, "does not know this run's secret",
+              "has another secret, and was turned away");
 }
 
 static void a_run_that_has_begun_says_so_to_late_callers(void **state)

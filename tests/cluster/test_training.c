@@ -94,6 +94,31 @@ static void one_shard_for_each_device_goes_on_over_hosts(void **state)
     scratch_end(&dir);
 }
 
+/* The run is done, so nothing is evaluated that would tell it anew. */
+static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
+{
+    (void)state;
+    scratch dir;
+    char run[400];
+    scratch_begin(&dir);
+    snprintf(run, sizeof run, "%s/run", dir.directory);
+    one = (story){.members = 1, .workers = 1, .shards = 8, .run_dir = run};
+    tell(&one);
+    const ls_result *told = &one.process[0].result;
+    other = (story){.members = 2, .workers = 1, .shards = 8, .run_dir = run, .resume = {run}};
+    tell(&other);
+    for (int m = 0; m < 2; m++) {
+        const process *p = &other.process[m];
+        if (p->status)
+            fail_msg("member %d: %s", m, p->err.text);
+        assert_string_equal(p->result.metric, told->metric);
+        if (!(p->result.test_metric == told->test_metric)) /* nor NaN */
+            fail_msg("member %d: %g, not %g", m, p->result.test_metric, told->test_metric);
+        assert_true(p->result.epochs == told->epochs && p->result.steps == told->steps);
+    }
+    scratch_end(&dir);
+}
+
 /* ---- losses that are not finite -------------------------------------------------------------- */
 
 static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
@@ -296,6 +321,7 @@ LS_TESTS(cluster_training, "integration")
         cmocka_unit_test(the_record_names_the_devices_of_all_hosts),
         cmocka_unit_test(stopped_by_any_member_it_goes_on_on_any_number),
         cmocka_unit_test(one_shard_for_each_device_goes_on_over_hosts),
+        cmocka_unit_test(a_host_that_comes_to_a_resumed_run_tells_its_metric),
         cmocka_unit_test(a_shard_that_is_not_finite_is_named_on_all_hosts),
         cmocka_unit_test(a_step_that_is_not_finite_is_skipped_on_all_hosts),
         cmocka_unit_test(the_first_host_may_be_lost_again),

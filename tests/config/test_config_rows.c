@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -246,22 +247,21 @@ static void add_keys(char *out, size_t size, const char *line)
     }
 }
 
-/* The keys of a type's first table in the documentation. */
-static void read_documented(char *out, size_t size, const char *type)
+/* The keys of a section's table in the documentation, whose head begins with `column`. */
+static void read_documented(char *out, size_t size, const char *section, const char *column)
 {
     char line[2048], head[64];
     int in_table = 0;
     FILE *file = fopen(SCHEMA, "r");
     assert_non_null(file);
-    snprintf(head, sizeof head, "### %s\n", type);
+    snprintf(head, sizeof head, "### %s\n", section);
     while (fgets(line, sizeof line, file) && strcmp(line, head) != 0)
         ;
-    while (fgets(line, sizeof line, file) && strncmp(line, "###", 3) != 0 &&
-           (!in_table || line[0] == '|'))
-        if (line[0] == '|') {
-            in_table = 1;
+    while (fgets(line, sizeof line, file) && strncmp(line, "###", 3) != 0)
+        if (in_table && line[0] == '|')
             add_keys(out, size, line);
-        }
+        else
+            in_table = strncmp(line, column, strlen(column)) == 0;
     fclose(file);
 }
 
@@ -282,24 +282,43 @@ static size_t count_words(const char *text)
     return n;
 }
 
+static void check_table(int type, const char *section, const char *column)
+{
+    char documented[1024] = "";
+    size_t rows = 0;
+    read_documented(documented, sizeof documented, section, column);
+    for (const ls_record_key *row = ls_record_keys; row->key; row++) {
+        if (!(row->in & 1u << type))
+            continue;
+        rows++;
+        if (!has_word(documented, row->key))
+            fail_msg("%s, %s: \"%s\" is not among%s", section, column, row->key, documented);
+    }
+    if (rows != count_words(documented))
+        fail_msg("%s, %s: %zu keys are written, but documented are%s", section, column, rows,
+                 documented);
+}
+
 static void the_schema_has_each_key_of_each_record_and_no_other(void **state)
 {
     (void)state;
-    for (unsigned type = 0; type < LS_RECORD_TYPES; type++) {
-        char documented[1024] = "";
-        size_t rows = 0;
-        read_documented(documented, sizeof documented, ls_record_names[type]);
-        for (const ls_record_key *row = ls_record_keys; row->key; row++) {
-            if (!(row->in & 1u << type))
-                continue;
-            rows++;
-            if (!has_word(documented, row->key))
-                fail_msg("%s: \"%s\" is not among%s", ls_record_names[type], row->key, documented);
+    for (int type = 0; type < LS_RECORD_TYPES; type++)
+        check_table(type, ls_record_names[type], "| key |");
+    check_table(LS_PART_DATA, "run_start", "| key in `data` |");
+    check_table(LS_PART_WORKER, "step", "| key in `workers` |");
+}
+
+static void each_phase_of_a_step_has_a_key_of_its_own(void **state)
+{
+    int phases = 0;
+    (void)state;
+    for (const ls_record_key *row = ls_record_keys; row->key; row++)
+        if (row->in & 1u << LS_PART_WORKER && row->kind == LS_MEMBER_FLOAT) {
+            assert_string_equal(row->key, ls_phase_keys[phases]);
+            assert_int_equal(row->at, offsetof(ls_worker_times, seconds[phases]));
+            phases++;
         }
-        if (rows != count_words(documented))
-            fail_msg("%s: %zu keys are written, but documented are%s", ls_record_names[type], rows,
-                     documented);
-    }
+    assert_int_equal(phases, LS_PHASES);
 }
 
 LS_TESTS(config_rows, "unit")
@@ -312,6 +331,7 @@ LS_TESTS(config_rows, "unit")
         cmocka_unit_test(exactly_the_keys_of_the_recipe_must_be_the_same_at_a_resume),
         cmocka_unit_test(the_number_of_epochs_counts_where_the_rate_depends_on_it),
         cmocka_unit_test(the_schema_has_each_key_of_each_record_and_no_other),
+        cmocka_unit_test(each_phase_of_a_step_has_a_key_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * floats. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
+#include "data/npy.h"
 #include "data/scratch.h"
 #include "runner.h"
 
@@ -15,39 +16,20 @@
 
 #include <cmocka.h>
 
-typedef struct bytes {
-    uint8_t at[8192];
-    size_t count;
-} bytes;
-
-static void add(bytes *b, const void *from, size_t count)
-{
-    assert_true(b->count + count <= sizeof b->at);
-    memcpy(b->at + b->count, from, count);
-    b->count += count;
-}
-
 static void add_number(bytes *b, uint64_t v, size_t n)
 {
     uint8_t little[8];
     for (size_t i = 0; i < n; i++)
         little[i] = (uint8_t)(v >> 8 * i);
-    add(b, little, n);
+    bytes_add(b, little, n);
 }
 
 static bytes npy(const char *type, const char *shape, const void *data, size_t count)
 {
-    bytes b = {.count = 0};
-    char text[117], header[128];
+    char text[117];
     snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", type,
              shape);
-    memset(header, ' ', sizeof header);
-    memcpy(header, "\x93NUMPY\1\0\x76\0", 10);
-    memcpy(header + 10, text, strlen(text));
-    header[127] = '\n';
-    add(&b, header, 128);
-    add(&b, data, count);
-    return b;
+    return bytes_npy(text, data, count);
 }
 
 /* ---- archives ----------------------------------------------------------------------------------- */
@@ -76,7 +58,7 @@ static void add_member(archive *z, const char *name, const bytes *b, int deflate
     }
     for (int central = 0; central < 2; central++) {
         bytes *to = central ? &z->directory : &z->file;
-        add(to, central ? "PK\1\2\x2d\3" : "PK\3\4", central ? 6 : 4);
+        bytes_add(to, central ? "PK\1\2\x2d\3" : "PK\3\4", central ? 6 : 4);
         add_number(to, 45, 2);
         add_number(to, 0, 2);
         add_number(to, deflated ? 8 : 0, 2);
@@ -91,21 +73,21 @@ static void add_member(archive *z, const char *name, const bytes *b, int deflate
             add_number(to, 0, 2);
             add_number(to, at, 4);
         }
-        add(to, name, strlen(name));
+        bytes_add(to, name, strlen(name));
     }
     add_number(&z->file, 1, 2);
     add_number(&z->file, 16, 2);
     add_number(&z->file, b->count, 8);
     add_number(&z->file, packed.count, 8);
-    add(&z->file, packed.at, packed.count);
+    bytes_add(&z->file, packed.at, packed.count);
     z->members++;
 }
 
 static bytes end_archive(const archive *z)
 {
     bytes b = z->file;
-    add(&b, z->directory.at, z->directory.count);
-    add(&b, "PK\5\6\0\0\0\0", 8);
+    bytes_add(&b, z->directory.at, z->directory.count);
+    bytes_add(&b, "PK\5\6\0\0\0\0", 8);
     add_number(&b, z->members, 2);
     add_number(&b, z->members, 2);
     add_number(&b, z->directory.count, 4);

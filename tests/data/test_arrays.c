@@ -1,5 +1,6 @@
 /* Rows from .npy and safetensors files: what is in them comes out, and what they may not be is told by offset. */
 #include "data/dataset.h"
+#include "data/npy.h"
 #include "data/scratch.h"
 #include "runner.h"
 
@@ -13,42 +14,13 @@
 
 #include <cmocka.h>
 
-typedef struct bytes {
-    char at[8192];
-    size_t count;
-} bytes;
-
-static void add(bytes *b, const void *from, size_t count)
-{
-    assert_true(b->count + count <= sizeof b->at);
-    memcpy(b->at + b->count, from, count);
-    b->count += count;
-}
-
-/* As numpy.save writes it: a header that ends at a multiple of 64. */
-static bytes npy(const char *dictionary, const void *data, size_t count)
-{
-    bytes b = {.count = 0};
-    char header[128];
-    memset(header, ' ', sizeof header);
-    memcpy(header, "\x93NUMPY\1\0", 8);
-    header[8] = 118;
-    header[9] = 0;
-    assert_true(strlen(dictionary) < 117);
-    memcpy(header + 10, dictionary, strlen(dictionary));
-    header[127] = '\n';
-    add(&b, header, 128);
-    add(&b, data, count);
-    return b;
-}
-
 static bytes tensors(const char *header, const void *data, size_t count)
 {
     bytes b = {.count = 0};
     uint8_t length[8] = {(uint8_t)strlen(header), (uint8_t)(strlen(header) >> 8)};
-    add(&b, length, 8);
-    add(&b, header, strlen(header));
-    add(&b, data, count);
+    bytes_add(&b, length, 8);
+    bytes_add(&b, header, strlen(header));
+    bytes_add(&b, data, count);
     return b;
 }
 
@@ -107,13 +79,14 @@ static void dimensions_behind_the_first_make_a_row(void **state)
     } form[] = {{"(4, 6)", 6, 1, 1}, {"(4, 2, 3)", 1, 2, 3}, {"(4, 2, 1, 3)", 2, 1, 3}};
     scratch *s = *state;
     const int64_t y[4] = {2, 0, 1, 2};
-    put(s, "y.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }", y, sizeof y));
+    put(s, "y.npy",
+        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }", y, sizeof y));
     for (size_t i = 0; i < 3; i++) {
         char text[100];
         ls_dataset *split[2];
         snprintf(text, sizeof text, "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }",
                  form[i].shape);
-        put(s, "x.npy", npy(text, pixels, sizeof pixels));
+        put(s, "x.npy", bytes_npy(text, pixels, sizeof pixels));
         opens(s, xy, split);
         const ls_dataset_info *info = ls_dataset_describe(split[0]);
         const ls_dataset_view v = ls_dataset_resident(split[0]);
@@ -154,12 +127,12 @@ static void check_values(scratch *s, const char *type, const double v[4], bool b
     const float y[2] = {0.5f, 1.5f};
     const int n = type[1] - '0';
     ls_dataset *split[2];
-    put(s, "y.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", y, 8));
+    put(s, "y.npy", bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", y, 8));
     for (int i = 0; i < 4; i++)
         put_number(data + i * n, type, v[i], big);
     snprintf(text, sizeof text, "{'descr': '%c%s', 'fortran_order': False, 'shape': (2, 2), }",
              big ? '>' : '<', type);
-    put(s, "x.npy", npy(text, data, 4 * (size_t)n));
+    put(s, "x.npy", bytes_npy(text, data, 4 * (size_t)n));
     opens(s, xy, split);
     const ls_dataset_info *info = ls_dataset_describe(split[0]);
     assert_int_equal(info->dtype, strcmp(type, "u1") == 0 ? LS_ROW_U8 : LS_ROW_F32);
@@ -206,8 +179,8 @@ static void half_floats_and_wide_labels_are_read_exactly(void **state)
         x[2 * i + 1] = (uint8_t)half[i].bits;
         y[8 * i + 7] = (uint8_t)(i % 3);
     }
-    put(s, "x.npy", npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
-    put(s, "y.npy", npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    put(s, "x.npy", bytes_npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
+    put(s, "y.npy", bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
     opens(s, keys, split);
     assert_string_equal(ls_dataset_describe(split[0])->stored, "f16");
     assert_int_equal(ls_dataset_describe(split[0])->classes, 3);
@@ -217,13 +190,13 @@ static void half_floats_and_wide_labels_are_read_exactly(void **state)
     }
     close_both(split);
     y[3] = 1; /* 2³² more */
-    put(s, "y.npy", npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    put(s, "y.npy", bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
     refuses(s, "npy", "", xy, LS_EDATA, "row 0: expected a class, a whole number from 0 on");
     x[0] = 0x7c; /* infinity */
     x[1] = 0;
-    put(s, "x.npy", npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
+    put(s, "x.npy", bytes_npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
     y[3] = 0;
-    put(s, "y.npy", npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    put(s, "y.npy", bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
     refuses(s, "npy", "", xy, LS_EDATA, "row 0, column 0: expected a finite number, found inf");
 }
 
@@ -242,11 +215,12 @@ static void values_of_0_and_1_in_bytes_are_divided_with_a_warning(void **state)
     uint8_t x[4] = {0, 1, 1, 0};
     ls_dataset *split[2];
     ls_error err;
-    put(s, "y.npy", npy("{'descr': '|b1', 'fortran_order': False, 'shape': (4,), }", x, 4));
+    put(s, "y.npy", bytes_npy("{'descr': '|b1', 'fortran_order': False, 'shape': (4,), }", x, 4));
     for (int largest = 1; largest <= 2; largest++) {
         x[2] = (uint8_t)largest;
         said[0] = '\0';
-        put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (4, 1), }", x, 4));
+        put(s, "x.npy",
+            bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (4, 1), }", x, 4));
         assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
         assert_int_equal(strstr(said, "save x.astype(bool)") != NULL, largest == 1);
         close_both(split);
@@ -259,9 +233,10 @@ static void holes_are_filled_by_the_stated_rule(void **state)
     scratch *s = *state;
     const float x[6] = {1, NAN, 3, 10, 5, 20}, y[3] = {0};
     const bytes file =
-        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }", x, sizeof x);
+        bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }", x, sizeof x);
     put(s, "x.npy", file);
-    put(s, "y.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
+    put(s, "y.npy",
+        bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
     refuses(
         s, "npy", "", xy, LS_EDATA,
         "x.npy: x: row 0, column 1: expected a finite number, found nan; data.missing says what "
@@ -288,11 +263,14 @@ static void bits_are_vectors_and_test_rows_have_files_of_their_own(void **state)
     scratch *s = *state;
     const uint8_t bits[6] = {1, 0, 1, 0, 0, 1};
     ls_dataset *split[2];
-    put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4), }", pixels, 8));
-    put(s, "y.npy", npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2, 3), }", bits, 6));
-    put(s, "tx.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 4), }", pixels, 4));
+    put(s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4), }", pixels, 8));
+    put(s, "y.npy",
+        bytes_npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2, 3), }", bits, 6));
+    put(s, "tx.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 4), }", pixels, 4));
     put(s, "ty.npy",
-        npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1, 3), }", bits + 3, 3));
+        bytes_npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1, 3), }", bits + 3, 3));
     opens(s, (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"},
           split);
     for (int i = 0; i < 6; i++)
@@ -301,7 +279,8 @@ static void bits_are_vectors_and_test_rows_have_files_of_their_own(void **state)
     for (int i = 0; i < 3; i++)
         assert_true(ls_dataset_resident(split[1]).targets[i] == (float)bits[3 + i]);
     close_both(split);
-    put(s, "tx.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 5), }", pixels, 5));
+    put(s, "tx.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 5), }", pixels, 5));
     refuses(s, "npy", "",
             (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"},
             LS_EDATA, "expected test rows like the training rows: 4×1×1 bytes, 3 targets");
@@ -376,13 +355,14 @@ static void headers_of_npy_files_that_lie_are_refused(void **state)
     };
     scratch *s = *state;
     const int64_t y[2] = {0, 1};
-    put(s, "y.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
+    put(s, "y.npy",
+        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        put(s, "x.npy", npy(bad[i].dictionary, pixels, 6));
+        put(s, "x.npy", bytes_npy(bad[i].dictionary, pixels, 6));
         refuses(s, "npy", "", xy, LS_EDATA, bad[i].message);
     }
     for (size_t cut = 0; cut < 134; cut++) {
-        bytes b = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}", pixels, 6);
+        bytes b = bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}", pixels, 6);
         b.count = cut;
         put(s, "x.npy", b);
         refuses(s, "npy", "", xy, LS_EDATA, "x.npy: offset ");
@@ -396,26 +376,29 @@ static void labels_that_are_none_are_refused(void **state)
     scratch *s = *state;
     const int64_t y[3] = {0, 1, -1}, large[3] = {0, 1, 2147483647}, odd[2] = {0, 1};
     const double half[3] = {0, 0.5, 1};
-    put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2)}", pixels, 6));
-    put(s, "y.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
+    put(s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2)}", pixels, 6));
+    put(s, "y.npy",
+        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
     refuses(s, "npy", "", xy, LS_EDATA,
             "y.npy: y: row 2: expected a class, a whole number from 0 on, found -1; for values set "
             "data.labels to \"values\"");
     put(s, "y.npy",
-        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", large, sizeof large));
+        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", large, sizeof large));
     refuses(s, "npy", "", xy, LS_EDATA, "y.npy: y: row 2: expected a class");
     put(s, "y.npy",
-        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", odd, sizeof odd));
+        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", odd, sizeof odd));
     refuses(
         s, "npy", "", xy, LS_EDATA,
         "y.npy: y: expected a target for each of the 3 rows of x, found 2; the two do not belong "
         "together");
     put(s, "y.npy",
-        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}", half, sizeof half));
+        bytes_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}", half, sizeof half));
     ls_data_keys keys = xy;
     keys.labels = LS_LABELS_CLASSES;
     refuses(s, "npy", "", keys, LS_EDATA, "y.npy: y: row 1: expected a class");
-    put(s, "y.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
+    put(s, "y.npy",
+        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
     keys.labels = LS_LABELS_VALUES;
     ls_dataset *split[2];
     opens(s, keys, split);
@@ -423,7 +406,7 @@ static void labels_that_are_none_are_refused(void **state)
     close_both(split);
     const int64_t good[3] = {0, 1, 2};
     put(s, "y.npy",
-        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", good, sizeof good));
+        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", good, sizeof good));
     keys = xy;
     keys.classes = 2;
     refuses(s, "npy", "", keys, LS_EDATA, "expected labels from 0 to 1, found 2; set data.classes");
@@ -435,10 +418,12 @@ static void test_targets_of_another_width_are_refused(void **state)
     scratch *s = *state;
     const int32_t y[2] = {0, 1}, wide[4] = {0, 1, 1, 0};
     const ls_data_keys keys = {.x = "x.npy", .y = "y.npy", .test_x = "x.npy", .test_y = "wide.npy"};
-    put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2)}", pixels, 4));
-    put(s, "y.npy", npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
+    put(s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2)}", pixels, 4));
+    put(s, "y.npy",
+        bytes_npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
     put(s, "wide.npy",
-        npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2)}", wide, sizeof wide));
+        bytes_npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2)}", wide, sizeof wide));
     refuses(s, "npy", "", keys, LS_EDATA,
             "wide.npy: y: expected a class for each row, found 2 numbers");
 }
@@ -448,8 +433,9 @@ static void targets_beyond_reason_are_refused(void **state)
     scratch *s = *state;
     static const char many[16385];
     char path[512];
-    bytes begin = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 16385)}", "", 0);
-    put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)}", pixels, 2));
+    bytes begin = bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 16385)}", "", 0);
+    put(s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)}", pixels, 2));
     snprintf(path, sizeof path, "%s/y.npy", s->directory);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);

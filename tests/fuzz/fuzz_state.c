@@ -27,10 +27,10 @@ static void check_state(const ls_state *s, const cJSON *root)
 {
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(root, "position");
     const cJSON *metrics = cJSON_GetObjectItemCaseSensitive(root, "metrics");
-    fuzz_check(number(position, "steps") == (double)s->position.steps &&
-                   number(position, "epoch") == s->position.epoch &&
-                   number(position, "step") == s->position.step &&
-                   number(position, "rows") == s->position.totals.rows,
+    fuzz_check(number(position, "steps") == (double)s->standing.position.steps &&
+                   number(position, "epoch") == s->standing.position.epoch &&
+                   number(position, "step") == s->standing.position.step &&
+                   number(position, "rows") == s->standing.position.totals.rows,
                "the position is the text's");
     fuzz_check(number(metrics, "bytes") == (double)s->metrics.bytes &&
                    number(metrics, "lines") == (double)s->metrics.sums.lines,
@@ -40,12 +40,12 @@ static void check_state(const ls_state *s, const cJSON *root)
                    number(root, "data_crc32") == s->data_crc32,
                "the data is the text's");
     fuzz_check(s->isa && s->library, "where it was computed is said");
-    fuzz_check(is_named(root, s->metric), "the metric that is told is the text's");
+    fuzz_check(is_named(root, s->standing.metric), "the metric that is told is the text's");
     const cJSON *best = cJSON_GetObjectItemCaseSensitive(position, "best");
     if (best && !cJSON_IsNull(best))
-        fuzz_check(is_named(best, s->position.best.metric) &&
-                       number(best, "value") == s->position.best.value &&
-                       number(best, "steps") == (double)s->position.best.steps,
+        fuzz_check(is_named(best, s->standing.position.best.metric) &&
+                       number(best, "value") == s->standing.position.best.value &&
+                       number(best, "steps") == (double)s->standing.position.best.steps,
                    "the best is the text's");
 }
 

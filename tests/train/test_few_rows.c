@@ -5,8 +5,8 @@
  *     few_rows NETS WIDE     so many of the generator's, and of the wide ones
  */
 #include "campaigns/swarm.h"
-#include "cpu/cpu_device.h"
 #include "runner.h"
+#include "train/kernels.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 
@@ -128,15 +128,10 @@ static void a_row_has_its_bits_whatever_comes_with_it(void **state)
         check(text_of(net, nets, &data), images);
 }
 
-/* The kernels are those of the instruction set that the test is for, where it says one. */
 static void the_kernels_are_those_that_are_meant(void **state)
 {
-    const char *set = getenv("LS_TEST_ISA");
-    ls_backend_info info;
     (void)state;
-    ls_cpu_backend()->probe(&info);
-    if (set && !strstr(info.version, set))
-        fail_msg("\"%s\": these kernels are not those of %s", info.version, set);
+    kernels_that_are_meant();
 }
 
 LS_TESTS(few_rows, "integration")

@@ -41,6 +41,19 @@ typedef struct story {
     ls_snapshot *model;
 } story;
 
+/* Saves the trainer's model to `path`, closes the trainer, and opens the file. */
+static ls_snapshot *save_and_open(fixture *f, ls_trainer *t, const char *path)
+{
+    ls_snapshot *model;
+    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f->registry};
+    if (ls_trainer_save(t, path, &f->err) != LS_OK)
+        fail_msg("%s", f->err.text);
+    ls_trainer_close(t);
+    if (ls_model_open(&model, path, &o, &f->err) != LS_OK)
+        fail_msg("%s", f->err.text);
+    return model;
+}
+
 /* A run on the table, and its file, opened. */
 static void begin(story *s, const char *more)
 {
@@ -62,13 +75,8 @@ static void begin(story *s, const char *more)
     ls_trainer *t = fixture_run(&s->f);
     s->test_loss = t->told.result.test_loss;
     s->path = scratch_path(&s->dir, "model.safetensors");
-    if (ls_trainer_save(t, s->path, &s->f.err) != LS_OK)
-        fail_msg("%s", s->f.err.text);
-    ls_trainer_close(t);
     remove(scratch_path(&s->dir, "train.csv")); /* a file alone is enough */
-    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = s->f.registry};
-    if (ls_model_open(&s->model, s->path, &o, &s->f.err) != LS_OK)
-        fail_msg("%s", s->f.err.text);
+    s->model = save_and_open(&s->f, t, s->path);
 }
 
 static void end(story *s)
@@ -205,13 +213,7 @@ static void a_wide_table_is_standardised_too(void **state)
     const double loss = t->told.result.test_loss; /* of the table that it was trained on */
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
-    const char *path = scratch_path(&dir, "model.safetensors");
-    assert_int_equal(ls_trainer_save(t, path, &f.err), LS_OK);
-    ls_trainer_close(t);
-    ls_snapshot *model;
-    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
-    if (ls_model_open(&model, path, &o, &f.err) != LS_OK)
-        fail_msg("%s", f.err.text);
+    ls_snapshot *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
     assert_int_equal(ls_model_predict(model, rows, 2, values, ROOM(values), &f.err), LS_OK);
     const double found =
         ((double)values[0] * (double)values[0] + (values[1] - 1.0) * (values[1] - 1.0)) / 2;
@@ -270,13 +272,7 @@ static void a_standardised_target_is_given_back_in_its_unit(void **state)
     assert_int_equal(ls_trainer_evaluate(t, &loss, &accuracy, &f.err), LS_OK);
     if (!(fabs(loss - squares) <= 0.05 * squares + 0.1))
         fail_msg("loss %g, of the predictions %g", loss, squares);
-    const char *path = scratch_path(&dir, "model.safetensors");
-    assert_int_equal(ls_trainer_save(t, path, &f.err), LS_OK);
-    ls_trainer_close(t);
-    ls_snapshot *model;
-    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
-    if (ls_model_open(&model, path, &o, &f.err) != LS_OK)
-        fail_msg("%s", f.err.text);
+    ls_snapshot *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));
     assert_int_equal(ls_model_predict(model, rows, 20, again, 20, &f.err), LS_OK);
     assert_memory_equal(values, again, sizeof values);
     ls_snapshot_release(model);

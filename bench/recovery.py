@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""recovery.py BENCH_RECOVERY [--python PYTHON] [--mpi BENCH_HOSTS] [--kills N] [--json FILE] [--picture FILE]: what a loss costs.
+
+LeNet on synthetic rows, three workers; one is lost at a random moment, and the run goes on:
+
+    a worker                 a device of one process fails (an injected fault), the two others take over
+    a host, going on         one of three processes is killed, those that are left meet anew (cluster.on_host_loss "continue")
+    a host, by resume        likewise; the others save and stop, and all three are started again with --resume
+    torchrun, every step     one of torchrun's three processes is killed (DistributedDataParallel over gloo); a checkpoint
+    torchrun, every 10       every step, or every ten; torchrun starts all three again
+
+Prints a table: the time from the loss until a step is committed that was not before, steps that were computed again, and
+whether the weights are those of the undisturbed run. PYTHON has PyTorch; without it torchrun's rows are left out. Then what
+merging costs as a share of a step: `ordered`, which gives the same bits on any number of workers, beside `naive`, and between
+processes beside MPI_Allreduce."""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from math import log10
+
+import svg
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROWS, STEPS, WORKERS = 192, 100, 3
+GRADIENT_BYTES = 516272
+SECRET = "what all three of them know"
+STAGES = ("start", "shard", "merge", "apply", "report")
+PATIENCE_S = 120
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Told:
+    """Lines of several processes, each behind its time, as they come."""
+
+    def __init__(self):
+        self.lines, self.news = [], threading.Condition()
+
+    def read(self, stream):
+        for line in stream:
+            when, _, rest = line.partition(" ")
+            if when.isdigit():
+                with self.news:
+                    self.lines.append((int(when), rest.strip()))
+                    self.news.notify_all()
+
+    def listen(self, stream):
+        threading.Thread(target=self.read, args=(stream,), daemon=True).start()
+
+    def wait_for(self, test):
+        """The first line that passes."""
+        until, seen = time.monotonic() + PATIENCE_S, 0
+        with self.news:
+            while True:
+                for entry in self.lines[seen:]:
+                    if test(entry):
+                        return entry
+                seen = len(self.lines)
+                if not self.news.wait(max(until - time.monotonic(), 0)):
+                    raise SystemExit(f"recovery.py: nothing came in {PATIENCE_S} s: {self.lines[-3:]}")
+
+
+def record(entry):
+    return json.loads(entry[1]) if entry[1].startswith("{") else {}
+
+
+def step_of(entry):
+    """Of either side's lines: the step that was committed, or 0."""
+    if entry[1].startswith("{"):
+        found = record(entry)
+        return found["step"] if found["type"] == "step" else 0
+    words = entry[1].split()
+    return int(words[1]) if words[:1] == ["step"] else 0
+
+
+def hash_of(entry):
+    if entry[1].startswith("{"):
+        return record(entry).get("weights_sha256")
+    words = entry[1].split()
+    return words[1] if words[:1] == ["end"] else None
+
+
+class Loss:
+    """What came of one loss, at `lost_ns`."""
+
+    def __init__(self, told, lost_ns, expected):
+        steps = sorted((when, step_of(entry)) for entry in told.lines for when in (entry[0],) if step_of(entry))
+        before = max((step for when, step in steps if when <= lost_ns), default=0)
+        behind = [(when, step) for when, step in steps if when > lost_ns]
+        self.seconds = (next(when for when, step in behind if step > before) - lost_ns) * 1e-9
+        self.again = sum(step <= before for _, step in behind)
+        self.same = [h for h in map(hash_of, told.lines) if h][-1] == expected
+
+
+class Lockstep:
+    def __init__(self, program, folder):
+        self.program, self.folder, self.count = program, folder, 0
+        config = json.loads((ROOT / "examples" / "fashion_mnist.json").read_text())
+        config.update(data={"name": "synthetic", "limit": ROWS * STEPS}, batch_size=ROWS, shards=WORKERS, epochs=1, eval_every=0)
+        (folder / "c.json").write_text(json.dumps(config))
+        told = Told()
+        self.start(told, "--set", "devices=cpu:1").wait()
+        self.expected = hash_of(told.wait_for(hash_of))
+
+    def start(self, told, *words):
+        process = subprocess.Popen([self.program, "c.json", *words], cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        told.listen(process.stdout)
+        return process
+
+    def directory(self):
+        self.count += 1
+        return f"run-{self.count}"
+
+    def worker(self, draw):
+        """Just before it: the step before the one in which the device fails was committed."""
+        told, at = Told(), draw.randrange(10, STEPS - 10)
+        fault = f"worker={draw.randrange(WORKERS)},step={at},kind=fail,stage={draw.choice(STAGES)}"
+        self.start(told, "--set", f"devices=cpu:{WORKERS}", "--set", f"run_dir={self.directory()}", "--inject", fault).wait()
+        told.wait_for(hash_of)
+        return Loss(told, next(entry[0] for entry in told.lines if step_of(entry) == at - 1), self.expected)
+
+    def hosts(self, told, *words):
+        """The first is up before the others come."""
+        port, members = free_port(), ["--members", str(WORKERS), "--secret", SECRET, "--set", "devices=cpu:1", *words]
+        return [self.start(told, *(["--listen", f"127.0.0.1:{port}"] if i == 0 else
+                                   ["--join", f"127.0.0.1:{port}", "--listen", "127.0.0.1:0"]), *members)
+                for i in range(WORKERS)]
+
+    def kill_one(self, draw, goes_on):
+        told, at, directory = Told(), draw.randrange(10, STEPS - 10), self.directory()
+        hosts = self.hosts(told, "--set", f"run_dir={directory}", "--set",
+                           f"cluster.on_host_loss={'continue' if goes_on else 'stop'}")
+        told.wait_for(lambda entry: step_of(entry) == at)
+        time.sleep(draw.random() * 0.03)
+        victim = draw.choice(hosts)
+        lost_ns = time.monotonic_ns()
+        victim.kill()
+        for host in hosts:
+            host.wait(PATIENCE_S)
+        if not goes_on:
+            saved = directory if victim is not hosts[0] else next(p.name for p in self.folder.glob(f"{directory}.member-*"))
+            for host in self.hosts(told, "--resume", saved):
+                host.wait(PATIENCE_S)
+        told.wait_for(hash_of)
+        return Loss(told, lost_ns, self.expected)
+
+    def host_goes_on(self, draw):
+        return self.kill_one(draw, True)
+
+    def host_by_resume(self, draw):
+        return self.kill_one(draw, False)
+
+    def step_of_hosts(self):
+        """Milliseconds, undisturbed."""
+        told = Told()
+        for host in self.hosts(told, "--set", f"run_dir={self.directory()}"):
+            host.wait(PATIENCE_S)
+        told.wait_for(hash_of)
+        at = [entry[0] for entry in told.lines if step_of(entry) > STEPS // 5]
+        return statistics.median(b - a for a, b in zip(at, at[1:])) * 1e-6
+
+    def share(self, algorithm, workers):
+        """Of a step: merging, the wait for others in it left out, in ms, and the whole step."""
+        told = Told()
+        self.start(told, "--set", f"devices=cpu:{workers}", "--set", f"allreduce={algorithm}", "--set", "run_dir=null",
+                   "--set", "shards=2").wait()
+        told.wait_for(hash_of)
+        steps = [(entry[0], record(entry)) for entry in told.lines if step_of(entry) > STEPS // 5]
+        whole = statistics.median(b[0] - a[0] for a, b in zip(steps, steps[1:])) * 1e-6
+        merging = statistics.median(max(w["comm_exposed_s"] for w in s["workers"]) for _, s in steps) * 1e3
+        return merging, whole
+
+
+class Torch:
+    def __init__(self, python, folder, every):
+        self.python, self.folder, self.every, self.count = python, folder, every, 0
+        twice = [Told(), Told()]
+        for told in twice:
+            self.run(told, lambda: None)
+        self.expected, again = (hash_of(told.wait_for(hash_of)) for told in twice)
+        self.repeats = again == self.expected
+
+    def run(self, told, disturb):
+        self.count += 1
+        folder = self.folder / f"torch-{self.every}-{self.count}"
+        folder.mkdir()
+        os.mkfifo(folder / "told")
+        told.listen(os.fdopen(os.open(folder / "told", os.O_RDWR), encoding="ascii"))
+        words = [self.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts", "3",
+                 "--monitor_interval", "0.1", "--redirects", "1", "--tee", "1", "--log_dir", folder / "log",
+                 ROOT / "bench" / "peers" / "recovery_torch.py", "--steps", str(STEPS), "--rows", str(ROWS),
+                 "--every", str(self.every), "--folder", folder, "--to", folder / "told"]
+        process = subprocess.Popen(list(map(str, words)), env=os.environ | {"OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        disturb()
+        told.wait_for(hash_of)
+        process.wait(PATIENCE_S)
+
+    def __call__(self, draw):
+        told, at, lost = Told(), draw.randrange(10, STEPS - 10), []
+
+        def disturb():
+            told.wait_for(lambda entry: step_of(entry) == at)
+            time.sleep(draw.random() * 0.03)
+            pids = [int(entry[1].split()[2]) for entry in told.lines if entry[1].startswith("pid ")]
+            lost.append(time.monotonic_ns())
+            os.kill(draw.choice(pids), signal.SIGKILL)
+        self.run(told, disturb)
+        return Loss(told, lost[0], self.expected)
+
+
+def version_of(python):
+    return subprocess.run([python, "-c", "import torch; print(torch.__version__)"], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout.strip()
+
+
+def row_of(name, losses):
+    seconds, again = sorted(loss.seconds for loss in losses), [loss.again for loss in losses]
+    return {"name": name, "losses": len(losses), "least_s": seconds[0], "median_s": statistics.median(seconds),
+            "most_s": seconds[-1], "again_median": statistics.median(again), "again_most": max(again),
+            "same": sum(loss.same for loss in losses)}
+
+
+def digits(seconds):
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def print_losses(rows):
+    print("| lost, and how it goes on | times | to the next new step: median | least to most | steps again: median, most | weights of "
+          "the undisturbed run |\n|---|---:|---:|---:|---:|---:|")
+    for r in rows:
+        print(f"| {r['name']} | {r['losses']} | {digits(r['median_s'])} | {digits(r['least_s'])} to {digits(r['most_s'])} | "
+              f"{r['again_median']:g}, {r['again_most']} | {r['same']} of {r['losses']} |")
+
+
+def draw_losses(rows):
+    """On a logarithmic scale."""
+    low, width, left = 1e-3, 420, 190
+    top = 10 ** (len(str(int(max(r["most_s"] for r in rows)))))
+
+    def x(seconds):
+        return left + width * log10(max(seconds, low) / low) / log10(top / low)
+    height = 66 + 26 * len(rows)
+    parts = [svg.text(12, 22, "From a loss to the next new step", kind="title")]
+    mark = low
+    while mark <= top * 1.001:
+        parts += [svg.line(x(mark), 34, x(mark), height - 26, "grid"),
+                  svg.text(x(mark), height - 10, digits(mark).replace(".0", ""), "middle")]
+        mark *= 10
+    for i, r in enumerate(rows):
+        y = 40 + 26 * i
+        parts += [svg.text(left - 8, y + 13, r["name"], "end", "strong"),
+                  svg.box(left, y + 2, x(r["median_s"]) - left, 14, f"f{6 if 'torchrun' in r['name'] else 2}"),
+                  svg.line(x(r["least_s"]), y + 9, x(r["most_s"]), y + 9, "whisker"),
+                  svg.text(x(r["most_s"]) + 6, y + 13, digits(r["median_s"]))]
+    return svg.picture(left + width + 80, height, parts, "Time from a loss to the next new step, by how the run goes on")
+
+
+def measure_shares(lockstep, rounds):
+    found = {}
+    for k in range(rounds):
+        for name in sorted(("ordered", "naive"), reverse=k % 2 == 0):
+            found.setdefault(name, []).append(lockstep.share(name, 2))
+    return [[f"`{name}`, two workers", *map(statistics.median, zip(*values))] for name, values in found.items()]
+
+
+def measure_mpi(lockstep, program):
+    """Over loopback, as bench/hosts.py does between namespaces."""
+    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", WORKERS, "--bind-to", "none", "--mca",
+             "mpi_yield_when_idle", "1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo", "--mca", "btl_tcp_flags",
+             "send", "--mca", "btl_tcp_eager_limit", "1114112", program, GRADIENT_BYTES, WORKERS, "20"]
+    done = subprocess.run(list(map(str, words)), check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                          stderr=subprocess.DEVNULL, timeout=PATIENCE_S)
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    step = lockstep.step_of_hosts()
+    return [["`ordered`, three processes, over Open MPI", found["merge_s"] * 1e3, step],
+            ["`MPI_Allreduce` of as many bytes", found["allreduce_s"] * 1e3, step]]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--python", help="an interpreter that has PyTorch")
+    parser.add_argument("--mpi", type=pathlib.Path, help="bench_hosts, where Open MPI is")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--picture", type=pathlib.Path)
+    args = parser.parse_args()
+    draw = random.Random(args.seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        lockstep = Lockstep(args.program.resolve(), folder)
+        ways = {"a worker": lockstep.worker, "a host, going on": lockstep.host_goes_on, "a host, by resume": lockstep.host_by_resume}
+        if args.python:
+            torch = {f"torchrun, every {'step' if every == 1 else every}": Torch(args.python, folder, every) for every in (1, 10)}
+            ways |= torch
+        rows = []
+        for name, way in ways.items():
+            rows.append(row_of(name, [way(draw) for _ in range(args.kills)]))
+            print(f"{name}: done", file=sys.stderr)
+        shares = measure_shares(lockstep, 5)
+        if args.mpi:
+            shares += measure_mpi(lockstep, args.mpi.resolve())
+    print_losses(rows)
+    print(f"\n{WORKERS} workers on {os.cpu_count()} CPUs, LeNet, {ROWS} rows a step. The time of a worker's loss is from the commit of "
+          f"the step before. Load after it: {pathlib.Path('/proc/loadavg').read_text().split()[0]}.")
+    if args.python:
+        print(f"PyTorch {version_of(args.python)}: two undisturbed runs had "
+              f"{'the same' if all(t.repeats for t in torch.values()) else 'different'} weights.")
+    print()
+    print("| merging | ms | of a step of ms | share |\n|---|---:|---:|---:|")
+    for name, merging, whole in shares:
+        print(f"| {name} | {merging:.3f} | {whole:.2f} | {100 * merging / whole:.1f} % |")
+    if args.json:
+        args.json.write_text(json.dumps({"losses": rows, "shares": shares}))
+    if args.picture:
+        args.picture.write_text(draw_losses(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+#include "data/columns.h"
+
+#include <stdio.h>
+
+void ls_column_head(char out[LS_COLUMN_LINE])
+{
+    snprintf(out, LS_COLUMN_LINE, "  %-24s %-8s %6s %8s %10s %10s", "column", "kind", "levels",
+             "missing", "mean", "deviation");
+}
+
+void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_seen *c)
+{
+    static const char *const uses[] = {"number", "texts", "left out", "class", "value"};
+    char levels[16] = "-", mean[24] = "-", deviation[24] = "-";
+    if (c->use == LS_COLUMN_LEVELS || c->use == LS_COLUMN_CLASS)
+        snprintf(levels, sizeof levels, "%d", c->levels);
+    if (c->use == LS_COLUMN_NUMBER || c->use == LS_COLUMN_VALUE) {
+        snprintf(mean, sizeof mean, "%.4g", c->mean);
+        snprintf(deviation, sizeof deviation, "%.4g", c->deviation);
+    }
+    snprintf(out, LS_COLUMN_LINE, "  %-24.24s %-8s %6s %8u %10s %10s", c->name, uses[c->use],
+             levels, (unsigned)c->missing, mean, deviation);
+}
