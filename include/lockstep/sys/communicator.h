@@ -30,8 +30,8 @@
  *
  * - The group remains: it is destroyed only after every rank has left it. If a rank was abandoned,
  *   the caller keeps the group and that rank's communicator, for ever if necessary.
- * - An array that the group has seen (partial sums, totals) is neither written nor freed before each
- *   rank has returned from its last call, or may_read has returned 0 for that rank.
+ * - An array that the group has seen (partial sums, totals) is neither written nor freed before
+ *   each rank has returned from its last call, or may_read has returned 0 for that rank.
  */
 #ifndef LOCKSTEP_SYS_COMMUNICATOR_H
 #define LOCKSTEP_SYS_COMMUNICATOR_H
