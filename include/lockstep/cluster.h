@@ -45,8 +45,9 @@ typedef struct ls_trainer_cluster {
  *                                                 service, a published port
  *
  * If no member sets `listen`, the one that has the address `meet` is the first. The first tells
- * every member where each of the others listens: at the address that its connection came from, at
- * the host in its `listen`, or at the address that it advertises.
+ * every member where each of the others listens: at the address that the member advertises;
+ * otherwise at the address that its connection came from, or, if a gateway connected in its name,
+ * at the member's own address.
  *
  * Every pair of members has one TCP connection per channel. Both ends of a connection prove that
  * they know the secret without sending it (HMAC-SHA-256 over random numbers of both ends), so a

@@ -59,8 +59,7 @@ typedef struct ls_trainer ls_trainer;
 /* Progress of a run, as the progress callback receives it. */
 typedef struct ls_progress {
     int epoch, epochs;    /* current epoch, from 1, and number of epochs */
-    uint32_t step, steps; /* number of finished steps of this epoch, and its total number of
-                           * steps */
+    uint32_t step, steps; /* number of finished steps of this epoch, and of all its steps */
     double loss;          /* mean loss over this epoch's rows so far */
     double accuracy;      /* share of correct predictions among this epoch's rows so far */
     double images_per_s;  /* training rows per second in this epoch so far */
@@ -79,8 +78,7 @@ typedef struct ls_summary {
     const char *data; /* "mnist: 60000 training and 10000 test images of 1×28×28, bytes / 255" */
     int synthetic;    /* non-zero: the data was generated, not read */
     const char *devices;                      /* "[cpu(0), cpu(1)]" */
-    const char *device_model, *isa, *library; /* as ls_device_info of <lockstep/sys/plugin.h>
-                                               * says */
+    const char *device_model, *isa, *library; /* as in ls_device_info of sys/plugin.h */
     int workers, threads, shards; /* workers, threads of each CPU worker, shards of a minibatch */
     int batch_size;               /* rows of a minibatch, over all devices and members */
     int batch_per_device;         /* rows of a minibatch on the device with the largest share */

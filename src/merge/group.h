@@ -150,7 +150,7 @@ void ls_merge_chunk(const ls_merge_group *group, int parts, int index, size_t *f
  *     for each part: push the partial sum; `joins` times: replace the two topmost sums by their sum
  *
  * At the end the stack holds the sum over all shards, computed in tree order. If the ranks have
- * only a span of the shards (ls_comm_group_desc.span), it holds the sums of the nodes that cover it.
+ * only a span of the shards (ls_comm_group_desc.span), it holds the sums of the nodes of its cover.
  * Threads: one rank's thread, between two meetings of a merge. */
 
 /* One step of the program: a partial sum and its joins. */

@@ -28,12 +28,10 @@
  * Stalled ranks: a rank that stalls and continues later notices the end of the group at its next
  * barrier and accesses no other rank's memory after that. Until then two rules make it harmless:
  *
- *   - The group remains: it is destroyed only after every rank has left it. If a rank was
- *   abandoned, the
- *     caller keeps the group and that rank's communicator, for ever if necessary.
- *   - An array that the group has seen (partial sums, totals) is neither written nor freed before
- *   each
- *     rank has returned from its last call, or may_read has returned 0 for that rank.
+ * - The group remains: it is destroyed only after every rank has left it. If a rank was abandoned,
+ *   the caller keeps the group and that rank's communicator, for ever if necessary.
+ * - An array that the group has seen (partial sums, totals) is neither written nor freed before
+ *   each rank has returned from its last call, or may_read has returned 0 for that rank.
  */
 #ifndef LOCKSTEP_SYS_COMMUNICATOR_H
 #define LOCKSTEP_SYS_COMMUNICATOR_H
