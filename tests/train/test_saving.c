@@ -103,7 +103,7 @@ static void nothing_is_due_without_a_directory(void **state)
 /* Saves behind step 0, where no steps were trained: → the file, as the system knows it. */
 static ino_t saved(ls_trainer *t, const char *run_dir)
 {
-    char path[600];
+    char path[700];
     struct stat s;
     ls_error err;
     if (ls_trainer_save(t, NULL, &err) != LS_OK)
