@@ -25,10 +25,11 @@ static const char help[] =
     "  INPUT            a picture (JPEG, PNG, PGM, PPM) of any size, or a folder of them; a .csv file, whose\n"
     "                   columns may stand in any order, among others; an .npy file; - for a table, an\n"
     "                   array or a picture on standard input. A picture that cannot be read is named and\n"
-    "                   has no prediction; the others have theirs, and the exit status is 65, or 0 with\n"
-    "                   --set data.skip_broken=true\n"
+    "                   has no prediction; the others have theirs, and the exit status is 65\n"
     "  --to FILE        predictions go to FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
     "                   probability of each class\n"
+    "  --skip-broken    pictures that cannot be read are left out and counted, and the exit status is 0;\n"
+    "                   so are those of a run with data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
     "  --train          of its training rows\n"
     "  --data WHERE     of other data, as of eval\n"
@@ -42,8 +43,9 @@ typedef struct input {
     const cli_entry *file; /* NULL: rows of the data, or of a table */
     cli_packing listed;    /* holds the files' names */
     cli_pack pack;
-    char **why;       /* [rows], of pictures: why one cannot be read; NULL: it was */
-    uint32_t broken;  /* how many cannot */
+    char **why;      /* [rows], of pictures: why one cannot be read; NULL: it was */
+    uint32_t broken; /* how many cannot */
+    bool skip_broken;
     ls_dataset *data; /* a table's, or an array's */
     uint32_t first;   /* row */
     uint32_t rows;
@@ -296,7 +298,7 @@ static const char *why_not(const input *in, uint32_t i)
 
 static bool skips_broken(const input *in)
 {
-    return in->t->config.data_keys.skip_broken;
+    return in->skip_broken || in->t->config.data_keys.skip_broken;
 }
 
 /* The exit status of a command that is otherwise done. */
@@ -311,7 +313,7 @@ static int end_with_broken(const input *in)
     const int code = cli_flush();
     ls_fail(&err, LS_EDATA,
             "%.300s: %u of %u pictures are broken and have no prediction; mend or remove them, or "
-            "leave them out: --set data.skip_broken=true",
+            "leave them out: --skip-broken",
             in->pack.folder, broken, rows);
     return code ? code : cli_fail(LS_EDATA, err.text);
 }
@@ -621,7 +623,7 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
 static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
-    input in = {.t = t};
+    input in = {.t = t, .skip_broken = a->skip_broken};
     int status = a->rows ? read_rows(&in, a, &err) : read_inputs(&in, a, &err);
     if (status == LS_OK)
         status = predict(&in, a, registry, &err);
@@ -649,4 +651,4 @@ static int check(cli_trained_args *a)
     return 0;
 }
 
-const cli_trained_verb cli_predict = {"predict", "jtrdno", help, check, run};
+const cli_trained_verb cli_predict = {"predict", "jtrdnok", help, check, run};

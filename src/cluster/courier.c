@@ -267,11 +267,12 @@ static void note_stuck(ls_cluster *c, const char *what)
     for (int i = 0; m == crew(c) && i < crew(c); i++)
         if (c->peer[i].under_way > 0)
             m = i;
-    fault(
-        c, LS_ESTALLED,
-        "for %.1f s nothing has come or gone between this host and host %s, though every host is alive, %s: does a link "
-        "between them take smaller packets than its ends (ip link show: the MTU), or a firewall drop ICMP?",
-        (double)c->stuck_ns * 1e-9, m < crew(c) ? c->peer[m].host : c->host, what);
+    fault(c, LS_ESTALLED,
+          "for %.1f s nothing has come or gone between host %s and host %s, though every host is "
+          "alive, %s: does a link between them take smaller packets than its ends (ip link show: "
+          "the MTU), or a firewall drop ICMP?",
+          (double)c->stuck_ns * 1e-9, c->peer[c->wire->member].host,
+          m < crew(c) ? c->peer[m].host : "?", what);
 }
 
 static void look(ls_cluster *c)

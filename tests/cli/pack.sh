@@ -146,7 +146,7 @@ done
 rc=0
 "$trainer" predict one set > out 2> err || rc=$?
 [ $rc = 65 ] && [ "$(wc -l < out)" = 12 ] && grep -q '^trainer: broken: set/cat/7.pgm: offset' err &&
-    grep -q '^trainer: set: 1 of 13 pictures are broken and have no prediction; .*data.skip_broken=true$' err ||
+    grep -q '^trainer: set: 1 of 13 pictures are broken and have no prediction; .*: --skip-broken$' err ||
     fail "a broken picture among others"
 rc=0
 "$trainer" predict one set --json > out 2> err || rc=$?
@@ -159,15 +159,17 @@ rc=0
 rc=0
 "$trainer" predict one set --to new.jsonl > out 2> err || rc=$?
 [ $rc = 65 ] && grep -q '^{"file":"set/cat/7.pgm","error":' new.jsonl || fail "a broken picture has a line"
-for to in new.csv new.jsonl; do
-    "$trainer" predict one set --to $to --set data.skip_broken=true > out 2> err || fail "it is left out"
-    grep -q 'cat/7' $to && fail "it is left out of $to"
+for skip in --skip-broken '--set data.skip_broken=true'; do
+    [ "$skip" = --skip-broken ] && to=new.csv || to=new.jsonl
+    # shellcheck disable=SC2086
+    "$trainer" predict one set --to $to $skip > out 2> err || fail "it is left out"
+    grep -q 'cat/7' "$to" && fail "it is left out of $to"
     grep -qx 'trainer: 1 of 13 pictures are broken and were left out' err || fail "it is counted"
 done
 for files in set/cat/7.pgm 'set/cat/7.pgm nowhere.pgm'; do
     rc=0
     # shellcheck disable=SC2086
-    "$trainer" predict one $files --set data.skip_broken=true > out 2> err || rc=$?
+    "$trainer" predict one/weights.safetensors $files --skip-broken > out 2> err || rc=$?
     [ $rc = 65 ] && [ ! -s out ] || fail "nothing to predict in $files"
 done
 rm set/cat/7.pgm
