@@ -257,8 +257,9 @@ static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
                : 0;
 }
 
-/* Short messages come through, long ones do not: a link on the way takes smaller packets than the hosts believe, and
- * whoever drops those that are larger is not heard. */
+/* Reports that no data move although signs of life do. A likely cause is a link that takes smaller
+ * packets than the hosts send, while a firewall drops the ICMP messages that say so: short messages
+ * then arrive and long ones do not. */
 static void note_stuck(ls_cluster *c, const char *what)
 {
     int m = 0;

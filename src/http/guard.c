@@ -264,7 +264,7 @@ static void look(http_guard *g)
     double room = 0;
     while (is_crowded(g) && room == 0)
         room = close_one(g, now);
-    /* The daemon may not have noticed that other connections have ended; closing one wakes it up. */
+    /* The daemon may not have noticed that other connections have ended; closing one wakes it. */
     if (g->count >= most_visitors(g) && room == 0 && (room = close_one(g, now)) == 0)
         room = now + GRACE_S;
     const struct timespec until = time_at((room > 0 && room < next ? room : next) + 0.001);
