@@ -1,3 +1,10 @@
+/* Threads of a server: the daemon's own threads report connections and their phases; the thread
+ * `watch` closes connections that are late or too many; the thread `door` accepts connections while
+ * there is room. All three use the list of connections under `lock`; `changed` is signalled when
+ * one arrives, when room becomes free, and at the end.
+ *
+ * Connections are never closed here but shut down. The daemon owns their descriptors and closes
+ * them when it notices. */
 #include "http/guard.h"
 
 #include <arpa/inet.h>
