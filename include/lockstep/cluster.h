@@ -24,6 +24,7 @@ extern "C" {
 /* A transport between members, called an engine (<lockstep/sys/wire.h>). */
 typedef struct ls_wire_type ls_wire_type;
 
+/* The other processes of a run, for ls_trainer_options.cluster. */
 typedef struct ls_trainer_cluster {
     size_t size;              /* sizeof(ls_trainer_cluster) */
     const ls_wire_type *wire; /* the engine; NULL: the one that the config's cluster.engine names */

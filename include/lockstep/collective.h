@@ -29,6 +29,7 @@ extern "C" {
 /* A group of ranks that sum arrays of one length. */
 typedef struct ls_collective ls_collective;
 
+/* Options of ls_collective_create. */
 typedef struct ls_collective_options {
     size_t size;   /* sizeof(ls_collective_options) */
     int ranks;     /* number of ranks that take part in each round, 1 … 65535 */
@@ -51,8 +52,8 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
  *
  * - rank, device: this rank and its device, which must be the same in every call
  * - in, out: `floats` floats each (ls_collective_options), in that device's memory, owned by the
- * caller. They may be the same array. If they are different arrays and `floats` is a multiple of
- * 16, a copy is saved.
+ *   caller. They may be the same array. If they are different arrays and `floats` is a multiple of
+ *   16, a copy is saved.
  *
  * A rank allocates memory in its first call, and in its first call that needs the copy; later calls
  * allocate nothing. After success no rank reads `in` any more. After an error another rank may

@@ -29,11 +29,13 @@
 extern "C" {
 #endif
 
+/* Type of the values of a row. */
 typedef enum ls_row_type {
     LS_ROW_U8 = 0, /* uint8_t */
     LS_ROW_F32 = 1 /* float; every value is finite */
 } ls_row_type;
 
+/* A custom dataset. */
 typedef struct ls_data_source {
     size_t size;      /* sizeof(ls_data_source) */
     const char *name; /* the config's data.name selects this source; not a built-in name */
@@ -48,7 +50,7 @@ typedef struct ls_data_source {
      *
      * - test: non-zero for test rows, zero for training rows
      * - rows: [count] row numbers, each below test_rows or train_rows; the output has the same
-     * order
+     *   order
      * - values: output buffer [count][channels][height][width], uint8_t or float as `dtype` says
      * - targets: output buffer, int32_t [count] or float [count][targets]
      *

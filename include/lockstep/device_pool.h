@@ -57,6 +57,7 @@ void ls_registry_destroy(ls_registry *registry);
  * thread. Results do not depend on it. */
 #define LS_TEAMS_OF_THE_REST (-1)
 
+/* Options of ls_device_pool_create. */
 typedef struct ls_device_pool_options {
     size_t size;                 /* sizeof(ls_device_pool_options) */
     const ls_registry *registry; /* the back ends to choose from */

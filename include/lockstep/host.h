@@ -16,6 +16,7 @@
 extern "C" {
 #endif
 
+/* Severity of a log line. */
 typedef enum ls_log_level {
     LS_LOG_DEBUG = 0,
     LS_LOG_INFO = 1,
@@ -23,6 +24,7 @@ typedef enum ls_log_level {
     LS_LOG_ERROR = 3
 } ls_log_level;
 
+/* The host program's hooks. */
 typedef struct ls_host {
     size_t size; /* sizeof(ls_host); tells later versions which fields the caller has */
     /* Returns `bytes` bytes aligned to `align`, a power of two, or NULL if memory ran out. If this

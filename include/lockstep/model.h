@@ -23,6 +23,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* Options of ls_model_open. */
 typedef struct ls_model_options {
     size_t size; /* sizeof(ls_model_options) */
     /* Device of each predicting thread, in the syntax of ls_device_pool_options.devices: "cpu:1" or
@@ -53,8 +54,8 @@ typedef enum ls_output {
 /* Predicts `n` rows and writes the outputs in the requested form.
  *
  * - rows: [n][channels][height][width], bytes or floats as ls_snapshot_describe reports, raw as in
- * the user's data. Each row is preprocessed as in training: the numbers of a table are
- * standardised, and NaN is replaced by the value that training used for missing numbers.
+ *   the user's data. Each row is preprocessed as in training: the numbers of a table are
+ *   standardised, and NaN is replaced by the value that training used for missing numbers.
  * - outputs, capacity: output buffer [n][classes], and its size in floats
  *
  * Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form.
@@ -62,7 +63,8 @@ typedef enum ls_output {
 int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
                  size_t capacity, ls_error *err);
 
-/* ls_model_run with the form LS_OUTPUT_PROBABILITIES. */
+/* Does the same as ls_model_run with the form LS_OUTPUT_PROBABILITIES. Any thread. Errors: those of
+ * ls_model_run. */
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      size_t capacity, ls_error *err);
 
@@ -76,9 +78,9 @@ typedef struct ls_field {
 /* Converts the fields of a table row into one row for ls_model_run.
  *
  * - fields, count: the values in any order, and their number. Fields whose column the model does
- * not read are ignored.
+ *   not read are ignored.
  * - row, capacity: output buffer, and its size in floats. channels × height × width floats are
- * needed, as ls_snapshot_describe reports them.
+ *   needed, as ls_snapshot_describe reports them.
  *
  * Errors: messages name the column. LS_EDATA (a column of the model has no field, a text did not
  * occur in training, or a value is missing and training defined no replacement), LS_EINVAL (two

@@ -22,6 +22,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* Options of ls_model_picture. */
 typedef struct ls_picture_options {
     size_t size;         /* sizeof(ls_picture_options) */
     const char *name;    /* name of the image in messages, such as its file; NULL: "the picture" */
@@ -33,7 +34,7 @@ typedef struct ls_picture_options {
  * - bytes, length: the contents of a PNG, JPEG, WebP, BMP, PGM or PPM file and their size in bytes
  * - options: may be NULL
  * - row, capacity: output buffer and its size in bytes. channels × height × width bytes are needed,
- * as ls_snapshot_describe reports them. After an error the contents of `row` are undefined.
+ *   as ls_snapshot_describe reports them. After an error the contents of `row` are undefined.
  *
  * The image is prepared exactly as `trainer predict` and the training on a folder of images do: it
  * is rotated as its EXIF orientation says (reported in the host's log), scaled so that its shorter

@@ -57,6 +57,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* A pool of workers. */
 typedef struct ls_pool ls_pool;
 
 /* A time limit in nanoseconds from now. Time during which the whole process was stopped (SIGSTOP, a
@@ -76,6 +77,7 @@ typedef struct ls_worker {
  * after writing `err`. */
 typedef int (*ls_job)(const ls_worker *worker, void *arg, ls_error *err);
 
+/* Options of ls_pool_create. */
 typedef struct ls_pool_options {
     size_t size; /* sizeof(ls_pool_options) */
     int workers; /* number of workers, 1 … 4096 */
@@ -141,12 +143,12 @@ int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
 int ls_pool_size(const ls_pool *pool);
 
 /* Puts one job into a worker's inbox and returns at once. `arg` must live until the job has
- * returned or was dropped. Owner. Errors: LS_EAGAIN (the inbox is full), LS_ESTALLED (the worker is
- * abandoned), LS_ECANCELED (after ls_pool_cancel), LS_EINVAL. */
+ * returned or was dropped. Called by the owner. Errors: LS_EAGAIN (the inbox is full), LS_ESTALLED
+ * (the worker is abandoned), LS_ECANCELED (after ls_pool_cancel), LS_EINVAL. */
 int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *err);
 
 /* Runs `job` once on every worker that is not abandoned, after the jobs in its inbox, and waits
- * until all have finished. Owner.
+ * until all have finished. Called by the owner.
  * Errors: LS_EAGAIN (an inbox stayed full until the time limit; no worker got the job),
  * LS_ETIMEDOUT (the message names the workers that have not finished; their jobs continue, so wait
  * again or abandon the workers), LS_ESTALLED (all workers are abandoned), LS_ECANCELED (after
@@ -154,7 +156,7 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
 int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_error *err);
 
 /* Waits until every submitted job has finished or was dropped, except for jobs of abandoned
- * workers. The owner then sees everything that these jobs wrote. Owner.
+ * workers. The owner then sees everything that these jobs wrote. Called by the owner.
  * Errors: LS_ETIMEDOUT (the message names the workers that have not finished), LS_EINVAL, or else
  * the first latched error. */
 int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err);
@@ -169,7 +171,7 @@ void ls_pool_cancel(ls_pool *pool);
 int ls_pool_first_error(const ls_pool *pool, int *worker, ls_error *err);
 
 /* Makes a pool that failed or was cancelled usable again: clears the latched error and the cancel.
- * Owner. Errors: LS_EAGAIN (a job is queued or running: wait first), LS_EINVAL. */
+ * Called by the owner. Errors: LS_EAGAIN (a job is queued or running: wait first), LS_EINVAL. */
 int ls_pool_clear(ls_pool *pool, ls_error *err);
 
 /* Writes the counters of `worker`, or with −1 the sums over all workers. The caller sets out->size.
@@ -191,7 +193,8 @@ int ls_pool_serve(ls_pool *pool, int worker, ls_error *err);
  * joined, ls_pool_serve returns on lent threads, and all memory is freed. Jobs for a borrowed
  * worker that no thread serves are dropped. There is no time limit, but an abandoned worker that is
  * still busy when the others have ended is left running, as ls_pool_destroy_within describes. NULL
- * is allowed. Owner. Returns LS_OK, LS_ESTALLED (a worker was left running) or LS_EINVAL. */
+ * is allowed. Called by the owner. Returns LS_OK, LS_ESTALLED (a worker was left running) or
+ * LS_EINVAL. */
 int ls_pool_destroy(ls_pool *pool);
 
 /* ---- workers that stall --------------------------------------------------------------------- */
@@ -206,8 +209,8 @@ int ls_pool_busy(const ls_pool *pool, int worker);
  * nor ls_pool_clear waits for it. The job that it is running is not interrupted, so that job's
  * `arg` must stay valid; an error that the job still returns is ignored. The other workers keep
  * their indices. A worker whose job returns later stays abandoned and idles until the pool is
- * destroyed. Abandoning a worker again changes nothing. Owner. Errors: LS_EINVAL (no such worker,
- * or worker 0 with options.caller_works). */
+ * destroyed. Abandoning a worker again changes nothing. Called by the owner. Errors: LS_EINVAL (no
+ * such worker, or worker 0 with options.caller_works). */
 int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err);
 
 /* Returns non-zero if `worker` was abandoned, and 0 for a worker that does not exist. Any
@@ -220,7 +223,7 @@ int ls_pool_is_abandoned(const ls_pool *pool, int worker);
  * not run unless it has begun, and the memory of the pool that the worker may still access is never
  * freed. If its job returns later, the thread ends without calling the host's hooks or other code
  * of the caller; until then the job keeps using its own data. `pool` is invalid after every return
- * but LS_EINVAL, which a job of this pool gets. NULL is allowed. Owner.
+ * but LS_EINVAL, which a job of this pool gets. NULL is allowed. Called by the owner.
  * Errors: LS_ESTALLED (the message names the workers left running and their jobs), LS_EINVAL. */
 int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err);
 

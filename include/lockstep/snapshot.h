@@ -36,6 +36,7 @@ extern "C" {
 
 typedef struct ls_snapshot ls_snapshot;
 
+/* Description of a snapshot's model. */
 typedef struct ls_snapshot_info {
     uint64_t steps;              /* number of steps that had been trained */
     int channels, height, width; /* shape of an input row */
@@ -55,10 +56,10 @@ void ls_snapshot_release(ls_snapshot *snapshot);
 /* Predicts `n` rows.
  *
  * - images: [n][channels][height][width], floats if ls_snapshot_info.floats is set, else bytes; raw
- * as in the user's data. They are preprocessed as in training, but not augmented.
+ *   as in the user's data. They are preprocessed as in training, but not augmented.
  * - scores, capacity: output buffer [n][classes], and its size in floats. The scores are logits of
- * the classes, of which the largest is the prediction and whose softmax gives probabilities; logits
- * of bits (loss bce); or the predicted values (loss mse).
+ *   the classes, of which the largest is the prediction and whose softmax gives probabilities;
+ *   logits of bits (loss bce); or the predicted values (loss mse).
  *
  * On the CPU the bits of a row's scores do not depend on the number or the contents of the other
  * rows; on a GPU the last bits may vary with n. Nothing is allocated if as many threads have

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* The values are part of the ABI: append, never renumber. */
+/* Status codes. The values are part of the ABI: new ones are appended, and none is renumbered. */
 typedef enum ls_status {
     LS_OK = 0,
     LS_EINVAL = -1,        /* the call breaks a rule of the function's documentation */
@@ -45,6 +45,7 @@ typedef enum ls_status {
 /* Size of ls_error.text in bytes, terminating zero included. Longer messages are truncated. */
 #define LS_ERROR_TEXT 508
 
+/* An error: its status and its message. */
 typedef struct ls_error {
     int status;               /* the ls_status that was returned */
     char text[LS_ERROR_TEXT]; /* one line of UTF-8 without a newline, zero-terminated */

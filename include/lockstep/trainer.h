@@ -54,6 +54,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* A training run. */
 typedef struct ls_trainer ls_trainer;
 
 /* Progress of a run, as the progress callback receives it. */
@@ -124,6 +125,7 @@ typedef struct ls_trainer_callbacks {
     void *user;                    /* first argument of each callback */
 } ls_trainer_callbacks;
 
+/* Options of ls_trainer_open. */
 typedef struct ls_trainer_options {
     size_t size;             /* sizeof(ls_trainer_options) */
     const char *config_path; /* path of the config, a JSON file */
@@ -175,11 +177,13 @@ typedef struct ls_trainer_options {
  * LS_ESYSTEM. */
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err);
 
-/* Returns the description of the run, which is valid until the trainer is closed. Owner. */
+/* Returns the description of the run, which is valid until the trainer is closed. Called by the
+ * owner. */
 const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
 
 /* Trains from the trainer's current state to the end of the configured epochs, evaluates, and
- * writes the weights. It may be called once per trainer, and no step may follow it. Owner.
+ * writes the weights. It may be called once per trainer, and no step may follow it. Called by the
+ * owner.
  * Errors: LS_EINVAL (the trainer has run before, or there are no training rows), LS_EINTERRUPTED
  * (after ls_trainer_interrupt; the step under way was finished and the weights are written),
  * LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
@@ -191,13 +195,13 @@ int ls_trainer_run(ls_trainer *trainer, ls_error *err);
 void ls_trainer_interrupt(ls_trainer *trainer);
 
 /* Returns the result so far, of ls_trainer_run (interrupted or not) or of ls_trainer_step. It is
- * valid until the trainer is closed. Owner. */
+ * valid until the trainer is closed. Called by the owner. */
 const ls_result *ls_trainer_result(const ls_trainer *trainer);
 
 /* Copies the weights into `out`, which has room for `capacity` floats. ls_summary.parameters floats
  * are needed: the parameters one after another in model order, each row-major. Running statistics
  * of batch norm are not included. A device that fails during the call is excluded, as in a step.
- * Owner.
+ * Called by the owner.
  * Errors: LS_EINVAL (`capacity` is too small), LS_EDIVERGED, LS_EDEVICE (also if no device is
  * left), LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, size_t capacity, ls_error *err);
@@ -223,14 +227,15 @@ typedef struct ls_step_result {
  * - out: receives the result of the step; may be NULL
  *
  * Both arrays have been read when the function returns. Learning rate, checkpoints and records are
- * as in ls_trainer_run; an epoch has as many steps as the data source's train_rows make. Owner.
+ * as in ls_trainer_run; an epoch has as many steps as the data source's train_rows make. Called by
+ * the owner.
  * Errors: LS_EINVAL, LS_EINTERRUPTED, LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED,
  * LS_ENOMEM, or the record callback's. */
 int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err);
 
 /* Evaluates the model on the test rows, on all devices. `loss` receives the mean loss and
- * `accuracy` the share of correct predictions; each may be NULL. Owner.
+ * `accuracy` the share of correct predictions; each may be NULL. Called by the owner.
  * Errors: LS_EINVAL (there are no test rows), LS_EINTERRUPTED (ls_trainer_interrupt was called
  * before or during the evaluation), LS_ECONFIG (the config's `monitor`, which decides about the
  * run, has no value on the test rows), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED,
@@ -238,11 +243,13 @@ int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, 
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
 /* Creates a snapshot of the current weights, with which any thread can predict. The caller releases
- * it with ls_snapshot_release. Owner. Errors: LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
+ * it with ls_snapshot_release. Called by the owner. Errors: LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED,
+ * LS_ENOMEM. */
 int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
 
 /* Predicts with the current weights, as ls_snapshot_predict with a snapshot of them does; the
- * arguments have the same meaning. The trainer keeps the snapshot until the weights change. Owner.
+ * arguments have the same meaning. The trainer keeps the snapshot until the weights change. Called
+ * by the owner.
  * Errors: those of ls_trainer_snapshot and ls_snapshot_predict. */
 int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, float *scores,
                        size_t capacity, ls_error *err);
@@ -250,7 +257,7 @@ int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, floa
 /* Saves a checkpoint: all state that training needs to continue with the same bits, as one
  * safetensors file, which is on the disk when the function returns. `path` is created or atomically
  * replaced; its directory must exist. NULL saves into the run directory's checkpoints, where
- * options.resume finds the file. Owner.
+ * options.resume finds the file. Called by the owner.
  * Errors: LS_EINVAL (`path` is NULL but there is no run directory, or `path` is a directory),
  * LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED,
  * LS_ENOMEM. */
@@ -259,15 +266,16 @@ int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 /* Loads a checkpoint or weights from `path`. A checkpoint, which must be of the same recipe and
  * data, restores the weights, the optimizer's state and the position in the schedule. Any other
  * safetensors file replaces the weights only: the optimizer's state is reset, and the position in
- * the schedule is kept. Nothing is changed unless the whole file could be read. Owner.
+ * the schedule is kept. Nothing is changed unless the whole file could be read. Called by the
+ * owner.
  * Errors: LS_EINVAL (the run has ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (the checkpoint is of
  * another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, LS_ENONFINITE and LS_EDIVERGED (the
  * training had ended with this error). */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Adds a receiver for the metrics records that follow. `record` is called as the callback of that
- * name is, with `user` as its first argument. Owner. Errors: LS_EINVAL (the run has ended, or there
- * are too many receivers), LS_ENOMEM. */
+ * name is, with `user` as its first argument. Called by the owner. Errors: LS_EINVAL (the run has
+ * ended, or there are too many receivers), LS_ENOMEM. */
 int ls_trainer_add_sink(ls_trainer *trainer,
                         int (*record)(void *user, const char *json, size_t length, ls_error *err),
                         void *user, ls_error *err);
@@ -275,9 +283,9 @@ int ls_trainer_add_sink(ls_trainer *trainer,
 /* ---- the end -------------------------------------------------------------------------------- */
 
 /* Closes the trainer and frees it. State that was not saved is lost; snapshots stay valid. NULL is
- * allowed. Owner. Returns LS_OK; LS_ESTALLED if a worker that stalled has still not returned, whose
- * thread and the memory that it may still access are then leaked; or LS_EINVAL or LS_ECANCELED as
- * at the top of this header, when the trainer stays open. */
+ * allowed. Called by the owner. Returns LS_OK; LS_ESTALLED if a worker that stalled has still not
+ * returned, whose thread and the memory that it may still access are then leaked; or LS_EINVAL or
+ * LS_ECANCELED as at the top of this header, when the trainer stays open. */
 int ls_trainer_close(ls_trainer *trainer);
 
 /* Resolves the config, with defaults and options.set applied, and writes it to `out` as indented

@@ -96,6 +96,7 @@ int ls_fold_push(ls_fold *fold, ls_error *err);
 
 /* ---- common part of the communicators that merge in host memory ------------------------------ */
 
+/* Communicator of one rank. */
 typedef struct ls_host_comm {
     ls_comm base;
     ls_tree_rest rest; /* the rest of the tree in the last merge (merge/group.h) */

@@ -9,6 +9,7 @@
 
 #define LS_BACKENDS_MAX 8 /* most back ends of a registry */
 
+/* A registry of back ends. */
 struct ls_registry {
     const ls_host *host;
     int count;                                  /* number of back ends */

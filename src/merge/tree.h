@@ -44,6 +44,7 @@ enum {
     LS_BUCKET_FLOATS = 1 << 20 /* least size of a bucket in floats: 4 MB */
 };
 
+/* The buckets of an arena. */
 typedef struct ls_buckets {
     int count;              /* number of buckets */
     size_t end[LS_BUCKETS]; /* end of each bucket in floats; the last is the length of the arena */

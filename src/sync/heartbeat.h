@@ -48,6 +48,7 @@ typedef struct ls_mark {
     uint32_t number; /* further data, whose meaning the two threads agree on */
 } ls_mark;
 
+/* A buffer of marks from one thread to one reader. */
 typedef struct ls_marks {
     ls_ring ring;
     uint32_t lost; /* number of marks dropped since the last that found room; working thread only */

@@ -80,32 +80,33 @@ void ls_ring_fini(ls_ring *ring);
 void ls_ring_share_consumer(ls_ring *ring, ls_park *park);
 
 /* Copies an item into the ring and wakes the consumer if it sleeps. Returns LS_OK, LS_EAGAIN (the
- * ring is full) or LS_ECLOSED. Producer. */
+ * ring is full) or LS_ECLOSED. Called by the producer. */
 int ls_ring_try_push(ls_ring *ring, const void *item);
 
 /* Does the same as ls_ring_try_push, but does not wake the consumer. A consumer that is awake may
  * see the item at once. One that sleeps sees it only after the next ls_ring_try_push or
- * ls_ring_push, which must follow. Producer. */
+ * ls_ring_push, which must follow. Called by the producer. */
 int ls_ring_try_push_quietly(ls_ring *ring, const void *item);
 
 /* Copies the oldest item out of the ring. Returns LS_OK, LS_EAGAIN (the ring is empty), or
- * LS_ECLOSED (the ring is closed and every item has been popped). Consumer. */
+ * LS_ECLOSED (the ring is closed and every item has been popped). Called by the consumer. */
 int ls_ring_try_pop(ls_ring *ring, void *item);
 
 /* Pushes an item as ls_ring_try_push does, but waits for room until `deadline_ns`, in the time of
  * ls_now_ns; UINT64_MAX: no deadline. Errors: LS_ETIMEDOUT, LS_ECLOSED (also if the ring is closed
- * during the wait). Producer. */
+ * during the wait). Called by the producer. */
 int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error *err);
 
 /* Waits until the ring has room for an item. Since only the producer fills the ring, the room
- * remains until the producer pushes. Errors: as ls_ring_push. Producer. */
+ * remains until the producer pushes. Errors: as ls_ring_push. Called by the producer. */
 int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err);
 
 /* Pops an item from any of `n` ≥ 1 rings that share one park word and have the same item size, and
  * waits for one until `deadline_ns`. On entry *which is the index of the ring that was served last,
  * or −1 at first; on return it is the index of the item's ring. The search starts with the next
  * index, so no ring starves. Rings that are closed and empty are skipped.
- * Errors: LS_ETIMEDOUT, LS_ECLOSED (all rings are closed and empty). Consumer of all the rings. */
+ * Errors: LS_ETIMEDOUT, LS_ECLOSED (all rings are closed and empty). Called by the consumer of all
+ * rings. */
 int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint64_t deadline_ns,
                     ls_error *err);
 

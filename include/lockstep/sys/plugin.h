@@ -58,6 +58,7 @@ typedef struct ls_op ls_op;               /* one operation of a model */
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
+/* Type of the elements of a tensor. */
 typedef enum ls_dtype { LS_F32 = 0, LS_U8 = 1 } ls_dtype;
 
 /* A batch of rows, each of c channels, h × w pixels. A vector of n features is n × 1 × 1. */
@@ -70,6 +71,7 @@ typedef struct ls_tensor {
 
 /* ---- ops ------------------------------------------------------------------------------------ */
 
+/* Kinds of ops. */
 typedef enum ls_op_kind {
     LS_OP_GATHER = 1, /* dataset rows (u8 or f32) → batch (f32), with their labels or targets */
     LS_OP_CONV2D = 2, /* params: weight [out][in/groups][kh][kw], bias [out] */
