@@ -186,7 +186,7 @@ typedef struct joining {
     /* [members]: the first member's connections to the members that have come. On other members
      * caller[0] only tells whether the first has sent TCP_GO. */
     int *caller;
-    entry *entry; /* [members]: addresses of the listeners */
+    entry *entry;                  /* [members]: addresses of the listeners */
     struct sockaddr_storage first; /* address of the first member that answered */
     socklen_t first_bytes;
     bool is_first, complete; /* complete: all members have come */
