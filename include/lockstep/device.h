@@ -1,4 +1,4 @@
-/* Devices as a program sees them. What a back end is made of: <lockstep/sys/plugin.h>. */
+/* Device types as an embedding program sees them; <lockstep/sys/plugin.h> defines them. */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 
@@ -6,28 +6,30 @@
 extern "C" {
 #endif
 
-typedef struct ls_device ls_device;
-typedef struct ls_backend ls_backend;
+typedef struct ls_device ls_device;   /* one open device, such as a GPU or a share of the CPUs */
+typedef struct ls_backend ls_backend; /* a kind of device, such as "cpu" or "cuda" */
 
-/* In what numbers convolutions and dense layers multiply. In each of them products are added up in fp32,
- * and parameters, their gradients, statistics, the loss and the optimizer's numbers are fp32. A device
- * that has fp32 alone takes it for any. What else is rounded:
+/* Precision of the products in convolutions and dense layers. With every precision, products are
+ * summed in fp32, and parameters, their gradients, statistics, the loss and the optimizer's state
+ * are fp32. A device that supports only fp32 uses fp32 whatever is requested. Values that are
+ * rounded further:
  *
- *   fp32: nothing.
- *   tf32: the two factors of every product, on their way into it. Results are fp32.
- *   bf16: the factors, to bf16 in memory: inputs, weights, a convolution's fused bias, and gradients on
- *         their way back. A convolution's results too, y, dx and the gradient of its weights (which
- *         is then widened and added to in fp32); a dense layer's are fp32. Batch norm, additions and
- *         pooling that follow a convolution hand bf16 on: computed in fp32, rounded once each.
+ *   fp32: none.
+ *   tf32: both factors of every product, when the product reads them. Results are fp32.
+ *   bf16: the factors, which are stored as bf16: inputs, weights, the fused bias of a convolution,
+ *         and gradients in the backward pass. The results of a convolution are bf16 as well: y, dx
+ *         and the gradient of its weights (which is then widened and accumulated in fp32). The
+ *         results of a dense layer are fp32. Batch norm, addition and pooling after a convolution
+ *         compute in fp32 and round their result to bf16 once.
  *
- * ‖error‖/‖gradient‖ of the gradient of one shard of 16 rows against float64, of a LeNet and of a
- * residual network with batch norm, over doubles that round so and add up in double: fp32 6e-8 and 2e-7,
- * tf32 1.6e-3 and 5e-4, bf16 3.4e-2 and 4.1e-2 (cuda_replica; not yet measured on a GPU, whose sums in
- * fp32 round as well). */
+ * Relative error ‖error‖/‖gradient‖ of the gradient of one shard of 16 rows, for a LeNet and for a
+ * residual network with batch norm: fp32 6e-8 and 2e-7, tf32 1.6e-3 and 5e-4, bf16 3.4e-2 and
+ * 4.1e-2. The reference is float64; the rounding was emulated in doubles with sums in double (test
+ * cuda_replica). It was not measured on a GPU, whose fp32 sums round as well. */
 typedef enum ls_precision {
     LS_PRECISION_FP32 = 0,
-    LS_PRECISION_TF32 = 1, /* inputs of products are rounded to 10 bits behind the point */
-    LS_PRECISION_BF16 = 2  /* to 7 bits; the parameters that are learned stay fp32 */
+    LS_PRECISION_TF32 = 1, /* inputs of products are rounded to a fraction of 10 bits */
+    LS_PRECISION_BF16 = 2  /* inputs are rounded to 7 bits; the master parameters stay fp32 */
 } ls_precision;
 
 #ifdef __cplusplus

@@ -15,9 +15,9 @@
  *     ls_pool_destroy(pool);                          // closes the devices
  *     ls_registry_destroy(registry);
  *
- * A worker that stalls is given up as pool.h says. Its device is closed when it comes back before
- * the pool has been destroyed; else neither the stop hook runs nor is the device closed, and the
- * device's memory stays. `host` has to outlive such a worker's job.
+ * A worker that stalls can be abandoned as pool.h describes. If the worker returns before the pool
+ * has been destroyed, its device is closed then. Otherwise its stop hook does not run, its device
+ * is not closed, and the device's memory is leaked. `host` must outlive such a worker's job.
  */
 #ifndef LOCKSTEP_DEVICE_POOL_H
 #define LOCKSTEP_DEVICE_POOL_H
@@ -32,69 +32,75 @@ extern "C" {
 
 /* ---- back ends ------------------------------------------------------------------------------ */
 
-/* The back ends a program knows, in order of preference. Any thread; no other call may be inside while
- * ls_registry_add or ls_registry_destroy runs. */
+/* An ordered list of back ends, preferred ones first. Any thread may call its functions, but no
+ * other call may run during ls_registry_add and ls_registry_destroy. */
 typedef struct ls_registry ls_registry;
 
-/* A registry of the back ends this library was built with. `host` may be NULL; it outlives the
- * registry. Errors: LS_ENOMEM. */
+/* Creates a registry of the back ends that this library was built with. `host` may be NULL and must
+ * outlive the registry. Any thread. Errors: LS_ENOMEM. */
 int ls_registry_create(ls_registry **out, const ls_host *host, ls_error *err);
 
-/* Adds a back end, which outlives the registry. Errors: LS_EINVAL (another ABI, no name or one that is
- * taken, too many). */
+/* Appends a back end, which must outlive the registry. Any thread, alone. Errors: LS_EINVAL (the
+ * back end has another ABI, no name or a name that is taken, or the registry is full). */
 int ls_registry_add(ls_registry *registry, const ls_backend *backend, ls_error *err);
 
-/* The back ends in order; NULL when `index` is past the last. */
+/* Returns back end number `index`, from 0 in order, or NULL if there are no more. Any thread. */
 const ls_backend *ls_registry_at(const ls_registry *registry, int index);
 
-void ls_registry_destroy(ls_registry *registry); /* NULL is allowed */
+/* Frees the registry. NULL is allowed. Any thread, alone. */
+void ls_registry_destroy(ls_registry *registry);
 
 /* ---- the pool ------------------------------------------------------------------------------- */
 
-/* Where max_devices cuts the list of a CPU's devices, each worker's team gets an equal part of all the cores
- * that may be used; else it is of one thread. Results do not depend on it. */
+/* Value of ls_device_pool_options.threads: if max_devices shortens the list of CPU devices, each
+ * worker's team of threads gets an equal share of all allowed cores; otherwise a team has one
+ * thread. Results do not depend on it. */
 #define LS_TEAMS_OF_THE_REST (-1)
 
+/* Options of ls_device_pool_create. */
 typedef struct ls_device_pool_options {
-    size_t size; /* sizeof(ls_device_pool_options) */
-    const ls_registry *registry;
-    /* One worker per device: "auto" (every GPU, else one CPU device per allowed CPU), "cpu" or
-     * "cuda" (all of that kind), "cpu:4" (four), "cuda:0,1" (these; the same one twice gives two
-     * workers that share it). NULL: "auto". */
+    size_t size;                 /* sizeof(ls_device_pool_options) */
+    const ls_registry *registry; /* the back ends to choose from */
+    /* List of devices, one worker each: "auto" (all GPUs, or one CPU device per allowed CPU if
+     * there is no GPU), "cpu" or "cuda" (all devices of that kind), "cpu:4" (four of them),
+     * "cuda:0,1" (these two; the same one twice gives two workers that share it). NULL: "auto". */
     const char *devices;
-    int max_devices;        /* "auto" and a bare kind take at most so many; 0: no limit */
-    int threads;            /* each CPU worker's team; 0: 1; LS_TEAMS_OF_THE_REST */
-    ls_precision precision; /* of products, where a device offers more than fp32 */
-    const char *cache_dir;  /* where devices keep choices of kernels from run to run; NULL: nowhere.
-                             * Outlives the pool */
-    int inbox;              /* jobs an inbox holds; 0: the default of pool.h */
-    /* Run on the worker's thread after its device is bound, and before it is closed; `local`
-     * is then what ls_worker_local returns. Optional. */
+    int max_devices;        /* most devices that "auto" or a bare kind selects; 0: no limit */
+    int threads;            /* threads of each CPU worker's team; 0: 1; or LS_TEAMS_OF_THE_REST */
+    ls_precision precision; /* precision of products, on devices that offer more than fp32 */
+    const char *cache_dir;  /* directory in which devices cache their choices of kernels between
+                             * runs; NULL: no cache. Outlives the pool */
+    int inbox;              /* capacity of a worker's inbox in jobs; 0: the default of pool.h */
+    /* Optional hooks on the worker's thread: start runs after its device is bound, stop before the
+     * device is closed. ls_worker_local returns what start has stored in *local. A negative status
+     * of start makes ls_device_pool_create fail with that error. */
     int (*start)(const ls_worker *worker, ls_device *device, void **local, void *user,
                  ls_error *err);
     void (*stop)(const ls_worker *worker, ls_device *device, void *local, void *user);
-    void *user;
-    const ls_host *host;
-    /* As in pool.h: what the threads are called (NULL: by the back end's name), whether they are
-     * *not* pinned (the workers of a CPU are, unless this is set; those of GPUs never), whether the owner
-     * is worker 0, how many of the last workers run on lent threads, and whether jobs are timed. −1 for
-     * `borrowed` means all workers but the owner: how many those are, the pool's size says. A lent thread opens
-     * its device in ls_pool_serve. */
-    const char *name;
-    int no_pinning;
-    int caller_works;
-    int borrowed;
-    int time_jobs;
+    void *user;          /* passed to both hooks */
+    const ls_host *host; /* allocator and log; NULL: the defaults */
+    const char *name;    /* prefix of thread names, as in pool.h; NULL: the back end's name */
+    int no_pinning;      /* non-zero: CPU workers are not pinned; workers of GPUs never are */
+    int caller_works;    /* non-zero: the owner is worker 0, as in pool.h */
+    int borrowed;        /* number of workers, the last ones, on threads that the host program
+                          * lends, as in pool.h; a lent thread opens its device in ls_pool_serve.
+                          * −1: all workers except the owner; ls_pool_size then tells how many there
+                          * are */
+    int time_jobs;       /* non-zero: measure how long jobs take, as in pool.h */
 } ls_device_pool_options;
 
-/* Opens the devices, each on a worker of its own, and returns the pool when all are bound but those
- * of borrowed workers. The calling thread is the pool's owner (pool.h).
- * Errors: LS_EINVAL (a device list that cannot be read, with the fix), LS_EDEVICE (a device that
- * is absent or broken, and which of the two), those of ls_pool_create and of the start hook. */
+/* Creates a pool with one worker per device. Each worker opens its device on its own thread; the
+ * function returns when all devices are bound, except those of borrowed workers. The calling thread
+ * is the pool's owner (pool.h).
+ * Errors: LS_EINVAL (the device list cannot be parsed; the message has the fix), LS_EDEVICE (a
+ * device is absent or broken; the message says which of the two), those of ls_pool_create and of
+ * the start hook. */
 int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err);
 
-/* Within a job of a device pool: the worker's device, and its start hook's `local`. */
+/* Returns the device of the worker. Only within a job of a device pool, on the worker's thread. */
 ls_device *ls_worker_device(const ls_worker *worker);
+/* Returns the `local` pointer that the start hook stored. Only within a job of a device pool, on
+ * the worker's thread. */
 void *ls_worker_local(const ls_worker *worker);
 
 #pragma GCC visibility pop

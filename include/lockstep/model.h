@@ -1,4 +1,4 @@
-/* A trained model from its file: no trainer, no data, no devices to set up.
+/* Prediction with a trained model from its weights file, without a trainer, data or a device setup.
  *
  *     ls_snapshot *model;
  *     float p[10];
@@ -8,9 +8,9 @@
  *         ls_snapshot_release(model);
  *     }
  *
- * The file is one that a run, a checkpoint, ls_trainer_save or ls_snapshot_save has written: its metadata
- * say which model it is of, what a row looks like, how it is preprocessed and what the classes are called.
- * What is open is a snapshot, for all that snapshot.h does with one.
+ * The file must have been written by a run, as a checkpoint, or by ls_trainer_save or
+ * ls_snapshot_save: its metadata describe the model's layers, the shape of a row, the preprocessing
+ * and the class names. An open model is a snapshot, so all functions of snapshot.h accept it.
  */
 #ifndef LOCKSTEP_MODEL_H
 #define LOCKSTEP_MODEL_H
@@ -23,59 +23,79 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* Options of ls_model_open. */
 typedef struct ls_model_options {
     size_t size; /* sizeof(ls_model_options) */
-    /* One device for each thread that predicts, as in ls_device_pool_options: "cpu:1", "cuda:0". NULL:
-     * "cpu:1", one core each. */
+    /* Device of each predicting thread, in the syntax of ls_device_pool_options.devices: "cpu:1" or
+     * "cuda:0". Each thread that predicts at the same time gets one. NULL: "cpu:1", one core
+     * each. */
     const char *device;
-    const ls_registry *registry; /* outlives the model; NULL: every back end that was built in */
+    const ls_registry *registry; /* outlives the model; NULL: all built-in back ends */
     const ls_host *host;         /* outlives the model; NULL: the defaults */
 } ls_model_options;
 
-/* Reads the file and prepares the first device: behind it, a prediction is forward alone. `options` may be
- * NULL. Any thread. Errors: LS_EINVAL (no path, options of another version, a device that cannot be read), LS_ENOENT,
- * LS_EDATA (damaged, or a file that does not say which model it is of), LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_ESYSTEM;
- * nothing is left open then. */
+/* Opens the weights file `path` and prepares the first device, so that later predictions only run
+ * the forward pass. The caller releases the model with ls_snapshot_release. `options` may be NULL.
+ * Any thread.
+ * Errors: LS_EINVAL (no path, options of another version, or a device list that cannot be parsed),
+ * LS_ENOENT, LS_EDATA (the file is damaged, or has no description of its model), LS_EIO,
+ * LS_EDEVICE, LS_ENOMEM, LS_ESYSTEM. After an error nothing stays open. */
 int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *options,
                   ls_error *err);
 
-/* What ls_model_run gives. */
+/* Form of the outputs of ls_model_run. */
 typedef enum ls_output {
-    LS_OUTPUT_PROBABILITIES = 0, /* of classes; of each bit (bce); the values themselves (mse) */
-    LS_OUTPUT_LOGITS =
-        1 /* what the last layer gives: the softmax of classes' are their probabilities */
+    /* Probabilities of the classes; of each bit (loss bce); the values themselves (loss mse). */
+    LS_OUTPUT_PROBABILITIES = 0,
+    /* Outputs of the last layer. For classes, their softmax gives the probabilities. */
+    LS_OUTPUT_LOGITS = 1
 } ls_output;
 
-/* `rows` [n][channels][height][width], bytes or floats (ls_snapshot_describe) as they are in the user's data →
- * `outputs` [n][classes], which has room for `capacity` floats, of the form that is asked for. What the training did to a row is done here, too: the numbers of a
- * table are standardised, and NaN becomes what the training put in the place of missing numbers. Any thread, any
- * number of them at a time. Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form. */
+/* Predicts `n` rows and writes the outputs in the requested form.
+ *
+ * - rows: [n][channels][height][width], bytes or floats as ls_snapshot_describe reports, raw as in
+ *   the user's data. Each row is preprocessed as in training: the numbers of a table are
+ *   standardised, and NaN is replaced by the value that training used for missing numbers.
+ * - outputs, capacity: output buffer [n][classes], and its size in floats
+ *
+ * Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form.
+ * Threads: any thread, and any number of threads at the same time. */
 int ls_model_run(ls_snapshot *model, const void *rows, uint32_t n, ls_output form, float *outputs,
                  size_t capacity, ls_error *err);
 
-/* ls_model_run with LS_OUTPUT_PROBABILITIES. */
+/* Does the same as ls_model_run with the form LS_OUTPUT_PROBABILITIES. Any thread. Errors: those of
+ * ls_model_run. */
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      size_t capacity, ls_error *err);
 
-/* A value of a table's row, by the name of its column. */
+/* One value of a table row, identified by the name of its column. */
 typedef struct ls_field {
-    const char *column;
-    const char *text; /* as in a file; NULL: the number */
-    double number;    /* NaN: it is missing */
+    const char *column; /* name of the column */
+    const char *text;   /* the value as text, as in a CSV file; NULL: `number` is the value */
+    double number;      /* NaN: the value is missing */
 } ls_field;
 
-/* Fields in any order → `row`, one row for ls_model_run, which has room for `capacity` floats: as many as the model
- * reads (channels × height × width). Fields of columns that the model does not read are ignored. Any thread. Errors, which name the column: LS_EDATA
- * (a column without a field, a text that the model has not learnt, a missing value that nothing fills), LS_EINVAL
- * (a column with two fields, too little room); LS_EUNSUPPORTED where the model was not trained on a table; LS_ENOMEM. */
+/* Converts the fields of a table row into one row for ls_model_run.
+ *
+ * - fields, count: the values in any order, and their number. Fields whose column the model does
+ *   not read are ignored.
+ * - row, capacity: output buffer, and its size in floats. channels × height × width floats are
+ *   needed, as ls_snapshot_describe reports them.
+ *
+ * Errors: messages name the column. LS_EDATA (a column of the model has no field, a text did not
+ * occur in training, or a value is missing and training defined no replacement), LS_EINVAL (two
+ * fields name the same column, or `capacity` is too small), LS_EUNSUPPORTED (the model was not
+ * trained on a table), LS_ENOMEM.
+ * Threads: any thread, and any number of threads at the same time. */
 int ls_model_row(const ls_snapshot *model, const ls_field *fields, size_t count, float *row,
                  size_t capacity, ls_error *err);
 
-/* What the file says of the model, a JSON text (docs/data.md describes it), or NULL. Lives as long as the model. Any
- * thread. */
+/* Returns the model's description from its file, a JSON text that docs/data.md documents, or NULL
+ * if there is none. The text lives as long as the model. Any thread. */
 const char *ls_model_card(const ls_snapshot *model);
 
-/* What the class is called, or NULL: by its number alone. Lives as long as the model. Any thread. */
+/* Returns the name of class `label`, or NULL if the class has only its number. The text lives as
+ * long as the model. Any thread. */
 const char *ls_model_class_name(const ls_snapshot *model, int label);
 
 #pragma GCC visibility pop

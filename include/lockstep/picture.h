@@ -1,11 +1,14 @@
-/* An encoded picture in memory as a model's row, in a library beside liblockstep: liblockstep_picture.
+/* Decoding of an image file in memory into an input row of a model.
  *
- *     const size_t size = (size_t)info.channels * info.height * info.width;      // ls_snapshot_describe
+ *     ls_snapshot_describe(model, &info);
+ *     const size_t size = (size_t)info.channels * info.height * info.width;
  *     uint8_t *row = malloc(size);
- *     if (ls_model_picture(model, bytes, length, NULL, row, size, &err) == LS_OK)     // a PNG or JPEG file's bytes
- *         status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, &err);
+ *     // bytes, length: the contents of a PNG or JPEG file
+ *     if (ls_model_picture(model, bytes, length, NULL, row, size, &err) == LS_OK)
+ *         status = ls_model_run(model, row, 1, LS_OUTPUT_PROBABILITIES, p, 10, &err);
  *
- * The library is built where libspng or libjpeg is found, and links them; liblockstep links neither. Link both:
+ * This header belongs to a library of its own, liblockstep_picture, which is built if libspng or
+ * libjpeg is found and links them; liblockstep links neither. A program links both libraries:
  * lockstep::picture in CMake, lockstep-picture in pkg-config.
  */
 #ifndef LOCKSTEP_PICTURE_H
@@ -19,25 +22,34 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* Options of ls_model_picture. */
 typedef struct ls_picture_options {
-    size_t size; /* sizeof(ls_picture_options) */
-    const char
-        *name; /* what messages call the picture, its file's name, say; NULL: "the picture" */
-    const ls_host *host; /* memory for the time of the call; NULL: the defaults */
+    size_t size;         /* sizeof(ls_picture_options) */
+    const char *name;    /* name of the image in messages, such as its file; NULL: "the picture" */
+    const ls_host *host; /* allocator and log, used during the call only; NULL: the defaults */
 } ls_picture_options;
 
-/* The `length` bytes of a picture's file (PNG, JPEG, WebP, BMP, PGM or PPM, of any size) → `row`, one row for
- * ls_model_run, which has room for `capacity` bytes: channels × height × width are needed (ls_snapshot_describe).
- * The picture is prepared as `trainer predict` does, and the training of a folder: turned as its EXIF orientation
- * says, which the host's log says, scaled so that its shorter side fits, and cut to the middle; colours become
- * grey where the model reads one channel, and grey becomes three equal channels where it reads three; alpha is
- * ignored, and of 16 bits the upper 8 count. The header is asked first: a picture of more than 16384 pixels in a
- * side or 2^26 in all, of JPEG, which is decoded smaller, 65500 and 2^30, is refused before memory is asked for.
- * After an error the row's contents are undefined. `options` may be NULL. Any thread, any number of them at a
- * time. Errors, which name the picture: LS_EDATA (damaged, cut off, of another kind, or too large; with the
- * offset), LS_EUNSUPPORTED (the model reads floats, or rows of neither 1 nor 3 channels; a picture of another
- * kind, which is named; PNG, JPEG or WebP without the library that reads it), LS_EINVAL (an argument is NULL, too
- * little room, options of another version), LS_ENOMEM. */
+/* Decodes the image file in `bytes` and writes one row for ls_model_run.
+ *
+ * - bytes, length: the contents of a PNG, JPEG, WebP, BMP, PGM or PPM file and their size in bytes
+ * - options: may be NULL
+ * - row, capacity: output buffer and its size in bytes. channels × height × width bytes are needed,
+ *   as ls_snapshot_describe reports them. After an error the contents of `row` are undefined.
+ *
+ * The image is prepared exactly as `trainer predict` and the training on a folder of images do: it
+ * is rotated as its EXIF orientation says (reported in the host's log), scaled so that its shorter
+ * side fits, and cropped to the centre. Colour becomes grey if the model reads one channel; grey
+ * becomes three equal channels if the model reads three. Alpha is ignored, and 16-bit samples are
+ * reduced to their upper 8 bits.
+ * Limits: the dimensions in the file's header are checked before any memory is allocated. An image
+ * may have at most 16384 pixels a side and 2^26 in all; a JPEG, which is decoded at a reduced size,
+ * at most 65500 and 2^30.
+ * Errors: all messages name the image. LS_EDATA (damaged, truncated, not an image, or too large;
+ * the message has the offset), LS_EUNSUPPORTED (the model reads floats, or rows of neither 1 nor 3
+ * channels; an image format that is not supported, which the message names; PNG, JPEG or WebP in a
+ * build without the library that decodes it), LS_EINVAL (an argument is NULL, `capacity` is too
+ * small, or `options` is of another version), LS_ENOMEM.
+ * Threads: any thread, and any number of threads at the same time. */
 int ls_model_picture(const ls_snapshot *model, const void *bytes, size_t length,
                      const ls_picture_options *options, void *row, size_t capacity, ls_error *err);
 

@@ -1,21 +1,26 @@
-/* A snapshot: the model as it was after some step, for prediction on any thread.
+/* Snapshots: a model's weights as they were after some step, for prediction on any thread.
  *
  *     ls_snapshot *snapshot;
  *     ls_trainer_snapshot(trainer, &snapshot, &err);         // the trainer's owner, between steps
  *     …
- *     ls_snapshot_predict(snapshot, images, n, scores, capacity, &err); // any thread, while training goes on
+ *     // any thread, while training continues:
+ *     ls_snapshot_predict(snapshot, images, n, scores, capacity, &err);
  *     ls_snapshot_release(snapshot);
  *
- * A snapshot never changes, and is counted: it begins with one reference, and lives on when its
- * trainer is closed. To publish a new one, retain it for the readers before they can see it.
+ * A snapshot is immutable and reference-counted. It begins with one reference and stays valid after
+ * its trainer is closed. To publish a new snapshot to other threads, retain it for them before they
+ * can see it.
  *
- * Predictions run on a device of the kind that the trainer uses, one for each thread that predicts at the
- * same time: with the built-in CPU back end in that thread itself, which wants a stack of 256 KiB, else on one of
- * the library's own for which the caller waits. Devices and their memory are made when they are first needed, are
- * shared by all snapshots of a trainer, serve other callers later, and go with the last snapshot. Few
- * rows cost what they are, on the CPU; nine to sixteen cost as much as sixteen, which are cheaper than sixteen times
- * one: requests that come together are best asked together. In a child process after fork a snapshot predicts
- * nothing (LS_EINVAL).
+ * Predictions run on devices of the kind that the trainer uses, one device for each thread that
+ * predicts at the same time. With the built-in CPU back end the work runs on the calling thread,
+ * which needs a stack of 256 KiB; with any other back end it runs on a thread of the library while
+ * the caller waits. Devices and their memory are created when they are first needed. All snapshots
+ * of a trainer share them, later callers reuse them, and they are freed together with the last
+ * snapshot.
+ *
+ * Batching: on the CPU, up to 8 rows cost in proportion to their number, and 9 to 16 rows cost as
+ * much as 16. A batch of 16 is cheaper than 16 single rows, so predict requests that arrive
+ * together in one call. In a child process after fork, prediction fails with LS_EINVAL.
  */
 #ifndef LOCKSTEP_SNAPSHOT_H
 #define LOCKSTEP_SNAPSHOT_H
@@ -31,32 +36,44 @@ extern "C" {
 
 typedef struct ls_snapshot ls_snapshot;
 
+/* Description of a snapshot's model. */
 typedef struct ls_snapshot_info {
-    uint64_t steps; /* trained so far */
-    int channels, height, width;
-    int classes;
-    size_t parameters;
-    int floats; /* non-zero: rows are floats, else bytes */
-    int targets; /* non-zero: the outputs are so many numbers, of which `classes` then says how many */
+    uint64_t steps;              /* number of steps that had been trained */
+    int channels, height, width; /* shape of an input row */
+    int classes;                 /* number of outputs of a row */
+    size_t parameters;           /* number of learned parameters, in floats */
+    int floats;                  /* non-zero: input rows are floats, else bytes */
+    int targets;                 /* non-zero: the outputs are `classes` numbers, not classes */
 } ls_snapshot_info;
 
-/* Any thread: everything in this header. */
+/* Describes the model of the snapshot in `out`. Any thread. */
 void ls_snapshot_describe(const ls_snapshot *snapshot, ls_snapshot_info *out);
-ls_snapshot *ls_snapshot_retain(ls_snapshot *snapshot); /* returns its argument */
-void ls_snapshot_release(ls_snapshot *snapshot);        /* NULL is allowed */
+/* Adds a reference and returns its argument. Any thread. */
+ls_snapshot *ls_snapshot_retain(ls_snapshot *snapshot);
+/* Drops a reference; the last one frees the snapshot. NULL is allowed. Any thread. */
+void ls_snapshot_release(ls_snapshot *snapshot);
 
-/* `images` [n][channels][height][width], bytes or, where info.floats is set, floats, as they are in the user's data,
- * which are preprocessed as in training but not augmented → `scores` [n][classes], which has room for `capacity`
- * floats: logits of classes, whose largest is the prediction and whose softmax are probabilities, logits of bits
- * (bce), or the values (mse). On the CPU a row's scores have the same bits whatever rows come with it, and however
- * many; on a GPU they may differ in their last bits with n. Allocates nothing once as many threads have predicted
- * at the same time before. Errors: LS_EINVAL (also: too little room), LS_EDATA (NaN in a column of a table that had a value
- * in all training rows), LS_ENOMEM, LS_ESYSTEM (no thread), LS_EDEVICE, LS_EUNSUPPORTED. */
+/* Predicts `n` rows.
+ *
+ * - images: [n][channels][height][width], floats if ls_snapshot_info.floats is set, else bytes; raw
+ *   as in the user's data. They are preprocessed as in training, but not augmented.
+ * - scores, capacity: output buffer [n][classes], and its size in floats. The scores are logits of
+ *   the classes, of which the largest is the prediction and whose softmax gives probabilities;
+ *   logits of bits (loss bce); or the predicted values (loss mse).
+ *
+ * On the CPU the bits of a row's scores do not depend on the number or the contents of the other
+ * rows; on a GPU the last bits may vary with n. Nothing is allocated if as many threads have
+ * predicted at the same time before.
+ * Errors: LS_EINVAL (also if `capacity` is too small), LS_EDATA (NaN in a table column that had a
+ * value in every training row), LS_ENOMEM, LS_ESYSTEM (no thread could be started), LS_EDEVICE,
+ * LS_EUNSUPPORTED.
+ * Threads: any thread, and any number of threads at the same time. */
 int ls_snapshot_predict(ls_snapshot *snapshot, const void *images, uint32_t n, float *scores,
                         size_t capacity, ls_error *err);
 
-/* Writes the weights as safetensors, under PyTorch's names; whole at the return, or not there.
- * Errors: LS_EINVAL (no snapshot, no path), LS_EIO, LS_ENOMEM. */
+/* Writes the weights to `path` as a safetensors file with PyTorch's names of parameters. The file
+ * appears completely or not at all. Any thread. Errors: LS_EINVAL (no snapshot or no path), LS_EIO,
+ * LS_ENOMEM. */
 int ls_snapshot_save(const ls_snapshot *snapshot, const char *path, ls_error *err);
 
 #pragma GCC visibility pop

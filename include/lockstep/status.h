@@ -1,14 +1,14 @@
-/* Status codes and error messages: how every Lockstep call reports a failure.
+/* Status codes and error messages: how every Lockstep function reports a failure.
  *
  *     ls_error err;
  *     if (ls_pool_create(&pool, &options, &err) != LS_OK)
  *         fprintf(stderr, "%s\n", err.text);
  *
  * A function that can fail returns LS_OK (zero) or a negative ls_status. It takes an `ls_error *`
- * as its last parameter; NULL is allowed when the caller wants the code alone. The callee that
- * detects a failure writes the one-line message; its callers at most add where it happened. An
- * ls_error belongs to its caller and is only written on failure. Nothing here is global, so every function
- * of this header may be called from any thread.
+ * as its last parameter; the caller may pass NULL if the status code is enough. The function that
+ * detects a failure writes the one-line message; the functions above it at most add where it
+ * happened. The caller owns the ls_error, which is written on failure only. There is no global
+ * state, so every function of this header may be called from any thread.
  */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
@@ -18,39 +18,41 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* The values are part of the ABI: append, never renumber. */
+/* Status codes. The values are part of the ABI: new ones are appended, and none is renumbered. */
 typedef enum ls_status {
     LS_OK = 0,
-    LS_EINVAL = -1,        /* a call that breaks the rules of the function's documentation */
+    LS_EINVAL = -1,        /* the call breaks a rule of the function's documentation */
     LS_ENOMEM = -2,        /* host or device memory ran out */
     LS_ENOENT = -3,        /* a named input does not exist */
     LS_EIO = -4,           /* the operating system failed to read or write */
-    LS_EDATA = -5,         /* a data file is damaged or is not what it should be */
-    LS_ECONFIG = -6,       /* a configuration or a model is wrong */
-    LS_EUNSUPPORTED = -7,  /* the back end declines; the caller may try another form */
+    LS_EDATA = -5,         /* a data file is damaged or not of the expected kind */
+    LS_ECONFIG = -6,       /* a configuration or a model is invalid */
+    LS_EUNSUPPORTED = -7,  /* the back end declines this form; another may work */
     LS_EDEVICE = -8,       /* a device or its driver failed */
     LS_EABORTED = -9,      /* another member of the group failed first */
     LS_ETIMEDOUT = -10,    /* a deadline passed */
-    LS_ESTALLED = -11,     /* a worker no longer answers and was given up */
+    LS_ESTALLED = -11,     /* a worker stopped answering and was abandoned */
     LS_ECANCELED = -12,    /* the caller cancelled */
-    LS_EINTERRUPTED = -13, /* stopped at the caller's request, in good order */
+    LS_EINTERRUPTED = -13, /* stopped cleanly at the caller's request */
     LS_EAGAIN = -14,       /* a bounded queue is full or empty */
     LS_ECLOSED = -15,      /* a queue or a pool was closed */
     LS_ENONFINITE = -16,   /* a loss or a weight became NaN or infinite */
     LS_ESYSTEM = -17,      /* the operating system refused a thread or another resource */
     LS_EINTERNAL = -18,    /* a bug in Lockstep */
-    LS_EDIVERGED = -19     /* replicas that must be equal differ */
+    LS_EDIVERGED = -19     /* replicas that must be bit-identical differ */
 } ls_status;
 
-/* Bytes of an error's text, the terminating zero included; longer messages are cut. */
+/* Size of ls_error.text in bytes, terminating zero included. Longer messages are truncated. */
 #define LS_ERROR_TEXT 508
 
+/* An error: its status and its message. */
 typedef struct ls_error {
     int status;               /* the ls_status that was returned */
-    char text[LS_ERROR_TEXT]; /* one line, no newline at its end, UTF-8 */
+    char text[LS_ERROR_TEXT]; /* one line of UTF-8 without a newline, zero-terminated */
 } ls_error;
 
-/* The name of a status, such as "LS_ENOMEM"; "unknown status" for any other number. Static text. */
+/* Returns the name of a status, such as "LS_ENOMEM", or "unknown status" for a number that is none.
+ * The text is static. Any thread. */
 const char *ls_status_name(int status);
 
 #pragma GCC visibility pop

@@ -1,50 +1,57 @@
-/* How a gather changes training images (ls_gather in <lockstep/sys/plugin.h>), in whole numbers, so that every back end
- * finds the same pixels: each change is drawn from a row's two blocks of random words alone. */
+/* Augmentation of training images (ls_gather in <lockstep/sys/plugin.h>), with positions and
+ * weights computed with integers, so that every back end produces the same pixels. Each change
+ * depends only on the dataset row's two blocks of random words. All functions are pure and may be
+ * called from any thread, and from CUDA kernels.
+ */
 #ifndef BASE_AUGMENT_H
 #define BASE_AUGMENT_H
 
 #include <stdint.h>
 
-#ifndef LS_ANYWHERE /* a back end whose compiler wants more words defines it before */
+#ifndef LS_ANYWHERE /* function specifiers; a CUDA source defines its own before it includes this */
 #define LS_ANYWHERE static inline
 #endif
 
-/* The members of ls_gather; 0: not at all. */
+/* Strengths of the changes, as in ls_gather; 0: no change of that kind. */
 typedef struct ls_augment {
     int crop, flip, rotate, erase, brightness, mixup;
 } ls_augment;
 
-/* The dataset row that row r of `count` is mixed with: the one behind it in the shard, whose last has its first.
- * `rows` are a part of it. */
+/* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or the
+ * first row of the shard for its last row. `rows` [count] are the batch's dataset rows, a part of
+ * the shard's, of which `before` rows lie in front of rows[0] and `behind` rows after the last. */
 LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32_t before,
                                   uint32_t behind)
 {
     return r + 1 < count || behind > 0 ? rows[r + 1] : *(rows - before);
 }
 
-/* What happens to one image of h × w. */
+/* The changes of one image of h × w pixels. */
 typedef struct ls_change {
-    int h, w;
-    int down, right, mirror;
-    int turned, sine, cosine; /* in 65536ths */
-    int top, left, side;      /* of the square that is erased */
-    int factor;               /* of brightness, in 256ths */
-    int other, other_label;   /* the share of the other image in 256ths; whether its class counts */
+    int h, w;                 /* height and width of the image */
+    int down, right, mirror;  /* offset of the crop in pixels; non-zero: columns are mirrored */
+    int turned, sine, cosine; /* non-zero: the image is rotated; sine and cosine in 65536ths */
+    int top, left, side;      /* position and side of the erased square in pixels */
+    int factor;               /* factor of the brightness in 256ths */
+    int other, other_label;   /* share of the other image in 256ths; non-zero: its class is used */
 } ls_change;
 
-/* Beyond crop and flip, for which there are faster ways. */
+/* Returns non-zero if there are changes other than crop and flip, for which back ends have faster
+ * code. */
 LS_ANYWHERE int ls_augment_more(const ls_augment *a)
 {
     return a->rotate || a->erase || a->brightness || a->mixup;
 }
 
+/* Returns non-zero if the strengths are in their valid ranges. */
 LS_ANYWHERE int ls_augment_fits(int rotate, int erase, int brightness, int mixup)
 {
     return rotate >= 0 && rotate <= 45 && erase >= 0 && brightness >= 0 && brightness <= 256 &&
            mixup >= 0 && mixup <= 128;
 }
 
-/* Of `angle` 256ths of a degree, at most 45 degrees; Taylor's series in 2³⁰ths. */
+/* Sets the rotation to `angle` 256ths of a degree, at most 45 degrees either way. Sine and cosine
+ * are computed by their Taylor series in units of 2⁻³⁰. */
 LS_ANYWHERE void ls_change_turn(ls_change *c, int angle)
 {
     const int64_t x = ((int64_t)angle * 18740330) >> 8, one = (int64_t)1 << 30;
@@ -55,7 +62,8 @@ LS_ANYWHERE void ls_change_turn(ls_change *c, int angle)
     c->cosine = (int)((one - x2 / 2 + x4 / 24 - x6 / 720) >> 14);
 }
 
-/* From the row's words of LS_STREAM_AUGMENT, `v`, and of LS_STREAM_AUGMENT_MORE, `w`. */
+/* Draws the changes of an image of h × w pixels from the dataset row's random words of
+ * LS_STREAM_AUGMENT, `v`, and of LS_STREAM_AUGMENT_MORE, `more`. */
 LS_ANYWHERE void ls_change_draw(ls_change *c, const ls_augment *a, int h, int w,
                                 const uint32_t v[4], const uint32_t more[4])
 {
@@ -75,8 +83,8 @@ LS_ANYWHERE void ls_change_draw(ls_change *c, const ls_augment *a, int h, int w,
     c->other_label = (int)(v[2] >> 8 & 255) < c->other;
 }
 
-/* The four pixels that pixel (i, j) is made of, −1 where one is outside or has no part in it, and their parts in
- * 65536ths. */
+/* Writes the indices of the four source pixels of pixel (i, j) and their weights in 65536ths. An
+ * index is −1 if the source pixel is outside the image, has the weight 0, or is erased. */
 LS_ANYWHERE void ls_change_taps(int at[4], int part[4], const ls_change *c, int i, int j)
 {
     const int erased = i >= c->top && i < c->top + c->side && j >= c->left && j < c->left + c->side;
@@ -97,7 +105,7 @@ LS_ANYWHERE void ls_change_taps(int at[4], int part[4], const ls_change *c, int 
     }
 }
 
-/* Pixel (i, j) of a plane of bytes, or of floats. */
+/* Returns pixel (i, j) of the changed image, for one channel of bytes, before mixing. */
 LS_ANYWHERE int ls_changed_byte(const uint8_t *plane, const ls_change *c, int i, int j)
 {
     int at[4], part[4], sum = 0;
@@ -108,6 +116,7 @@ LS_ANYWHERE int ls_changed_byte(const uint8_t *plane, const ls_change *c, int i,
     return value > 255 ? 255 : value;
 }
 
+/* Returns pixel (i, j) of the changed image, for one channel of floats, before mixing. */
 LS_ANYWHERE float ls_changed_float(const float *plane, const ls_change *c, int i, int j)
 {
     int at[4], part[4];
@@ -118,12 +127,13 @@ LS_ANYWHERE float ls_changed_float(const float *plane, const ls_change *c, int i
     return sum * ((float)c->factor / 256);
 }
 
-/* Of two pixels, or targets, one. */
+/* Mixes two bytes, pixel `a` of the row itself and `b` of the other row, rounded to a byte. */
 LS_ANYWHERE int ls_mixed_byte(int a, int b, const ls_change *c)
 {
     return (a * (256 - c->other) + b * c->other + 128) >> 8;
 }
 
+/* Mixes two floats, pixels or targets: `a` of the row itself and `b` of the other row. */
 LS_ANYWHERE float ls_mixed_float(float a, float b, const ls_change *c)
 {
     return c->other ? a + (b - a) * ((float)c->other / 256) : a;

@@ -24,7 +24,7 @@ int ls_buffer_status(const ls_buffer *b, ls_error *err)
                      : LS_OK;
 }
 
-/* Room for `more` bytes and a zero. */
+/* Ensures room for `more` bytes and a terminating zero. Returns false if memory has run out. */
 static bool reserve(ls_buffer *b, size_t more)
 {
     size_t need = b->length + more + 1, capacity = b->capacity ? b->capacity : 1024;

@@ -1,7 +1,9 @@
-/* Bytes put together piece by piece.
+/* A growing buffer of text or bytes.
  *
- * Lack of memory does not stop the calls: it is remembered, and ls_buffer_status reports it. Formatted
- * numbers follow the thread's locale: whoever wants '.' enters base/thread_state.h. One thread at a time.
+ * If memory runs out, calls that add to the buffer do nothing, and ls_buffer_status reports the
+ * failure, so that callers need to check only once. Formatted numbers follow the calling thread's
+ * locale; use ls_c_locale_enter (base/thread_state.h) for a decimal point. One thread at a time
+ * uses a buffer.
  */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
@@ -13,24 +15,34 @@
 
 typedef struct ls_buffer {
     const ls_host *host;
-    char *text; /* ends with a zero; NULL until something was added */
-    size_t length, capacity;
-    bool failed; /* memory ran out */
+    char *text;              /* contents, zero-terminated; NULL until something was added */
+    size_t length, capacity; /* number of bytes used, and allocated */
+    bool failed;             /* memory has run out */
 } ls_buffer;
 
+/* Initialises an empty buffer. `host` may be NULL and outlives the buffer. */
 void ls_buffer_init(ls_buffer *b, const ls_host *host);
+
+/* Frees the contents; the buffer is empty then. */
 void ls_buffer_fini(ls_buffer *b);
 
-/* LS_OK, or LS_ENOMEM when something is missing. */
+/* Returns LS_OK, or LS_ENOMEM if memory ran out and the contents are incomplete. */
 int ls_buffer_status(const ls_buffer *b, ls_error *err);
 
+/* Appends `length` bytes. */
 void ls_buffer_add(ls_buffer *b, const char *text, size_t length);
 
-/* Room for `most` bytes behind the text, which the caller fills and of which ls_buffer_keep then keeps the first ones;
- * NULL: there is no memory for them. */
+/* Returns room for `most` bytes after the contents, or NULL if memory ran out. The caller fills the
+ * room, and ls_buffer_keep appends what was filled. */
 char *ls_buffer_room(ls_buffer *b, size_t most);
+
+/* Appends the first `length` bytes of the room that ls_buffer_room has returned. */
 void ls_buffer_keep(ls_buffer *b, size_t length);
+
+/* Appends a zero-terminated text. */
 void ls_buffer_put(ls_buffer *b, const char *text);
+
+/* Appends formatted text, as printf does. */
 void ls_buffer_format(ls_buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -16,7 +16,8 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
     return status;
 }
 
-/* What some network file systems answer for EOPNOTSUPP; the C library has no text for it. */
+/* Error number that some network file systems return instead of EOPNOTSUPP. The C library has no
+ * text for it. */
 #define LINUX_ENOTSUPP 524
 
 const char *ls_reason(char out[LS_REASON], int error)
@@ -55,7 +56,7 @@ const char *ls_status_name(int status)
     return "unknown status";
 }
 
-enum { MAX_WORD = 63 };
+enum { MAX_WORD = 63 }; /* longest word in bytes that ls_closest compares */
 
 static unsigned char lower(char c)
 {
@@ -67,8 +68,8 @@ static size_t min_of(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The restricted Damerau-Levenshtein distance: three rows of the usual table suffice, because a
- * swap looks two rows back. Both words have at most MAX_WORD bytes. */
+/* Returns the restricted Damerau-Levenshtein distance of two words of at most MAX_WORD bytes. Three
+ * rows of the usual table suffice, because a swap refers to the row two rows back. */
 static size_t edits(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     size_t rows[3][MAX_WORD + 1];

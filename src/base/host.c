@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_STACK ((size_t)1 << 20)
+#define LEAST_STACK ((size_t)1 << 20) /* least stack size of a thread in bytes */
 
 static size_t rounded_up(size_t bytes)
 {
@@ -109,7 +109,8 @@ int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         sigdelset(&blocked, kept[i]);
-    /* A thread inherits the mask of its creator, whose is changed for a moment. */
+    /* A thread inherits the signal mask of its creator, so this thread's mask is changed
+     * meanwhile. */
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     error = pthread_create(out, &attr, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,5 +1,6 @@
-/* Memory and log through the host's hooks: the inside of <lockstep/host.h>; and threads beside the host's. Any
- * thread. */
+/* Memory and log through the host program's hooks, the internal part of <lockstep/host.h>; paths;
+ * and threads of the library in the host's process. All functions: any thread. `host` may be NULL
+ * everywhere. */
 #ifndef BASE_HOST_H
 #define BASE_HOST_H
 
@@ -8,46 +9,52 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Every block starts on a cache line, so that arenas and vector code may rely on it and two
- * blocks never share a line. */
+/* Alignment of every block in bytes: a cache line. Arenas and vector code rely on it, and no two
+ * blocks share a cache line. */
 #define LS_ALIGN 64
 
-/* `bytes` zeroed bytes aligned to LS_ALIGN, or NULL. Zero bytes count as one. `host` may be NULL. */
+/* Returns `bytes` zeroed bytes aligned to LS_ALIGN, or NULL if memory ran out. Zero bytes count as
+ * one. */
 void *ls_alloc(const ls_host *host, size_t bytes);
 
-/* The same, but nothing is written to it: for large blocks that are filled later. */
+/* Does the same as ls_alloc without zeroing the memory, for large blocks that are filled later. */
 void *ls_alloc_unset(const ls_host *host, size_t bytes);
 
-/* An array of `count` zeroed elements of `size` bytes; NULL also when the product overflows. */
+/* Returns a zeroed array of `count` elements of `size` bytes, or NULL if memory ran out or the
+ * product overflows. */
 void *ls_alloc_array(const ls_host *host, size_t count, size_t size);
 
-/* `list`, of `count` items of `size` bytes in room for *room, with room for one more: itself, or a copy twice as
- * long, and the old one is freed. NULL without memory, and all is as it was. */
+/* Makes room for one more item in `list`, which has `count` items of `size` bytes and a capacity of
+ * *room items. Returns `list` itself, or a copy with twice the capacity, in which case it frees the
+ * old list and updates *room. Returns NULL if memory ran out; `list` is unchanged then. */
 void *ls_grown(const ls_host *host, void *list, size_t count, size_t *room, size_t size);
 
-/* A copy of `text` of the host's memory, or NULL. */
+/* Returns a copy of `text`, which the caller frees with ls_free, or NULL if memory ran out. */
 char *ls_strdup(const ls_host *host, const char *text);
 
-/* Room for the path of all that the system opens: of a folder, PATH_MAX, and behind it a name, NAME_MAX. */
+/* Size in bytes of a buffer for any path that the system can open: a folder of PATH_MAX bytes and a
+ * name of NAME_MAX bytes in it. */
 #define LS_PATH_BYTES (4096 + 256)
 
-/* "folder/name" → `out`, which it returns. A longer one is cut, and the system refuses the rest as it would the
- * whole. */
+/* Writes "folder/name" to `out`, which it returns. A path that is too long is truncated; the system
+ * refuses the truncated path because of its length, as it would the whole one. */
 const char *ls_path_join(char out[LS_PATH_BYTES], const char *folder, const char *name);
 
-/* A copy of a path, which the caller frees. Errors: LS_ENOMEM. */
+/* Copies a path to *out, which the caller frees with ls_free. Errors: LS_ENOMEM. */
 int ls_path_copy(char **out, const char *path, const ls_host *host, ls_error *err);
 
-/* Frees memory that ls_alloc* returned with the same host; NULL is allowed. */
+/* Frees memory that a function of this header returned with the same host. NULL is allowed. */
 void ls_free(const ls_host *host, void *memory);
 
-/* Hands one formatted line (cut at 511 bytes) to the host's log, if it has one. */
+/* Passes one formatted line, truncated to 511 bytes, to the host's log, if it has one. */
 void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A thread that runs run(arg). The host's signals are for the host's threads: it takes none but those that a thread
- * raises by its own fault, and the profiler's. Its stack is the process's default (ulimit -s), which may be set low
- * for a service of many threads, and at least what back ends and jobs need. Returns an error number, 0: it runs. */
+/* Starts a thread that runs run(arg). The thread blocks all signals except those that a fault of
+ * the thread itself raises, and SIGPROF of profilers, so that the host's signals are handled on the
+ * host's threads. Its stack has the process's default size (ulimit -s), which a service with many
+ * threads may have set low, but at least 1 MiB, which back ends and jobs need. Returns 0, or an
+ * errno value if there is no thread. */
 int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
 #endif

@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of a path that a message names. */
+/* Format of a path in a message: at most 300 bytes. */
 #define PATH "%.300s"
 
+/* Opens a file relative to `folder` without waiting for the other end of a pipe. *fd is −1 after a
+ * failure. */
 static void open_file(int *fd, int folder, const char *path, int flags)
 {
     do
@@ -20,6 +22,7 @@ static void open_file(int *fd, int folder, const char *path, int flags)
     while (*fd < 0 && errno == EINTR);
 }
 
+/* Closes the file if `status` is an error. Returns `status`. */
 static int drop(int *fd, int status)
 {
     if (status && *fd >= 0)
@@ -57,7 +60,7 @@ int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what,
     return drop(fd, status);
 }
 
-/* Fewer bytes than asked for when the file has become shorter since. */
+/* Reads `size` bytes, or fewer if the file has become shorter since it was opened. */
 static int read_all(int fd, uint8_t *bytes, size_t size, size_t *count, const char *path,
                     ls_error *err)
 {
@@ -75,7 +78,7 @@ static int read_all(int fd, uint8_t *bytes, size_t size, size_t *count, const ch
     return LS_OK;
 }
 
-/* `bytes` of memory, or those that are there if they suffice. */
+/* Makes *out a block of at least `bytes` bytes; keeps the present block if it suffices. */
 static bool has_room(void **out, size_t *room, size_t bytes, const ls_host *host)
 {
     if (*room >= bytes)
@@ -86,7 +89,8 @@ static bool has_room(void **out, size_t *room, size_t bytes, const ls_host *host
     return *out;
 }
 
-/* Up to `most` bytes, or, if it must be `whole`, not more, into memory of *room bytes. */
+/* Reads up to `most` bytes into memory of *room bytes. If `whole`, a file with more bytes is an
+ * error. */
 static int read_file(void **out, size_t *room, size_t *count, const char *path, const char *what,
                      int wrong, size_t most, bool whole, const ls_host *host, ls_error *err)
 {
@@ -109,7 +113,7 @@ static int read_file(void **out, size_t *room, size_t *count, const char *path, 
     return status;
 }
 
-/* Into memory of its own, which a failure frees. */
+/* Reads into a new block, which is freed on failure. */
 static int read_new(void **out, size_t *count, const char *path, const char *what, int wrong,
                     size_t most, bool whole, const ls_host *host, ls_error *err)
 {
@@ -129,7 +133,9 @@ int ls_read_plain_file(void **out, size_t *count, const char *path, const char *
     return read_new(out, count, path, what, wrong, most, true, host, err);
 }
 
-/* A file that is shorter than the memory is whole: nobody need ask for its length. */
+/* Reads a file that is smaller than the memory, which saves the system call for its size. Returns
+ * false if the file cannot be opened, fails to be read, is empty, or fills the memory and may thus
+ * be longer. */
 static bool read_short(void *memory, size_t room, size_t *count, int folder, const char *name)
 {
     int fd;

@@ -1,7 +1,8 @@
-/* Files that must be plain ones.
+/* Opening and reading of files that must be regular files.
  *
- * No call waits for the other end of a pipe, and none opens a directory, a device, a pipe or
- * a socket. Descriptors are closed on exec. Any thread. */
+ * No function waits for the other end of a pipe. A directory, a device, a pipe or a socket is
+ * refused. Descriptors are closed on exec. All functions: any thread.
+ */
 #ifndef BASE_PLAIN_FILE_H
 #define BASE_PLAIN_FILE_H
 
@@ -10,31 +11,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Opens the file `path` for reading, through symbolic links; *size is its length. `what` is what it
- * should be, for messages: "a JSON file". Errors: LS_ENOENT when there is no such file; LS_EIO when it
- * cannot be read; `wrong` when it is no plain file. *fd is -1 after a failure. */
+/* Opens the file `path` for reading and follows symbolic links.
+ *
+ * - fd, size: receive the descriptor and the file's size in bytes; *fd is −1 after an error
+ * - what: the expected kind of file, for messages: "a JSON file"
+ * - wrong: the status to return if it is not a regular file
+ *
+ * Errors: LS_ENOENT (there is no such file), LS_EIO (it cannot be read), `wrong`. */
 int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what, int wrong,
                     ls_error *err);
 
-/* Reads a whole file of 1 to `most` bytes into memory that the caller frees with ls_free(host, …).
- * *count is less than the file's length when it has become shorter meanwhile. Errors: as above,
- * `wrong` also for an empty file and one that is too large; LS_ENOMEM. */
+/* Reads a whole file of 1 to `most` bytes into *out, which the caller frees with ls_free(host,
+ * *out). *count receives the number of bytes, which is less than the file's size if the file became
+ * shorter meanwhile.
+ * Errors: as ls_open_to_read; `wrong` also for an empty file and for one that is too large;
+ * LS_ENOMEM. */
 int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err);
 
-/* The same into memory of *room bytes, none to begin with, which is asked for anew where it is too little and is the
- * caller's in any case. `folder`: the directory of `path`, open, where a plain file is known to be there; or AT_FDCWD. */
+/* Does the same as ls_read_plain_file with memory that the caller keeps for many files. *memory has
+ * *room bytes, at first NULL and 0; it is replaced if it is too small. The caller frees it, also
+ * after an error. `folder` is a descriptor of the directory of `path`, if the file is known to be a
+ * regular file, else AT_FDCWD. */
 int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, int folder,
                             const char *path, const char *what, int wrong, size_t most,
                             const ls_host *host, ls_error *err);
 
-/* The first `most` bytes of a file, or all there are. Otherwise the same. */
+/* Does the same as ls_read_plain_file, but reads at most the first `most` bytes of a file of any
+ * size. */
 int ls_read_file_start(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err);
 
-/* Opens a file that the program keeps for itself, for writing where it stands; `flags` as for open.
- * A symbolic link is not followed: another user who can put one into the directory would choose what is
- * overwritten. Errors: LS_EIO. *fd is -1 after a failure. */
+/* Opens one of the program's own files for writing in place. `flags` are those of open(2). A
+ * symbolic link is not followed, because a user who can create one in the directory could choose
+ * which file is overwritten. *fd is −1 after an error. Errors: LS_EIO. */
 int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err);
 
 #endif

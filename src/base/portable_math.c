@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* c[0] + c[1]·x + … + c[n − 1]·xⁿ⁻¹. */
+/* Returns c[0] + c[1]·x + … + c[n − 1]·xⁿ⁻¹. */
 static double polynomial(const double *c, int n, double x)
 {
     double y = c[n - 1];
@@ -12,7 +12,7 @@ static double polynomial(const double *c, int n, double x)
     return y;
 }
 
-/* 2ⁿ, −1022 ≤ n ≤ 1023. */
+/* Returns 2ⁿ for −1022 ≤ n ≤ 1023. */
 static double two_to(int n)
 {
     const uint64_t bits = (uint64_t)(n + 1023) << 52;
@@ -21,12 +21,12 @@ static double two_to(int n)
     return x;
 }
 
-#define LN2_HIGH 0x1.62e42fee00000p-1 /* 32 bits: any of its multiples that occurs is exact */
-#define LN2_LOW 0x1.a39ef35793c76p-33
+#define LN2_HIGH 0x1.62e42fee00000p-1 /* first 32 bits of ln 2; its multiples here are exact */
+#define LN2_LOW 0x1.a39ef35793c76p-33 /* ln 2 − LN2_HIGH */
 
 double ls_exp(double x)
 {
-    /* 1/2! … 1/14!: (eʳ − 1 − r) / r², |r| ≤ ln 2 / 2 */
+    /* Coefficients 1/2! … 1/14! of (eʳ − 1 − r) / r², for |r| ≤ ln 2 / 2. */
     static const double c[] = {1.0 / 2,          1.0 / 6,        1.0 / 24,        1.0 / 120,
                                1.0 / 720,        1.0 / 5040,     1.0 / 40320,     1.0 / 362880,
                                1.0 / 3628800,    1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800,
@@ -44,7 +44,8 @@ double ls_exp(double x)
 
 double ls_ln(double x)
 {
-    /* With s = f / (2 + f), ln(1 + f) = 2 (s + s³/3 + s⁵/5 + …) = f − s (f − 2 (s²/3 + s⁴/5 + …)) */
+    /* Coefficients of s²/3 + s⁴/5 + …, doubled. With s = f / (2 + f),
+     * ln(1 + f) = 2 (s + s³/3 + s⁵/5 + …) = f − s (f − 2 (s²/3 + s⁴/5 + …)). */
     static const double c[] = {2.0 / 3,  2.0 / 5,  2.0 / 7,  2.0 / 9,  2.0 / 11, 2.0 / 13,
                                2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21, 2.0 / 23};
     uint64_t bits;
@@ -63,9 +64,10 @@ double ls_ln(double x)
 double ls_log1p(double x)
 {
     const double u = 1 + x;
-    return ls_ln(u) + (x - (u - 1)) / u; /* what 1 + x has lost */
+    return ls_ln(u) + (x - (u - 1)) / u; /* the second term corrects the rounding of 1 + x */
 }
 
+/* Returns sin x for |x| ≤ π/4. */
 static double sine(double x)
 {
     static const double c[] = {-1.0 / 6,
@@ -80,6 +82,7 @@ static double sine(double x)
     return x + x * (x * x) * polynomial(c, sizeof c / sizeof *c, x * x);
 }
 
+/* Returns cos x for |x| ≤ π/4. */
 static double cosine(double x)
 {
     static const double c[] = {
@@ -91,7 +94,7 @@ static double cosine(double x)
 
 double ls_cos(double x)
 {
-    const double k = floor(fabs(x) * 0.63661977236758134 + 0.5); /* quarters of a turn */
+    const double k = floor(fabs(x) * 0.63661977236758134 + 0.5); /* number of quarter turns */
     double r = fabs(x) - k * 0x1.921fb54400000p+0;
     r = (r - k * 0x1.0b4611a600000p-34) - k * 0x1.3198a2e037073p-69;
     switch ((int)k % 4) {

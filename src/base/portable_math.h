@@ -1,25 +1,26 @@
-/* Functions of the C library that decide bits: written out, since every libm rounds them in its own way, so that a
- * run has the same bits with any. Sums, products, quotients and roots of doubles alone, which are the same
- * everywhere; errors are below one and a half units in the last
- * place. Any thread may call them. */
+/* Mathematical functions whose results have the same bits on every system. The C library's
+ * functions are rounded differently by each libm. These use only sums, products, quotients and
+ * roots of doubles, which are the same everywhere. Their errors are below 1.5 units in the last
+ * place. All functions: any thread.
+ */
 #ifndef BASE_PORTABLE_MATH_H
 #define BASE_PORTABLE_MATH_H
 
 #include <stdint.h>
 
-/* eˣ; 0 below −708, ∞ above 709. */
+/* Returns eˣ; 0 for x < −708, ∞ for x > 709, NaN for NaN. */
 double ls_exp(double x);
 
-/* ln x of a normal x > 0. */
+/* Returns ln x for a normal x > 0. */
 double ls_ln(double x);
 
-/* ln(1 + x), 0 ≤ x ≤ 1. */
+/* Returns ln(1 + x) for 0 ≤ x ≤ 1. */
 double ls_log1p(double x);
 
-/* cos x, |x| ≤ 1000. */
+/* Returns cos x for |x| ≤ 1000. */
 double ls_cos(double x);
 
-/* xⁿ by squaring. */
+/* Returns xⁿ, computed by repeated squaring. */
 double ls_power(double x, uint64_t n);
 
 #endif

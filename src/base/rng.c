@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-/* One round: two 32×32→64 multiplications, whose halves are crossed and keyed. */
+/* Computes one round: two multiplications of 32 × 32 bits, whose 64-bit products are split into
+ * halves, swapped, and combined with the key. */
 static void philox_round(uint32_t c[4], const uint32_t k[2])
 {
     uint64_t p0 = (uint64_t)0xD2511F53u * c[0];
@@ -23,8 +24,8 @@ void ls_philox4x32(uint32_t out[4], const uint32_t counter[4], const uint32_t ke
     uint32_t k[2] = {key[0], key[1]};
     for (int round = 0; round < 10; round++) {
         philox_round(c, k);
-        k[0] += 0x9E3779B9u; /* golden ratio */
-        k[1] += 0xBB67AE85u; /* √3 − 1 */
+        k[0] += 0x9E3779B9u; /* fraction of the golden ratio in 32 bits */
+        k[1] += 0xBB67AE85u; /* √3 − 1 in 32 bits */
     }
     for (int i = 0; i < 4; i++)
         out[i] = c[i];
@@ -54,7 +55,8 @@ float ls_rng_normal(uint64_t seed, uint32_t stream, uint32_t epoch, uint64_t ind
     return (float)(sqrt(-2.0 * ls_ln(u)) * ls_cos(two_pi * v));
 }
 
-/* A uniform integer in [0, n). The multiply-shift of a 64-bit draw has a bias below n / 2⁶⁴. */
+/* Draws a uniform integer in [0, n). The bias of multiplying a 64-bit draw and shifting is below
+ * n / 2⁶⁴. */
 static uint32_t below(uint32_t n, uint64_t seed, uint32_t epoch, uint32_t index)
 {
     uint32_t w[4];

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* No structure will ever be larger: a size beyond was not set. */
+/* Largest plausible size of a structure in bytes: a larger value means that the size was not
+ * set. */
 #define SIZE_MOST 4096
 
 int ls_sized_take(void *out, size_t known, const void *given, const char *type, ls_error *err)

@@ -7,7 +7,7 @@ void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint3
 {
     assert(parts > 0 && index < parts);
     uint32_t base = n / parts;
-    uint32_t larger = n % parts; /* that many pieces hold one more */
+    uint32_t larger = n % parts; /* number of parts that have one item more */
     *first = index * base + (index < larger ? index : larger);
     *count = base + (index < larger);
 }
@@ -26,8 +26,8 @@ int ls_split_batch(uint32_t *first, uint32_t *count, uint32_t x_rows, uint32_t y
     return LS_OK;
 }
 
-/* Where part `index` begins: every part gets one item first, if there are enough, and the rest are
- * dealt out in proportion. */
+/* Returns the first item of part `index`, or n for index = parts. Every part first gets one item,
+ * if there are enough; the remaining items are assigned in proportion to `capacity`. */
 static uint32_t boundary(uint32_t n, uint32_t parts, uint32_t index, const double *capacity)
 {
     double sum = 0, before = 0;

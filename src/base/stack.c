@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* pthread_getattr_np */
+#define _GNU_SOURCE /* for pthread_getattr_np */
 #include "base/stack.h"
 
 #include "base/error.h"
@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where the calling thread's stack lies, once it was asked for. It never moves. */
+/* Addresses of the calling thread's stack, set by the first check. A stack never moves. */
 static _Thread_local struct {
     bool known;
-    uintptr_t low, high; /* equal: the C library cannot say */
+    uintptr_t low, high; /* equal: unknown to the C library */
 } extent;
 
 static void find_extent(void)

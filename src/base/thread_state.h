@@ -1,15 +1,17 @@
-/* What a thread of the host's is given back as it was: its arithmetic and its locale. Any thread; all of it
- * concerns the calling one alone. */
+/* State of a host program's thread that the library changes for a while and restores: the
+ * floating-point environment and the locale. All functions: any thread; they affect only the
+ * calling thread. */
 #ifndef BASE_THREAD_STATE_H
 #define BASE_THREAD_STATE_H
 
 #include <fenv.h>
 #include <locale.h>
 
-/* The floating-point environment in which Lockstep computes: that in which a C program starts, rounding to
- * nearest, with numbers below the normal range kept. A host may have set another one on its threads (another
- * rounding; a library built with -ffast-math flushes small numbers to zero), new threads inherit it, and
- * results would depend on it. Returns the host's, for fesetenv. */
+/* Switches to the floating-point environment in which Lockstep computes, and returns the previous
+ * one, for fesetenv. It is the environment in which a C program starts: rounding to nearest, with
+ * subnormal numbers. A host may have set another one on its threads (another rounding; a library
+ * built with -ffast-math flushes subnormal numbers to zero), which new threads inherit, and on
+ * which results would depend. */
 static inline fenv_t ls_arithmetic_enter(void)
 {
     fenv_t before;
@@ -18,19 +20,21 @@ static inline fenv_t ls_arithmetic_enter(void)
     return before;
 }
 
-/* The first line of a public function that computes: Lockstep's environment until its end, however it returns. Then all
- * is the host's again, its exception flags too. */
+/* First statement of a public function that computes: it switches to Lockstep's floating-point
+ * environment until the function returns, on whatever path. The host's environment, including its
+ * exception flags, is restored then. */
 #define LS_OWN_ARITHMETIC                                                                          \
     __attribute__((cleanup(fesetenv))) const fenv_t ls_environment_of_host = ls_arithmetic_enter()
 
-/* The "C" locale for the calling thread, for as long as numbers are read or printed. Neither the
- * process's locale nor another thread notices. */
+/* State of a switch to the "C" locale, which lasts while numbers are read or printed. It affects
+ * neither the process's locale nor other threads. */
 typedef struct ls_c_locale {
-    locale_t own;
-    locale_t before;
+    locale_t own;    /* the "C" locale; 0: memory ran out, and nothing was switched */
+    locale_t before; /* the thread's previous locale */
 } ls_c_locale;
 
-/* Switches to the "C" locale; without memory for one, the thread stays with what it has. */
+/* Switches the calling thread to the "C" locale. If memory runs out, the thread keeps its
+ * locale. */
 static inline ls_c_locale ls_c_locale_enter(void)
 {
     ls_c_locale l = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
@@ -39,6 +43,7 @@ static inline ls_c_locale ls_c_locale_enter(void)
     return l;
 }
 
+/* Restores the thread's previous locale. */
 static inline void ls_c_locale_leave(ls_c_locale l)
 {
     if (!l.own)

@@ -148,8 +148,7 @@ static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
     ls_json_close(w);
 }
 
-/* Members of the state itself, but for the position. */
-static void write_standing(ls_json_writer *w, const ls_standing *standing)
+void ls_standing_write(ls_json_writer *w, const ls_standing *standing)
 {
     write_position(w, &standing->position);
     ls_json_put_int(w, "epochs", standing->epochs);
@@ -163,7 +162,7 @@ void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *c
 {
     ls_json_open_object(w, NULL);
     ls_json_put_int(w, "schema", LS_STATE_SCHEMA);
-    write_standing(w, &state->standing);
+    ls_standing_write(w, &state->standing);
     write_metrics(w, &state->metrics);
     ls_json_put_int(w, "shards", state->shards);
     ls_json_put_string(w, "instruction_set", state->isa);
@@ -296,6 +295,7 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err)
 {
     ls_error cause;
+    memset(out, 0, sizeof *out); /* what an older file lacks */
     int status = read_all(out, doc, &cause);
     return status ? ls_fail(err, LS_EDATA, "%.400s; use another checkpoint", cause.text) : LS_OK;
 }
@@ -494,7 +494,7 @@ static int read_best_of(ls_best *out, const char *path, const char *text, const 
                         ls_error *err)
 {
     ls_json *doc;
-    ls_state state = {0};
+    ls_state state;
     int status = ls_json_parse(&doc, path, text, strlen(text), host, err);
     if (status)
         return status;

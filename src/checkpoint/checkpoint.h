@@ -61,7 +61,8 @@ typedef struct ls_best {
     uint64_t kept;  /* those of the last one before it that has a checkpoint; 0: none */
 } ls_best;
 
-/* Where a run stands, between two steps: what a checkpoint must remember besides the weights. */
+/* Where a run stands, between two steps: what a checkpoint must remember besides the weights. A member that an older
+ * file lacks is 0 when that is read (ls_state_read); where 0 will not do, its reader gives another value. */
 typedef struct ls_position {
     uint64_t steps; /* done since the start of training, skipped ones included */
     uint32_t epoch; /* the one under way, from 0; the number of epochs when all is done */
@@ -82,7 +83,7 @@ typedef struct ls_standing {
     double test_metric;
 } ls_standing;
 
-/* The version of the state's form. A key that is added is optional when read and leaves it as it is; it is raised when an
+/* The version of the state's form. A key that is added is optional when read and leaves the version as it is; that is raised when an
  * older program would misread the state. */
 #define LS_STATE_SCHEMA 2
 
@@ -96,10 +97,15 @@ typedef struct ls_state {
     const cJSON *recipe; /* ls_config_write_recipe */
 } ls_state;
 
+/* Writes it as members of the state's object, which is open. What differs is written differently: the saver compares
+ * these texts. */
+void ls_standing_write(ls_json_writer *w, const ls_standing *standing);
+
 /* Writes it, but for `recipe`, in whose place the config's is written. */
 void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *config);
 
-/* Reads it; texts and the recipe belong to `doc`. Errors: LS_EDATA with file, line and column. */
+/* Reads it; texts and the recipe belong to `doc`. Whatever *out held is cleared first, so a key that may lack leaves 0.
+ * Errors: LS_EDATA with file, line and column. */
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err);
 
 /* Of all images and labels, 0.05 s for 50 MB. */

@@ -34,9 +34,10 @@ struct ls_saver {
     int status;
     ls_error error;
     uint64_t begin_ns, end_ns;
-    ls_position saved; /* the last one that succeeded */
+    /* Where the run stands, as text: in the save that was begun last, and in the last one that succeeded. */
+    ls_json_writer standing, saved;
     bool saved_any;
-    char path[4200]; /* its file; "": none did */
+    char path[4200]; /* the file of the last one that succeeded; "": none did */
 };
 
 /* ---- the writing thread --------------------------------------------------------------------- */
@@ -92,7 +93,9 @@ static int wait_until_idle(struct ls_saver *s, ls_error *err)
                   s->position.steps);
     if (s->status)
         return LS_OK;
-    s->saved = s->position;
+    const ls_json_writer before = s->saved;
+    s->saved = s->standing;
+    s->standing = before;
     s->saved_any = true;
     snprintf(s->path, sizeof s->path, "%s/%s", s->directory, s->name);
     return LS_OK;
@@ -117,11 +120,30 @@ const char *ls_saver_path(const struct ls_saver *s)
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-static bool same_position(const ls_position *a, const ls_position *b)
+/* All of it but the clock's values, which go on while nothing is trained: they alone are not worth a save. */
+static void write_standing(ls_json_writer *out, const ls_standing *standing)
 {
-    return a->steps == b->steps && a->epoch == b->epoch && a->recorded == b->recorded &&
-           a->best.epoch == b->best.epoch && a->best.steps == b->best.steps &&
-           a->best.waited == b->best.waited;
+    ls_standing still = *standing;
+    still.position.totals.seconds = still.position.trained_s = 0;
+    ls_json_writer_reset(out);
+    ls_json_open_object(out, NULL);
+    ls_standing_write(out, &still);
+    ls_json_close(out);
+}
+
+/* Whether the run stands where it did in the last save that succeeded. s->standing ← where it stands. Errors:
+ * LS_ENOMEM. */
+static int compare_with_saved(bool *same, struct ls_saver *s, const ls_standing *standing,
+                              ls_error *err)
+{
+    *same = false;
+    write_standing(&s->standing, standing);
+    const char *now = ls_json_writer_text(&s->standing, NULL, err);
+    if (!now || !s->saved_any)
+        return now ? LS_OK : LS_ENOMEM;
+    const char *saved = ls_json_writer_text(&s->saved, NULL, err);
+    *same = saved && strcmp(saved, now) == 0;
+    return saved ? LS_OK : LS_ENOMEM;
 }
 
 /* The text of the state, with where the records are by now. */
@@ -153,8 +175,11 @@ static int describe(struct ls_saver *s, const ls_state *state, const ls_checkpoi
 int ls_saver_save(struct ls_saver *s, const ls_state *state, const ls_checkpoint_values *values,
                   bool wait, ls_error *err)
 {
+    bool same = false;
     int status = ls_saver_rest(s, err);
-    if (status || (s->saved_any && same_position(&s->saved, &state->standing.position)))
+    if (status == LS_OK)
+        status = compare_with_saved(&same, s, &state->standing, err);
+    if (status || same)
         return status;
     status = describe(s, state, values, err);
     ls_checkpoint_name(s->name, state->standing.position.steps);
@@ -224,6 +249,8 @@ int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_d
     ls_pool_options o = {.size = sizeof o, .workers = 1, .name = "saver", .host = run->host};
     s->run = *run;
     ls_json_writer_init(&s->state, 0, run->host);
+    ls_json_writer_init(&s->standing, 0, run->host);
+    ls_json_writer_init(&s->saved, 0, run->host);
     int status =
         ls_path_copy(&s->directory, ls_path_join(path, run_dir, "checkpoints"), run->host, err);
     if (status == LS_OK)
@@ -254,6 +281,8 @@ int ls_saver_destroy(struct ls_saver *s)
     int status = ls_saver_stop(s);
     if (status)
         return status;
+    ls_json_writer_fini(&s->saved);
+    ls_json_writer_fini(&s->standing);
     ls_json_writer_fini(&s->state);
     ls_free(s->run.host, s->directory);
     ls_free(s->run.host, s);

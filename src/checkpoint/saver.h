@@ -31,7 +31,7 @@ int ls_saver_destroy(struct ls_saver *saver);
 /* Waits until nothing is being written. A save that failed is logged. NULL is allowed. Errors: LS_ESTALLED. */
 int ls_saver_rest(struct ls_saver *saver, ls_error *err);
 
-/* Saves where the run stands, unless that very position is saved already. The state lacks the recipe, what counts of
+/* Saves where the run stands, unless that is saved already, by all that a checkpoint says of it but times. The state lacks the recipe, what counts of
  * the records and the checksum of the data, which are added here. The values are read until the save is done. With
  * `wait` it is on the disk at the return; else it is written while training goes on, and a failure is logged: the next
  * one may succeed. Errors: those of the records' sinks, of ls_checkpoint_write, LS_ESTALLED. */

@@ -11,13 +11,17 @@
 static const char help[] =
     "usage: trainer init PATH [options]\n"
     "\n"
-    "Looks at a table (.csv), a folder with a sub-folder of pictures for each class, or arrays (x.npy with\n"
-    "y.npy beside it, their folder, an .npz or .safetensors file), says what it saw, and writes a config that\n"
-    "trains on it: network, minibatch, standardisation, schedule, and rows that are held out for\n"
-    "validation. `trainer CONFIG` trains; every key may be changed.\n"
+    "Looks at a table (.csv), a folder with a sub-folder of pictures for each class, arrays (x.npy with\n"
+    "y.npy beside it, their folder, an .npz or .safetensors file), or the folder of the files of MNIST,\n"
+    "Fashion-MNIST, EMNIST, CIFAR-10 or CIFAR-100, says what it saw, and writes a config that trains on\n"
+    "it: network, minibatch, standardisation, schedule, and rows that are held out for validation.\n"
+    "`trainer CONFIG` trains; every key may be changed.\n"
     "\n"
     "  --target COLUMN  of a table: what is to be learnt (default: a column that is called target, label,\n"
     "                   class, y, species or diagnosis, else the last)\n"
+    "  --decimal MARK   of a table's numbers, \",\" or \".\", where a column can be read both ways\n"
+    "  --separator NAME of its fields, where several fit: \",\", \";\", tab, bar or space\n"
+    "  --encoding NAME  of its texts, where they are not UTF-8: latin-1\n"
     "  --to FILE        the config goes to FILE; without it to stdout, and what was seen to stderr\n"
     "  --train          trains by it at once, as `trainer FILE` does\n"
     "  --help           this text\n";
@@ -78,13 +82,15 @@ static void print_folder(const cli_look *l, FILE *stream)
 
 static void print_arrays(const cli_look *l, FILE *stream)
 {
+    if (l->known)
+        fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind);
     fprintf(stream, "%s: %u rows of %d×%d×%d %s, mean %.4g, deviation %.4g (data.mean, data.std)\n",
             l->path, (unsigned)l->rows, l->channels, l->height, l->width,
             l->floats ? "floats" : "bytes / 255", l->mean, l->deviation);
     if (l->last)
         fputs("  the last dimension is taken for the channels (data.layout)\n", stream);
     if (l->classes)
-        fprintf(stream, "  targets: %d classes (data.labels)\n", l->classes);
+        fprintf(stream, "  targets: %d classes%s\n", l->classes, l->known ? "" : " (data.labels)");
     else
         fprintf(stream, "  targets: %d value%s (data.labels)%s\n", l->targets,
                 l->targets > 1 ? "s" : "",
@@ -201,6 +207,12 @@ static void put_table(ls_json_writer *w, const cli_look *l)
     ls_json_put_string(w, "target", l->target);
     ls_json_put_string(w, "labels", l->values ? "values" : "classes");
     put_drop(w, l);
+    if (l->decimal)
+        ls_json_put_string(w, "decimal", l->decimal);
+    if (l->separator)
+        ls_json_put_string(w, "separator", l->separator);
+    if (l->encoding)
+        ls_json_put_string(w, "encoding", l->encoding);
     ls_json_put_bool(w, "standardize", true);
     if (l->targets)
         ls_json_put_bool(w, "standardize_target", true);
@@ -296,7 +308,7 @@ void cli_look_write(ls_json_writer *w, const cli_look *l)
         put_dense_layers(w, l);
     ls_json_close(w);
     ls_json_close(w);
-    if (is_kind(l, "folder") && !l->grey) {
+    if (is_kind(l, "folder") ? !l->grey : l->known && l->channels == 3) {
         ls_json_open_object(w, "augment");
         ls_json_put_int(w, "crop", 4);
         ls_json_put_bool(w, "flip", true);
@@ -308,12 +320,24 @@ void cli_look_write(ls_json_writer *w, const cli_look *l)
 
 /* ---- the command ----------------------------------------------------------------------------------- */
 
+/* An error that names a key of the config, which there is not yet: the option that is it. */
+static int fail_look(int status, const ls_error *err)
+{
+    static const char *const keys[] = {"data.decimal", "data.separator", "data.encoding"};
+    char text[LS_ERROR_TEXT + 64];
+    snprintf(text, sizeof text, "%s", err->text);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strstr(err->text, keys[i]))
+            snprintf(text, sizeof text, "%s (of init: --%s)", err->text, keys[i] + 5);
+    return cli_fail(status, text);
+}
+
 static int run(cli_look *l, const char *to, bool trains, ls_error *err)
 {
     ls_json_writer w;
     int status = cli_look_at(l, err);
     if (status)
-        return cli_fail(status, err->text);
+        return fail_look(status, err);
     ls_json_writer_init(&w, 2, l->host);
     cli_look_write(&w, l);
     cli_look_print(l, to ? stdout : stderr);
@@ -321,6 +345,22 @@ static int run(cli_look *l, const char *to, bool trains, ls_error *err)
     if (to && code == 0 && !trains)
         printf("%s: train with `trainer %s`\n", to, to);
     return code ? code : cli_flush();
+}
+
+/* NULL, or what is wrong with an option. */
+static const char *check(const cli_look *l)
+{
+    const char *const separators[] = {",", ";", "tab", "bar", "space"};
+    bool separator = !l->separator;
+    for (size_t i = 0; l->separator && i < sizeof separators / sizeof *separators; i++)
+        separator |= strcmp(l->separator, separators[i]) == 0;
+    if (!separator)
+        return "--separator: expected \",\", \";\", tab, bar or space";
+    if (l->decimal && strcmp(l->decimal, ",") != 0 && strcmp(l->decimal, ".") != 0)
+        return "--decimal: expected \",\" or \".\"";
+    if (l->encoding && strcmp(l->encoding, "latin-1") != 0 && strcmp(l->encoding, "utf-8") != 0)
+        return "--encoding: expected latin-1 or utf-8";
+    return NULL;
 }
 
 int cli_init(int argc, char **argv, const ls_registry *registry)
@@ -333,6 +373,9 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     cli_look look = {.host = &host};
     const cli_option options[] = {
         {CLI_TEXT, "target", .value = &look.target},
+        {CLI_TEXT, "decimal", .value = &look.decimal},
+        {CLI_TEXT, "separator", .value = &look.separator},
+        {CLI_TEXT, "encoding", .value = &look.encoding},
         {CLI_TEXT, "to", .value = &to},
         {CLI_FLAG, "train", .flag = &trains},
         {CLI_HELP, "help", 'h', .text = help},
@@ -344,6 +387,9 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         return code;
     if (trains && (!to || strcmp(to, "-") == 0))
         return cli_usage("init", "--train needs --to FILE", "");
+    const char *wrong = check(&look);
+    if (wrong)
+        return cli_usage("init", wrong, "");
     cli_view_init(&view, false);
     code = run(&look, to, trains, &err);
     cli_look_end(&look);

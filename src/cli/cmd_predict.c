@@ -24,9 +24,12 @@ static const char help[] =
     "\n" CLI_TRAINED_HELP
     "  INPUT            a picture (JPEG, PNG, PGM, PPM) of any size, or a folder of them; a .csv file, whose\n"
     "                   columns may stand in any order, among others; an .npy file; - for a table, an\n"
-    "                   array or a picture on standard input\n"
+    "                   array or a picture on standard input. A picture that cannot be read is named and\n"
+    "                   has no prediction; the others have theirs, and the exit status is 65\n"
     "  --to FILE        predictions go to FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
     "                   probability of each class\n"
+    "  --skip-broken    pictures that cannot be read are left out and counted, and the exit status is 0;\n"
+    "                   so are those of a run with data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
     "  --train          of its training rows\n"
     "  --data WHERE     of other data, as of eval\n"
@@ -40,6 +43,9 @@ typedef struct input {
     const cli_entry *file; /* NULL: rows of the data, or of a table */
     cli_packing listed;    /* holds the files' names */
     cli_pack pack;
+    char **why;      /* [rows], of pictures: why one cannot be read; NULL: it was */
+    uint32_t broken; /* how many cannot */
+    bool skip_broken;
     ls_dataset *data; /* a table's, or an array's */
     uint32_t first;   /* row */
     uint32_t rows;
@@ -143,12 +149,40 @@ static void say_turned(uint32_t turned)
                 (unsigned)turned);
 }
 
-/* Scaled and cut as those of a folder that is packed. */
+/* Each is scaled and cut as those of a folder that is packed. One that cannot be read is named and stays grey. */
+static int fit_pictures(input *in, size_t bytes, ls_error *err)
+{
+    const ls_new_rows *as = &in->t->as;
+    ls_image_memory kept = {0};
+    int status = LS_OK, last = LS_OK;
+    uint32_t turned = 0;
+    for (uint32_t i = 0; status == LS_OK && i < in->rows; i++) {
+        uint8_t *to = in->own + i * bytes;
+        last = ls_image_fit(to, as->channels, as->height, as->width, AT_FDCWD, in->file[i].path,
+                            &kept, in->t->host, err);
+        turned += last == LS_OK ? kept.turned : 0;
+        if (last == LS_OK)
+            continue;
+        memset(to, 128, bytes);
+        in->why[i] = ls_strdup(in->t->host, err->text);
+        status = last == LS_ENOMEM ? last : in->why[i] ? LS_OK : no_memory(in->rows, err);
+        if (status == LS_OK && in->rows > 1)
+            fprintf(stderr, "trainer: broken: %s\n", err->text);
+        in->broken++;
+    }
+    say_turned(turned);
+    ls_image_memory_free(&kept, in->t->host);
+    if (status || in->broken < in->rows)
+        return status;
+    return in->rows == 1 ? last
+                         : ls_fail(err, LS_EDATA, "%.300s: none of %u pictures can be read",
+                                   in->pack.folder, (unsigned)in->rows);
+}
+
 static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
 {
     const ls_new_rows *as = &in->t->as;
     const size_t bytes = (size_t)as->channels * (size_t)as->height * (size_t)as->width;
-    ls_image_memory kept = {0};
     int status = check_pictures(in->t, a->rest[0], err);
     in->listed = (cli_packing){.p = &in->pack, .host = in->t->host, .err = err};
     in->pack = (cli_pack){.folder = a->rest[0], .quiet = true};
@@ -159,17 +193,10 @@ static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
     in->file = in->listed.split[0].entry;
     in->rows = (uint32_t)in->listed.split[0].count;
     in->images = in->own = ls_alloc_array(in->t->host, in->rows, bytes);
-    if (!in->own)
+    in->why = ls_alloc_array(in->t->host, in->rows, sizeof *in->why);
+    if (!in->own || !in->why)
         return no_memory(in->rows, err);
-    uint32_t turned = 0;
-    for (uint32_t i = 0; status == LS_OK && i < in->rows; i++) {
-        status = ls_image_fit(in->own + i * bytes, as->channels, as->height, as->width, AT_FDCWD,
-                              in->file[i].path, &kept, in->t->host, err);
-        turned += kept.turned;
-    }
-    say_turned(turned);
-    ls_image_memory_free(&kept, in->t->host);
-    return status;
+    return fit_pictures(in, bytes, err);
 }
 
 /* ---- tables, arrays, standard input --------------------------------------------------------------- */
@@ -260,6 +287,46 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
         in->images = ls_dataset_resident(in->data).images;
     }
     return status;
+}
+
+/* ---- pictures that cannot be read ------------------------------------------------------------ */
+
+static const char *why_not(const input *in, uint32_t i)
+{
+    return in->why ? in->why[i] : NULL;
+}
+
+static bool skips_broken(const input *in)
+{
+    return in->skip_broken || in->t->config.data_keys.skip_broken;
+}
+
+/* The exit status of a command that is otherwise done. */
+static int end_with_broken(const input *in)
+{
+    ls_error err;
+    const unsigned broken = in->broken, rows = in->rows;
+    if (broken && skips_broken(in))
+        fprintf(stderr, "trainer: %u of %u pictures are broken and were left out\n", broken, rows);
+    if (!broken || skips_broken(in))
+        return cli_flush();
+    const int code = cli_flush();
+    ls_fail(&err, LS_EDATA,
+            "%.300s: %u of %u pictures are broken and have no prediction; mend or remove them, or "
+            "leave them out: --skip-broken",
+            in->pack.folder, broken, rows);
+    return code ? code : cli_fail(LS_EDATA, err.text);
+}
+
+static void print_broken(const input *in, uint32_t i)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, in->t->host);
+    ls_json_open_object(&w, NULL);
+    ls_json_put_string(&w, "file", in->file[i].path);
+    ls_json_put_string(&w, "error", in->why[i]);
+    ls_json_close(&w);
+    cli_put_json(&w);
 }
 
 /* ---- what came out -------------------------------------------------------------------------- */
@@ -365,7 +432,10 @@ static void print_all(const input *in, const float *logits, bool json)
 {
     for (uint32_t i = 0; i < in->rows; i++) {
         const float *of_row = logits + (size_t)i * (size_t)in->t->model->classes;
-        if (json)
+        if (why_not(in, i)) {
+            if (json && !skips_broken(in))
+                print_broken(in, i);
+        } else if (json)
             print_json(in, i, of_row);
         else
             print_line(in, i, of_row);
@@ -427,6 +497,13 @@ static void put_table_row(ls_buffer *b, const input *in, uint32_t i, const float
         put_field(b, "", in->file[i].path);
     else
         ls_buffer_format(b, "%u", (unsigned)(in->first + i));
+    if (why_not(in, i)) { /* empty fields */
+        const int fields = learnt_vectors(in->t) && n == 1 ? 1 : 1 + n;
+        for (int k = 0; k < fields; k++)
+            ls_buffer_put(b, ",");
+        ls_buffer_put(b, "\n");
+        return;
+    }
     if (!learnt_vectors(in->t))
         put_field(b, ",", name_output(number, in, ls_best_class(logits, n, &p)));
     for (int k = 0; k < n && learnt_vectors(in->t); k++)
@@ -447,7 +524,9 @@ static void put_line_row(ls_json_writer *w, const input *in, uint32_t i, const f
         ls_json_put_string(w, "file", in->file[i].path);
     else
         ls_json_put_uint(w, "row", in->first + i);
-    if (!learnt_vectors(in->t)) {
+    if (why_not(in, i)) {
+        ls_json_put_string(w, "error", why_not(in, i));
+    } else if (!learnt_vectors(in->t)) {
         ls_json_put_string(w, "prediction", name_output(number, in, ls_best_class(logits, n, &p)));
         ls_json_open_object(w, "probabilities");
         for (int k = 0; k < n; k++)
@@ -477,6 +556,8 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
         put_table_header(&text, in);
     for (uint32_t i = 0; out && i < in->rows; i++) {
         const float *row = logits + i * n;
+        if (why_not(in, i) && skips_broken(in))
+            continue;
         outputs_of(in, row, out);
         if (!lines) {
             put_table_row(&text, in, i, row, out);
@@ -542,15 +623,19 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
 static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     ls_error err;
-    input in = {.t = t};
+    input in = {.t = t, .skip_broken = a->skip_broken};
     int status = a->rows ? read_rows(&in, a, &err) : read_inputs(&in, a, &err);
     if (status == LS_OK)
         status = predict(&in, a, registry, &err);
+    const int code = status ? cli_fail(status, err.text) : end_with_broken(&in);
+    for (uint32_t i = 0; in.why && i < in.rows; i++)
+        ls_free(t->host, in.why[i]);
+    ls_free(t->host, in.why);
     ls_free(t->host, in.own);
     ls_free(t->host, in.labels);
     ls_dataset_close(in.data);
     cli_pack_forget(&in.listed);
-    return status ? cli_fail(status, err.text) : cli_flush();
+    return code;
 }
 
 static int check(cli_trained_args *a)
@@ -566,4 +651,4 @@ static int check(cli_trained_args *a)
     return 0;
 }
 
-const cli_trained_verb cli_predict = {"predict", "jtrdno", help, check, run};
+const cli_trained_verb cli_predict = {"predict", "jtrdnok", help, check, run};

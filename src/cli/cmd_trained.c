@@ -29,6 +29,7 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         {0, {CLI_FLAG, "best", .flag = &a->best}},
         {'r', {CLI_TEXT, "rows", .value = &a->rows}},
         {'o', {CLI_TEXT, "to", .value = &a->to}},
+        {'k', {CLI_FLAG, "skip-broken", .flag = &a->skip_broken}},
         {0, {CLI_HELP, "help", 'h', .text = verb->help}},
     };
     cli_option options[CLI_OPTIONS_MAX + 1] = {{0}};

@@ -7,8 +7,11 @@
 
 typedef struct cli_look {
     const char *path, *target; /* as the user gave them; target NULL: the program chooses */
+    const char *decimal, *separator,
+        *encoding; /* as data.decimal and so on, as the user gave them; NULL: found */
     const ls_host *host;
-    const char *kind; /* of data: "csv", "folder", "npy", "safetensors" */
+    const char *kind; /* of data: "csv", "folder", "npy", "safetensors", "mnist", … */
+    bool known;       /* a data set whose files have names of their own */
     /* ---- of arrays: files below `folder`, "" where there is none */
     char folder[4096], x[256], y[256], test_x[256], test_y[256];
     bool last;      /* rows are [height][width][channels] */

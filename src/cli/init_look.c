@@ -53,6 +53,14 @@ static int find_pair(cli_look *l, ls_error *err)
                    l->path, mark ? l->y : "y.npy");
 }
 
+/* "train-images-idx3-ubyte.gz", "data_batch_1.bin": one of the files of a data set. */
+static bool is_of_several(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return strstr(name, "-ubyte") || strncmp(name, "data_batch_", 11) == 0 ||
+           strncmp(name, "test_batch", 10) == 0;
+}
+
 static int find_kind(cli_look *l, ls_error *err)
 {
     struct stat st;
@@ -60,6 +68,11 @@ static int find_kind(cli_look *l, ls_error *err)
         return ls_fail(err, LS_ENOENT,
                        "%.300s: no such file or directory; expected a table (.csv), a folder with "
                        "a sub-folder of pictures for each class, or arrays (x.npy with y.npy)",
+                       l->path);
+    if (!S_ISDIR(st.st_mode) && is_of_several(l->path))
+        return ls_fail(err, LS_EINVAL,
+                       "%.300s: one of the files of a data set; name the directory that has all of "
+                       "them",
                        l->path);
     l->kind = ends_with(l->path, ".safetensors") ? "safetensors"
               : ls_path_is_npz(l->path)          ? "npy"
@@ -81,9 +94,13 @@ static int find_kind(cli_look *l, ls_error *err)
         strcpy(l->test_x, "test_x.npy");
         strcpy(l->test_y, "test_y.npy");
     }
-    return l->target && strcmp(l->kind, "csv") != 0
-               ? ls_fail(err, LS_EINVAL, "--target: names a column of a table; %.300s is none",
-                         l->path)
+    const char *option = l->target      ? "--target"
+                         : l->decimal   ? "--decimal"
+                         : l->separator ? "--separator"
+                         : l->encoding  ? "--encoding"
+                                        : NULL;
+    return option && strcmp(l->kind, "csv") != 0
+               ? ls_fail(err, LS_EINVAL, "%s: is about a table; %.300s is none", option, l->path)
                : LS_OK;
 }
 
@@ -107,6 +124,11 @@ static int open_data(cli_look *l, const ls_host *host, ls_error *err)
                                            .test_y = l->test_y[0] ? l->test_y : NULL,
                                            .target = {.text = l->target},
                                            .drop = {.list = l->drop},
+                                           .separator = l->separator,
+                                           .decimal = !l->decimal            ? LS_DECIMAL_AUTO
+                                                      : l->decimal[0] == ',' ? LS_DECIMAL_COMMA
+                                                                             : LS_DECIMAL_POINT,
+                                           .latin1 = l->encoding && l->encoding[0] == 'l',
                                            .layout = l->last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST,
                                            .labels = l->values ? LS_LABELS_VALUES
                                                      : strcmp(l->kind, "csv") == 0
@@ -140,8 +162,10 @@ static bool are_values(const ls_dataset_info *info)
 static const char *useless(const ls_column_seen *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;
-    if (c->use == LS_COLUMN_DROPPED)
-        return "has more than 1000 different texts";
+    if (c->use == LS_COLUMN_DROPPED && c->is)
+        return "has texts that are neither names of something nor numbers, such as ";
+    if (c->use == LS_COLUMN_DROPPED) /* one without a name is always left out */
+        return c->levels > 0 ? "has more than 1000 different texts" : NULL;
     if (c->counts)
         return "counts the rows";
     if (c->use == LS_COLUMN_LEVELS && present >= 20 && 2 * (uint32_t)c->levels > present)
@@ -157,11 +181,17 @@ static int drop_useless(cli_look *l, const ls_dataset_info *info)
         const ls_column_seen *c = &info->column[i];
         const char *why = useless(c, info->rows);
         l->fills |= c->missing > 0 && !why;
+        if (!why && c->use == LS_COLUMN_NUMBER && c->step != 0 && info->columns > 2)
+            ls_buffer_format(&l->why,
+                             "  %.60s goes %s evenly from row to row, as a time or an id does "
+                             "(data.drop leaves it out)\n",
+                             c->name, c->step > 0 ? "up" : "down");
         if (!why || c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE)
             continue;
         cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
         l->commas |= strchr(c->name, ',') != NULL;
-        ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s\n", c->name, why);
+        ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
+                         c->is ? c->is : "");
         dropped++;
     }
     return dropped;
@@ -278,6 +308,40 @@ static int look_at_folder(cli_look *l, ls_error *err)
     return status;
 }
 
+/* ---- data sets whose files have names of their own ------------------------------------------------- */
+
+/* MNIST's files and those of its relatives have the same names. */
+static const char *which_mnist(const cli_look *l)
+{
+    return ls_dataset_describe(l->split[0])->payload == LS_PAYLOAD_PUBLISHED ||
+                   strstr(l->path, "ashion")
+               ? "fashion_mnist"
+               : "mnist";
+}
+
+/* Opens the folder as each of them; → "folder" where their files are not in it. */
+static int look_for_known(cli_look *l, ls_error *err)
+{
+    static const char *const known[] = {"fashion_mnist", "mnist", "emnist", "cifar10", "cifar100"};
+    int status = LS_ENOENT;
+    l->silent = *l->host;
+    l->silent.log = NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char absent[64];
+        snprintf(absent, sizeof absent, "%s not found; ", known[i]);
+        l->kind = known[i];
+        status = open_data(l, &l->silent, err);
+        if (status != LS_ENOENT || strncmp(err->text, absent, strlen(absent)) != 0)
+            break;
+        l->kind = "folder";
+    }
+    if (strcmp(l->kind, "folder") == 0)
+        return LS_OK;
+    if (status == LS_OK && (strcmp(l->kind, known[0]) == 0 || strcmp(l->kind, known[1]) == 0))
+        l->kind = which_mnist(l);
+    return status;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------------ */
 
 int cli_look_at(cli_look *l, ls_error *err)
@@ -287,9 +351,16 @@ int cli_look_at(cli_look *l, ls_error *err)
     int status = find_kind(l, err);
     if (status)
         return status;
+    const bool directory = strcmp(l->kind, "folder") == 0;
+    if (directory)
+        status = look_for_known(l, err);
+    if (status)
+        return status;
     if (strcmp(l->kind, "folder") == 0)
         return look_at_folder(l, err);
-    status = strcmp(l->kind, "csv") == 0 ? look_at_table(l, err) : look_at_arrays(l, err);
+    l->known = directory;
+    if (!directory)
+        status = strcmp(l->kind, "csv") == 0 ? look_at_table(l, err) : look_at_arrays(l, err);
     if (status)
         return status;
     take_shape(l);

@@ -105,7 +105,8 @@ typedef struct cli_trained_args {
     const char *rows;     /* predict: --rows */
     const char *new_data; /* --data */
     bool json, train, best;
-    bool needs_data; /* the run's data is opened as well */
+    bool skip_broken; /* predict: --skip-broken */
+    bool needs_data;  /* the run's data is opened as well */
     cli_list set;
     char **rest; /* the other arguments */
     int rest_count;
@@ -114,7 +115,7 @@ typedef struct cli_trained_args {
 /* A verb on a trained model. */
 typedef struct cli_trained_verb {
     const char *name;
-    /* The options that it takes besides: 'j' --json, 't' --train, 'r' --rows, 'o' --to, 'd' --devices. */
+    /* The options that it takes besides: 'k' --skip-broken, 'j' --json, 't' --train, 'r' --rows, 'o' --to, 'd' --devices. */
     const char *letters;
     const char *help;
     /* What else is wrong with the arguments: 0, or EXIT_USAGE after saying it. Sets needs_data. */

@@ -1,4 +1,4 @@
-/* The callers' side: orders for the courier, and waiting for it. */
+/* The callers' side: hands orders to the progress thread (courier.c) and waits for them. */
 #include "cluster/cluster.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -11,16 +11,18 @@
 #include <unistd.h>
 
 #define SLICE_NS 20000000u               /* between two heartbeats of a waiting thread */
-#define GRACE_NS ((uint64_t)1000000000u) /* for a courier that was last seen alive */
+#define GRACE_NS ((uint64_t)1000000000u) /* for a progress thread that was last seen alive */
 
-/* ---- an order ------------------------------------------------------------------------------- */
+/* ---- orders ---------------------------------------------------------------------------------- */
 
 static bool is_done(void *arg)
 {
     return atomic_load_explicit(&((ls_cluster *)arg)->done, LS_COURIER_SEEN);
 }
 
-/* The courier beats every few milliseconds, unless the engine keeps it. */
+/* Waits until the order is done. The progress thread beats every few milliseconds,
+ * unless the engine does not return from a call. Returns false if the thread has been
+ * silent for `limit_ns`. */
 static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *wait)
 {
     ls_silence silence = {0};
@@ -35,12 +37,13 @@ static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *
     return true;
 }
 
-/* Behind a fault nothing is changed that the courier, or the wire, may still look at. */
+/* Checks that an order can be given. After a fault nothing may be changed that the progress thread,
+ * or the transport, may still read. */
 static int check_usable(const ls_cluster *c, ls_error *err)
 {
     if (c->hangs)
         return ls_fail(err, LS_ESTALLED, "the thread that talks to the other hosts hangs");
-    if (c->summing) /* the sum's own error is reported by the call that waits for it */
+    if (c->summing) /* the sum's own error is reported by the call that waits for the sum */
         return ls_fail(err, LS_EINTERNAL, "another exchange in the midst of a sum");
     return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
 }
@@ -50,7 +53,7 @@ static int hand_over(ls_cluster *c, ls_order_kind order, ls_error *err)
     const int kind = (int)order;
     if (c->hangs)
         return check_usable(c, err);
-    atomic_store_explicit(&c->done, false, memory_order_relaxed); /* released by the push */
+    atomic_store_explicit(&c->done, false, memory_order_relaxed); /* the push releases it */
     return ls_ring_try_push(&c->orders, &kind) == LS_OK
                ? LS_OK
                : ls_fail(err, LS_EINTERNAL, "two orders at once for the courier");
@@ -61,11 +64,11 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
 {
     bool done = await_done(c, limit_ns, wait);
     if (!done && order == LS_ORDER_OPEN && !ls_joining_ends(c, LS_JOINING_GIVEN_UP))
-        done = await_done(c, GRACE_NS, wait); /* at the last moment */
+        done = await_done(c, GRACE_NS, wait); /* joining has succeeded at the last moment */
     if (!done) {
         c->hangs = true;
-        ls_cluster_leave(
-            c, "its engine did not return from a call"); /* should it still, the others hear */
+        /* If the engine should return after all, the others are told. */
+        ls_cluster_leave(c, "its engine did not return from a call");
         return ls_fail(err, LS_ESTALLED,
                        "engine %s does not return from a call %s: is the network up, and did every "
                        "process start?",
@@ -84,7 +87,7 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
     return status ? status : await_order(c, order, limit_ns, wait, err);
 }
 
-/* How long the courier itself may be silent: as long as another member. */
+/* Returns how long the progress thread may be silent: as long as another member. */
 static uint64_t patience(const ls_cluster *c)
 {
     return c->options.deadline_ns + GRACE_NS;
@@ -100,7 +103,7 @@ static int make_parcels(ls_cluster *c, int count, ls_error *err)
     return c->parcel ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %d messages", count);
 }
 
-/* ---- gathering ------------------------------------------------------------------------------ */
+/* ---- gathers --------------------------------------------------------------------------------- */
 
 static int make_stage(ls_cluster *c, size_t bytes, ls_error *err)
 {
@@ -141,7 +144,8 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
     return status;
 }
 
-/* Parts of the same size, one behind another; or the only one, of member `only`. */
+/* Gathers parts of `bytes` bytes each, stored one after another; `only` ≥ 0: only the
+ * part of that member. */
 static int gather_even(ls_cluster *c, int only, void *data, size_t bytes, ls_error *err)
 {
     const size_t count = (size_t)c->members;
@@ -174,7 +178,7 @@ int ls_cluster_share(ls_cluster *c, void *data, size_t bytes, ls_error *err)
     return ls_cluster_share_from(c, 0, data, bytes, err);
 }
 
-/* ---- sums ----------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 int ls_cluster_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
 {
@@ -215,7 +219,8 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
 
 static size_t is_ready(const ls_cluster *c)
 {
-    return atomic_load_explicit(&c->sum.ready, memory_order_relaxed); /* the caller's own */
+    /* Relaxed, because the caller itself has written it. */
+    return atomic_load_explicit(&c->sum.ready, memory_order_relaxed);
 }
 
 void ls_cluster_ready(ls_cluster *c, size_t floats)
@@ -233,7 +238,7 @@ int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
     status = await_order(c, LS_ORDER_SUM, patience(c), wait, err);
     c->summing = false;
     c->summed = status == LS_OK;
-    /* relaxed: the next order's push releases it. */
+    /* Relaxed, because the push of the next order releases it. */
     atomic_store_explicit(&c->sum.ready, 0, memory_order_relaxed);
     return status;
 }
@@ -262,7 +267,7 @@ const ls_members_ops ls_cluster_ops = {.size = sizeof(ls_members_ops),
                                        .agreed = ls_cluster_agreed,
                                        .commit = ls_cluster_commit};
 
-/* ---- the engine ----------------------------------------------------------------------------- */
+/* ---- engines --------------------------------------------------------------------------------- */
 
 int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err)
 {
@@ -283,7 +288,7 @@ int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err)
     return LS_OK;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- opening, regrouping and closing --------------------------------------------------------- */
 
 int ls_cluster_member(const ls_cluster *c)
 {
@@ -310,7 +315,7 @@ bool ls_cluster_can_regroup(const ls_cluster *c)
     return c->options.regroups && c->options.type->regroup;
 }
 
-/* relaxed: it hands nothing over. */
+/* Relaxed, because it hands over no other memory. */
 void ls_cluster_regroups(ls_cluster *c)
 {
     atomic_store_explicit(&c->regroups, true, memory_order_relaxed);
@@ -318,7 +323,8 @@ void ls_cluster_regroups(ls_cluster *c)
 
 bool ls_cluster_lost(const ls_cluster *c)
 {
-    return c->lost && !c->hangs && !c->summing; /* a sum under way is the courier's to end */
+    return c->lost && !c->hangs && !c->summing; /* a sum in progress must be ended by the
+                                                   progress thread */
 }
 
 void ls_cluster_why(const ls_cluster *c, ls_error *out)
@@ -332,14 +338,14 @@ int ls_cluster_regroup(ls_cluster *c, ls_error *err)
     if (!old)
         return ls_fail(err, LS_ENOMEM, "out of memory for a regrouping");
     int status = LS_ESTALLED;
-    while (status && ls_cluster_lost(c)) /* there may be another one at once */
+    while (status && ls_cluster_lost(c)) /* another member may be lost at once */
         status = give_order(c, LS_ORDER_REGROUP, patience(c), NULL, err);
     if (status) {
         ls_free(c->options.host, old);
         return status;
     }
     c->error = (ls_error){0};
-    c->summing = c->summed = false; /* one that was begun has failed by the loss */
+    c->summing = c->summed = false; /* a sum that was begun has failed by the loss */
     old->sum = c->sum;
     old->next = c->old_sums;
     c->old_sums = old;
@@ -392,7 +398,7 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
         status = c->bytes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a cluster");
     }
     if (status == LS_OK)
-        status = ls_cluster_share(c, NULL, 0, err); /* all learn each other's names */
+        status = ls_cluster_share(c, NULL, 0, err); /* exchanges the names of all members */
     if (status)
         ls_cluster_close(c);
     else
@@ -410,7 +416,7 @@ void ls_cluster_free_old(ls_cluster *c)
     }
 }
 
-/* What the wire may still touch stays. */
+/* Frees all memory. It is called only if the transport cannot touch it any more. */
 static void free_all(ls_cluster *c)
 {
     const ls_host *host = c->options.host;
@@ -434,12 +440,12 @@ int ls_cluster_close(ls_cluster *c)
 {
     if (!c)
         return LS_OK;
-    if (!c->pool) { /* it did not open, and nobody has its memory */
+    if (!c->pool) { /* it did not open, and no other thread uses its memory */
         ls_ring_fini(&c->orders);
         free_all(c);
         return LS_OK;
     }
-    if (c->summing) { /* which ends by that */
+    if (c->summing) { /* leaving ends the sum */
         ls_cluster_leave(c, "it came to its end in the midst of a sum");
         await_order(c, LS_ORDER_SUM, patience(c), NULL, NULL);
     }

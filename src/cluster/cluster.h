@@ -1,37 +1,59 @@
-/* The members of a run, each a process, as a rule one on each host.
+/* The members of a run: processes, usually one on each host.
  *
- *     ls_cluster_open(&c, &options, &err);            the courier joins the others over a wire
- *     ls_cluster_gather(c, …), ls_cluster_share(c, …) small things, and checkpoints
- *     ls_cluster_sum(c, …)                            the sum over all members' nodes of the shard tree
- *     ls_cluster_regroup(c, &err)                     members are lost: goes on among those that are left
- *     ls_cluster_leave(c, "the disk is full")         tells the others why, if it is not in good order
+ *     ls_cluster_open(&c, &options, &err);             joins the others over a transport
+ *     ls_cluster_gather(c, …), ls_cluster_share(c, …)  small data, and checkpoints
+ *     ls_cluster_sum(c, …)                             sum over all nodes of the shard tree
+ *     ls_cluster_regroup(c, &err)                      after losses: goes on with the survivors
+ *     ls_cluster_leave(c, "the disk is full")          tells the others the reason for a failure
  *     ls_cluster_close(c)
  *
- * One thread, the *courier*, owns the wire (<lockstep/sys/wire.h>). Everybody else gives it one order
- * at a time, from one thread at a time, and waits until it is done. While there is none the courier sends and
- * hears signs of life. All members give the same orders in the same sequence; each order begins with a head
- * by which the others see that it is the same.
+ * Threads. A progress thread, called the courier in the code, owns the transport
+ * (<lockstep/sys/wire.h>). A caller gives it one order at a time, from one thread at a time, and
+ * waits until the order is done. Between orders the progress thread sends and receives signs of
+ * life. All members give the same orders in the same sequence. Each order begins with a header, by
+ * which the other members check that it is the same.
  *
- * How it ends. A member that has been silent for the deadline, one that says that it leaves, a wire that
- * fails, or a head that is not the expected one are a *fault*: from then on every order fails at once, with
- * the same message, and what the wire may still touch is never freed. Time in which this process was stopped
- * counts against nobody (base/clock.h). No wait is without limit: the courier ends each order by itself
- * when others fall silent; and who waits for the courier leaves it behind when it shows no sign of life
- * itself, which an engine's own hang can cause.
+ * Faults. A member that has been silent for the deadline, a member that says that it leaves, a
+ * transport that fails, or a header other than the expected one is a *fault*. From then on every
+ * order fails at once, with the same message, and memory that the transport may still touch is
+ * never freed. Time during which this process was stopped counts against no member (base/clock.h).
+ * No wait is unlimited: the progress thread ends each order itself when other members are silent.
+ * A caller gives the progress thread up when that shows no sign of life itself, for example
+ * because an engine hangs.
  *
- * Where the engine can regroup, and ls_cluster_regroups has been called, a *loss* is no fault: the order under way
- * fails, and the courier at once meets the other couriers that are left, while callers may still be busy with
- * something else. They agree who goes on, and get a wire of their own; signs of life are sent over it from then
- * on. Orders fail until the caller has taken note by ls_cluster_regroup, behind which members have other numbers,
- * in the old order, and all has to be prepared anew.
+ * Losses. If the engine can regroup, and ls_cluster_regroups has been called, the *loss* of a
+ * member is not a fault. The order in progress fails, and the progress thread meets those of the
+ * surviving members at once, while callers may still be busy with something else. They agree which
+ * members go on, and open a new transport, over which they send signs of life from then on. Orders
+ * fail until the caller calls ls_cluster_regroup. After that, members have other numbers, in the
+ * old order, and everything must be prepared anew.
  *
- * Memory order. The order and what it points to are handed to the courier by a ring (sync/ring.h:
- * release, acquire), and its results back by `done`: the courier's release store, the waiting thread's acquire
- * load, with a park word (sync/park.h) for the sleep between them. There is one order at a time, so nothing
- * else of it is shared but how much of its nodes this member has brought to a sum that is under way: the caller
- * writes floats and then their number (release), the courier reads the number (acquire) and then sends no more
- * than these; none is written again before the sum is done.
- */
+ * Memory order. Let C be the calling thread (callers synchronise among themselves, so that one
+ * thread at a time calls), and P the progress thread.
+ *
+ * 1. Order. C writes the order, which may refer to other memory, and stores false in `done`
+ *    (relaxed). Then it pushes the order's kind into the ring `orders`. The push releases, and the
+ *    pop by P acquires (sync/ring.h), so these writes happen before P works on the order.
+ * 2. Result. P writes the results, stores true in `done` (release) and wakes C. C loads `done`
+ *    (acquire) until it is true. It cannot read the true of an earlier order: its own store of
+ *    false is later in the modification order, and P's store of true follows that, because of 1. So
+ *    everything that P did for the order happens before what C does next. C may read the results
+ *    and reuse the order's memory. The transport has finished with this memory as well, because an
+ *    order succeeds only when all its transfers have ended. After a fault the memory is not used
+ *    again. After a loss it is used again only after ls_cluster_regroup, when P has aborted the
+ *    former transport; an engine that can regroup touches no memory after that. The park word on
+ *    which C sleeps (sync/park.h) is not part of this argument, since C checks `done` itself.
+ * 3. Parts of a sum. While P works on a sum, C writes floats of this member's nodes and then their
+ *    number in sum.ready (release). P loads the number (acquire) and sends and adds only floats
+ *    below it, so the writes of these floats happen before P's reads. C does not write them again
+ *    before the sum's result, after which 2 orders P's reads before C's writes. C then resets
+ *    sum.ready to 0 (relaxed). P loads it again only in a later sum; the push of that sum follows
+ *    the reset, so P cannot read the old number.
+ * 4. Leaving. C writes `leaving` and then true in `left` (release). P loads `left` (acquire) before
+ *    it reads `leaving`.
+ * 5. `regroups`, `joining` and options.asks are relaxed. Each is a decision or a request by itself
+ *    and hands over no other memory. `joining` is decided by compare-and-exchange, so that exactly
+ *    one of C and P succeeds. */
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
 
@@ -53,81 +75,94 @@ typedef struct ls_cluster_options {
     const void *comm;     /* ls_wire_options.comm */
     uint64_t deadline_ns; /* how long a member may be silent */
     uint64_t open_ns;     /* how long joining may take */
-    const atomic_int
-        *asks;     /* not 0: this member asks all to stop; goes with each sum. NULL: never */
-    bool regroups; /* ls_cluster_regroups may be called one day */
+    /* non-zero: this member asks all to stop, which each sum transmits; NULL: never */
+    const atomic_int *asks;
+    bool regroups; /* ls_cluster_regroups may be called later */
     const ls_host *host;
 } ls_cluster_options;
 
-/* Loads the engine liblockstep-NAME.so. Errors: LS_ENOENT (absent), LS_EDEVICE (broken), with the fix. */
+/* Loads the engine liblockstep-NAME.so. Errors: LS_ENOENT (absent), LS_EDEVICE
+ * (broken), with the cure. */
 int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err);
 
-/* Collective: joins the others, and learns their names. Errors: the wire's, LS_ETIMEDOUT, LS_ENOMEM. */
+/* Joins the others and learns their names; all members must call it. The caller closes *out.
+ * Errors: those of the transport, LS_ETIMEDOUT, LS_ENOMEM. */
 int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err);
 
-/* Ends in good order with the others, unless there was a fault or this member has left. NULL is allowed.
- * LS_ESTALLED: a thread, or memory that the wire may still touch, was left behind. */
+/* Ends together with the others, unless there was a fault or this member has left. NULL is
+ * allowed. Returns LS_ESTALLED if a thread, or memory that the transport may still touch,
+ * could not be freed. */
 int ls_cluster_close(ls_cluster *cluster);
 
-/* Caller's thread, before the close: a thread left behind may still use the sums' memory, which then stays. */
+/* Called before ls_cluster_close on the caller's thread: a thread that was given up may still use
+ * the sums' memory, so it is not freed. */
 void ls_cluster_keep_memory(ls_cluster *cluster);
 
-/* Any thread. */
+/* ls_cluster_member returns the number of this member, ls_cluster_members the number of
+ * members. Any thread. */
 int ls_cluster_member(const ls_cluster *cluster);
 int ls_cluster_members(const ls_cluster *cluster);
-const char *ls_cluster_host(const ls_cluster *cluster,
-                            int member); /* "a", the name of its machine */
+/* Returns the name of the member's host, which is valid until close. Any thread. */
+const char *ls_cluster_host(const ls_cluster *cluster, int member);
 
-/* Whether the engine can regroup, and was opened so that it may. */
+/* Returns whether the engine can regroup and was opened for it. */
 bool ls_cluster_can_regroup(const ls_cluster *cluster);
-/* From now on losses are no faults: called by all members between the same two orders. */
+/* From now on losses are not faults. All members must call it between the same two orders. */
 void ls_cluster_regroups(ls_cluster *cluster);
-/* Whether the last order failed by a loss, behind which ls_cluster_regroup may help. */
+/* Returns whether the last order failed by a loss, so that ls_cluster_regroup may help. */
 bool ls_cluster_lost(const ls_cluster *cluster);
-/* Why it did. */
+/* Copies the error of the last order that failed. */
 void ls_cluster_why(const ls_cluster *cluster, ls_error *out);
-/* Goes on among those that are left. Sums have to be prepared anew; the memory of the last ones stays until close,
- * or until ls_cluster_free_old, because a group that goes, or a thread that sleeps, may still touch it. Errors:
- * LS_ESTALLED (this member does not go on), LS_ENOMEM. */
+/* Goes on with the surviving members. Sums must be prepared anew. The memory of earlier sums stays
+ * until close or ls_cluster_free_old, because the former group, or a thread that sleeps, may still
+ * touch it. Errors: LS_ESTALLED (this member does not go on), LS_ENOMEM. */
 int ls_cluster_regroup(ls_cluster *cluster, ls_error *err);
-/* Nothing touches the memory of sums before the last regrouping any more. */
+/* Frees the memory of sums before the last regrouping. No thread and no transport
+ * may touch it any more. */
 void ls_cluster_free_old(ls_cluster *cluster);
-/* What a member was called in the first group. */
+/* Returns a member's number in the first group. */
 int ls_cluster_origin(const ls_cluster *cluster, int member);
 
-/* ---- orders: each returns LS_OK on all members, or sooner or later on none ---------------------- *
- * Errors of all: LS_ESTALLED (a member is lost, or has left, or the courier hangs), LS_EIO, LS_EINTERNAL
+/* ---- orders ------------------------------------------------------------------------------------
+ *
+ * Each function returns LS_OK on all members, or sooner or later on none. Errors of all:
+ * LS_ESTALLED (a member is lost or has left, or the progress thread hangs), LS_EIO, LS_EINTERNAL
  * (the members gave different orders), LS_ENOMEM. */
 
-/* part[m], of bytes[m] bytes, is member m's: this one's own is sent to all, the others are filled in. */
+/* Gathers part[m], of bytes[m] bytes, from each member m: this member's part is sent to all, the
+ * others are written. */
 int ls_cluster_gather_parts(ls_cluster *cluster, void *const *part, const size_t *bytes,
                             ls_error *err);
-/* The same for `bytes` bytes of each member, one behind the other in `all`. */
+/* Gathers `bytes` bytes from each member, stored in `all` one after another. The caller has
+ * written its own part. */
 int ls_cluster_gather(ls_cluster *cluster, void *all, size_t bytes, ls_error *err);
-/* The first member's `data`, or that of member `from`, of which all know the length. */
+/* Send the `data` of the first member, or of member `from`, to all. All members
+ * must know its length. */
 int ls_cluster_share(ls_cluster *cluster, void *data, size_t bytes, ls_error *err);
 int ls_cluster_share_from(ls_cluster *cluster, int from, void *data, size_t bytes, ls_error *err);
 
-/* Any thread that could give an order. A fault of this member's own making: no further order succeeds, and the
- * others hear of it. The first reason counts. */
+/* Reports a fault of this member: no further order succeeds, and the others are told `why`. Only
+ * the first reason counts. Any thread that could give an order. */
 void ls_cluster_leave(ls_cluster *cluster, const char *why);
-/* Likewise, and the others do not go on either: LS_EDIVERGED of their orders. */
+/* Does the same, and the others do not go on either: their orders fail with LS_EDIVERGED. */
 void ls_cluster_end_all(ls_cluster *cluster, const char *why);
 
-/* ---- sums over the shard tree ------------------------------------------------------------------ *
- * The leaves are split evenly over the members; the nodes of member m are the cover of its span
- * (ls_tree_cover). The arena is cut into pieces, which the members have in turn: each evaluates the rest of the
- * tree over its pieces of all nodes and sends the sums to all. While later ones are still on their way, or not
- * even computed, earlier ones are added and go back. */
+/* ---- sums over the shard tree ------------------------------------------------------------------
+ *
+ * The leaves are distributed evenly over the members. The nodes of member m are the cover of its
+ * leaves (ls_tree_cover). The arena is cut into pieces, which the members own in turn. The owner
+ * of a piece receives the piece of all nodes, evaluates the rest of the tree and sends the sum to
+ * all. Earlier pieces are added and sent back while later ones are still in transit, or have not
+ * even been computed. */
 
-/* The leaves of a member. */
+/* Computes the range of leaves [*lo, *hi) of a member. */
 void ls_cluster_span(const ls_cluster *cluster, int shards, int member, int *lo, int *hi);
 
-/* Makes room for sums of `floats` floats (a multiple of 16) over `shards` leaves; does nothing if it is there
- * already. Errors: LS_EINVAL (fewer leaves than members), LS_ENOMEM. */
+/* Allocates memory for sums of `floats` floats (a multiple of 16) over `shards` leaves, unless it
+ * exists already. Errors: LS_EINVAL (fewer leaves than members), LS_ENOMEM. */
 int ls_cluster_prepare(ls_cluster *cluster, int shards, size_t floats, ls_error *err);
-/* What communicators see of it, by which each function here is explained: ls_members_ops in
- * <lockstep/sys/communicator.h>. Errors: those of orders. */
+/* The functions that communicators call; ls_members_ops in <lockstep/sys/communicator.h> explains
+ * each. Errors: those of orders. */
 float *ls_cluster_node(const ls_cluster *cluster, int i);
 const float *ls_cluster_total(const ls_cluster *cluster);
 int ls_cluster_begin_sum(ls_cluster *cluster, ls_error *err);
@@ -137,7 +172,8 @@ int ls_cluster_agreed(const ls_cluster *cluster);
 void ls_cluster_commit(ls_cluster *cluster, int committed);
 extern const ls_members_ops ls_cluster_ops;
 
-/* Bytes that the busiest member sends in a sum, as a multiple of what a ring all-reduce sends. */
+/* Returns the number of bytes that the busiest member sends in a sum, relative
+ * to a ring all-reduce. */
 double ls_cluster_bytes_factor(const ls_cluster *cluster);
 
 #endif

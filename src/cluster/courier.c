@@ -1,5 +1,5 @@
-/* The courier: the thread that owns the wire. It carries out one order at a time, and meanwhile and between
- * two of them it says that this member is alive and hears whether the others are. */
+/* The progress thread, which owns the transport. It executes one order at a time. Meanwhile and
+ * between orders it sends signs of life and watches those of the others. */
 #include "cluster/courier.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -9,15 +9,17 @@
 #include <string.h>
 
 #define MAGIC 0x4c53776du
-#define IDLE_NS 5000000u   /* between two looks at the wire without an order */
-#define ACTIVE_NS 2000000u /* the longest poll within one … */
-#define OWN_NS 100000u     /* … while its own member may bring more */
-#define SAY_NS 1000000000u /* a sign of life at least so often */
+#define IDLE_NS 5000000u   /* between two looks at the transport without an order */
+#define ACTIVE_NS 2000000u /* longest poll during an order */
+#define OWN_NS 100000u     /* longest poll while this member may still bring a part of a sum */
+#define SAY_NS 1000000000u /* longest interval between two signs of life */
 #define LAST_WORD_NS 300000000u
-#define LOSS_WORD_NS 20000000u /* likewise, where it is about another member */
+/* time for the last message after a fault (LAST_WORD_NS); after a loss */
+#define LOSS_WORD_NS 20000000u
 enum { AT_ONCE = 64, IN_VAIN = 8 };
 
-/* The members that its wire knows. Callers may still have to do with those before a loss. */
+/* Returns the number of members of the progress thread's transport. It can differ from c->members,
+ * which callers use until they call ls_cluster_regroup. */
 static int crew(const ls_cluster *c)
 {
     return c->wire && c->peer ? c->wire->members : 0;
@@ -27,7 +29,7 @@ static int crew(const ls_cluster *c)
 
 static void say_last(ls_cluster *c, ls_say say, const char *text);
 
-/* `why` NULL, or of LS_OK: it has succeeded. */
+/* Ends the order. `why` NULL, or with status LS_OK: it has succeeded. */
 static void end_order(ls_cluster *c, const ls_error *why, bool lost)
 {
     c->status = why ? why->status : LS_OK;
@@ -39,7 +41,8 @@ static void end_order(ls_cluster *c, const ls_error *why, bool lost)
     ls_park_wake(&c->finished);
 }
 
-/* The first one counts. The others hear of it at once, so that none waits for its own deadline. */
+/* Handles the first fault: ends the order and tells the others at once, so that none waits
+ * for its own deadline. */
 static void note_fault(ls_cluster *c)
 {
     c->fault_ns = ls_now_ns();
@@ -53,7 +56,8 @@ static void note_fault(ls_cluster *c)
                  c->fault.text);
 }
 
-/* Whether members may be lost, and the run go on: a wire that only ever breaks ends it. */
+/* Returns whether the run may go on after a loss. It may not if it has regrouped IN_VAIN times
+ * without a sum: a transport that only ever breaks ends the run. */
 static bool may_regroup(const ls_cluster *c)
 {
     return atomic_load_explicit(&c->regroups, memory_order_relaxed) && c->wire &&
@@ -69,7 +73,7 @@ static bool may_regroup(const ls_cluster *c)
         }                                                                                          \
     } while (0)
 
-/* The loss of another member: no fault where the run may go on without it. */
+/* Reports the loss of another member, which is not a fault if the run may go on without it. */
 #define loss(c, ...)                                                                               \
     do {                                                                                           \
         if ((c)->fault.status == LS_OK) {                                                          \
@@ -78,9 +82,10 @@ static bool may_regroup(const ls_cluster *c)
         }                                                                                          \
     } while (0)
 
-/* ---- posting -------------------------------------------------------------------------------- */
+/* ---- posting transfers ----------------------------------------------------------------------- */
 
-/* An engine that says a connection broke tells of a lost host, as one does that says nothing. */
+/* Handles an error of the transport. A broken connection means that a host is lost,
+ * as its silence would. */
 static void note_wire(ls_cluster *c, int status, const ls_error *why)
 {
     if (status == LS_EIO)
@@ -133,7 +138,7 @@ void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_tra
 
 /* ---- signs of life -------------------------------------------------------------------------- */
 
-/* A sum of which this member has yet to bring a part: its devices are at work. */
+/* Returns whether this member has yet to bring a part of a sum: its devices are at work. */
 static bool brings(const ls_cluster *c)
 {
     return c->active && c->kind == LS_ORDER_SUM && c->fault.status == LS_OK &&
@@ -167,7 +172,8 @@ static void listen_to(ls_cluster *c, int m)
     post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
 }
 
-/* A member whose last sign of life is still being sent gets no further one. */
+/* Sends a sign of life to all members, except to one whose last sign of life
+ * is still in transit. */
 static void say_alive(ls_cluster *c)
 {
     for (int m = 0; m < crew(c) && c->fault.status == LS_OK; m++) {
@@ -181,7 +187,7 @@ static void say_alive(ls_cluster *c)
     c->spoke_ns = ls_now_ns();
 }
 
-/* Nothing is said behind it. What does not get out is lost. */
+/* Sends a last message to all members; nothing follows it. What cannot be sent is lost. */
 static void say_last(ls_cluster *c, ls_say say, const char *text)
 {
     for (int m = 0; m < crew(c); m++) {
@@ -222,13 +228,13 @@ static void hear(ls_cluster *c, int m)
     else if (in->say == LS_SAY_LEAVE)
         loss(c, "host %s has left the run: %.400s", p->host, in->text);
     else if (in->say ==
-             LS_SAY_LOSS) /* the sender may recover from this loss where this member cannot */
+             LS_SAY_LOSS) /* the sender may recover from this loss when this member cannot */
         loss(c, "%.400s", in->text);
     else if (in->say == LS_SAY_ALIVE)
         listen_to(c, m);
 }
 
-/* Each has brought its part of this order, and yet nothing of it comes or goes. */
+/* Returns whether each member has brought its part of this order, so that data should move. */
 static bool all_are_in_it(const ls_cluster *c)
 {
     bool all = c->active && c->kind != LS_ORDER_CLOSE && !brings(c);
@@ -237,8 +243,8 @@ static bool all_are_in_it(const ls_cluster *c)
     return all;
 }
 
-/* For how long the courier itself had no CPU since its last look, which matters once a member is suspected:
- * one that is lost is to be found no later on a busy machine. */
+/* Returns for how long this thread had no CPU since its last look. It matters only once a member is
+ * suspected, and is measured only then: a lost member must be found no later on a busy machine. */
 static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
@@ -278,8 +284,8 @@ static void look(ls_cluster *c)
     say_what(what, sizeof what, c);
     for (int m = 0; m < crew(c); m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->wire->member ||
-            (p->gone && !p->telling)) /* who is told something must take it in */
+        /* A member to which a last message is in transit must receive it. */
+        if (m == c->wire->member || (p->gone && !p->telling))
             continue;
         p->silent_ns += attended;
         if (p->silent_ns > deadline)
@@ -303,7 +309,7 @@ static size_t part_of(const ls_cluster *c, int m)
     return at;
 }
 
-/* What of a part lies behind its first `at` bytes: a slice of it at most. */
+/* Posts up to one message of a part, from offset `at` on. */
 static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incoming)
 {
     const size_t left = c->bytes[part] > at ? c->bytes[part] - at : 0;
@@ -316,7 +322,7 @@ static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incomin
         ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
 }
 
-/* All members get on side by side, so that none waits for a long part of another. */
+/* Posts the parts of all members in turn, so that none waits for a long part of another. */
 static void begin_gather(ls_cluster *c)
 {
     size_t most = 0;
@@ -356,7 +362,8 @@ static void exchange_heads(ls_cluster *c)
     }
 }
 
-/* From the last one, so that each still finds the first one's name as it is. */
+/* Makes the names of hosts unique. It begins with the last member, because each must still find the
+ * first one's name unchanged. */
 static void number_namesakes(ls_cluster *c)
 {
     for (int m = crew(c) - 1; m > 0; m--)
@@ -368,7 +375,7 @@ static void number_namesakes(ls_cluster *c)
             }
 }
 
-/* To the callers, who wait for an order. */
+/* Copies the group to the fields of the callers, who are waiting for an order. */
 static void publish(ls_cluster *c)
 {
     c->member = c->wire->member;
@@ -402,7 +409,7 @@ static void check_head(ls_cluster *c, int m)
               (unsigned long long)own->number);
 }
 
-/* One that has come to its end takes no part in an order that it has not begun. */
+/* Reports members that have ended and take no part in an order that they have not begun. */
 static void miss_members(ls_cluster *c)
 {
     for (int m = 0; m < crew(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
@@ -410,7 +417,7 @@ static void miss_members(ls_cluster *c)
             loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
-/* relaxed: it hands nothing over; `done` does. */
+/* Relaxed, because it hands over no other memory; `done` does. */
 bool ls_joining_ends(ls_cluster *c, int how)
 {
     int open = LS_JOINING;
@@ -418,7 +425,8 @@ bool ls_joining_ends(ls_cluster *c, int how)
                                                    memory_order_relaxed);
 }
 
-/* A wire is there: its members, of whom some were known before, by the number that they had then. */
+/* Sets up the members of a new transport. `before`, unless NULL: members of the former group;
+ * origin[m]: number that member m had in it. */
 static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin, ls_error *err)
 {
     const int members = c->wire->members;
@@ -438,7 +446,7 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
         else if (m == c->wire->member)
             snprintf(p->host, LS_MEMBER_NAME, "%s", c->host);
         else
-            snprintf(p->host, LS_MEMBER_NAME, "%d", m); /* until its first head names it */
+            snprintf(p->host, LS_MEMBER_NAME, "%d", m); /* until its first header brings the name */
     }
     c->looked_ns = c->spoke_ns = ls_now_ns();
     c->begun = 0;
@@ -450,7 +458,7 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
     return LS_OK;
 }
 
-/* What the engine waits for, or whom it turned away. A caller that has gone hears nothing any more. */
+/* Logs a line of the engine. Nothing is logged for a caller that has given up. */
 static void say_of_engine(void *cluster, int level, const char *text)
 {
     const ls_cluster *c = cluster;
@@ -463,8 +471,9 @@ static void show_life(void *cluster)
     ls_beat(&((ls_cluster *)cluster)->heartbeat, 0);
 }
 
-/* An engine's open may return after the caller's time limit. Then ls_joining_ends is false: the caller has gone, with
- * the host's functions, and nothing of it may be used. */
+/* Opens the transport. The engine's open may return after the caller's time limit. ls_joining_ends
+ * then returns false: the caller has gone, and neither the host's functions nor anything else of
+ * the caller's may be used. */
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {.size = sizeof o,
@@ -505,7 +514,7 @@ static void begin_order(ls_cluster *c)
         return;
     }
     heed_leave(c);
-    if (c->kind == LS_ORDER_CLOSE) { /* a fault has had its last word */
+    if (c->kind == LS_ORDER_CLOSE) { /* after a fault the last message has been sent already */
         if (c->fault.status == LS_OK)
             say_last(c, LS_SAY_BYE, "");
         return;
@@ -520,7 +529,8 @@ static void begin_order(ls_cluster *c)
         end_order(c, NULL, false);
         return;
     }
-    if (c->group != c->now_group) { /* its caller has not taken note of the last loss */
+    /* The caller has not called ls_cluster_regroup since the last loss. */
+    if (c->group != c->now_group) {
         end_order(c, &c->last_loss, true);
         return;
     }
@@ -532,7 +542,8 @@ static void begin_order(ls_cluster *c)
         begin_gather(c);
 }
 
-/* What this member said is out, and, where it is to end in good order, the others have said goodbye. */
+/* Returns whether all last messages of this member have been sent and, if `goodbyes`, the
+ * others have said goodbye. */
 static bool all_is_said(const ls_cluster *c, bool goodbyes)
 {
     for (int m = 0; m < crew(c); m++) {
@@ -554,7 +565,7 @@ static void leave_wire(ls_cluster *c)
     end_order(c, &c->fault, false);
 }
 
-/* After a fault a last word has a moment to get out. */
+/* Closes the transport. After a fault the last message has a limited time to be sent. */
 static void go_on_closing(ls_cluster *c)
 {
     const bool fine = c->fault.status == LS_OK;
@@ -563,7 +574,7 @@ static void go_on_closing(ls_cluster *c)
         leave_wire(c);
 }
 
-/* ---- what has ended ------------------------------------------------------------------------- */
+/* ---- completed transfers --------------------------------------------------------------------- */
 
 static void take_in(ls_cluster *c, ls_transfer *transfer)
 {
@@ -572,9 +583,9 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
     if (transfer->incoming)
         p->silent_ns = 0;
     if (parcel->kind >= LS_PARCEL_HEAD_IN)
-        c->stuck_ns = 0; /* of the order itself: a sign of life gets it no further */
+        c->stuck_ns = 0; /* only transfers of the order count: a sign of life does not advance it */
     if (c->fault.status && parcel->kind >= LS_PARCEL_HEAD_IN)
-        return; /* of an order that has failed */
+        return; /* belongs to an order that has failed */
     switch (parcel->kind) {
     case LS_PARCEL_CONTROL_IN: hear(c, transfer->peer); return;
     case LS_PARCEL_CONTROL_OUT: p->saying = false; return;
@@ -605,9 +616,9 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
         take_in(c, ended[i]);
 }
 
-/* ---- a loss ------------------------------------------------------------------------------------ */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
-/* What this one had to say is out, or the moment for it is over. */
+/* Waits until this member's last messages have been sent, for a limited time. */
 static void part_from_lost(ls_cluster *c)
 {
     while (!all_is_said(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
@@ -640,14 +651,14 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
     c->in_vain++;
     status = meet_members(c, before, origin, err);
     ls_free(c->options.host, before);
-    if (status) { /* the others see its lines end */
+    if (status) { /* the others see that its connections end */
         c->touched |= c->wire->type->abort(c->wire) != 0;
         c->wire = NULL;
     }
     return status;
 }
 
-/* Where the surviving members do not agree, the loss is a fault. */
+/* Regroups. If the surviving members do not agree, the loss becomes a fault. */
 static void regroup_members(ls_cluster *c)
 {
     const size_t count = (size_t)crew(c);
@@ -671,7 +682,7 @@ static void regroup_members(ls_cluster *c)
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-/* Returns whether there is an order. */
+/* Waits for an order for IDLE_NS. Returns whether there is one. */
 static bool await_order(ls_cluster *c)
 {
     ls_ring *rings[1] = {&c->orders};

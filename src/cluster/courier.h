@@ -1,4 +1,6 @@
-/* The inside of the room: what the courier's files share. See cluster.h. */
+/* Internals of the cluster, shared by cluster.c, courier.c and sum.c. See cluster.h.
+ *
+ * Names: the courier is the progress thread, a parcel a transfer together with its purpose. */
 #ifndef CLUSTER_COURIER_H
 #define CLUSTER_COURIER_H
 
@@ -12,49 +14,50 @@
 #include <lockstep/pool.h>
 #include <stdbool.h>
 
-/* The orders that an order's results stand on, macros so that a test can weaken each one and see
- * ThreadSanitizer object (tests/sync/weakened_orders.sh). */
-#ifndef LS_COURIER_DONE /* courier: the results are written before they are said to be there */
+/* Memory orders of an order's results and of a sum's parts (cluster.h, "Memory order"). They are
+ * macros so that a test can weaken each one and check that ThreadSanitizer reports it
+ * (tests/sync/weakened_orders.sh). */
+#ifndef LS_COURIER_DONE /* progress thread: stores `done` after it has written the results */
 #define LS_COURIER_DONE memory_order_release
 #endif
-#ifndef LS_COURIER_SEEN /* caller: they are read after that was seen */
+#ifndef LS_COURIER_SEEN /* caller: loads `done` before it reads the results */
 #define LS_COURIER_SEEN memory_order_acquire
 #endif
-#ifndef LS_COURIER_READY /* caller: a part of this member's nodes is written before it is said to be there */
+#ifndef LS_COURIER_READY /* caller: stores sum.ready after it has written that part of its nodes */
 #define LS_COURIER_READY memory_order_release
 #endif
-#ifndef LS_COURIER_TAKES /* courier: it is sent, and added, after that was seen */
+#ifndef LS_COURIER_TAKES /* progress thread: loads sum.ready before it sends and adds that part */
 #define LS_COURIER_TAKES memory_order_acquire
 #endif
-#ifndef LS_COURIER_SPINS /* before who waits for the courier goes to sleep */
+#ifndef LS_COURIER_SPINS /* number of spins before a caller that waits for an order sleeps */
 #define LS_COURIER_SPINS 0
 #endif
 
-/* Channels of the wire. */
+/* Channels of the transport. */
 enum { LS_ON_CONTROL, LS_ON_HEADS, LS_ON_DATA, LS_ON_SUMS };
 
-/* What a member says outside of orders. */
+/* Kinds of messages outside of orders. */
 typedef enum ls_say {
     LS_SAY_ALIVE,
-    LS_SAY_BYE,   /* it has come to its end, in good order, behind `begun` orders */
-    LS_SAY_LEAVE, /* it has a fault */
+    LS_SAY_BYE,   /* the member has ended normally after `begun` orders */
+    LS_SAY_LEAVE, /* the member has a fault */
     LS_SAY_LOSS,  /* another member is lost: the surviving members regroup */
-    LS_SAY_END    /* it has a fault that none survives */
+    LS_SAY_END    /* the member has a fault that none survives */
 } ls_say;
 
 typedef struct ls_control {
     uint32_t magic, say;
-    uint64_t begun; /* orders of which its own part is there */
+    uint64_t begun; /* number of orders to which the member has brought its part */
     char text[LS_ERROR_TEXT];
 } ls_control;
 
-/* What begins an order, from each member to each. */
+/* Header of an order, sent by each member to each. */
 typedef struct ls_head {
     uint32_t magic, kind;
     uint64_t number;
-    uint64_t bytes; /* of the sender's part; of a sum: of the arena */
+    uint64_t bytes; /* bytes of the sender's part; of a sum: bytes of the arena */
     uint32_t shards;
-    uint32_t asks; /* to stop */
+    uint32_t asks; /* the sender asks all to stop */
     char host[LS_MEMBER_NAME];
 } ls_head;
 
@@ -66,75 +69,77 @@ typedef enum ls_order_kind {
     LS_ORDER_CLOSE
 } ls_order_kind;
 
-/* How joining ended. */
+/* The result of joining. */
 enum { LS_JOINING, LS_JOINING_JOINED, LS_JOINING_GIVEN_UP };
 
-/* A transfer, and what it is for. */
+/* The purposes of a transfer. */
 typedef enum ls_parcel_kind {
     LS_PARCEL_CONTROL_IN,
     LS_PARCEL_CONTROL_OUT,
-    LS_PARCEL_LAST_OUT, /* a bye, or a leave */
+    LS_PARCEL_LAST_OUT, /* any last message */
     LS_PARCEL_HEAD_IN,
     LS_PARCEL_NODE_IN,
-    LS_PARCEL_OTHER /* of an order: it has only to end */
+    LS_PARCEL_OTHER /* data of an order that need no action */
 } ls_parcel_kind;
 
 typedef struct ls_parcel {
-    ls_transfer transfer; /* its first member, by which poll names it */
+    ls_transfer transfer; /* must be first: poll returns a pointer to it */
     ls_parcel_kind kind;
-    int piece;              /* NODE_IN: the arena's */
-    struct ls_parcel *next; /* that waits for the same peer */
+    int piece;              /* NODE_IN: index of the piece of the arena */
+    struct ls_parcel *next; /* next transfer that waits for the same peer */
 } ls_parcel;
 
 typedef struct ls_peer {
     char host[LS_MEMBER_NAME];
-    uint64_t silent_ns; /* of the courier's attended time */
-    uint64_t begun;     /* orders, as it said last */
-    int origin;         /* what it was called in the first group */
-    bool gone;          /* it has said its last word */
-    bool ended;         /* which was not about another's loss */
-    bool saying;        /* `out` is on its way */
-    bool told_last;     /* this member's last word was posted … */
-    bool telling;       /* … and is on its way */
+    uint64_t silent_ns; /* how long it has been silent, in attended time of the progress thread */
+    uint64_t begun;     /* number of orders, according to its last message */
+    int origin;         /* its number in the first group */
+    bool gone;          /* it has sent its last message */
+    bool ended;         /* that message was not about another member's loss */
+    bool saying;        /* `out` is in transit */
+    bool told_last;     /* this member's last message to it has been posted */
+    bool telling;       /* that message is in transit */
     ls_control in, out, last;
     ls_parcel in_parcel, out_parcel, last_parcel;
     ls_head head_in;
     int coming;                        /* messages of orders that it has yet to send */
-    size_t under_way;                  /* bytes of orders on their way to it … */
-    ls_parcel *waiting, **waiting_end; /* … and what goes behind them */
+    size_t under_way;                  /* bytes of orders in transit to it */
+    ls_parcel *waiting, **waiting_end; /* transfers to be posted after these */
 } ls_peer;
 
-/* Bytes of orders that are on their way to all others together; to each at least one message. An engine may send what it
- * has got in any order: what says that this member is alive must not stand behind a whole arena, nor all of an arena's
- * pieces end together. */
+/* Most bytes of orders in transit to all other members together, but at least one message to each.
+ * An engine may send what it has in any order. A sign of life must not be queued after a whole
+ * arena, and the pieces of an arena should not all end at the same time. */
 #define LS_UNDER_WAY ((size_t)8 << 20)
 
-enum { LS_PIECES_MOST = 1024 /* of a member */ };
+enum { LS_PIECES_MOST = 1024 /* for each member */ };
 
-/* The rest of the tree over all members' nodes. */
+/* A sum: the rest of the tree over all members' nodes. */
 typedef struct ls_sum {
     int shards;
     size_t floats;
-    size_t piece;  /* floats of each piece of the arena but the last … */
-    int pieces;    /* … and how many there are */
-    int nodes;     /* of this member, … */
-    int others;    /* … and of all others together */
-    float *memory; /* the nodes, and behind them the total */
+    size_t piece;  /* length of a piece in floats, except the last */
+    int pieces;    /* number of pieces of the arena */
+    int nodes;     /* number of nodes of this member */
+    int others;    /* number of nodes of all others */
+    float *memory; /* [nodes + 1][floats]: the nodes and the total */
     float *node[LS_PARTIALS_MAX];
     float *total;
-    float *stage; /* [this member's pieces][others][piece]: the others' nodes */
+    float *stage; /* [pieces of this member][others][piece]: nodes of the others */
     ls_tree_rest rest;
-    _Atomic size_t ready; /* so many of the nodes' floats are there; the caller's */
-    int brought;          /* pieces of them that were sent, or are this member's own to add */
-    int added;            /* of this member's pieces */
-    int arrived[LS_PIECES_MOST]; /* nodes that are there of each of them */
+    _Atomic size_t ready;        /* number of the nodes' floats that have been
+                                    written; set by the caller */
+    int brought;                 /* number of pieces that have been sent, or added if
+                                    this member owns them */
+    int added;                   /* number of this member's pieces that have been added */
+    int arrived[LS_PIECES_MOST]; /* [piece of this member]: number of nodes that have arrived */
 } ls_sum;
 
-/* Most bytes of a message. A member is given up if nothing comes or goes for the deadline, so a message
- * must be over sooner than that, also where several share a slow line. */
+/* Most bytes of a message. A member is given up if no data move for the deadline, so a message must
+ * complete sooner, even if several members share a slow network. */
 #define LS_MESSAGE_MOST ((size_t)4 << 20)
 
-/* Of a group before a loss. */
+/* A sum of a group before a loss. */
 typedef struct ls_old_sum {
     ls_sum sum;
     struct ls_old_sum *next;
@@ -142,21 +147,23 @@ typedef struct ls_old_sum {
 
 struct ls_cluster {
     ls_cluster_options options;
-    /* The callers', by the last order that changed them; the courier's own are its wire's. */
+    /* Fields of the callers, set by the last order that changed them. The progress thread uses
+     * those of its transport. */
     int member, members;
-    char (*name)[LS_MEMBER_NAME]; /* of each member, … */
-    int *origin;                  /* … and what it was called in the first group */
-    uint64_t group;               /* how many times it was regrouped before */
-    char host[LS_MEMBER_NAME];    /* this one's */
-    ls_pool *pool;                /* of one worker: the courier */
+    char (*name)[LS_MEMBER_NAME]; /* [members]: name of each member's host */
+    int *origin;                  /* [members]: number in the first group */
+    uint64_t group;               /* number of regroupings before this group */
+    char host[LS_MEMBER_NAME];    /* name of this host */
+    ls_pool *pool;                /* pool of one worker, the progress thread */
     ls_ring orders;
     ls_park finished;
-    ls_heartbeat heartbeat; /* the courier's */
+    ls_heartbeat heartbeat; /* heartbeat of the progress thread */
 
-    /* The order: the caller's until it is pushed and from `done` on, the courier's between. */
-    uint64_t order_bytes; /* of this member's part */
-    size_t *bytes;        /* of a gather, of each member */
-    unsigned char *stage; /* of a gather: all parts one behind the other; the wire's own memory */
+    /* The order. It belongs to the caller until it is pushed and after `done`, to the
+     * progress thread in between. */
+    uint64_t order_bytes; /* bytes of this member's part */
+    size_t *bytes;        /* [members]: bytes of each part of a gather */
+    unsigned char *stage; /* memory of a gather for the transport: all parts one after another */
     size_t stage_bytes;
     ls_parcel *parcel;
     int parcel_room;
@@ -167,59 +174,64 @@ struct ls_cluster {
     ls_error error;
     bool lost; /* the order failed by a loss */
     atomic_bool done;
-    ls_error leaving; /* why this member leaves, from `left` on */
+    ls_error leaving; /* the reason why this member leaves; valid once `left` is set */
     atomic_bool left;
-    atomic_int joining; /* first of the courier and its caller to say how it ended is right */
-    bool hangs;         /* the courier was given up; the callers' */
-    bool kept;          /* its memory outlives its end; likewise */
-    bool summing;       /* a sum was begun and not waited for; likewise */
-    bool summed;        /* and not committed yet; likewise */
+    atomic_int joining; /* LS_JOINING until the progress thread or its caller decides */
+    bool hangs;         /* the progress thread was given up; used by callers */
+    bool kept;          /* the memory is not freed at the end; used by callers */
+    bool summing;       /* a sum was begun and not waited for; used by callers */
+    bool summed;        /* a sum has not been committed yet; used by callers */
 
-    /* The courier's. */
+    /* Fields of the progress thread. */
     ls_wire *wire;
     ls_peer *peer;
-    bool active;        /* an order is under way, … */
-    ls_order_kind kind; /* … or was last, of this kind */
+    bool active;        /* an order is in progress */
+    ls_order_kind kind; /* kind of the order in progress, or of the last one */
     uint64_t begun;
-    int parcels, open; /* of the order: used, and not ended yet */
-    int heads;         /* to come */
+    int parcels, open; /* parcels of the order: used; not ended yet */
+    int heads;         /* number of headers still to come */
     ls_head head;
-    ls_thread_use own; /* its thread's, while a member is suspected */
+    ls_thread_use own; /* CPU use of the thread, while a member is suspected */
     uint64_t looked_ns, spoke_ns, stuck_ns, fault_ns;
     bool closed;
-    uint64_t now_group; /* that its wire is of */
-    int in_vain;        /* how many times it has regrouped since the last sum */
-    bool loss;          /* the fault is one: the surviving members regroup */
-    ls_error last_loss; /* of those that it has recovered from */
-    bool touched; /* the wire may still touch memory of ours; the callers' behind the last order */
-    ls_error fault; /* status 0: none */
+    uint64_t now_group; /* number of regroupings before the group of its transport */
+    int in_vain;        /* number of regroupings since the last sum */
+    bool loss;          /* the fault is a loss: the surviving members regroup */
+    ls_error last_loss; /* the last loss from which it has recovered */
+    bool touched;       /* the transport may still touch this memory; read by callers
+                           after the last order */
+    ls_error fault;     /* status 0: none */
     atomic_bool regroups;
 };
 
 /* ---- courier.c ------------------------------------------------------------------------------ */
 
-/* The job of the courier's thread. `arg` is the cluster. */
+/* Runs the progress thread, a job of the pool. `arg`: the cluster. */
 int ls_courier(const ls_worker *worker, void *arg, ls_error *err);
 
-/* Whether joining ends this way: the other side has not said before that it ends in another. */
+/* Decides how joining ends, unless the other side has decided before. Returns whether this side's
+ * decision counts. Both threads. */
 bool ls_joining_ends(ls_cluster *c, int how);
 
-/* Posts the next parcel of the order; a failure becomes the fault. */
+/* Posts the next transfer of the order. A failure becomes the fault. */
 void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer);
 
 /* ---- sum.c ---------------------------------------------------------------------------------- */
 
+/* Allocates the memory of a sum, as ls_cluster_prepare describes. */
 int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err);
+/* Frees the memory of a sum. */
 void ls_sum_fini(ls_sum *sum, const ls_host *host);
-/* Parcels that a sum may need, heads included. */
+/* Returns the largest number of parcels of a sum, headers included. */
 int ls_sum_parcels(const ls_cluster *c);
-/* Posts all receives, and what there is to send. */
+/* Posts all receives of a sum, and sends what is ready. */
 void ls_sum_begin(ls_cluster *c);
-/* Posts what this member has brought since. */
+/* Sends what has become ready. */
 void ls_sum_go_on(ls_cluster *c);
-/* Whether it has brought all. */
+/* Returns whether this member has brought all its pieces. */
 bool ls_sum_is_brought(const ls_cluster *c);
-/* A node of a piece of this member's is there: when all are, they are added and go to all. */
+/* Called when a node of one of this member's pieces has arrived. When all nodes of the piece have
+ * arrived, they are added and the sum is sent to all. */
 void ls_sum_arrived(ls_cluster *c, int piece);
 
 #endif

@@ -1,5 +1,6 @@
-/* Sums over the shard tree, as cluster.h tells. Piece p is member p mod their number's; it goes out when this member has
- * brought it (ls_cluster_ready), whatever those behind it are. */
+/* Sums over the shard tree, as cluster.h describes. Piece p belongs to member p modulo the number
+ * of members. A piece is sent as soon as this member has brought it (ls_cluster_ready), whatever
+ * the pieces after it are. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cluster/courier.h"
@@ -7,7 +8,7 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-#define PIECE_FLOATS ((size_t)1 << 18) /* 1 MiB: the least of a piece */
+#define PIECE_FLOATS ((size_t)1 << 18) /* least size of a piece: 1 MiB */
 #define PIECES_GOOD 64
 
 void ls_cluster_span(const ls_cluster *c, int shards, int member, int *lo, int *hi)
@@ -30,8 +31,8 @@ static size_t round_up(size_t floats, size_t to)
     return (floats + to - 1) / to * to;
 }
 
-/* Each member gets the same number of pieces, of at least PIECE_FLOATS where the arena is large enough, at most
- * PIECES_GOOD unless a message would exceed LS_MESSAGE_MOST. */
+/* Cuts the arena. Each member gets the same number of pieces, each of at least PIECE_FLOATS if the
+ * arena is large enough; at most PIECES_GOOD unless a message would exceed LS_MESSAGE_MOST. */
 static void cut(ls_sum *s, int members)
 {
     const size_t share = round_up(s->floats, 16 * (size_t)members) / (size_t)members;
@@ -49,19 +50,20 @@ static int owner_of(const ls_cluster *c, int piece)
     return piece % c->members;
 }
 
-/* How many pieces are this member's. */
+/* Returns the number of pieces that this member owns. */
 static int own_pieces(const ls_cluster *c)
 {
     return (c->sum.pieces + c->members - 1 - c->member) / c->members;
 }
 
-/* Of this member's piece k the others' nodes lie there, one behind the other. */
+/* Returns the place of the others' nodes of this member's piece k; they are
+ * stored one after another. */
 static float *stage_of(const ls_sum *s, int k)
 {
     return s->stage + (size_t)k * (size_t)s->others * s->piece;
 }
 
-/* ---- making room ---------------------------------------------------------------------------- */
+/* ---- preparing ------------------------------------------------------------------------------- */
 
 void ls_sum_fini(ls_sum *s, const ls_host *host)
 {
@@ -71,7 +73,7 @@ void ls_sum_fini(ls_sum *s, const ls_host *host)
     memset(s, 0, sizeof *s);
 }
 
-/* The nodes of all members in the order of their leaves, which is that of the members. */
+/* Lists the nodes of all members in the order of their leaves, which is that of the members. */
 static int list_nodes(ls_cluster *c, int total, ls_error *err)
 {
     ls_sum *s = &c->sum;
@@ -89,7 +91,8 @@ static int list_nodes(ls_cluster *c, int total, ls_error *err)
     return status;
 }
 
-/* Nodes and total are one block, so that a device can be told of it as a whole. */
+/* Allocates the memory. Nodes and total are one block, so that it can be registered with
+ * a device as a whole. */
 static int allocate(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
@@ -131,12 +134,12 @@ int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
 int ls_sum_parcels(const ls_cluster *c)
 {
     const ls_sum *s = &c->sum;
-    return 2 * c->members + s->pieces * (s->nodes + 1)     /* heads, nodes out, sums in */
+    return 2 * c->members + s->pieces * (s->nodes + 1)     /* headers, nodes out, sums in */
            + own_pieces(c) * (s->others + c->members - 1); /* nodes in, sums out */
 }
 
-/* A member with k nodes sends k + 1 parts of the arena where a ring sends two; all members wait for the one
- * that sends most. */
+/* A member with k nodes sends k + 1 parts of the arena where a ring sends two. All members wait for
+ * the one that sends most. */
 double ls_cluster_bytes_factor(const ls_cluster *c)
 {
     ls_span span[LS_PARTIALS_MAX];
@@ -148,7 +151,7 @@ double ls_cluster_bytes_factor(const ls_cluster *c)
     return (most + 1) / 2.0;
 }
 
-/* ---- a sum, on the courier ------------------------------------------------------------------ */
+/* ---- a sum, on the progress thread ----------------------------------------------------------- */
 
 static size_t piece_floats(const ls_sum *s, int piece)
 {
@@ -167,7 +170,7 @@ static void post_floats(ls_cluster *c, ls_parcel_kind kind, int piece, int peer,
     ls_courier_post(c, kind, piece, &t);
 }
 
-/* The others' nodes of a piece of this member's. */
+/* Posts the receives of the others' nodes of a piece that this member owns. */
 static void receive_nodes(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
@@ -197,7 +200,7 @@ static void add_piece(ls_cluster *c, int k)
                     s->total + first);
 }
 
-/* A node of a piece of this member's is here; sums go out in the order of their pieces. */
+/* Sums are sent in the order of their pieces. */
 void ls_sum_arrived(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
@@ -218,7 +221,7 @@ static void bring(ls_cluster *c, int piece)
                         s->node[i] + (size_t)piece * s->piece);
 }
 
-/* Receives are posted first, so that what arrives finds its place. */
+/* Receives are posted before sends, so that data that arrive find their place. */
 void ls_sum_begin(ls_cluster *c)
 {
     ls_sum *s = &c->sum;

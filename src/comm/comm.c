@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMES = 16 };
+enum { NAMES = 16 }; /* most communicators that ls_comm_find compares */
 
 const ls_comm_type *const *ls_comm_types(void)
 {
@@ -40,10 +40,10 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
     return NULL;
 }
 
-/* ---- through the host's memory ---------------------------------------------------------------- */
+/* ---- groups in host memory ------------------------------------------------------------------- */
 
-/* Floats that are copied at a time, so that they are compared in the cache, and after which a rank
- * looks whether the group is aborted: a few microseconds. */
+/* Number of floats that are copied or compared at a time, which takes a few microseconds. After
+ * them a rank checks whether the group is aborted. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
@@ -123,9 +123,10 @@ void ls_host_copy(const ls_merge_group *group, float *to, const float *from, siz
                (count - i < FLOATS_PER_CHECK ? count - i : FLOATS_PER_CHECK) * sizeof(float));
 }
 
-/* ---- every rank reads every rank's memory ----------------------------------------------------- */
+/* ---- start-up check: every rank reads every rank's memory ------------------------------------ */
 
-/* What rank `rank` writes at float `i`: different for all floats, and for all ranks at a float. */
+/* Returns the pattern that `rank` writes at float `i`. It differs between floats, and between ranks
+ * at the same float. */
 static uint32_t mark(int rank, size_t i)
 {
     return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
@@ -139,6 +140,7 @@ static void write_marks(float *arena, int rank, size_t floats)
     }
 }
 
+/* Returns the bits in which float `i` of `copy` differs from the pattern of `rank`. */
 static uint32_t difference(const float *copy, int rank, size_t i)
 {
     uint32_t word;
@@ -146,7 +148,8 @@ static uint32_t difference(const float *copy, int rank, size_t i)
     return word ^ mark(rank, i);
 }
 
-/* Whether the floats first … end − 1 of `copy` are what `rank` wrote: a loop that compilers make vectors of. */
+/* Returns whether the floats first … end − 1 of `copy` have the pattern of `rank`. Compilers
+ * vectorise this loop. */
 static bool are_right(const float *copy, int rank, size_t first, size_t end)
 {
     uint32_t any = 0;
@@ -155,7 +158,8 @@ static bool are_right(const float *copy, int rank, size_t first, size_t end)
     return any == 0;
 }
 
-/* One of these floats was wrong. The memory is a peer's, and may be right by now: then no float is named. */
+/* Writes the error for a wrong float among first … end − 1 of rank `from`. The memory belongs to
+ * that rank and may be correct when it is read again; then the message cannot name the float. */
 static int say_wrong(const ls_comm *comm, int from, size_t first, size_t end, ls_error *err)
 {
     const ls_merge_rank *rank = &ls_merge_group_of(comm)->rank[comm->rank];
@@ -202,8 +206,8 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
 {
     ls_comm_times times = {0};
     const ls_merge_group *group = ls_merge_group_of(base);
-    float *marked =
-        total == group->total ? scratch : total; /* what all share is no rank's to mark */
+    /* A total that all ranks share cannot hold the patterns of all. */
+    float *marked = total == group->total ? scratch : total;
     write_marks(marked, base->rank, group->desc.floats);
     int status = ls_merge_run(base, NULL, 0, marked, &times, read_all, NULL, err);
     ls_merge_stop_reading(base);

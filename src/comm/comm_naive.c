@@ -1,15 +1,17 @@
-/* The `naive` all-reduce, as the book first writes it: parameter by parameter, everything is added
- * up on device 0 and copied back from there. Kept so that people can see what `ordered` gains:
- * rank 0 does all the adding while its peers wait, once per parameter.
+/* The `naive` all-reduce, as the book "Dive into Deep Learning" first writes it: parameter by
+ * parameter, the gradients are summed on device 0 and copied back from there. It exists for
+ * comparison with `ordered`: rank 0 does all additions while the other ranks wait, once per
+ * parameter.
  */
 #include "comm/comm.h"
 
 #include <string.h>
 
-/* Floats after which rank 0 looks whether the group is aborted. */
+/* Number of floats after which rank 0 checks whether the group is aborted. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
-/* total ← the sum of all ranks' partial sums over [first, end), in the order of the ranks. */
+/* Writes the sum of all ranks' partial sums over the floats [first, end) to `total`, in the order
+ * of the ranks. */
 static void sum_piece(const ls_merge_group *group, float *total, size_t first, size_t end)
 {
     memset(total + first, 0, (end - first) * sizeof(float));
@@ -55,7 +57,7 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
 {
     (void)stream;
     int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
-    ls_merge_stop_reading(base); /* after an error, too */
+    ls_merge_stop_reading(base); /* needed after an error as well */
     return status;
 }
 

@@ -1,31 +1,35 @@
-/* The `ordered` all-reduce: reduce-scatter in tree order, then all-gather.
+/* The `ordered` all-reduce: a reduce-scatter in tree order, followed by an all-gather.
  *
- * Each rank owns one chunk of the arena. For its chunk it evaluates what is left of the shard tree
- * over all ranks' partial sums; then it copies the other chunks from their owners. The bytes moved
- * are those of a ring all-reduce when every rank holds one partial sum. Three meetings a step, two with one total:
+ * Each rank owns one chunk of the arena. For its chunk it evaluates the rest of the shard tree over
+ * all ranks' partial sums; then it copies the other chunks from their owners. If every rank has one
+ * partial sum, as many bytes are moved as in a ring all-reduce. A step has three barriers, or two
+ * if all ranks share one total:
  *
- *     publish    all partial sums are complete                  before any rank reads them
- *     reduced    all chunks are complete                        before any rank gathers them
- *     committed  every rank holds the whole sum                  the commit point
+ *     publish    all partial sums are complete         before any rank reads them
+ *     reduced    all chunks are complete               before any rank gathers them
+ *     committed  every rank holds the complete sum     the commit point
  *
- * Where all ranks show one total (ls_host_group_total) it is complete behind `reduced`, which is the commit point then.
+ * If all ranks show one total (ls_host_group_total), it is complete after `reduced`, which is the
+ * commit point then.
  *
- * A total is written again only behind the next step's publish, which no rank passes
- * before every rank has left this step's gather, and has made use of the total.
+ * A rank writes its total again only after the publish barrier of the next step. Every rank arrives
+ * there only after it has finished the gather of this step and has used the total. So no total is
+ * overwritten while it is read.
  *
- * Where other processes have a part of the minibatch, the ranks evaluate chunk by chunk the nodes that
- * cover their own process's leaves, its courier (cluster/cluster.h) the sum over all processes' nodes, and each
- * rank copies that.
+ * If other processes have a part of the minibatch, the ranks evaluate, chunk by chunk, the nodes
+ * that cover the leaves of their own process. The process's progress thread (cluster/courier.h)
+ * sums them with the other processes' nodes, and each rank copies the result.
  */
 #include "comm/comm.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Floats that are added between two looks whether the group is aborted: a few microseconds. */
+/* Number of floats that are added between two checks whether the group is aborted: a few
+ * microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 12)
 
-/* This rank's chunk of every sum that its process's partial sums come to. */
+/* Computes this rank's chunk of each sum that the program leaves: out[i] receives sum i. */
 static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
 {
     const ls_merge_group *group = ls_merge_group_of(&comm->base);
@@ -36,6 +40,7 @@ static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
                          count - done < FLOATS_PER_CHECK ? count - done : FLOATS_PER_CHECK);
 }
 
+/* Copies the other ranks' chunks of the sum to `total`. */
 static void gather_other_chunks(const ls_comm *comm, float *total)
 {
     const ls_merge_group *group = ls_merge_group_of(comm);
@@ -47,6 +52,7 @@ static void gather_other_chunks(const ls_comm *comm, float *total)
     }
 }
 
+/* Returns whether all ranks show the same total. */
 static bool is_one_total(const ls_merge_group *group)
 {
     int r = 1;
@@ -55,6 +61,7 @@ static bool is_one_total(const ls_merge_group *group)
     return r == group->base.ranks;
 }
 
+/* Merges within this process. */
 static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
@@ -71,8 +78,8 @@ static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 
 /* ---- over several processes ------------------------------------------------------------------ */
 
-/* Each rank reduces its chunk of this process's nodes; rank 0 and the courier sum them with the other members'
- * nodes; each rank copies the sum. */
+/* Merges over several processes: each rank computes its chunk of this process's nodes; rank 0 and
+ * the progress thread sum them with the other processes' nodes; each rank copies the sum. */
 static int merge_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
@@ -103,9 +110,9 @@ static int merge(ls_comm *base, void *times, ls_error *err)
 static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err)
 {
-    (void)stream; /* host memory: a rank's partial sums are complete when it calls */
+    (void)stream; /* in host memory, partial sums are complete when this function is called */
     int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
-    ls_merge_stop_reading(base); /* after an error, too */
+    ls_merge_stop_reading(base); /* needed after an error as well */
     ls_merge_committed(base, status);
     return status;
 }

@@ -4,15 +4,15 @@
 
 #include <string.h>
 
-/* Whether the two topmost sums, [a, m) and [m, b), are the halves of a node. */
+/* Returns whether the two topmost sums, [a, m) and [m, b), are the halves of a node. */
 static bool top_two_join(const ls_fold *fold)
 {
     return fold->depth >= 2 && ls_tree_joins(fold->shards, fold->stack[fold->depth - 2].span,
                                              fold->stack[fold->depth - 1].span);
 }
 
-/* How many arenas the stack needs at once: a leaf needs one only while it cannot be added to its
- * left neighbour at once and another leaf follows it. */
+/* Returns the largest number of arenas that the stack needs at the same time. A leaf needs an arena
+ * only if it cannot be added to its left neighbour at once, and if another leaf follows it. */
 static int arenas_needed(ls_fold *fold)
 {
     int most = 0;
@@ -30,6 +30,7 @@ static int arenas_needed(ls_fold *fold)
     return most;
 }
 
+/* Allocates arenas until there are `needed` of them. */
 static int alloc_arenas(ls_fold *fold, int needed, ls_error *err)
 {
     for (; fold->arenas < needed; fold->arenas++) {
@@ -77,8 +78,8 @@ void ls_fold_begin(ls_fold *fold)
     fold->depth = 0;
 }
 
-/* Left half ← left half + right half. The left one never is the leaf arena: a leaf stays there
- * only when it is the last, and then it is the right one. */
+/* Adds the topmost sum to the one below it, its left half. The left half is never in the leaf
+ * arena: only the last leaf stays there, and it is always a right half. */
 static int join(ls_fold *fold, ls_error *err)
 {
     int i = fold->depth - 2;
@@ -90,15 +91,23 @@ static int join(ls_fold *fold, ls_error *err)
     return status;
 }
 
-/* ---- leaves side by side ---------------------------------------------------------------------- */
+/* ---- spread mode ----------------------------------------------------------------------------- */
 
-/* So many parts of a node are worth a pass over memory; and where the stack is as high as this, two are.
+/* Numbers that decide when the parts of a complete node are added. A node of four leaves or more is
+ * one entry of the stack as soon as it is complete. So the stack is the cover of the leaves that
+ * were pushed, in which two adjacent leaves may represent their node, unless the stack had HIGH
+ * entries when they were pushed.
  *
- * A node of four leaves or more is thus one part as soon as it is whole: the stack is the cover of what was pushed,
- * in which two leaves may stand for their node, unless it is HIGH by then. Of LS_SHARDS_MAX leaves a cover has up to
- * 30 nodes, so that {1, 65536} of them comes to LS_PARTIALS_MAX with its last leaf, and no range to more. */
-enum { TOGETHER = 4, HIGH = 16 };
+ * The stack never has more than LS_PARTIALS_MAX entries. The largest one occurs for the range [1,
+ * 65536) of LS_SHARDS_MAX leaves: the cover of [1, 65535) has 30 nodes, the most that a cover has,
+ * and of these [2, 4) is represented by its two leaves. The last leaf, which is not joined, makes
+ * 32. */
+enum {
+    TOGETHER = 4, /* number of parts for which a pass over memory pays */
+    HIGH = 16     /* number of entries from which on two parts are added as well */
+};
 
+/* Returns the arena of stack entry `i` in spread mode. */
 static float *place_of(const ls_fold *fold, int i)
 {
     return i == 0 ? fold->leaf : fold->arena[i - 1];
@@ -109,7 +118,8 @@ float *ls_fold_leaf(const ls_fold *fold)
     return fold->spread ? place_of(fold, fold->depth) : fold->leaf;
 }
 
-/* The next leaf is on the stack. Returns from where on the stack is now added up: its top, if nothing is. */
+/* Returns the stack entry from which on the entries are to be added, after a leaf was pushed; the
+ * topmost entry if nothing is to be added. */
 static int settle_from(const ls_fold *fold)
 {
     const int top = fold->depth - 1, hi = fold->stack[top].span.hi;
@@ -117,10 +127,12 @@ static int settle_from(const ls_fold *fold)
     if (hi == fold->range.hi)
         return top;
     while (!ls_tree_is_node(fold->shards, fold->stack[first].span.lo, hi))
-        first++; /* a leaf is a node */
+        first++; /* ends at the leaf at the latest, which is a node */
     return fold->depth - first >= TOGETHER || fold->depth >= HIGH ? first : top;
 }
 
+/* Adds the stack entries from `first` on, the parts of one node, into the arena of entry
+ * `first`. */
 static int add_up(const ls_fold *fold, int first, ls_error *err)
 {
     ls_tree_rest_part part[LS_PARTIALS_MAX];
@@ -137,6 +149,7 @@ static int add_up(const ls_fold *fold, int first, ls_error *err)
     return LS_OK;
 }
 
+/* Pushes a leaf in spread mode. Without `adds` it only simulates the stack. */
 static int push_spread(ls_fold *fold, bool adds, ls_error *err)
 {
     int status = LS_OK;
@@ -162,7 +175,7 @@ int ls_fold_spread(ls_fold *fold, ls_error *err)
     return alloc_arenas(fold, most, err);
 }
 
-/* ---- a push ------------------------------------------------------------------------------------ */
+/* ---- push ------------------------------------------------------------------------------------ */
 
 int ls_fold_push(ls_fold *fold, ls_error *err)
 {

@@ -12,15 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- which instruction sets this CPU has -------------------------------------------------------- */
+/* ---- instruction sets of this CPU ------------------------------------------------------------ */
 
-/* glibc's answers obey its tunable: GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F makes a better CPU a lesser
- * one, for tests and for results to compare. */
+/* glibc's functions obey its tunables: GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F makes a CPU look
+ * like a lesser one, so that tests can run all kernels and results can be compared. */
 #if defined(__x86_64__) && defined(__has_include)
 #if __has_include(<sys/platform/x86.h>)
 #include <sys/platform/x86.h>
 
-/* As x86_cpu_active of that header, which shifts a bit into an int's sign. */
+/* Does what x86_cpu_active in that header does, which shifts a bit into the sign of an int. */
 static bool is_active(unsigned feature)
 {
     const struct cpuid_feature *leaf = __x86_get_cpuid_feature_leaf(feature / 128);
@@ -58,14 +58,15 @@ const ls_lanes_kernels *ls_cpu_isa_at(int i)
     return i == 0 ? &ls_cpu_isa_generic : NULL;
 }
 
-/* ---- the device ------------------------------------------------------------------------------------ */
+/* ---- the device ------------------------------------------------------------------------------ */
 
-/* With the same bits on every instruction set; the number grows with each change of the bits, so that a run
- * that is resumed hears of it. tests/train/test_portable_bits.c has the hashes of this one. */
+/* Name of the kernels, whose results have the same bits on every instruction set. The number grows
+ * with each change of the bits, so that a resumed run reports the change.
+ * tests/train/test_portable_bits.c has the hashes of this version. */
 #define LIBRARY "portable kernels 5"
 
-/* Rows of a block that a worker takes through forward and backward at a time: two groups of
- * lanes, whose activations stay in a core's L2. */
+/* Rows of a block that a worker takes through forward and backward at a time: two groups of lanes,
+ * whose activations stay in a core's L2 cache. */
 #define BLOCK_ROWS 32
 
 static ls_cpu_device *self_of(ls_device *device)
@@ -108,8 +109,9 @@ static void cpu_describe(const ls_device *device, ls_device_info *out)
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "cpu(%d)", d->index);
     read_model_name(out->model, sizeof out->model);
-    const size_t length =
-        strlen(out->model); /* the kernels' set is no `isa`: bits do not depend on it */
+    /* The name of the kernels goes into `model` and not into `isa`, because the bits do not depend
+     * on it. */
+    const size_t length = strlen(out->model);
     snprintf(out->model + length, sizeof out->model - length, ", %s", d->kernels->name);
     snprintf(out->library, sizeof out->library, LIBRARY);
     out->flags = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS;
@@ -151,7 +153,7 @@ static int cpu_copy(ls_device *device, ls_stream *stream, void *dst, const void 
     return LS_OK;
 }
 
-/* Floats that a thread of the team adds up at a time. */
+/* floats that a thread of the team adds up at a time */
 #define ADD_FLOATS 16384
 
 typedef struct addition {
@@ -186,7 +188,7 @@ static int cpu_sync(ls_device *device, ls_stream *stream, ls_error *err)
     (void)device;
     (void)stream;
     (void)err;
-    return LS_OK; /* every call returns when its work is done */
+    return LS_OK; /* every call has returned when its work is done */
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
@@ -222,7 +224,7 @@ static int check_x2(const ls_op_desc *desc, ls_error *err)
     return LS_OK;
 }
 
-/* Of an arena, not of tensors. */
+/* Returns true for ops on an arena instead of tensors. */
 static bool is_step(ls_op_kind kind)
 {
     return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
@@ -239,7 +241,8 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
     return status == LS_OK && ls_lanes_has_x2(desc) ? check_x2(desc, err) : status;
 }
 
-/* All but those that know of no tensor, make the first, or want it row-major. */
+/* Returns true for ops on tensors in lanes: all except the steps, which have no tensor, the gather,
+ * which creates the first one, and the vector loss, which needs row-major vectors. */
 static bool is_of_lanes(ls_op_kind kind)
 {
     return kind != LS_OP_GATHER && kind != LS_OP_VECTOR_LOSS && !is_step(kind);

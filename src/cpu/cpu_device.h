@@ -1,12 +1,13 @@
-/* The CPU back end: one row of the registry, and its devices. Each device is one worker's view of the same
- * CPU; an index only names the worker that uses it.
+/* The CPU back end: its entry in the registry of back ends, and its devices. A device is one
+ * worker's view of the CPU. All devices share the same CPU; the index only names the worker that
+ * uses the device.
  *
  *     const ls_backend *cpu = ls_cpu_backend();
  *     ls_device_request r = {.size = sizeof r, .index = 0, .threads = 1};
  *     cpu->open(&device, &r, &err);
  *
- * Threads: more than plugin.h asks. Any may use and close a device, one at a time that sees what the last one did.
- */
+ * Threads: less strict than plugin.h demands. Any thread may use or close a device, one thread at a
+ * time, as long as each call happens after the previous one. */
 #ifndef CPU_CPU_DEVICE_H
 #define CPU_CPU_DEVICE_H
 
@@ -16,24 +17,27 @@
 #include <lockstep/sys/plugin.h>
 
 typedef struct ls_cpu_device {
-    ls_device device; /* first */
+    ls_device device; /* base; must be first */
     const ls_host *host;
-    const ls_lanes_kernels *kernels; /* those of the best instruction set, but in tests */
-    ls_team *team;                   /* NULL: the worker alone */
+    /* kernels of the best instruction set that this CPU has; tests choose others */
+    const ls_lanes_kernels *kernels;
+    ls_team *team; /* NULL: the worker's thread alone */
     int index;
 } ls_cpu_device;
 
-/* The table. Static, constant, any thread. */
+/* Returns the table of the back end. It is static and constant. Thread: any. */
 const ls_backend *ls_cpu_backend(void);
 
-/* ---- its ops: a file and a row in ops.def each ------------------------------------------------ */
+/* ---- ops: each has a source file and a row in ops.def ---------------------------------------- */
 
-/* A creator of ops of one kind. Thread: the worker's. Errors: LS_EUNSUPPORTED where it declines a fused
- * form, LS_EINVAL, LS_ENOMEM. */
+/* Creates an op of one kind. Returns LS_OK and the op in `*out`, or LS_EUNSUPPORTED (the op does
+ * not implement a fused form that `desc` asks for), LS_EINVAL or LS_ENOMEM. Thread: the
+ * worker's. */
 typedef int ls_cpu_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
                           ls_error *err);
 
-/* Any op: the table's op_create. */
+/* Creates an op of any kind for cpu_device.c's op_create and for ops that wrap another op: chooses
+ * the creator by kind and by the layout of x. The description must have been checked. */
 ls_cpu_create ls_cpu_op_create;
 
 #define LS_CPU_OP(kind, name) ls_cpu_create ls_cpu_##name##_create;

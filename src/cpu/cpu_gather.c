@@ -1,6 +1,9 @@
-/* Dataset rows (bytes, or floats) to a batch of floats in lanes. A pixel has 256 values, so every result stands in a
- * table of its channel, computed once with correctly rounded divisions; a kernel computes the same where it was compared
- * with the table (compare_with_table). */
+/* The gather op: copies rows of the dataset (bytes or floats) into a batch of floats.
+ *
+ * A byte has 256 values, so every result is in a table per channel, computed once with correctly
+ * rounded divisions. A vector kernel computes the same values without the table; it is used for
+ * channels in which it was found to agree with the table for all 256 values
+ * (compare_with_table). */
 #include "cpu/cpu_device.h"
 #include "cpu/few.h"
 
@@ -12,21 +15,21 @@
 #include <string.h>
 
 typedef struct gather_op {
-    ls_lanes_op base;   /* first */
-    ls_augment augment; /* nothing unless training */
-    ls_gather rule;     /* mean and std, and what a row is */
+    ls_lanes_op base;   /* base; must be first */
+    ls_augment augment; /* all zero unless training */
+    ls_gather rule;     /* mean and std, and the type of a row */
     float table[4][256];
-    bool computes[4]; /* the kernel has the same results as the table */
+    bool computes[4]; /* true: the kernel has the same results as the table */
 } gather_op;
 
-/* A row of the dataset, and where its pixels come from: (i + dy, j + dx) of the image, mirrored first
- * if `mirror`. */
+/* A row of the dataset and where its pixels come from: (i + dy, j + dx) of the image, which is
+ * mirrored first if `mirror` is non-zero. */
 typedef struct source {
-    const uint8_t *image; /* of bytes, or of floats */
+    const uint8_t *image; /* bytes, or floats */
     int dy, dx, mirror;
 } source;
 
-/* Whose mean and std a channel has. */
+/* Returns the index of the mean and std that a channel uses. */
 static int rule_of(int channel)
 {
     return channel < 4 ? channel : 3;
@@ -37,7 +40,7 @@ static const float *table_of(const gather_op *g, int channel)
     return g->table[rule_of(channel)];
 }
 
-/* Row `row` of the dataset. */
+/* Returns row `row` of the dataset. */
 static const uint8_t *image_of(const gather_op *g, uint32_t row)
 {
     const ls_tensor *y = &g->base.op.y;
@@ -50,7 +53,7 @@ static bool is_random(const gather_op *g)
     return g->augment.crop || g->augment.flip;
 }
 
-/* Where row `r` of the batch comes from. */
+/* Draws where row `r` of the batch comes from. */
 static source draw_source(const gather_op *g, int r)
 {
     const ls_step_args *args = g->base.b.args;
@@ -67,7 +70,7 @@ static source draw_source(const gather_op *g, int r)
     return s;
 }
 
-/* Line i of a plane. Outside the image a pixel is 0. */
+/* Copies line i of a plane, shifted. Pixels outside the image have the value of byte 0. */
 static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, source s, int i,
                       const float *table)
 {
@@ -84,7 +87,8 @@ static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, sourc
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* A plane of sixteen rows, from pixel `first` of the images on; rows from `rows` on are zero. */
+/* Fills one plane of sixteen rows from pixel `first` of the images on. Lanes `rows` … 15 become
+ * zero. */
 static void lanes_plane(float *to, const source *s, int rows, size_t first, size_t pixels,
                         const float *table)
 {
@@ -96,7 +100,7 @@ static void lanes_plane(float *to, const source *s, int rows, size_t first, size
     }
 }
 
-/* The same by the kernel. */
+/* Does the same with the vector kernel. */
 static void lanes_computed(float *to, const gather_op *g, const source *s, int rows, int channel)
 {
     const ls_tensor *y = &g->base.op.y;
@@ -146,9 +150,10 @@ static void gather_lanes(const gather_op *g)
 
 /* ---- rows of floats -------------------------------------------------------------------------- */
 
-#define LINE 64 /* values that are divided side by side before they go where they belong */
+#define LINE 64 /* number of values that are divided side by side before they are scattered */
 
-/* A channel as it is. Most tables are standardised already, and dividing by one is no change. */
+/* Copies one channel of a row that is not shifted. The division is left out if the mean is 0 and
+ * the std 1: most tables are already standardised, and dividing by one changes nothing. */
 static void float_plane(float *to, const float *from, size_t pixels, float mean, float std)
 {
     const bool as_is = mean == 0 && std == 1;
@@ -187,7 +192,7 @@ static void float_row(const gather_op *g, int r, float *to)
     }
 }
 
-/* ---- rows that are changed in more ways --------------------------------------------------------- */
+/* ---- rows that are augmented in more ways ---------------------------------------------------- */
 
 static uint32_t other_row(const gather_op *g, int r)
 {
@@ -207,7 +212,7 @@ static ls_change draw_change(const gather_op *g, uint32_t row)
     return c;
 }
 
-/* A channel of one row, and of the one that it is mixed with. */
+/* Computes one channel of a row, mixed with the other row if there is one. */
 static void changed_plane(float *to, const gather_op *g, const ls_change c[2],
                           const void *const image[2], int channel)
 {
@@ -240,20 +245,20 @@ static void changed_row(const gather_op *g, int r, float *to)
         changed_plane(to, g, c, image, k);
 }
 
-/* Row after row, its values LS_LANES apart. */
+/* Calls `make` for each row of the batch; its values are LS_LANES floats apart. */
 static void gather_rows(const gather_op *g, void (*make)(const gather_op *g, int r, float *to))
 {
     const ls_tensor *y = &g->base.op.y;
     const size_t row = (size_t)y->c * (size_t)y->h * (size_t)y->w;
     if (y->rows % LS_LANES)
-        memset(g->base.b.y, 0, y->bytes); /* the lanes of no row */
+        memset(g->base.b.y, 0, y->bytes); /* clears the lanes that have no row */
     for (int r = 0; r < y->rows; r++)
         make(g, r,
              (float *)g->base.b.y + (size_t)(r / LS_LANES) * row * LS_LANES +
                  (size_t)(r % LS_LANES));
 }
 
-/* The class, or the vector, of row r and the one that it is mixed with. */
+/* Writes the class or the target vector of row r, mixed with that of the other row. */
 static void mix_target(const gather_op *g, int r, size_t words)
 {
     const ls_op_buffers *b = &g->base.b;
@@ -268,7 +273,7 @@ static void mix_target(const gather_op *g, int r, size_t words)
                                ((const float *)(const void *)other)[i], &c);
 }
 
-/* ---- few rows: never changed at random ------------------------------------------------------- */
+/* ---- few rows: never augmented --------------------------------------------------------------- */
 
 static void few_row(const gather_op *g, const uint8_t *image, float *to)
 {
@@ -322,7 +327,7 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     return LS_OK;
 }
 
-/* Sixteen images of all 256 values. */
+/* Returns true if the kernel and the table agree for all 256 values of a byte. */
 static bool compare_with_table(const gather_op *g, int channel)
 {
     uint8_t image[256];

@@ -1,6 +1,9 @@
-/* Losses of target vectors, in plain C: a few thousand numbers a step. Per row in double, value after value, and
- * row after row; the sum of each block of rows is stored (or added, as with LS_RUN_ACCUMULATE) as float, so that the
- * bits are those of a shard, not of the calls that it is worked through in. */
+/* Losses with target vectors, in plain C because they take only a few thousand numbers a step.
+ *
+ * A row's loss is summed in double, value after value, and so are the rows of a block. The sum of
+ * each block is stored as float, or added as float if LS_RUN_ACCUMULATE is set or earlier blocks
+ * precede it. The bits are therefore those of the shard and do not depend on the calls that it is
+ * divided into. */
 #include "base/error.h"
 #include "base/portable_math.h"
 #include "cpu/lanes_op.h"
@@ -8,7 +11,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* What is lost at one output, and its derivative by z. */
+/* Returns the loss of one output z with target t; `*slope` receives its derivative by z. */
 typedef double loss_fn(double *slope, double z, double t);
 
 static double mse(double *slope, double z, double t)
@@ -26,7 +29,7 @@ static double bce(double *slope, double z, double t)
 
 static const struct rule {
     loss_fn *lose;
-    bool bits; /* a row may be correct */
+    bool bits; /* true: outputs are bits, and a row can be correct */
 } rules[] = {
     [LS_VECTOR_MSE] = {mse, false},
     [LS_VECTOR_BCE] = {bce, true},
@@ -35,11 +38,11 @@ static const struct rule {
 enum { RULES = sizeof rules / sizeof *rules, BLOCK = LS_LANES_BLOCK_GROUPS * LS_LANES };
 
 typedef struct loss_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     const struct rule *rule;
 } loss_op;
 
-/* One row's loss; dx may be NULL. */
+/* Returns the loss of one row of n outputs. `dx` may be NULL. */
 static double lose_row(float *dx, int *correct, const struct rule *rule, const float *z,
                        const float *t, int n)
 {

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The orders that the team stands on, macros so that a test can weaken each one and see ThreadSanitizer
- * object (tests/sync/weakened_orders.sh). */
+/* The memory orders of the team's argument (cpu_team.h). They are macros so that a test can weaken
+ * each one and check that ThreadSanitizer reports a race (tests/sync/weakened_orders.sh). */
 #ifndef LS_TEAM_PUBLISH
 #define LS_TEAM_PUBLISH memory_order_release
 #endif
@@ -30,20 +30,21 @@
 
 #define THREADS_MAX 1024
 
-/* On lines of their own: what a job is, what all write when they take an item, and when it is done. */
+/* The job, the word that all threads write when they claim an item, and the count of finished items
+ * have cache lines of their own. */
 struct ls_team {
     const ls_host *host;
-    int threads, helpers; /* of them so many were started */
+    int threads, helpers; /* number of threads of the team; number of helpers that were started */
     pid_t process;
     pthread_t *helper;
     ls_team_work *work;
     void *arg;
-    uint32_t items;                           /* of the job: the worker's own */
-    _Alignas(LS_ALIGN) _Atomic uint64_t word; /* items of the job << 32 | the next one */
+    uint32_t items; /* number of items of the current job; only the worker uses it */
+    _Alignas(LS_ALIGN) _Atomic uint64_t word; /* number of items of the job << 32 | next item */
     atomic_bool ended;
-    ls_park idle; /* helpers without work */
+    ls_park idle; /* helpers without work wait here */
     _Alignas(LS_ALIGN) _Atomic uint32_t done;
-    ls_park join; /* the worker, until all items are done */
+    ls_park join; /* the worker waits here until all items are done */
 };
 
 static uint32_t items_of(uint64_t word)
@@ -51,7 +52,8 @@ static uint32_t items_of(uint64_t word)
     return (uint32_t)(word >> 32);
 }
 
-/* At most as far behind the last item as there are helpers: each looks before it claims. */
+/* Returns the next item. It exceeds the number of items by at most the number of helpers, because
+ * each thread looks at the word before it claims (cpu_team.h, 2). */
 static uint32_t next_of(uint64_t word)
 {
     return (uint32_t)word;
@@ -78,7 +80,8 @@ static void take_items(ls_team *team)
 static bool has_work(void *arg)
 {
     ls_team *team = arg;
-    /* relaxed: what an item needs is acquired with its claim; the end hands nothing over. */
+    /* relaxed: the claim of an item acquires what the item needs, and the end hands nothing
+     * over. */
     return has_items(team) || atomic_load_explicit(&team->ended, memory_order_relaxed);
 }
 
@@ -108,7 +111,7 @@ void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
     team->items = items;
     team->work = work;
     team->arg = arg;
-    /* relaxed: published by the word. */
+    /* relaxed: the store of the word publishes it. */
     atomic_store_explicit(&team->done, 0, memory_order_relaxed);
     atomic_store_explicit(&team->word, (uint64_t)items << 32, LS_TEAM_PUBLISH);
     ls_park_wake(&team->idle);
@@ -121,7 +124,7 @@ int ls_team_size(const ls_team *team)
     return team ? team->threads : 1;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 static int start_helpers(ls_team *team, ls_error *err)
 {

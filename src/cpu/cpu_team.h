@@ -1,24 +1,42 @@
-/* A worker's team: its own thread and helpers that divide the outputs of an op among them.
+/* A worker's team: the worker's own thread and helper threads that divide the outputs of an op.
  *
  *     ls_team_run(team, rows, compute_row, &pass);   calls compute_row(&pass, i) for every i < rows
  *
- * What is divided are outputs, never a sum: call i alone writes what belongs to i, so a team of any size gives
- * the same bits. Calls are handed out one by one, in ascending order, to whoever is free; a helper that has
- * no CPU just now takes none, and nobody waits for it. Make an item some microseconds of work.
+ * A team divides outputs, never a sum: call i alone writes the outputs of item i, so that a team of
+ * any size computes the same bits. Threads claim items one by one in ascending order. A helper that
+ * has no CPU at the moment claims none, and no thread waits for that helper. An item should take
+ * some microseconds.
  *
- * Why that is safe. One word holds how many items the job has and which is the next. The worker writes the job,
- * then the word (release); a claim is a read-modify-write of the word (acquire), so whoever gets an item sees
- * the job and all that the worker wrote before it, whichever claims came between (they continue the release
- * sequence). A claim behind the last item gets none, and looks at nothing. When an item is done, it is counted
- * (release); the worker waits until all are (acquire), and so sees all outputs. The job is only written anew
- * behind that, when no item is claimed and not done: a helper that was held up between looking at the word and
- * its claim finds an item of the job that is there then, or none. Helpers without work spin for a moment and
- * park (sync/park.h).
+ * Why this is safe. One atomic word holds the number of items of the current job (upper half) and
+ * the next item to claim (lower half). Its only writers are the worker, which stores a new job's
+ * word with release, and claims, which are read-modify-writes with acquire.
+ * 1. Publication. The worker writes the job's fields and resets `done`, then stores the word. A
+ *    claim that gets an item of a job reads a value that descends from that job's store through
+ *    claims alone. The claim therefore reads from the release sequence of the store and
+ *    synchronizes with it: all that the worker wrote before the store happens before the item is
+ *    computed, whichever claims came in between.
+ * 2. Claims beyond the end. Each thread looks at the word before it claims. A thread that was
+ *    delayed between its look and its claim gets an item of the job that is current at the claim,
+ *    or a number beyond the last item; in the latter case it reads nothing of the job. A thread
+ *    that made such a claim sees at its next look that no items are left, and so does the thread
+ *    that claimed the last item; one job therefore has at most as many of these claims as there are
+ *    helpers.
+ * 3. Completion. A thread computes an item, then adds 1 to `done` with release. Until the next job
+ *    resets it, `done` is changed by these read-modify-writes alone, so each addition heads a
+ *    release sequence that reaches the last one. The worker waits until an acquire load reads the
+ *    number of items; that load synchronizes with every addition, and all outputs happen before
+ *    ls_team_run returns.
+ * 4. Reuse. The worker overwrites the job's fields and `done` only after step 3. Every read of the
+ *    fields by a thread with an item precedes its addition to `done`, and every addition of the old
+ *    job happens before the reset. No addition of the new job can precede the reset either, because
+ *    its claim synchronizes with the new job's store, which follows the reset.
+ * Helpers without work spin for a moment and then park. The argument in sync/park.h shows that no
+ * wake-up is lost: the word, `done` and `ended` are changed before ls_park_wake is called.
  *
- * Threads: one thread at a time creates, runs and destroys. Helpers take no signals but those of their own
- * faults, inherit the creator's CPUs and floating-point modes, and are gone when destroy returns. In the child of
- * a fork there are none: run does the work alone, destroy only frees.
- */
+ * Threads: one thread at a time creates, runs and destroys a team. Helpers block all signals except
+ * those of their own faults, inherit the creator's CPU affinity and floating-point modes, and have
+ * ended when ls_team_destroy returns. A child process after fork() has no helpers: there
+ * ls_team_run computes all items in the caller, and ls_team_destroy only frees memory. */
 #ifndef CPU_CPU_TEAM_H
 #define CPU_CPU_TEAM_H
 
@@ -28,20 +46,22 @@
 
 typedef struct ls_team ls_team;
 
-/* Computes item `index`. Must not run the team it is called by. */
+/* Computes item `index`. It must not run the team that calls it. */
 typedef void ls_team_work(void *arg, uint32_t index);
 
-/* A team of `threads` ≥ 1, the caller's among them. Errors: LS_EINVAL, LS_ENOMEM, LS_ESYSTEM (the system
- * refuses a thread). */
+/* Creates a team of `threads` threads, 1 to 1024, the caller's included. Returns LS_OK and the team
+ * in `*out`, or LS_EINVAL, LS_ENOMEM, or LS_ESYSTEM if the system refuses to start a thread. */
 int ls_team_create(ls_team **out, int threads, const ls_host *host, ls_error *err);
 
-/* Ends and joins the helpers. NULL is allowed. */
+/* Ends and joins the helpers and frees the team. `team` may be NULL. */
 void ls_team_destroy(ls_team *team);
 
-/* How many threads there are; 1 for NULL, which is a team of the caller alone. */
+/* Returns the number of threads, the caller's included: 1 for NULL, which stands for the caller
+ * alone. */
 int ls_team_size(const ls_team *team);
 
-/* Calls work(arg, i) for every i < items, and returns when all are done. Allocates nothing. */
+/* Calls work(arg, i) for every i < items and returns when all calls have returned. Allocates
+ * nothing. */
 void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg);
 
 #endif

@@ -1,6 +1,6 @@
-/* Steps over a whole arena: the optimizers', and that of running statistics. Element-wise, without
- * fused multiply-adds, so that the bits depend neither on the instruction set nor on the size of
- * the team. */
+/* Steps over a whole arena: those of the optimizers, of gradient clipping, and of running
+ * statistics. They work element by element and without fused multiply-adds, so that the bits depend
+ * neither on the instruction set nor on the size of the team. */
 #include "cpu/lanes_op.h"
 
 #include "base/error.h"
@@ -11,10 +11,10 @@
 #include <string.h>
 
 typedef struct update_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     ls_op_desc desc;
-    float keep, rate,
-        root; /* adamw, of this step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
+    /* adamw, current step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
+    float keep, rate, root;
 } update_op;
 
 static const char *name_of(ls_op_kind kind)
@@ -102,7 +102,8 @@ static void prepare_adamw(update_op *u, const ls_step_args *args, float step_rat
     u->root = (float)sqrt(1 - ls_power((double)k->beta2, args->step));
 }
 
-/* Sixteen sums side by side, so that the order is the same with vectors of any length. */
+/* Returns the sum of squares. It keeps sixteen sums side by side, so that the order of additions is
+ * the same with vectors of any length. */
 static double squares(const float *g, size_t count)
 {
     double sum[16] = {0};
@@ -134,7 +135,7 @@ static void step_running(const update_op *u, float scale)
         to[i] += momentum * (sum[i] * scale - to[i]);
 }
 
-/* Floats that a thread of the team takes at a time: whole cache lines. */
+/* floats that a thread of the team takes at a time: whole cache lines */
 #define STEP_FLOATS 16384
 
 typedef struct pass {
@@ -150,7 +151,8 @@ static void step_some(void *arg, uint32_t item)
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
-/* A step whose loss is not finite holds up itself and all behind it. */
+/* Returns true if the step must change nothing. A step whose loss is not finite sets *held, which
+ * stops this step and all later ones until the caller clears it. */
 static bool is_held(const ls_op_buffers *b)
 {
     if (!b->guard)
@@ -160,7 +162,7 @@ static bool is_held(const ls_op_buffers *b)
     return *b->held != 0;
 }
 
-/* The optimizers'. */
+/* Runs one step of an optimizer. */
 static void run_step(update_op *u, const ls_step_args *args)
 {
     const int adamw = u->desc.kind == LS_OP_ADAMW;

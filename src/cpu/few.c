@@ -1,7 +1,7 @@
-/* Ops of few rows: each has the same op in lanes inside, which knows the parameters, and runs either that op's
- * own code for few rows or the op itself, between two copies.
+/* Ops of few rows. Each has the same op in lanes inside, which knows the parameters. It runs either
+ * that op's own code for few rows (`few`) or the op itself between two copies.
  *
- * Scratch where it is copied: [x in lanes][x2 in lanes][y in lanes][the inner op's]. */
+ * Scratch with copies: [x in lanes][x2 in lanes][y in lanes][the inner op's scratch]. */
 #include "cpu/few.h"
 
 #include "base/error.h"
@@ -12,11 +12,11 @@
 const ls_layout ls_layout_few = {2};
 
 typedef struct few_op {
-    ls_op op; /* first */
+    ls_op op; /* base; must be first */
     const ls_host *host;
     ls_op *inner;
     ls_op_buffers outer, in_lanes;
-    ls_tensor x[2]; /* of few rows; no bytes: there is none */
+    ls_tensor x[2]; /* inputs of few rows; bytes is 0 if there is none */
     bool direct;    /* the inner op has code for few rows */
 } few_op;
 
@@ -66,7 +66,8 @@ static size_t lanes_bytes(const ls_tensor *t)
     return t->bytes ? ls_lanes_bytes(t->rows, t->c, t->h, t->w) : 0;
 }
 
-/* Of y in lanes, which a loss has not, and an export writes where it belongs. */
+/* Returns the bytes of y in lanes: 0 for a loss, which has no y, and for an export, which writes
+ * into the caller's y directly. */
 static size_t y_bytes(const few_op *op)
 {
     return op->op.y.layout == &ls_layout_few ? op->inner->y.bytes : 0;

@@ -1,18 +1,23 @@
-/* A convolution of few rows: sixteen pixels of an image, or of all of them, one behind another, are brought into
- * lanes with all that they see, and the kernels for sixteen images take these for images: of one pixel of y, or one
- * window of the pool that follows, or one tile. So each sum is theirs.
+/* Convolutions of few rows.
  *
- * In the direct form rows of zeros above and below an image are left out of the sums; pixels in lanes side by side are
- * of rows that leave out the same ones (a run).
+ * Sixteen pixels, consecutive ones of an image or of several images, are copied into lanes together
+ * with all pixels of x that they depend on. The kernels for sixteen images then compute them as
+ * sixteen small images, each of one pixel of y, one window of the pool that follows, or one tile.
+ * Each sum is therefore the same as in lanes.
  *
- * Scratch, each part as far as it is there: [x with zeros around it][x in lanes][y in lanes][the kernels']. */
+ * In the direct form, rows of zeros above and below an image are left out of the sums. Pixels that
+ * share a vector therefore come from image rows that leave out the same rows of the kernel (a run).
+ *
+ * Scratch, each part only if it is needed:
+ * [x with zeros around it][x in lanes][y in lanes][the kernels' memory]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/lanes_conv.h"
 
 #include <string.h>
 
-#define GROUP_BYTES ((size_t)160 << 10) /* of x in lanes, of groups that are computed at once */
+/* largest size in bytes of x in lanes for groups that are computed at once */
+#define GROUP_BYTES ((size_t)160 << 10)
 #define GROUPS_MOST 12
 
 static size_t to_line(size_t floats)
@@ -22,13 +27,15 @@ static size_t to_line(size_t floats)
 
 /* ---- x and y in lanes ------------------------------------------------------------------------ */
 
-/* Tensors without their rows' lanes. */
+/* Returns the shape of x in the layout for few rows. */
 static ls_tensor x_of(const ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->few.one;
     return (ls_tensor){.rows = op->base.op.y.rows, .c = c->ic, .h = op->x_h, .w = op->x_w};
 }
 
+/* Returns the number of floats of one channel's copy, all rows, with zeros around it; 0: no
+ * copy. */
 static size_t copy_floats(const ls_conv_op *op)
 {
     const ls_few_conv *f = &op->few;
@@ -40,7 +47,8 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* A channel of all rows, zeros around it: `up` and `left` of them. Those beyond are there already. */
+/* Copies one channel of all rows with `up` zeros above it and `left` zeros left of it. All zeros
+ * are already in the memory. */
 static void copy_channel(const ls_conv_op *op, int channel, int up, int left, float *to)
 {
     const ls_few_conv *f = &op->few;
@@ -55,7 +63,8 @@ static void copy_channel(const ls_conv_op *op, int channel, int up, int left, fl
     }
 }
 
-/* Where a channel's pixels are picked from. */
+/* Returns where the pixels of a channel are picked from: a copy of the channel in `room`, or x
+ * itself. */
 static const float *channel_of(const ls_conv_op *op, int channel, int up, int left, float *room)
 {
     const ls_tensor x = x_of(op);
@@ -67,7 +76,8 @@ static const float *channel_of(const ls_conv_op *op, int channel, int up, int le
 
 /* ---- Winograd -------------------------------------------------------------------------------- */
 
-/* A tile's outputs, those that exist, or one window of the pool. */
+/* Writes the outputs of a group of sixteen tiles, those that exist, or one window of the pool per
+ * tile. */
 static void put_tiles(const ls_conv_op *op, int group, const float *from, float *y)
 {
     const ls_few_conv *f = &op->few;
@@ -86,7 +96,7 @@ static void put_tiles(const ls_conv_op *op, int group, const float *from, float 
     }
 }
 
-/* Groups of tiles `first` … + `count` − 1. */
+/* Computes groups of tiles `first` … `first` + `count` − 1. */
 static void winograd_some(const ls_conv_op *op, int first, int count, const ls_wino_finish *finish,
                           const float *values, float *room)
 {
@@ -136,7 +146,7 @@ static void by_winograd(ls_lanes_op *base)
 
 /* ---- direct ---------------------------------------------------------------------------------- */
 
-/* One channel's sums of a group of pixels. */
+/* Writes the results of one channel for a group of pixels. */
 static void put_pixels(const ls_few_conv *f, int group, const float *from, float *y)
 {
     const int32_t *place = f->place + group * LS_LANES;
@@ -148,7 +158,7 @@ static void put_pixels(const ls_few_conv *f, int group, const float *from, float
         y[place[l]] = from[l];
 }
 
-/* Groups `first` … + `count` − 1 of a run, as one line of pixels. */
+/* Computes groups `first` … `first` + `count` − 1 of a run, side by side in one line of pixels. */
 static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, int count,
                         float *room)
 {
@@ -156,7 +166,7 @@ static void direct_some(const ls_conv_op *op, const ls_few_run *run, int first, 
     const ls_few_kernels *k = op->base.kernels->few;
     const bool pooled = f->one.pool_h * f->one.pool_w > 1;
     ls_lanes_conv c = f->one;
-    const int wide = c.iw; /* columns that a pixel sees */
+    const int wide = c.iw; /* number of columns that a pixel depends on */
     const size_t pixel = (size_t)c.y_h * (size_t)c.y_w * LS_LANES;
     const size_t plane = ls_few_plane(&op->base.op.y);
     float *in = room + copy_floats(op);
@@ -228,7 +238,7 @@ void ls_few_conv_fini(ls_conv_op *op)
     ls_free(host, op->few.run);
 }
 
-/* From one row to the next where pixels are picked. */
+/* Returns the number of floats from one row of the batch to the next where pixels are picked. */
 static int picked_row(const ls_conv_op *op)
 {
     const ls_tensor x = x_of(op);
@@ -247,7 +257,7 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
     const ls_lanes_conv *c = &op->conv;
     const ls_wino *w = &op->forward.wino;
     const int rows = op->base.op.y.rows;
-    const int m = 2, side = c->kh + m - 1; /* of all forms of y */
+    const int m = 2, side = c->kh + m - 1; /* m is 2 in all forms of Winograd's algorithm for y */
     f->m = m;
     f->down = w->y.down;
     f->across = w->y.across;
@@ -286,7 +296,7 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* Rows of x that row q of y sees, of those that the pool takes together. */
+/* Returns the rows of x that row q of the (pooled) y depends on, as a run without pixels. */
 static ls_few_run run_at(const ls_conv_op *op, const ls_lanes_conv *c, int q)
 {
     const int tall = op->few.one.ih, top = q * c->pool_h * c->sh - c->ph;
@@ -294,7 +304,7 @@ static ls_few_run run_at(const ls_conv_op *op, const ls_lanes_conv *c, int q)
     return (ls_few_run){.up = from - top, .rows = end > from ? end - from : 0};
 }
 
-/* The pixels of lines q0 … q1 − 1 of all rows. */
+/* Fills the tables of a run with the pixels of image rows q0 … q1 − 1 of all rows of the batch. */
 static void fill_run(ls_conv_op *op, const ls_lanes_conv *c, ls_few_run *run, int q0, int q1)
 {
     ls_few_conv *f = &op->few;
@@ -333,7 +343,7 @@ static void fill_runs(ls_conv_op *op, const ls_lanes_conv *c)
     }
 }
 
-/* The geometry of one pixel, or window; `c` is the convolution's. */
+/* Computes the geometry of one pixel or window from that of the convolution, `c`. */
 static void plan_one(ls_conv_op *op, const ls_lanes_conv *c)
 {
     ls_few_conv *f = &op->few;
@@ -354,14 +364,15 @@ static void plan_one(ls_conv_op *op, const ls_lanes_conv *c)
     const size_t fit = GROUP_BYTES / group;
     f->most = pooled || fit < 1 ? 1 : fit < GROUPS_MOST ? (int)fit : GROUPS_MOST;
     if (f->most > 3)
-        f->most = f->most / 3 * 3; /* whole tiles of sums */
+        f->most = f->most / 3 * 3; /* a multiple of the pixels in a tile of sums */
 }
 
 static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
 {
     ls_few_conv *f = &op->few;
     plan_one(op, c);
-    /* Each run's last group may be partly full; there are at most as many runs as lines. */
+    /* The last group of each run may be partly full; there are at most as many runs as image
+     * rows. */
     const size_t pixels = (size_t)op->base.op.y.rows * (size_t)c->y_h * (size_t)c->y_w;
     int status = make_room(op, pixels / LS_LANES + (size_t)c->y_h + 1, (size_t)c->y_h, err);
     if (status)
@@ -369,7 +380,8 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
     fill_runs(op, c);
     const size_t eights = ((size_t)c->oc + 7) / 8 * 8,
                  window = (size_t)c->pool_h * (size_t)c->pool_w;
-    const size_t most = window > 1 ? window : (size_t)f->most; /* pixels of a tile of sums, or 6 */
+    /* pixels of the kernel's tile of sums, which holds at least 6 */
+    const size_t most = window > 1 ? window : (size_t)f->most;
     const size_t in = (size_t)c->ic * (size_t)f->one.ih * (size_t)f->one.iw * LS_LANES;
     op->base.few = direct;
     op->base.few_scratch =
@@ -381,7 +393,8 @@ static int plan_direct(ls_conv_op *op, const ls_lanes_conv *c, ls_error *err)
 
 int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
-    ls_lanes_conv c; /* as it is, and not as the direct kernels take one of one element */
+    /* the geometry before the plan turns a 1 × 1 kernel into a product over one line of pixels */
+    ls_lanes_conv c;
     int status = ls_conv_geometry(&c, desc, err);
     if (status)
         return status;

@@ -1,4 +1,4 @@
-/* The convolution op: forward, parameters and gradients, and the order in which kernels run. */
+/* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ static void conv_pad(const ls_lanes_conv *c, const float *x, float *out)
     }
 }
 
-/* The pixels that a kernel of one element sees, and back: where it sees none there is no gradient. */
+/* Copies the pixels that a 1 × 1 kernel with a stride reads. */
 static void conv_sample(const ls_conv_op *op, const float *x, float *out)
 {
     const size_t line = (size_t)op->x_w * LS_LANES, plane = (size_t)op->x_h * line;
@@ -31,6 +31,7 @@ static void conv_sample(const ls_conv_op *op, const float *x, float *out)
                 memcpy(out, x + (size_t)y * line + (size_t)at * LS_LANES, LS_LANES * sizeof *out);
 }
 
+/* Copies the gradients of those pixels back; the gradient of every other pixel is 0. */
 static void conv_unsample(const ls_conv_op *op, const float *d, float *dx)
 {
     const size_t pixel = LS_LANES * sizeof *dx;
@@ -45,7 +46,8 @@ static void conv_unsample(const ls_conv_op *op, const float *d, float *dx)
         }
 }
 
-/* One group of x as the direct kernels read it, made in `room` where it does not lie so. */
+/* Returns one group of x as the direct kernels read it: padded or sampled into `room`, or x
+ * itself. */
 static const float *conv_x(const ls_conv_op *op, int group, float *room)
 {
     const float *x = (const float *)op->base.b.x + (size_t)group * op->x_group;
@@ -85,7 +87,7 @@ static void forward_by_winograd(const ls_conv_op *op)
     ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
 
-/* The groups of one thread of the team. */
+/* Computes the groups of one thread of the team. */
 static void forward_some(void *arg, uint32_t part)
 {
     const ls_conv_op *op = arg;
@@ -116,9 +118,9 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     return LS_OK;
 }
 
-/* ---- parameters: how they lie says lanes_kernels.h ------------------------------------------- */
+/* ---- weights for conv_data; lanes_kernels.h has the layouts ---------------------------------- */
 
-/* For conv_data. Places of input channels beyond the last are never read. */
+/* Packs the weights (ls_lanes_packs). Places of input channels beyond the last are never read. */
 static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 {
     const int taps = c->kh * c->kw;
@@ -132,9 +134,9 @@ static void pack(const ls_lanes_conv *c, const float *w, float *packed)
     }
 }
 
-/* ---- gradients: pieces ----------------------------------------------------------------------- */
+/* ---- parts of the gradients ------------------------------------------------------------------ */
 
-/* x of a block, as the direct kernels read it. */
+/* Returns x of a block of groups as the direct kernels read it. */
 static const float *block_x(const ls_conv_op *op, int group, int groups)
 {
     float *room = (float *)op->base.b.scratch + op->at.x;
@@ -144,7 +146,7 @@ static const float *block_x(const ls_conv_op *op, int group, int groups)
     return first;
 }
 
-/* The gradient in front of pool and relu of some rows and channels of one group. */
+/* Computes the gradient before pool and relu for some image rows and channels of one group. */
 static ls_lanes_grad stage(const ls_conv_op *op, int group, int first, int n, int y0, int y1,
                            float *d)
 {
@@ -157,7 +159,7 @@ static ls_lanes_grad stage(const ls_conv_op *op, int group, int first, int n, in
     return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, n * line};
 }
 
-/* A block of groups whose whole gradient lies at `g`; or, in bands, none. */
+/* A block of groups. `g` is the gradient of the whole block; it is unused with bands. */
 typedef struct conv_block {
     const ls_conv_op *op;
     int group, groups, add;
@@ -173,7 +175,7 @@ static void stage_group(void *arg, uint32_t g)
     stage(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
 }
 
-/* The gradient of a whole block, staged if it must be. */
+/* Returns the gradient of a whole block, staged if it must be. */
 static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -203,7 +205,8 @@ static float *sums_of(const ls_conv_op *op, int first)
     return (float *)op->base.b.scratch + op->at.weights + slot_of(op, first) * op->cut.sum_floats;
 }
 
-/* Takes the sums over lanes of eight channels' weights, `inputs` of them from input `i` on. */
+/* Adds up the lanes of the sums of eight channels' weights, for `inputs` inputs from input `i` on,
+ * and writes them to the gradient. */
 static void finish_weights(const ls_conv_op *op, int first, int i, int inputs, int add)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -240,7 +243,8 @@ static void bias_of_eight(void *arg, uint32_t eight)
     finish_bias(op, first, k->add);
 }
 
-/* Of some outputs, as many as `c` has, through `panels` of a few pixels at a time. */
+/* Computes the gradient of the weights of the outputs in `c` with `panels` of a few pixels at a
+ * time. */
 static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad g, float *panels,
                       float *gw)
 {
@@ -261,7 +265,7 @@ static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad
         }
 }
 
-/* The panels of one thread of the team. */
+/* Computes the gradient for the panels of one thread of the team. */
 static void weights_by_panels(void *arg, uint32_t part)
 {
     const conv_block *k = arg;
@@ -280,15 +284,16 @@ static void weights_by_panels(void *arg, uint32_t part)
                   op->base.b.grad[0] + first * 16 * (size_t)(c.ic * c.kh * c.kw));
 }
 
-/* Where there are fewer than eight channels: sums of those that do not exist are zero, and with them the padding
- * of the gradients. The sums of channels that exist are written before they are read. */
+/* Clears the sums of a last block with fewer than eight channels. The sums of the missing channels
+ * thereby stay zero, and so does the padding of the gradients; those of the other channels are
+ * written before they are read. */
 static void clear_sums(const ls_conv_op *op, int first)
 {
     memset(bias_sums(op, first), 0, LS_CONV_BIAS_SUMS * sizeof(float));
     memset(sums_of(op, first), 0, op->cut.sum_floats * sizeof(float));
 }
 
-/* Gradients of eight channels out of a block's whole gradient. */
+/* Computes the gradients of eight channels' weights from the gradient of a whole block. */
 static void weights_of_eight(void *arg, uint32_t eight)
 {
     const conv_block *k = arg;
@@ -306,7 +311,7 @@ static void weights_of_eight(void *arg, uint32_t eight)
     }
 }
 
-/* Adds what four channels of one group contribute to the sums of their eight. */
+/* Adds the contribution of up to four channels of one group to the sums of their block of eight. */
 static void four_in_bands(const ls_conv_op *op, const float *x, int group, int first, int n,
                           int add)
 {
@@ -393,7 +398,7 @@ static void data_of_block(conv_block *k)
         ls_team_run(op->base.team, (uint32_t)k->groups, data_of_group, k);
 }
 
-/* What all blocks' dx are made of. */
+/* Prepares the weights for dx: transformed for Winograd's algorithm, or packed. */
 static void prepare_weights(const ls_conv_op *op)
 {
     const float *w = op->base.b.param[0];
@@ -457,7 +462,8 @@ static const ls_op_impl conv_impl = {
     .destroy = conv_destroy,
 };
 
-/* Behind the choice of kernels: who keeps the values of weights. */
+/* Decides which op keeps the transformed weights of forward: an op that is not trained, or its
+ * twin. Called after the choice of kernels. */
 static int keep_values(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;

@@ -1,113 +1,128 @@
-/* A convolution as it was planned (lanes_conv_plan.c) for the code that runs it (lanes_conv.c).
+/* A planned convolution: written by the plan (lanes_conv_plan.c), read by the code that runs it
+ * (lanes_conv.c).
  *
- * Each of the three passes is direct or by Winograd's algorithm (wino.h), as the shape alone decides: the
- * same on every CPU and for any number of rows. A direct gradient of the weights is a sum for each lane, exact
- * in its channels, where they are few, else a product of panels of sixteen output channels, of a few pixels at
- * a time.
+ * Each of the three passes (forward, gradient of the weights, gradient of x) is either direct or
+ * uses Winograd's algorithm (wino.h). The shape alone decides, so that the choice is the same on
+ * every CPU and for any number of rows. The direct gradient of the weights has two forms. With few
+ * channels it computes one sum per lane and takes exactly the channels that exist. With many
+ * channels it is a matrix product of panels of sixteen output channels, a few pixels at a time.
  *
- * The gradient in front of the fused pool and relu is made in scratch ("staged"). Where dx is needed a whole
- * block of it is, since dx sums over all channels. In a network's first layer it is made in bands, four
- * channels by a few rows that stay in L1, and consumed at once.
- */
+ * The gradient before the fused relu and pool is computed into scratch memory ("staged"). If dx is
+ * needed, the gradient of a whole block of rows is staged, because dx sums over all channels. A
+ * network's first layer needs no dx: its gradient is staged in bands of four channels by a few
+ * image rows, which stay in the L1 cache and are consumed at once. */
 #ifndef CPU_LANES_CONV_H
 #define CPU_LANES_CONV_H
 
 #include "cpu/few.h"
 
-/* A pass by Winograd's algorithm, if it is. */
+/* One pass, and its plan if it uses Winograd's algorithm. */
 typedef struct ls_conv_wino {
     bool used;
     ls_wino wino;
 } ls_conv_wino;
 
-/* Values of weights that stay from one forward to the next, where the parameters do (LS_RUN_CONSTANT). An op that is
- * not trained has them, and shares them with its twins. */
+/* Transformed weights that stay valid from one forward call to the next as long as the parameters
+ * do (LS_RUN_CONSTANT). An op that is not trained keeps them and shares them with its twins. */
 typedef struct ls_conv_kept {
-    float *values;     /* NULL: none are kept */
-    const float *from; /* the parameters that they are of; NULL: they are to be made */
+    float *values; /* NULL: none are kept */
+    /* parameters that `values` were computed from; NULL: `values` must be computed */
+    const float *from;
 } ls_conv_kept;
 
-/* The direct form of few rows, in lanes of sixteen pixels, or pooled ones, that have the same rows of weights. */
+/* A run of the direct form for few rows: groups of sixteen pixels (or pooled pixels) whose sums use
+ * the same rows of weights. */
 typedef struct ls_few_run {
-    int first, groups; /* of sixteen pixels */
-    int up, rows;      /* rows of zeros above what they see, and rows of x that they see */
+    int first, groups; /* first group of sixteen pixels; number of groups */
+    /* rows of zeros above the part of x that the pixels read; rows of x that they read */
+    int up, rows;
 } ls_few_run;
 
 typedef struct ls_few_conv {
-    int32_t *index; /* [groups][16]: where a lane's x begins, and its y */
+    int32_t *index; /* [groups][16]: offset of the first float of x that a lane reads */
+    /* [groups][16]: offset of the lane's output in y; −1: none */
     int32_t *place;
-    uint8_t *along; /* [groups][2]: whether all lanes are side by side in x, and in y */
+    uint8_t *along; /* [groups][2]: non-zero if all lanes are adjacent in x; in y */
     int groups;
-    int copied; /* x goes through planes with zeros around them, h × w */
+    int copied; /* non-zero: x is read from copies of its planes, h × w, with zeros around them */
     int h, w;
-    /* direct */
-    ls_lanes_conv one; /* of one pixel, or window of the pool */
+    /* Direct form. */
+    ls_lanes_conv one; /* geometry of one pixel, or of one window of the pool */
     ls_few_run *run;
     int runs;
-    int most; /* groups that are computed at once */
-    /* Winograd */
-    ls_wino wino; /* of images of one tile */
+    int most; /* largest number of groups that are computed at once */
+    /* Winograd's algorithm. */
+    ls_wino wino; /* plan for images of one tile */
     int down, across, m;
 } ls_few_conv;
 
-/* How the direct gradient of the weights is cut. */
+/* How the direct gradient of the weights is divided. */
 typedef struct ls_conv_cut {
-    uint32_t eights, sixteens; /* of outputs */
-    uint32_t slots;            /* eights that have sums of their own */
-    int inputs;                /* whose sums exist at a time */
-    int band_rows;             /* whole pooling windows */
+    uint32_t eights, sixteens; /* numbers of blocks of eight and of sixteen output channels */
+    uint32_t slots; /* number of blocks of eight that have memory for sums of their own */
+    int inputs;     /* number of inputs whose sums exist at a time */
+    int band_rows;  /* image rows of a band: whole pooling windows */
     int panel_rows, panel_columns;
-    size_t band_floats, panel_floats; /* of four channels; of sixteen */
-    size_t sum_floats;                /* of eight channels' sums */
+    /* floats of a band of four channels; floats of a panel of sixteen */
+    size_t band_floats, panel_floats;
+    size_t sum_floats; /* floats of the sums of eight channels */
 } ls_conv_cut;
 
-/* Where the parts of scratch memory start in floats: forward, the room of each thread; backward, a block of x
- * as the direct kernels read it, the staged gradient, sums of the bias, what the gradient of the weights needs,
- * dx of the pixels seen, and the weights for dx. */
+/* Layout of the scratch memory: offsets in floats. `forward` is the size of each thread's part in
+ * forward. The others are backward's offsets: x is a block of x as the direct kernels read it, d
+ * the staged gradient, bias the sums of the bias, weights the memory of the weights' gradient, seen
+ * the dx of the sampled pixels, data the weights for dx. */
 typedef struct ls_conv_scratch {
     size_t forward;
     size_t x, d, bias, weights, seen, data;
 } ls_conv_scratch;
 
 typedef struct ls_conv_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     ls_lanes_conv conv;
     ls_conv_wino forward, weights, data;
     bool bias;
-    bool staged; /* dy has to go back through pool and relu before use */
-    bool banded; /* nothing but a direct gradient of the weights needs the staged one */
-    bool panels; /* the gradient of the weights, where it is direct, is a product of panels */
-    bool
-        sampled; /* a kernel of one element with a stride: a plain product over the pixels it sees */
-    int x_h, x_w, sh, sw;                /* of x itself, where it is sampled */
-    size_t x_group;                      /* floats of a group of x (and of dx) */
-    size_t padded_group;                 /* the same with padded columns, or of the pixels seen */
-    size_t y_group, d_group, mask_group; /* floats, floats, bytes */
+    bool staged; /* dy must be taken back through pool and relu before use */
+    bool banded; /* only a direct gradient of the weights uses the staged gradient */
+    bool panels; /* the direct gradient of the weights is a product of panels */
+    /* A 1 × 1 kernel with a stride: computed as a plain product over the pixels that it reads. */
+    bool sampled;
+    int x_h, x_w, sh, sw; /* sizes and strides of x itself, before sampling */
+    size_t x_group;       /* floats of a group of x and of dx */
+    size_t padded_group;  /* the same of x with padded columns, or of the sampled pixels */
+    /* floats of a group of y; of the gradient before pooling; bytes of a group's mask */
+    size_t y_group, d_group, mask_group;
     ls_conv_cut cut;
     ls_conv_scratch at;
-    ls_conv_kept own, *kept; /* kept: its own, or its twin's; NULL: none */
+    /* `kept` points to this op's `own` or to the twin's; NULL: none are kept */
+    ls_conv_kept own, *kept;
     ls_few_conv few;
 } ls_conv_op;
 
-#define LS_CONV_BAND 4                    /* channels of a band */
-#define LS_CONV_BIAS_SUMS (16 * LS_LANES) /* floats of eight channels' */
+#define LS_CONV_BAND 4                    /* output channels of a band */
+#define LS_CONV_BIAS_SUMS (16 * LS_LANES) /* floats of the bias sums of eight channels */
 
-/* The size of y of any convolution, also of a depthwise one, each output of so many inputs; `k` is filled in. Errors:
- * LS_EINVAL; LS_EUNSUPPORTED, if it is larger than kernels can count. */
+/* Computes the height and width of y for any convolution, a depthwise one included, in which each
+ * output sums over `inputs` channels. `k` must be filled in (ls_conv2d_filled). Errors: LS_EINVAL;
+ * LS_EUNSUPPORTED if sizes exceed what the kernels' ints can count. */
 int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, int inputs,
                     ls_error *err);
 
-/* The geometry of the description's convolution. Errors: LS_EINVAL, LS_EUNSUPPORTED. */
+/* Computes the geometry of the described convolution. Errors: LS_EINVAL, LS_EUNSUPPORTED. */
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 
-/* The values of weights for forward by Winograd's algorithm: those kept, or made in `room`. */
+/* Returns the transformed weights for forward by Winograd's algorithm: the kept ones if they are
+ * valid, else it computes them into the kept memory, or into `room` if none is kept. */
 const float *ls_conv_values(const ls_conv_op *op, float *room);
 
-/* Plans forward of few rows of a planned op; and frees what that took. Errors: LS_ENOMEM. */
+/* Plans forward of few rows for an op that ls_conv_plan has planned. Errors: LS_EUNSUPPORTED,
+ * LS_EINVAL, LS_ENOMEM. */
 int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err);
+/* Frees what ls_few_conv_plan allocated. */
 void ls_few_conv_fini(ls_conv_op *op);
 
-/* Plans an op whose base is made: all the rest of it, sizes of parameters and memory too. */
+/* Plans an op whose base is initialized: everything else in it, including the sizes of parameters,
+ * saved and scratch memory. */
 void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias);
 
 #endif

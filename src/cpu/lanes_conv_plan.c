@@ -1,4 +1,5 @@
-/* The plan of a convolution: its geometry, which kernels each pass has, and the memory they need. */
+/* The plan of a convolution: its geometry, the kernels of each pass, and the memory that they
+ * need. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -9,7 +10,8 @@ enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Whether ints count what kernels count: sides with padding, what lies a step beyond them, an eight's weights. */
+/* Returns true if int suffices for all that the kernels count: sides with padding, positions one
+ * step beyond them, and the weights of a block of eight outputs. */
 static bool is_counted(const ls_conv2d *k, int inputs)
 {
     const int side[] = {k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw};
@@ -56,7 +58,7 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
     return LS_OK;
 }
 
-/* Only averages over windows that tile the output can be fused. */
+/* Returns true if the pool can be fused: an average over windows that tile the output. */
 static bool pool_fits(const ls_pool2d *p, int oh, int ow)
 {
     return !p->max && p->kh >= 1 && p->kw >= 1 && p->kh == p->sh && p->kw == p->sw && p->ph == 0 &&
@@ -94,27 +96,31 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
     };
     c->y_h = oh / c->pool_h;
     c->y_w = ow / c->pool_w;
-    c->oh = c->y_h * c->pool_h; /* the pool drops what is beyond: it is not computed */
+    /* Pixels that no window of the pool covers are not computed. */
+    c->oh = c->y_h * c->pool_h;
     c->ow = c->y_w * c->pool_w;
     return LS_OK;
 }
 
 /* ---- the choice of kernels ------------------------------------------------------------------- */
 
-/* F(2×2, 3×3) has rounding errors smaller than the direct form's; F(4×4, 3×3) has three times as
- * much and takes three quarters of the time; F(2×2, 5×5), of the same points, has twice as much.
+/* Winograd's algorithm and its errors. F(2×2, 3×3) has smaller rounding errors than the direct
+ * form. F(4×4, 3×3) has three times the errors of F(2×2, 3×3) and takes three quarters of its time.
+ * F(2×2, 5×5), which has the same points as F(4×4, 3×3), has twice the errors of F(2×2, 3×3).
  *
- *   y    Errors decide which side of a relu a number near zero falls on, and a unit on the wrong
- *        side moves all gradients below by a thousand times as much: F(2×2, 3×3), and F(2×2, 5×5) in
- *        halves, whose errors are the direct form's or less. (F(2×2, 5×5) itself has 1.5 times the direct
- *        form's: bench/RESULTS.md.)
- *   dx   Errors stay what they are, but go into all gradients below: F(4×4, 3×3) where it saves a
- *        third of the products, which it does not where tiles reach far beyond the image (14 × 14), and
- *        not in images of one tile: they belong to layers of many channels, late in a network. Its tiles
- *        are those of dx, or those of y, spread over dx, where they take fewer products.
- *   dw   Errors stay in this gradient alone, and sums over rows average them: what is fastest. */
+ *     y    Errors decide on which side of a relu a number near zero falls, and a unit on the wrong
+ *          side changes all gradients below it by a thousand times as much as the error. So y uses
+ *          F(2×2, 3×3), and F(2×2, 5×5) in halves, whose errors are at most the direct form's.
+ *          (F(2×2, 5×5) itself has 1.5 times the direct form's: bench/RESULTS.md.)
+ *     dx   Errors keep their size but enter all gradients below. F(4×4, 3×3) is used if it saves a
+ *          third of the products, which it does not if tiles reach far beyond the image (14 × 14),
+ *          and not in images of one tile, which belong to layers of many channels late in a
+ *          network. The tiles are those of dx, or those of y spread over dx if that takes fewer
+ *          products.
+ *     dw   Errors stay in this gradient, and sums over rows average them: the fastest form is
+ *          used. */
 
-/* Products of a pass over h × w outputs, a pair of channels. */
+/* Returns the number of products of a pass over h × w outputs for one pair of channels. */
 static size_t products(int form, int h, int w)
 {
     const int m = form == LS_WINO_4_3 ? 4 : 2;
@@ -122,9 +128,10 @@ static size_t products(int form, int h, int w)
     return (size_t)((h + m - 1) / m) * (size_t)((w + m - 1) / m) * n * n;
 }
 
-#define CHANNELS 16 /* so many pay for the transforms */
+#define CHANNELS 16 /* fewest channels that pay for the transforms */
 
-/* h × w: of the outputs of the pass. */
+/* Returns true if the form computes the pass faster than the direct one. h × w: outputs of the
+ * pass. */
 static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
 {
     const int taps = c->kh * c->kw, side = form == LS_WINO_2_3 || form == LS_WINO_4_3 ? 3 : 5;
@@ -134,7 +141,7 @@ static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
            3 * products(form, h, w) < (size_t)(2 * taps) * (size_t)c->oh * (size_t)c->ow;
 }
 
-/* Steps of a staged gradient: [row][channel][column]. */
+/* Sets the steps of a staged gradient: [row][channel][column]. */
 static void lie_as_staged(const ls_conv_op *op, ls_wino_image *d)
 {
     if (!op->staged)
@@ -144,7 +151,7 @@ static void lie_as_staged(const ls_conv_op *op, ls_wino_image *d)
     d->group = op->d_group;
 }
 
-/* y's steps where it is pooled. */
+/* Sets the steps of y after pooling. */
 static void lie_as_pooled(const ls_conv_op *op, ls_wino_image *y)
 {
     y->line = (size_t)op->conv.y_w * LS_LANES;
@@ -177,15 +184,16 @@ static void choose_winograd(ls_conv_op *op)
     op->forward.wino.team = op->weights.wino.team = op->data.wino.team = op->base.team;
 }
 
-/* Panels have sixteen outputs each: where inputs are many and the last panel is nearly full, or three quarters
- * of it where sums for each lane are slow, with strides and kernels of one element. */
+/* Returns true if the gradient of the weights is faster as a product of panels of sixteen outputs:
+ * with many inputs and a last panel that is nearly full, or three quarters full where sums per lane
+ * are slow, which they are with strides and 1 × 1 kernels. */
 static bool panels_pay(const ls_lanes_conv *c)
 {
     const int panels = (c->oc + 15) / 16, least = c->sw > 1 || c->kh * c->kw == 1 ? 12 : 14;
     return c->ic >= 8 && c->oc >= least * panels;
 }
 
-/* A kernel of one element becomes a product over pixels in one line. */
+/* Turns a 1 × 1 kernel into a product over pixels in one line. */
 static void sample(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;
@@ -198,8 +206,8 @@ static void sample(ls_conv_op *op)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-#define BAND_FLOATS 6144 /* of a band: half of a 48 KB L1 */
-#define PANEL_PIXELS 32  /* of each group of a block */
+#define BAND_FLOATS 6144 /* floats of a band: half of a 48 KB L1 cache */
+#define PANEL_PIXELS 32  /* pixels of each group of a block */
 
 static size_t ceil_to(size_t n, size_t to)
 {
@@ -218,7 +226,7 @@ static void set_groups(ls_conv_op *op)
         op->mask_group = op->d_group / LS_LANES * (size_t)op->base.kernels->mask_bytes;
 }
 
-/* As many as whole windows that fit into a band. */
+/* Returns the image rows of a band: as many whole pooling windows as fit. */
 static int band_rows(const ls_lanes_conv *c)
 {
     const size_t row = (size_t)LS_CONV_BAND * (size_t)c->ow * LS_LANES;
@@ -226,7 +234,7 @@ static int band_rows(const ls_lanes_conv *c)
     return rows < c->pool_h ? c->pool_h : rows < c->oh ? rows : c->oh;
 }
 
-/* Few pixels: whole rows, or equal parts of one. */
+/* Divides the panels: a few whole image rows, or equal parts of one. */
 static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
 {
     const int parts = (c->ow + PANEL_PIXELS - 1) / PANEL_PIXELS, rows = PANEL_PIXELS / c->ow;
@@ -242,9 +250,11 @@ static void set_cut(ls_conv_op *op)
     op->banded = op->staged && !op->base.needs_dx && !op->weights.used && !op->panels;
     cut->eights = (uint32_t)(c->oc + LS_LANES_OC - 1) / LS_LANES_OC;
     cut->sixteens = (uint32_t)(c->oc + 15) / 16;
-    /* Those that a team divides; else one after another has the same, which stay in the cache. */
+    /* With a team each block of eight outputs has sums of its own. A single thread reuses one
+     * block's sums, which stay in the cache. */
     cut->slots = ls_team_size(op->base.team) > 1 ? cut->eights : 1;
-    cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1; /* a band meets every input */
+    /* a band is multiplied with every input while it is in the cache */
+    cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1;
     cut->band_rows = band_rows(c);
     cut_panels(cut, c);
     cut->band_floats = (size_t)LS_CONV_BAND * (size_t)cut->band_rows * (size_t)c->ow * LS_LANES;
@@ -277,7 +287,7 @@ static size_t data_floats(const ls_conv_op *op)
                              : 0;
 }
 
-/* A group of x, where it does not lie as the direct kernels read it. */
+/* Returns the floats of a copy of one group of x; 0 if the direct kernels read x itself. */
 static size_t copied_floats(const ls_conv_op *op)
 {
     return op->sampled || op->conv.pw ? op->padded_group : 0;
@@ -291,7 +301,7 @@ static size_t forward_floats(ls_conv_op *op)
     return (size_t)ls_team_size(op->base.team) * op->at.forward;
 }
 
-/* The parts of backward's, one behind another. */
+/* Lays out the parts of backward's scratch memory one after another and returns their floats. */
 static size_t backward_floats(ls_conv_op *op)
 {
     const size_t seen = op->sampled && op->base.needs_dx ? op->padded_group : 0;

@@ -1,26 +1,29 @@
-/* The dense op. Scratch of backward: [dz][its transpose]; of few rows: x, where it is not one vector a row. */
+/* The dense op.
+ *
+ * Scratch of backward: [dz][dz transposed]. Scratch of few rows: x, if its rows are not vectors
+ * without padding. */
 #include "base/error.h"
 #include "cpu/few.h"
 
 #include <string.h>
 
 typedef struct dense_op {
-    ls_lanes_op base;    /* first */
-    int in, out, padded; /* padded: outputs rounded up to sixteen */
+    ls_lanes_op base;    /* base; must be first */
+    int in, out, padded; /* padded: outputs rounded up to a multiple of sixteen */
     int bias, relu;
     ls_tensor x;
 } dense_op;
 
-/* Sixteens that a thread of the team takes at a time. */
+/* blocks of sixteen that a thread of the team takes at a time */
 #define SOME 4
-#define FEW_SOME 8 /* the same of few rows */
+#define FEW_SOME 8 /* the same for few rows */
 
 static uint32_t items(int n)
 {
     return (uint32_t)((n + SOME * LS_LANES - 1) / (SOME * LS_LANES));
 }
 
-/* The part of a pass that divides outputs, or inputs. */
+/* Returns the part of a pass that divides `of` outputs or inputs. */
 static ls_lanes_dense part_of(const dense_op *op, uint32_t item, int of)
 {
     const int from = (int)item * SOME, all = (of + LS_LANES - 1) / LS_LANES;
@@ -37,7 +40,7 @@ static void forward_some(void *arg, uint32_t item)
                                     b->y);
 }
 
-/* The gradient in front of the relu, transposed. */
+/* Returns the memory of the transposed gradient before the relu. */
 static float *dzt_of(const dense_op *op)
 {
     return (float *)op->base.b.scratch + (size_t)op->base.groups * LS_LANES * (size_t)op->padded;
@@ -71,12 +74,13 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
 
 /* ---- few rows -------------------------------------------------------------------------------- */
 
-/* Whether a row's channels lie one behind another. */
+/* Returns true if the channels of a row follow one another without padding. */
 static bool is_vector(const ls_tensor *x)
 {
     return x->c == 1 || ls_few_plane(x) == (size_t)x->h * (size_t)x->w;
 }
 
+/* Returns x with rows that are vectors without padding, copied into scratch if necessary. */
 static const float *vectors(const dense_op *op)
 {
     const ls_tensor *x = &op->x;

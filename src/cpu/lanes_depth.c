@@ -1,5 +1,5 @@
-/* The depthwise convolution: as many groups as there are channels. A team divides the channels, in backward each
- * with the gradient of its weights. */
+/* The depthwise convolution: as many groups as channels. A team divides the channels; in backward
+ * each thread also computes the gradient of its channels' weights. */
 #include "base/error.h"
 #include "cpu/lanes_conv.h"
 
@@ -7,13 +7,13 @@
 #include <string.h>
 
 typedef struct depth_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     ls_lanes_depth depth;
-    int channels, some;      /* those that a thread of the team takes at a time */
-    size_t x_plane, y_plane; /* floats of a channel of sixteen rows */
+    int channels, some; /* channels: all; some: those that a thread of the team takes at a time */
+    size_t x_plane, y_plane; /* floats of one channel of sixteen rows */
 } depth_op;
 
-#define PIXELS 1024 /* of the planes that a thread takes at a time */
+#define PIXELS 1024 /* least number of pixels in the planes that a thread takes at a time */
 
 static uint32_t parts(const depth_op *op)
 {
@@ -45,11 +45,13 @@ static void some_forward(void *arg, uint32_t item)
     }
 }
 
-/* ---- few rows --------------------------------------------------------------------------------
- * Pixels in lanes. A channel is copied with zeros left and right of it; lines that see the same rows of weights are
- * one: with steps of one their pixels lie side by side, with those of the zeros among them that nobody asks for.
+/* ---- few rows ------------------------------------------------------------------------------
  *
- * Scratch: [x of a channel, and what is read beyond it][y][where pixels begin]. */
+ * Pixels are in lanes. A channel is copied with zeros left and right of it. Image rows of y that
+ * use the same rows of weights are computed as one: with a stride of 1 their pixels are adjacent,
+ * with pixels among them that belong to the zeros and are not used.
+ *
+ * Scratch: [x of a channel, and what is read beyond it][y][offsets of the pixels]. */
 
 enum { BEYOND = 64 };
 
@@ -79,7 +81,8 @@ static size_t sum_floats(const ls_lanes_depth *d)
     return to_sixteens((size_t)d->oh * (is_dense(d) ? wide_of(d) : (size_t)d->ow)) + BEYOND;
 }
 
-/* Lines of y from `first` on that see the same rows of weights, `up` of them above x: → behind the last. */
+/* Finds the image rows of y from `first` on that use the same rows of weights; `*up` is the first
+ * of those rows, `*rows` their number. Returns the image row after the last one. */
 static int same_lines(const ls_lanes_depth *d, int first, int *up, int *rows)
 {
     int line = first;
@@ -93,7 +96,7 @@ static int same_lines(const ls_lanes_depth *d, int first, int *up, int *rows)
     return line;
 }
 
-/* Lines first … end − 1 of a channel whose copy is made. */
+/* Computes image rows first … end − 1 of a channel that has been copied into `room`. */
 static void few_lines(const depth_op *op, int c, int first, int end, int up, int rows, float *room,
                       float *y)
 {
@@ -161,7 +164,8 @@ static void bias_of_block(const depth_op *op, const float *dy, int c, int groups
     op->base.kernels->sum_lanes((float *)op->base.b.grad[1] + c, sums, 1, add);
 }
 
-/* Of one channel and a block of rows: dy stays in the caches from one gradient to the next. */
+/* Computes the gradients of one channel for a block of rows, so that dy stays in the caches from
+ * one gradient to the next. */
 static void block_backward(const depth_op *op, int c, int group, int groups, int add)
 {
     const ls_op_buffers *b = &op->base.b;

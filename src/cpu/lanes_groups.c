@@ -1,5 +1,6 @@
-/* Convolution in groups of channels, and which op any convolution has. Each group is a convolution of its own: one op,
- * for sixteen rows, does them all, bound to the channels and the parameters of one after the other. */
+/* Convolution in groups of channels, and the choice of the op for any convolution. Each group is a
+ * convolution of its own. One inner op for sixteen rows computes all groups: it is bound to the
+ * channels and parameters of one group after another. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/few.h"
@@ -7,13 +8,14 @@
 #include <string.h>
 
 typedef struct groups_op {
-    ls_lanes_op base; /* first */
-    ls_op *one;       /* of a group */
+    ls_lanes_op base; /* base; must be first */
+    ls_op *one;       /* the op of one group */
     int groups;
-    ls_tensor whole;            /* x of few rows */
-    size_t x, y;                /* floats of sixteen rows of a group */
-    size_t param[LS_OP_PARAMS]; /* floats from one group's to the next's, in lines of cache … */
-    size_t canonical[LS_OP_PARAMS]; /* … and as they lie in files */
+    ls_tensor whole; /* x of few rows */
+    size_t x, y;     /* floats of sixteen rows of one group */
+    /* floats from one group's parameter to the next's: whole cache lines */
+    size_t param[LS_OP_PARAMS];
+    size_t canonical[LS_OP_PARAMS]; /* the same in the canonical order of files */
 } groups_op;
 
 /* ---- run ------------------------------------------------------------------------------------- */
@@ -41,7 +43,8 @@ static int bind_to(const groups_op *op, int rows, int group, ls_error *err)
 
 typedef int pass_fn(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
 
-/* `later`: flags besides, behind a group's first rows. */
+/* Runs a pass for all groups. `later` are additional flags for all calls of a group but its
+ * first. */
 static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, unsigned flags,
                       unsigned later, ls_error *err)
 {
@@ -55,7 +58,7 @@ static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, uns
     return status;
 }
 
-/* A row and a group at a time. */
+/* Computes one row and one group at a time. */
 static void forward_few(ls_lanes_op *base)
 {
     const groups_op *op = (const groups_op *)base;
@@ -80,7 +83,7 @@ static int groups_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
     return run_groups(op, op->one->impl->forward, stream, flags, 0, err);
 }
 
-/* What fills up a group's parameters to whole lines has no gradient. */
+/* Clears the gradients of the padding that fills a group's parameters up to whole cache lines. */
 static void clear_ends(const groups_op *op)
 {
     for (int i = 0; i < op->one->params; i++)

@@ -1,11 +1,13 @@
-/* The kernels of the lanes family, as one table per instruction set.
+/* The vector kernels of the CPU back end: one table of functions per instruction set.
  *
- * Activations lie as [group][c][h][w][16] (lanes_op.h); a group is sixteen rows. Lanes beyond
- * the last row hold finite numbers in activations and zeros in gradients, so that sums over all
- * lanes are sums over the rows. All pointers are aligned to 64 bytes. Nothing here fails,
- * allocates, or keeps state. Sums are made of fused multiply-adds where the instruction set has
- * them (vec_fma): the same ones with every compiler.
- */
+ * Activations are stored as [group][c][h][w][16] (lanes_op.h); a group is sixteen rows. Lanes
+ * beyond the last row hold finite numbers in activations and zeros in gradients, so that a sum over
+ * all lanes is a sum over the rows. All pointers are aligned to 64 bytes. No kernel fails,
+ * allocates, or keeps state. Sums use fused multiply-adds where the instruction set has them
+ * (vec_fma): the same operations with every compiler.
+ *
+ * In the comments below "←" means "is assigned"; "(+)=" means that the result is assigned or, with
+ * `add`, added. */
 #ifndef CPU_LANES_KERNELS_H
 #define CPU_LANES_KERNELS_H
 
@@ -15,44 +17,46 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Gradients of parameters are added up in blocks of this many rows, whatever the schedule. */
+/* number of groups of the blocks in which gradients of parameters are summed: the same for any
+ * schedule */
 #define LS_LANES_BLOCK_GROUPS 2
 
-/* Groups of the block that starts at group `first`. */
+/* Returns the number of groups of the block that starts at group `first`. */
 static inline int ls_lanes_block(int groups, int first)
 {
     int left = groups - first;
     return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
 }
 
-/* Weights of a convolution: [ceil(oc/8)][ic][kh][kw][8], zero-padded. */
+/* outputs of a block of convolution weights: [ceil(oc/8)][ic][kh][kw][8], zero-padded */
 #define LS_LANES_OC 8
-/* Channels whose products are added up at a time; sums over more are sums of those sums. */
+/* largest number of channels whose products are one sum; over more, such sums are added up */
 #define LS_LANES_DEPTH 64
-/* Weights of a dense layer: [ceil(out/16)][in][16], zero-padded. */
+/* outputs of a block of dense weights: [ceil(out/16)][in][16], zero-padded */
 #define LS_LANES_OUT 16
 
-/* A convolution of one group. Its input has its columns already padded (ph is done by leaving
- * rows out, pw by a copy with zero columns), and of its output only those rows and columns exist
- * that the fused pool reads. */
+/* Geometry of a convolution of one group of rows. The input's columns are already padded. Padding
+ * above and below (ph) is done by leaving rows of the kernel out of the sum; padding left and right
+ * (pw) is done by a copy with columns of zeros. The output has only those rows and columns that the
+ * fused pool reads. */
 typedef struct ls_lanes_conv {
-    int ic, ih, iw; /* input; iw includes the padding */
-    int oc, oh, ow; /* output before pooling, the live part */
+    int ic, ih, iw; /* input channels, height, width; iw includes the padding */
+    int oc, oh, ow; /* output channels, and the used height and width before pooling */
     int kh, kw, sh, sw, ph, dh, dw;
-    int x_w, pw; /* columns of x and dx, and the padding left of them */
+    int x_w, pw; /* columns of x and dx; columns of padding left of them */
     int relu;
-    int pool_h, pool_w; /* the window of the fused average pool, 1 × 1: none */
-    int y_h, y_w;       /* output after pooling: oh / pool_h, ow / pool_w */
+    int pool_h, pool_w; /* window of the fused average pool; 1 × 1: no pool */
+    int y_h, y_w;       /* size after pooling: oh / pool_h, ow / pool_w */
 } ls_lanes_conv;
 
-/* Where a gradient of a convolution's output before pooling lies; steps in floats. */
+/* Location of the gradient of a convolution's output before pooling. */
 typedef struct ls_lanes_grad {
     const float *d;
-    ptrdiff_t group, channel, row; /* columns are 16 apart */
+    ptrdiff_t group, channel, row; /* distances in floats; columns are 16 floats apart */
 } ls_lanes_grad;
 
-/* A plane of sixteen images of bytes, from byte `first` of each on. Lanes from `rows` on become zeros; their images
- * are read all the same. */
+/* One plane of sixteen images of bytes, from byte `first` of each image on. Lanes `rows` … 15
+ * become zeros; their image pointers must be readable all the same. */
 typedef struct ls_lanes_images {
     const uint8_t *image[16];
     int rows;
@@ -65,59 +69,67 @@ typedef struct ls_lanes_pool {
     ls_pool2d p;
 } ls_lanes_pool;
 
-/* A depthwise convolution of one channel, whose kernel has at most so many elements. */
+/* largest number of elements in the kernel of a depthwise convolution */
 #define LS_LANES_DEPTH_TAPS 64
+/* Geometry of a depthwise convolution of one channel. */
 typedef struct ls_lanes_depth {
     int ih, iw, oh, ow;
-    ls_conv2d k; /* filled */
+    ls_conv2d k; /* filled in (ls_conv2d_filled) */
 } ls_lanes_depth;
 
-/* Each call computes one channel of one group. `b` is one number, or NULL. */
+/* Depthwise convolution. Each call computes one channel; forward and data compute one group. `b`
+ * points to one number or is NULL. */
 typedef struct ls_lanes_depth_kernels {
     void (*forward)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
                     float *y);
     void (*data)(const ls_lanes_depth *d, const float *dy, const float *w, float *dx);
-    /* gw[kh][kw] ← or, with `add`, += the gradient of its weights, of `groups` groups that lie so
-     * many floats apart. */
+    /* gw[kh][kw] (+)= the gradient of the channel's weights, summed over `groups` groups that are
+     * x_group and dy_group floats apart. */
     void (*weights)(const ls_lanes_depth *d, const float *x, const float *dy, ptrdiff_t x_group,
                     ptrdiff_t dy_group, int groups, float *gw, int add);
 } ls_lanes_depth_kernels;
 
-/* Few rows (few.h), whose numbers lie as everywhere. Sixteen of them are brought into lanes: lane l from index[l] on,
- * [rows][columns]. */
+/* Picks sixteen patches of tensors of few rows (few.h) into lanes: lane l receives the patch
+ * [rows][columns] that begins at from[index[l]]. */
 typedef struct ls_few_pick {
     const int32_t *index;
-    int side_by_side; /* index[l] = index[0] + l */
+    int side_by_side; /* non-zero: index[l] = index[0] + l */
     int rows, columns;
-    ptrdiff_t from_row, to_row; /* floats from one row to the next; columns are 1 and 16 apart */
+    /* floats from one row to the next; columns are 1 float apart in `from`, 16 in `to` */
+    ptrdiff_t from_row, to_row;
 } ls_few_pick;
 
-/* A dense layer of `rows` rows; weights lie as for lanes, y has room for whole sixteens of outputs. */
+/* A dense layer of `rows` rows of the layout for few rows. Weights are stored as for lanes. y has
+ * room for whole blocks of sixteen outputs. */
 typedef struct ls_few_dense {
     int in, rows;
-    int from, to;        /* sixteens of outputs that a call computes */
+    /* first block of sixteen outputs that the call computes, and the one after the last */
+    int from, to;
     size_t x_row, y_row; /* floats from one row to the next */
     const float *x, *w;
-    const float *b; /* or NULL */
+    const float *b; /* may be NULL */
     float *y;
     int relu;
 } ls_few_dense;
 
-/* Sums of one channel of a depthwise convolution, of `n` sixteens of pixels that lie side by side in x or begin where
- * `index` says: over `rows` rows of `columns` taps each. */
+/* Sums of one channel of a depthwise convolution for `n` vectors of sixteen pixels, each over
+ * `rows` rows of `columns` taps. The pixels of a vector are adjacent in x, or begin where `index`
+ * says. */
 typedef struct ls_few_depth {
     int n, rows, columns;
-    ptrdiff_t row, column; /* floats of x from one tap to the next */
+    ptrdiff_t row, column; /* floats of x from one tap to the next, down and across */
     const float *x, *w;
     float init;
     const int32_t *index; /* [n][16], or NULL */
-    float *y;             /* aligned */
+    float *y;             /* aligned to 64 bytes */
 } ls_few_depth;
 
 typedef struct ls_few_kernels {
     void (*pick)(const ls_few_pick *p, const float *from, float *to);
-    /* to[pixel][16] ← up to sixteen channels, `plane` floats apart, zeros beyond; and back. */
+    /* to[pixel][16] ← up to sixteen channels that are `plane` floats apart, zeros in the other
+     * lanes. */
     void (*turn)(const float *from, size_t plane, int channels, size_t pixels, float *to);
+    /* The inverse of `turn`. */
     void (*turn_back)(float *to, size_t plane, int channels, size_t pixels, const float *from);
     void (*dense)(const ls_few_dense *d);
     void (*depth)(const ls_few_depth *d);
@@ -125,11 +137,12 @@ typedef struct ls_few_kernels {
 
 typedef struct ls_lanes_dense {
     int in, out, groups;
-    int from,
-        to; /* sixteens of outputs (forward, weights) or of inputs (data) that a call computes */
+    /* first block of sixteen that the call computes, and the one after the last: blocks of outputs
+     * (forward, weights) or of inputs (data) */
+    int from, to;
 } ls_lanes_dense;
 
-/* The last two have no gradient. */
+/* Element-wise functions. EXP and LOG have no gradient. */
 typedef enum ls_lanes_curve {
     LS_LANES_RELU,
     LS_LANES_LEAKY,
@@ -143,20 +156,20 @@ typedef enum ls_lanes_curve {
     LS_LANES_CURVES
 } ls_lanes_curve;
 
-/* y = scale·(x − mean) + shift, of one channel. */
+/* y = scale·(x − mean) + shift, for one channel */
 typedef struct ls_lanes_norm {
     float mean, scale, shift;
 } ls_lanes_norm;
 
-/* What lies behind a normalisation: dy counts where relu's output is above zero. */
+/* Relu after a normalisation. With a relu, dy counts only where the relu's output is above zero. */
 typedef enum ls_lanes_mask {
     LS_LANES_MASK_NONE, /* no relu */
-    LS_LANES_MASK_X,    /* relu directly: the sign is computed again from x */
-    LS_LANES_MASK_Y     /* relu behind an addition: the sign is y's */
+    LS_LANES_MASK_X,    /* a relu directly after it: the sign is computed again from x */
+    LS_LANES_MASK_Y     /* a relu after an addition: the sign is that of y */
 } ls_lanes_mask;
 
-/* A pass of its gradient over n sixteens, of which the lanes below `rows` are rows; g is dy where the mask
- * lets it through, else 0. */
+/* One pass of a normalisation's gradient over n vectors of sixteen, of which the lanes below `rows`
+ * hold rows. In the comments of the kernels g is dy where the mask is set, else 0. */
 typedef struct ls_lanes_norm_pass {
     size_t n;
     int rows;
@@ -168,99 +181,108 @@ typedef struct ls_lanes_norm_pass {
 } ls_lanes_norm_pass;
 
 typedef struct ls_lanes_kernels {
-    const char *name; /* "avx512", "avx2", "generic" */
-    int mask_bytes;   /* of the signs of sixteen lanes */
+    const char *name; /* "avx512", "avx2" or "generic" */
+    int mask_bytes;   /* bytes that the signs of sixteen lanes take */
 
-    /* y ← pool(relu(w * x + b)); b may be NULL. `mask` receives the signs in front of relu,
-     * [oc][oh][ow], unless it is NULL. `tile` holds ls_lanes_tile_floats. */
+    /* y ← pool(relu(w * x + b)) of one group; b may be NULL. `mask` receives the signs before the
+     * relu, [oc][oh][ow], unless it is NULL. `tile` is memory of ls_lanes_tile_floats() floats. */
     void (*conv_forward)(const ls_lanes_conv *c, const float *x, const float *w, const float *b,
                          float *y, uint8_t *mask, float *tile);
 
-    /* d ← the gradient in front of pool and relu, [y1 − y0][n][ow], of rows y0 … y1 − 1 of
-     * channels first … first + n − 1, out of dy and the mask of one group. */
+    /* d ← the gradient before pool and relu, [y1 − y0][n][ow], for rows y0 … y1 − 1 of channels
+     * first … first + n − 1, computed from dy and the mask of one group. */
     void (*conv_unpool)(const ls_lanes_conv *c, const float *dy, const uint8_t *mask, int first,
                         int n, int y0, int y1, float *d);
 
-    /* Gradients of weights, still one sum per lane: sums[i − i0][kh][kw][8][16] (+)= those of `n`
-     * (up to eight) channels and inputs i0 … i1 − 1, over rows y0 … y1 − 1 of `groups` groups.
-     * g.d is row y0 of the first channel. See ls_lanes_conv_inputs for 1 × 1 kernels. */
+    /* sums[i − i0][kh][kw][8][16] (+)= the gradients of weights, one sum per lane, of `n` ≤ 8
+     * output channels and inputs i0 … i1 − 1, over rows y0 … y1 − 1 of `groups` groups. g.d points
+     * to row y0 of the first channel. For 1 × 1 kernels see ls_lanes_conv_inputs. */
     void (*conv_correlate)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int groups,
                            int n, int i0, int i1, int y0, int y1, float *sums, int add);
-    /* The same for the bias: sums[8][16]. */
+    /* sums[8][16] (+)= the same for the bias. */
     void (*conv_bias)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int n, int y0, int y1,
                       float *sums, int add);
-    /* to[i] (+)= the sum of the sixteen lanes of from[i], i < n; `from` has room for n rounded up
-     * to a multiple of sixteen. */
+    /* to[i] (+)= the sum of the sixteen lanes of from[i], for i < n. `from` has room for n rounded
+     * up to a multiple of sixteen. */
     void (*sum_lanes)(float *to, const float *from, int n, int add);
 
-    /* The same gradient where there are many channels, out of panels of d (kernels/panel.inc): those of
-     * all channels of rows y0 … y1 − 1, [ceil(oc/16)][groups][y1 − y0][ow][lane][16]. To gw itself. */
+    /* panels ← d of all channels of rows y0 … y1 − 1, transposed:
+     * [ceil(oc/16)][groups][y1 − y0][ow][lane][16] (kernels/panel.inc). With many channels the
+     * gradient of the weights is a matrix product of such panels. */
     void (*conv_panels)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int y0, int y1,
                         float *panels);
+    /* gw (+)= the gradient of the weights, from x and panels that conv_panels has made. */
     void (*conv_weights)(const ls_lanes_conv *c, const float *x, const float *panels, int groups,
                          int y0, int y1, float *gw, int add);
 
-    /* dx of one group; `w` as it lies or packed (ls_lanes_packs). */
+    /* dx of one group ← the gradient of x. `w` is stored as usual or packed (ls_lanes_packs). */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
 
-    /* y ← w · x + b with an optional relu. */
+    /* y ← w · x + b, then a relu if `relu` is non-zero; b may be NULL. */
     void (*dense_forward)(const ls_lanes_dense *l, const float *x, const float *w, const float *b,
                           int relu, float *y);
-    /* dz ← dy, where y > 0 unless y is NULL, [group][out rounded up to 16][16], and transposed dzt
-     * [out / 16][group][row][16]. Both zero where they are padding. */
+    /* dz ← dy, or with `y` dy where y > 0 and 0 elsewhere: [group][out rounded up to 16][16]. dzt ←
+     * the same transposed: [ceil(out/16)][group][row][16]. Padding is zero in both. */
     void (*dense_grad)(const ls_lanes_dense *l, const float *dy, const float *y, float *dz,
                        float *dzt);
+    /* gw, gb (+)= the gradients of weights and bias; gb may be NULL. */
     void (*dense_weights)(const ls_lanes_dense *l, const float *x, const float *dzt, float *gw,
                           float *gb, int add);
+    /* dx ← the gradient of x. */
     void (*dense_data)(const ls_lanes_dense *l, const float *dz, const float *w, float *dx);
 
-    /* One group. `which` [c][oh][ow][16] receives where in its window each maximum was found,
-     * unless it is NULL; it is not used by averages. */
+    /* Pooling of one group. `which` [c][oh][ow][16] receives the position of each maximum in its
+     * window, unless it is NULL. Averages do not use it. */
     void (*pool_forward)(const ls_lanes_pool *p, const float *x, float *y, uint16_t *which);
     void (*pool_backward)(const ls_lanes_pool *p, const float *dy, const uint16_t *which,
                           float *dx);
 
-    /* Curves over n sixteens; slope: of a leaky relu. Gradients are functions
-     * of `v`: of y, but gelu's and silu's of x. */
+    /* y ← the function of x, over n vectors of sixteen. `slope` is that of a leaky relu. */
     void (*curve[LS_LANES_CURVES])(size_t n, float slope, const float *x, float *y);
+    /* dx ← dy times the derivative, computed from v: v is x for gelu and silu, y for the others. */
     void (*slope[LS_LANES_SLOPES])(size_t n, float slope, const float *v, const float *dy,
                                    float *dx);
 
-    /* y ← a + b, then relu if asked for. dx and dx2 (may be NULL) ← dy, or with `y` dy where y > 0
-     * and 0 elsewhere. n sixteens. */
+    /* y ← a + b, then a relu if `relu` is non-zero, over n vectors of sixteen. */
     void (*add)(size_t n, const float *a, const float *b, int relu, float *y);
+    /* dx and dx2 ← dy, or with `y` dy where y > 0 and 0 elsewhere. dx2 may be NULL. */
     void (*add_dx)(size_t n, const float *y, const float *dy, float *dx, float *dx2);
 
-    /* Batch norm, over n sixteens of one channel. sum[0 … 15] ← Σ x, or Σ (x − mean)²: of each lane,
-     * whether it is a row or not. Eight numbers at most are added up in float. */
+    /* Batch norm over n vectors of sixteen of one channel. sum[0 … 15] ← Σ x of each lane, whether
+     * it holds a row or not. At most eight numbers are added up in float before their sum is added
+     * in double. */
     void (*norm_sum)(size_t n, const float *x, double *sum);
+    /* sum[0 … 15] ← Σ (x − mean)² in the same way. */
     void (*norm_squares)(size_t n, const float *x, float mean, double *sum);
-    /* y ← the normalised x, plus x2 unless it is NULL, then relu if asked for */
+    /* y ← the normalised x, plus x2 unless it is NULL, then a relu if `relu` is non-zero. */
     void (*normalise)(size_t n, const ls_lanes_norm *norm, const float *x, const float *x2,
                       float *y, int relu);
-    /* sum[0 … 15] ← Σ g, sum[16 … 31] ← Σ g·(x − mean), dx2 ← g unless it is NULL */
+    /* sum[0 … 15] ← Σ g, sum[16 … 31] ← Σ g·(x − mean), dx2 ← g unless dx2 is NULL. */
     void (*norm_sums)(const ls_lanes_norm_pass *pass, double *sum);
-    /* dx ← a·g + b·(x − mean) + c, 0 beyond the rows */
+    /* dx ← a·g + b·(x − mean) + c, and 0 in lanes that hold no row. */
     void (*norm_dx)(const ls_lanes_norm_pass *pass);
 
-    /* Layer norm of a group of n sixteens. stats[2][16] ← mean and 1/√(variance + epsilon) of each lane; dx is 0
-     * where all of the lane's dy is. */
+    /* Layer norm of one group of n vectors of sixteen. stats[2][16] ← mean and 1/√(variance +
+     * epsilon) of each lane. */
     void (*layer_forward)(size_t n, float epsilon, const float *x, const float *w, const float *b,
                           float *y, float *stats);
+    /* dx ← the gradient of x; it is 0 in a lane whose dy are all 0. */
     void (*layer_dx)(size_t n, const float *x, const float *dy, const float *w, const float *stats,
                      float *dx);
-    /* gw[i], gb[i] (+)= the sums over lanes and groups, which are `step` floats apart, of i < n ≤ 16. */
+    /* gw[i], gb[i] (+)= the sums over lanes and over `groups` groups that are `step` floats apart,
+     * for i < n ≤ 16. */
     void (*layer_weights)(int n, int groups, size_t step, const float *x, const float *dy,
                           const float *stats, float *gw, float *gb, int add);
 
-    /* Softmax and cross-entropy of one group of `rows` ≤ 16 rows: dx, unless it is NULL, ← softmax(x)
-     * − target, 0 in unused lanes; loss[0 … 15] ← each row's loss, correct[…] ← 1 where it is right,
-     * else 0. The target is (1 − smoothing) for the label plus smoothing / classes for each. */
+    /* Softmax and cross-entropy of one group of `rows` ≤ 16 rows. dx, unless it is NULL, ←
+     * softmax(x) − target, 0 in lanes that hold no row; loss[0 … 15] ← each row's loss;
+     * correct[0 … 15] ← 1 where the prediction is right, else 0. The target is (1 − smoothing) for
+     * the label plus smoothing / classes for each class. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
 
-    /* to[pixel][16] ← ((byte / 255) − mean) / std, correctly rounded at each step but for some numbers std. NULL: a table
-     * of the 256 results is quicker. */
+    /* to[pixel][16] ← ((byte / 255) − mean) / std. Each step is correctly rounded, except for some
+     * values of std. NULL if a table of the 256 results is faster. */
     void (*gather)(const ls_lanes_images *b, float *to);
 
     const ls_lanes_depth_kernels *depth;
@@ -268,8 +290,9 @@ typedef struct ls_lanes_kernels {
     const ls_wino_kernels *wino;
 } ls_lanes_kernels;
 
-/* Whether the weights of an image's convolution are more than its pixels, or x stays in the caches anyhow: then
- * the kernels go through all pixels for each few weights, else through all weights for each few pixels. */
+/* Returns true if the weights of a convolution outnumber the pixels of an image, or if x stays in
+ * the caches in any case. The kernels then go through all pixels for every few weights, else
+ * through all weights for every few pixels. */
 static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
 {
     size_t weights = (size_t)c->ic * (size_t)c->oc * (size_t)c->kh * (size_t)c->kw;
@@ -277,15 +300,16 @@ static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
     return x <= (1 << 16) || weights > x + (size_t)c->oc * (size_t)c->oh * (size_t)c->ow * 16;
 }
 
-/* Whether conv_data's weights are packed, [ceil(ic/4)][kh][kw][oc][4]: where the last eight outputs are not
- * whole, and sums over them would be in two parts. */
+/* Returns true if conv_data takes packed weights, [ceil(ic/4)][kh][kw][oc][4]: if the last block of
+ * eight outputs is not full, so that sums over the outputs would have two parts. */
 static inline int ls_lanes_packs(const ls_lanes_conv *c)
 {
     return c->oc % LS_LANES_OC != 0;
 }
 
-/* Floats of conv_forward's `tile`: sums of eight channels, or of all, of a few pixels or of all, where they are
- * made in parts. */
+/* Returns the number of floats of conv_forward's `tile`: sums of eight channels for a few pixels,
+ * or, if sums are made in parts (LS_LANES_DEPTH), of all channels, and of all pixels if weights are
+ * the outer loop. */
 static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
 {
     size_t channels = c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8;
@@ -294,7 +318,7 @@ static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
     return channels * (pixels > 6 ? pixels : 6) * 16;
 }
 
-/* [*from, *to): the taps k with 0 <= top + k*apart < size. */
+/* Computes [*from, *to): the taps k with 0 <= top + k*apart < size. */
 static inline void ls_lanes_taps_inside(int top, int taps, int apart, int size, int *from, int *to)
 {
     *from = top < 0 ? (apart - 1 - top) / apart : 0;
@@ -304,7 +328,7 @@ static inline void ls_lanes_taps_inside(int top, int taps, int apart, int size, 
     *to = *to < *from ? *from : *to;
 }
 
-/* [*from, *to): the results r of [y0, y1) with 0 <= r*stride - up < size. */
+/* Computes [*from, *to): the results r in [y0, y1) with 0 <= r*stride - up < size. */
 static inline void ls_lanes_results_inside(int up, int stride, int size, int y0, int y1, int *from,
                                            int *to)
 {
@@ -315,22 +339,24 @@ static inline void ls_lanes_results_inside(int up, int stride, int size, int y0,
     *to = *to < *from ? *from : *to;
 }
 
-/* A kernel of one element has one tap only; its gradient is computed as that of a kernel over one
- * input that has the input channels as its columns, which lies the same way. How many inputs and
- * columns conv_correlate takes a convolution to have: */
+/* A 1 × 1 kernel has only one tap. conv_correlate computes its gradient as that of a kernel over
+ * one input whose columns are the input channels, which has the same layout. This is the number of
+ * inputs that conv_correlate takes the convolution to have. */
 static inline int ls_lanes_conv_inputs(const ls_lanes_conv *c)
 {
     return c->kh * c->kw == 1 ? 1 : c->ic;
 }
 
+/* Returns the number of columns that conv_correlate takes the kernel to have. */
 static inline int ls_lanes_conv_columns(const ls_lanes_conv *c)
 {
     return c->kh * c->kw == 1 ? c->ic : c->kw;
 }
 
-/* ---- the instruction sets that they are compiled for, and which of them this CPU has ------------ */
+/* ---- instruction sets that the kernels are compiled for -------------------------------------- */
 
-/* The i-th best that this CPU runs; NULL behind the last. Any thread. */
+/* Returns the kernels of the i-th best instruction set that this CPU runs; NULL after the last.
+ * Thread: any. */
 const ls_lanes_kernels *ls_cpu_isa_at(int i);
 
 extern const ls_lanes_kernels ls_cpu_isa_avx512, ls_cpu_isa_avx2, ls_cpu_isa_generic;

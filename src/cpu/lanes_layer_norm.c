@@ -1,18 +1,20 @@
-/* Layer normalisation: each row by itself, over all its values. A row is a lane, so that sixteen of them are
- * normalised side by side; sums of a lane are made in double, out of eight floats at a time.
+/* Layer normalisation: each row by itself, over all its values. A row is a lane, so that sixteen
+ * rows are normalised side by side. Sums of a lane are made in double, from sums of eight floats at
+ * a time.
  *
- * Forward leaves mean and 1/√(variance + ε) of each lane to backward. Gradients of the parameters are summed
- * over a block of groups in order, lane by lane, and then over the lanes: the same bits whatever rows a call has. */
+ * Forward saves mean and 1/√(variance + ε) of each lane for backward. Gradients of the parameters
+ * are summed over the groups of a block in order, lane by lane, and then over the lanes, so that
+ * the bits do not depend on the rows of a call. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
 typedef struct layer_norm_op {
-    ls_lanes_op base; /* first */
-    size_t n;         /* values of a row */
+    ls_lanes_op base; /* base; must be first */
+    size_t n;         /* number of values in a row */
     float epsilon;
 } layer_norm_op;
 
-/* [2][16] of each group: means, then inverses. */
+/* Returns the statistics of a group, [2][16]: means, then inverse deviations. */
 static float *statistics_of(const layer_norm_op *op, size_t group)
 {
     void *memory = op->base.training ? op->base.b.saved : op->base.b.scratch;
@@ -37,7 +39,7 @@ static void backward_group(void *arg, uint32_t group)
                                b->param[0], statistics_of(op, group), (float *)b->dx + at);
 }
 
-/* Sixteen weights and biases. */
+/* Computes the gradients of sixteen weights and biases. */
 static void weights_of_sixteen(void *arg, uint32_t item)
 {
     const layer_norm_op *op = arg;

@@ -1,9 +1,9 @@
-/* The loss: softmax and cross-entropy. */
+/* The loss op: softmax and cross-entropy. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
 typedef struct loss_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     int classes;
     float smoothing;
     bool weighted;
@@ -18,7 +18,8 @@ static int check_labels(const int32_t *labels, int rows, int classes, ls_error *
     return LS_OK;
 }
 
-/* A factor for each row of a group, on what the kernel has made: one product each, the same on every CPU. */
+/* Multiplies each row's loss and dx, as the kernel has computed them, with the weight of its class:
+ * one product per number, the same on every CPU. */
 static void weigh(const loss_op *op, int rows, const int32_t *labels, float *dx, float *row_loss)
 {
     for (int r = 0; r < rows; r++) {
@@ -29,7 +30,7 @@ static void weigh(const loss_op *op, int rows, const int32_t *labels, float *dx,
     }
 }
 
-/* One group; adds to the block's sums. */
+/* Computes one group and adds to the block's sums. */
 static void group_loss(const loss_op *op, int group, double *loss, double *correct)
 {
     const ls_op_buffers *b = &op->base.b;

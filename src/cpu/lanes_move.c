@@ -1,5 +1,6 @@
-/* What moves sixteens and computes next to nothing: concatenation of channels, and nearest upsampling. Sums of
- * gradients are made pixel by pixel in order, in each lane: plain C has the same bits everywhere. */
+/* Ops that mostly move data: concatenation of channels, and nearest-neighbour upsampling. Sums of
+ * gradients are made pixel by pixel in order, in each lane, so that plain C has the same bits
+ * everywhere. */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -8,8 +9,8 @@
 /* ---- concatenation: y has x's channels, then x2's ------------------------------------------- */
 
 typedef struct concat_op {
-    ls_lanes_op base;     /* first */
-    size_t first, second; /* floats of x and x2 in a group */
+    ls_lanes_op base;     /* base; must be first */
+    size_t first, second; /* floats of x and of x2 in a group */
 } concat_op;
 
 static void join_group(void *arg, uint32_t group)
@@ -66,15 +67,15 @@ int ls_cpu_concat_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
 /* ---- upsampling: each pixel becomes sh × sw ------------------------------------------------- */
 
 typedef struct upsample_op {
-    ls_lanes_op base; /* first */
-    int h, w;         /* of x */
+    ls_lanes_op base; /* base; must be first */
+    int h, w;         /* size of x */
     ls_upsample by;
 } upsample_op;
 
 static void spread_plane(void *arg, uint32_t plane)
 {
     const upsample_op *op = arg;
-    const size_t line = (size_t)op->w * (size_t)op->by.sw * LS_LANES; /* of y */
+    const size_t line = (size_t)op->w * (size_t)op->by.sw * LS_LANES; /* floats of a line of y */
     const float *x = (const float *)op->base.b.x + plane * (size_t)(op->h * op->w) * LS_LANES;
     float *y = (float *)op->base.b.y + plane * (size_t)(op->h * op->by.sh) * line;
     for (int i = 0; i < op->h; i++) {
@@ -107,7 +108,7 @@ static void spread_few(ls_lanes_op *op)
 static void gather_plane(void *arg, uint32_t plane)
 {
     const upsample_op *op = arg;
-    const size_t line = (size_t)op->w * (size_t)op->by.sw * LS_LANES; /* of dy */
+    const size_t line = (size_t)op->w * (size_t)op->by.sw * LS_LANES; /* floats of a line of dy */
     const float *dy = (const float *)op->base.b.dy + plane * (size_t)(op->h * op->by.sh) * line;
     float *dx = (float *)op->base.b.dx + plane * (size_t)(op->h * op->w) * LS_LANES;
     for (int i = 0; i < op->h * op->w; i++, dx += LS_LANES) {

@@ -1,39 +1,39 @@
-/* Batch normalisation, alone, with a relu, or with an addition and a relu behind it.
+/* Batch normalisation, alone, followed by a relu, or followed by an addition and a relu.
  *
- * The work is reading and writing memory, so that what counts is how often. Forward reads x for
- * the statistics and again for y; backward reads x and dy for two sums and again for dx. Channels
- * are finished one after the other, so that the second reading comes from a cache. Nothing but a
- * few numbers per channel is kept: the relu's sign is computed again from x by the formula that y
- * was computed by, or, behind an addition, is read from y.
+ * The work is reading and writing memory, so that the number of passes over memory counts. Forward
+ * reads x for the statistics and again for y; backward reads x and dy for two sums and again for
+ * dx. Channels are finished one after another, so that the second reading comes from a cache. Only
+ * a few numbers per channel are kept: the sign of the relu is computed again from x with the
+ * formula of y, or, after an addition, is read from y.
  *
- * Sums are made in double, out of eight floats at a time. The variance of a piece, which fits the L1
- * cache, is taken around its own mean; pieces are put together in order of rows (Chan, Golub and LeVeque).
- */
+ * Sums are made in double, from sums of eight floats at a time. The variance of a piece, which fits
+ * the L1 cache, is taken around its own mean; pieces are combined in the order of rows (Chan, Golub
+ * and LeVeque). */
 #include "base/error.h"
 #include "cpu/few.h"
 
 #include <math.h>
 #include <string.h>
 
-#define PIECE 512 /* sixteens of a piece: 32 KiB */
+#define PIECE 512 /* vectors of sixteen in a piece: 32 KiB */
 
-/* What forward leaves to backward, of one channel. */
+/* Numbers that forward saves for backward, for one channel. */
 typedef struct channel {
     ls_lanes_norm norm;
     double inverse; /* 1 / √(variance + ε) */
 } channel;
 
 typedef struct norm_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     int channels;
     bool fuse_relu, fuse_add;
-    size_t plane; /* sixteens of a channel in a group */
-    double n;     /* values per channel */
+    size_t plane; /* vectors of sixteen in a channel of a group */
+    double n;     /* number of values per channel */
     float epsilon;
     channel channel[]; /* [channels] */
 } norm_op;
 
-/* Where channel c of a group starts, in floats. */
+/* Returns the offset in floats of channel c in a group. */
 static size_t plane_at(const norm_op *op, int c, int group)
 {
     return ((size_t)group * (size_t)op->channels + (size_t)c) * op->plane * LS_LANES;
@@ -78,7 +78,8 @@ static moments moments_of(const norm_op *op, int c)
     return m;
 }
 
-/* One value has no variance: its row stands for what the running statistics are, which so stay. */
+/* Writes a channel's contribution to the running statistics. A single value has no variance: its
+ * row then contributes the running statistics themselves, which thereby stay as they are. */
 static void contribute(const norm_op *op, int c, const moments *m, double variance, unsigned flags)
 {
     const float *running = m->n > 1 ? NULL : op->base.b.running;
@@ -91,7 +92,7 @@ static void contribute(const norm_op *op, int c, const moments *m, double varian
         (add ? *spread : 0.0f) + (running ? running[op->channels + c] : (float)(rows * unbiased));
 }
 
-/* The formula of y. */
+/* Computes the coefficients of y's formula for channel c. */
 static void settle_forward(norm_op *op, int c, unsigned flags)
 {
     const ls_op_buffers *b = &op->base.b;
@@ -112,8 +113,8 @@ static void settle_forward(norm_op *op, int c, unsigned flags)
         (ls_lanes_norm){(float)mean, (float)((double)b->param[0][c] * to->inverse), b->param[1][c]};
 }
 
-/* Lanes beyond the rows are no image: scaled by one such layer after the other they would leave the range of
- * floats, and what is not finite is no zero times a gradient of zero either. */
+/* Clears the lanes that hold no row. Scaled by one layer after another, their numbers would leave
+ * the range of floats, and a number that is not finite times a gradient of zero is not zero. */
 static void clear_rest(float *y, size_t plane, int rows)
 {
     for (size_t i = 0; rows < LS_LANES && i < plane; i++, y += LS_LANES)
@@ -134,7 +135,7 @@ static void forward_channel(void *arg, uint32_t c)
     }
 }
 
-/* Channel by channel; there are pixels. */
+/* Computes channel after channel. A channel has more than one pixel. */
 static void forward_few(ls_lanes_op *base)
 {
     norm_op *op = (norm_op *)base;
@@ -183,7 +184,7 @@ static ls_lanes_norm_pass pass_of(const norm_op *op, int c, int group)
     };
 }
 
-/* dy is zero beyond the rows, so that all lanes may be summed. */
+/* Sums over all lanes, which is correct because dy is zero in lanes that hold no row. */
 static void sums_of(const norm_op *op, int c, double *sum_g, double *sum_gx)
 {
     *sum_g = *sum_gx = 0;
@@ -212,7 +213,7 @@ static void backward_channel(void *arg, uint32_t item)
         pass.a = (float)slope;
         pass.b = (float)(-slope * inverse * inverse * sum_gx / op->n);
         pass.c = (float)(-slope * sum_g / op->n);
-        if (pass.dx2) { /* it is dy behind the mask */
+        if (pass.dx2) { /* dx2 already is dy where the mask is set */
             pass.mask = LS_LANES_MASK_NONE;
             pass.dy = pass.dx2;
         }

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- how tensors are arranged ------------------------------------------------------------------ */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 const ls_layout ls_layout_lanes = {1};
 
-/* Groups of sixteen rows, the last one padded. */
+/* Returns the number of groups of sixteen rows; the last one is padded. */
 static size_t groups_of(int rows)
 {
     return ((size_t)rows + LS_LANES - 1) / LS_LANES;
@@ -29,7 +29,7 @@ ls_tensor ls_lanes_tensor(const ls_tensor *like)
     return t;
 }
 
-#define LINE 16 /* floats of a row that are worked through at a time: a line of cache */
+#define LINE 16 /* floats of a row that are copied at a time: one cache line */
 
 void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *t)
 {
@@ -57,7 +57,7 @@ void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *t)
     }
 }
 
-/* ---- what ops have in common ------------------------------------------------------------------ */
+/* ---- common parts of ops --------------------------------------------------------------------- */
 
 void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w)
 {
@@ -107,7 +107,8 @@ int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_
         if (twin->op.param_floats[i] == op->op.param_floats[i] &&
             twin->forward.work == op->forward.work)
             continue;
-        op->op.impl->destroy(&op->op); /* with what a kind keeps in it */
+        /* `destroy` also frees what an op of this kind has allocated */
+        op->op.impl->destroy(&op->op);
         return ls_fail(err, LS_EINVAL, "lanes: the twin is another layer's");
     }
     *out = &op->op;
@@ -125,7 +126,7 @@ void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int bloc
     op->op.param_floats[1] = bias ? padded : 0;
 }
 
-/* ---- the passes ------------------------------------------------------------------------------- */
+/* ---- the passes ------------------------------------------------------------------------------ */
 
 static int run(ls_op *base, unsigned flags, const ls_lanes_pass *pass)
 {
@@ -164,9 +165,10 @@ void ls_lanes_op_destroy(ls_op *op)
         ls_free(((ls_lanes_op *)op)->host, op);
 }
 
-/* ---- parameters ------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
-/* Of parameter `index`: elements of an output, 0 where there is no such parameter. */
+/* Returns the number of elements per output of parameter `index`; 0 if there is no such
+ * parameter. */
 static int elements_of(const ls_op *op, int index, ls_error *err)
 {
     if (index >= 0 && index < op->params)

@@ -1,14 +1,14 @@
-/* What ops on lanes have in common.
+/* The common part of ops on tensors in lanes.
  *
- * Libraries that put channels into vector registers pad them to sixteen: 20 channels cost as much
- * as 32. Here a register holds the same element of sixteen rows (below), so that any
- * number of channels, any kernel, stride and padding runs at full width. Each op is in one source file; the
- * loops are in kernels/, compiled once per instruction set and chosen at run time.
+ * Libraries that put channels into vector registers pad the channels to sixteen, so that 20
+ * channels cost as much as 32. Here a register holds the same element of sixteen rows instead (see
+ * the layouts below), so that any number of channels and any kernel, stride and padding use whole
+ * registers. Each op has a source file of its own; the loops are in kernels/, compiled once per
+ * instruction set and chosen at run time.
  *
- * Numbers: a result depends on rows, parameters and the op's description alone, the same bits on every CPU.
- * Gradients of parameters are summed in blocks of 32 rows, block after block, whether the blocks
- * come in one call or in several with LS_RUN_ACCUMULATE.
- */
+ * Numbers: a result depends on the rows, the parameters and the op's description alone, and has the
+ * same bits on every CPU. Gradients of parameters are summed in blocks of 32 rows, one block after
+ * another, whether the blocks come in one call or in several calls with LS_RUN_ACCUMULATE. */
 #ifndef CPU_LANES_OP_H
 #define CPU_LANES_OP_H
 
@@ -18,85 +18,92 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* How tensors are arranged in the CPU back end:
+/* Layouts of tensors in the CPU back end, as ls_tensor.layout names them:
  *
- *   lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows (images) side by side, so that one
- *           512-bit register holds the same element of sixteen rows. Lanes beyond the last row hold finite
- *           numbers in data, zeros in gradients.
- *   NULL    plain: [rows][c][h][w], as everywhere. Only what an export wrote, and inputs from outside.
- */
+ *     lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows (images) side by side, so that one 512-bit
+ *             register holds the same element of sixteen rows. A lane that has no row holds finite
+ *             numbers in data and zeros in gradients.
+ *     few     see few.h
+ *     NULL    plain: [rows][c][h][w], as everywhere else. Only the output of an export and inputs
+ *             from outside the model are plain. */
 
 #define LS_LANES 16
 
 struct ls_layout {
-    char number; /* 1: lanes; 2: few rows (few.h) */
+    char number; /* identity of the layout; 1: lanes, 2: few rows (few.h) */
 };
 
-/* The one lanes layout; the tensor's shape says the rest. */
+/* The only lanes layout. The shape of a tensor determines the rest. */
 extern const ls_layout ls_layout_lanes;
 
-/* Bytes of a tensor of floats, c × h × w each, in lanes layout. */
+/* Returns the size in bytes of a tensor of rows × c × h × w floats in lanes. */
 size_t ls_lanes_bytes(int rows, int c, int h, int w);
 
-/* `like` (its dtype and shape) with lanes layout and the bytes that takes. */
+/* Returns a tensor with dtype and shape of `like`, in lanes, and the bytes that it takes. */
 ls_tensor ls_lanes_tensor(const ls_tensor *like);
 
-/* `lanes` ← a plain tensor of that shape; rows beyond the last become zero. And back. */
+/* Copies a plain tensor of the shape of `t` into lanes. Lanes that have no row become zero. */
 void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *t);
+/* Copies a tensor of the shape of `t` from lanes into a plain one. */
 void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *t);
 
-/* What the team does side by side: work(op, i) for every i < items. */
+/* Work that a team divides: work(op, i) for every i < items. */
 typedef struct ls_lanes_pass {
     ls_team_work *work;
     uint32_t items;
 } ls_lanes_pass;
 
 typedef struct ls_lanes_op {
-    ls_op op; /* first */
+    ls_op op; /* base; must be first */
     const ls_host *host;
     const ls_lanes_kernels *kernels;
-    ls_team *team; /* NULL: the worker alone */
+    ls_team *team; /* NULL: the worker's thread alone */
     ls_op_buffers b;
-    int groups; /* of sixteen rows */
+    int groups; /* number of groups of sixteen rows, rounded up */
     int training, needs_dx;
-    ls_lanes_pass forward, gradients,
-        dx;         /* as far as there are such; gradients are the parameters' */
-    unsigned flags; /* of the run */
-    void (*few)(struct ls_lanes_op
-                    *op); /* forward of few rows (few.h), which all buffers are; NULL: none */
-    size_t few_scratch;   /* bytes that it needs */
-    int outputs, elements, block; /* of parameter 0 */
+    /* Passes of the op, as far as it has them. `gradients` computes the gradients of the
+     * parameters. */
+    ls_lanes_pass forward, gradients, dx;
+    unsigned flags; /* flags (LS_RUN_…) of the current call */
+    /* Forward of few rows (few.h): all buffers have that layout. NULL if the op has no such
+     * code. */
+    void (*few)(struct ls_lanes_op *op);
+    size_t few_scratch;           /* bytes of scratch memory that `few` needs */
+    int outputs, elements, block; /* layout of parameter 0, see ls_lanes_op_set_params */
     char kernel[48];
 } ls_lanes_op;
 
-/* A zeroed op of `size` bytes that begins with an ls_lanes_op, of plain C; NULL when memory is out. */
+/* Allocates a zeroed op of `size` bytes that begins with an ls_lanes_op; its kernel is named "plain
+ * C". Returns NULL if memory runs out. */
 ls_lanes_op *ls_lanes_op_alloc(size_t size, const ls_op_impl *impl, const ls_cpu_device *device,
                                const ls_op_desc *desc);
 
-/* The same of kernels, with the checks of x's layout and of the twin. Errors: LS_EUNSUPPORTED, LS_EINVAL,
- * LS_ENOMEM. */
+/* Allocates an op that uses the vector kernels, after checking that x is in lanes and that the twin
+ * is of the same kind. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
 int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl,
                     const ls_cpu_device *device, const ls_op_desc *desc, ls_error *err);
 
-/* Sets op.y. */
+/* Sets op.y to a tensor in lanes of the op's rows × c × h × w. */
 void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w);
 
-/* Hands the finished op over in `*out`; destroys it and fails with LS_EINVAL when its parameters
- * are not those of the twin. */
+/* Stores the finished op in `*out`. If the sizes of its parameters or its forward pass differ from
+ * the twin's, it destroys the op and returns LS_EINVAL. */
 int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_error *err);
 
-/* Parameters: weights, and a bias or what else there is one of for each output. Weights lie in blocks of outputs,
- * [ceil(outputs / block)][elements][block], zero-padded; in blocks of one as anywhere. */
+/* Sets the parameters: weights, and with `bias` a second parameter of one number per output (a bias
+ * or the like). The weights are stored in blocks of outputs, [ceil(outputs /
+ * block)][elements][block], zero-padded. With a block of 1 they are row-major. */
 void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias);
 
-/* Where element e of output o lies. */
+/* Returns the index of element e of output o in parameter 0. */
 static inline size_t ls_lanes_place(int block, int elements, int o, int e)
 {
     return ((size_t)(o / block) * (size_t)elements + (size_t)e) * (size_t)block +
            (size_t)(o % block);
 }
 
-/* The table of an op with these two, one of which may be its passes. */
+/* Initializer of an ls_op_impl with the given forward and backward. The other functions are the
+ * common ones below. */
 #define LS_LANES_IMPL(its_forward, its_backward)                                                   \
     {                                                                                              \
         .size = sizeof(ls_op_impl), .bind = ls_lanes_op_bind, .forward = (its_forward),            \
@@ -104,9 +111,13 @@ static inline size_t ls_lanes_place(int block, int elements, int o, int e)
         .export_param = ls_lanes_op_export, .destroy = ls_lanes_op_destroy                         \
     }
 
-/* An op that is nothing but its passes. */
+/* Implementation of an op that only runs its passes. */
 extern const ls_op_impl ls_lanes_passes;
 
+/* Common functions of an ls_op_impl. bind copies the buffers' addresses; forward runs the op's
+ * forward pass; backward runs its gradients and then its dx, if the op needs dx; import and export
+ * convert a parameter between canonical order and blocks of outputs (LS_EINVAL: there is no such
+ * parameter); destroy frees the op. Thread: the worker's. */
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
 int ls_lanes_op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
 int ls_lanes_op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err);
@@ -114,24 +125,28 @@ void ls_lanes_op_destroy(ls_op *op);
 int ls_lanes_op_import(ls_op *base, int index, void *dst, const float *src, ls_error *err);
 int ls_lanes_op_export(ls_op *base, int index, float *dst, const void *src, ls_error *err);
 
-/* Whether the op has a second input. */
+/* Returns true if the op has a second input. */
 bool ls_lanes_has_x2(const ls_op_desc *desc);
 
-/* Rows of a group: sixteen, but for the last. */
+/* Returns the number of rows in a group: sixteen, or fewer in the last group. */
 static inline int ls_lanes_rows_of(int rows, int group)
 {
     int left = rows - group * LS_LANES;
     return left < LS_LANES ? left : LS_LANES;
 }
 
-/* Whether an input of the op is plain; an op around one on lanes, which packs such inputs. */
+/* Returns true if an input of the op is plain. */
 bool ls_lanes_are_plain(const ls_op_desc *desc);
+/* Creates an op that copies its plain inputs into lanes and wraps the op that runs there. */
 ls_cpu_create ls_lanes_plain_create;
-/* The op on lanes inside where `op` is one around it, of plain inputs or of few rows, else `op` itself (may be NULL). */
+/* Returns the op in lanes inside `op` if `op` wraps one for plain inputs or for few rows, else `op`
+ * itself, which may be NULL. */
 const ls_op *ls_lanes_inner(const ls_op *op);
 
-/* A convolution of one group; one that has a group for each channel, and a small kernel. */
+/* Create a convolution of one group, and a depthwise one: as many groups as channels and a small
+ * kernel. */
 ls_cpu_create ls_lanes_conv_create, ls_lanes_depth_create;
+/* Returns true if ls_lanes_depth_create takes the convolution. */
 bool ls_lanes_is_depthwise(const ls_op_desc *desc);
 
 #endif

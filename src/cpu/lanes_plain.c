@@ -1,8 +1,9 @@
-/* An op around one on lanes, for inputs that are plain: the rows of a caller's own, or what an export wrote.
- * They are packed into lanes before forward, their gradients unpacked after they are made.
+/* An op that wraps one in lanes for plain inputs: rows of a caller's own, or the output of an
+ * export. The inputs are copied into lanes before forward, and their gradients are copied back
+ * after they are computed.
  *
- * Buffers: saved is [x in lanes][x2 in lanes][the inner op's], scratch is [dx][dx2][the inner op's], each as
- * far as it is there. */
+ * Buffers, each part only if it is needed: saved is [x in lanes][x2 in lanes][the inner op's],
+ * scratch is [dx][dx2][the inner op's]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/few.h"
@@ -10,13 +11,13 @@
 #include <stdio.h>
 
 typedef struct plain_op {
-    ls_op op;        /* first */
-    ls_op_impl impl; /* without backward where the inner op has none: a loss */
+    ls_op op;        /* base; must be first */
+    ls_op_impl impl; /* has no backward if the inner op has none, as a loss */
     const ls_host *host;
     ls_op *inner;
     ls_op_buffers outer, in_lanes;
-    ls_tensor x[2]; /* plain; no bytes: it lies in lanes already, or is not there */
-    bool dx;        /* is made; by a loss in forward */
+    ls_tensor x[2]; /* plain inputs; bytes is 0 if the input is in lanes already or absent */
+    bool dx;        /* dx is computed, by a loss in forward */
 } plain_op;
 
 static plain_op *self_of(ls_op *op)

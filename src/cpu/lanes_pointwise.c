@@ -1,41 +1,44 @@
-/* What goes element by element: relu, sigmoid, tanh, gelu, silu, addition, dropout; and export. */
+/* Ops that compute element by element: relu, sigmoid, tanh, gelu, silu, addition and dropout; and
+ * export. */
 #include "base/error.h"
 #include "base/rng.h"
 #include "cpu/few.h"
 
 #include <string.h>
 
-/* Sixteens in the whole tensor. */
+/* Returns the number of vectors of sixteen in the whole tensor. */
 static size_t sixteens(const ls_lanes_op *op)
 {
     return op->op.y.bytes / (LS_LANES * sizeof(float));
 }
 
-/* Sixteens that a thread of the team takes at a time; how many items that makes; how long one is. */
+/* vectors of sixteen that a thread of the team takes at a time */
 #define SOME 256
 
+/* Returns the number of items of that size. */
 static uint32_t items(const ls_lanes_op *op)
 {
     return (uint32_t)((sixteens(op) + SOME - 1) / SOME);
 }
 
+/* Returns the number of vectors in an item. */
 static size_t length_of(const ls_lanes_op *op, uint32_t item)
 {
     const size_t left = sixteens(op) - (size_t)item * SOME;
     return left < SOME ? left : SOME;
 }
 
-/* Sixteens of few rows, with what fills them up. */
+/* Returns the number of vectors of sixteen in few rows, padding included. */
 static size_t few_sixteens(const ls_lanes_op *op)
 {
     const ls_tensor *y = &op->op.y;
     return (size_t)y->rows * ls_few_row(y) / LS_LANES;
 }
 
-/* ---- curves, whose gradients are functions of y, but gelu's and silu's of x ------------------ */
+/* ---- curves: gradients are functions of y, but for gelu and silu functions of x -------------- */
 
 typedef struct curve_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     ls_lanes_curve curve;
     float slope;
 } curve_op;
@@ -91,10 +94,10 @@ int ls_cpu_curve_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
-/* ---- addition: y = x + x2, alone or with a relu behind it ------------------------------------ */
+/* ---- addition: y = x + x2, alone or followed by a relu --------------------------------------- */
 
 typedef struct add_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     bool relu;
 } add_op;
 
@@ -139,12 +142,13 @@ int ls_cpu_add_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc
 /* ---- dropout --------------------------------------------------------------------------------- */
 
 typedef struct dropout_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     ls_dropout dropout;
-    size_t row; /* elements of a row */
+    size_t row; /* number of elements of a row */
 } dropout_op;
 
-/* A byte for each float of x: whether it stays. Beyond the last row none does. */
+/* Returns the mask, one byte for each float of x: non-zero if the element is kept. It is zero in
+ * lanes that hold no row. */
 static uint8_t *kept_of(const dropout_op *op)
 {
     return op->base.training ? op->base.b.saved : op->base.b.scratch;
@@ -163,7 +167,7 @@ static void draw(const dropout_op *op)
 {
     uint8_t *kept = kept_of(op);
     const size_t values = op->base.op.y.bytes / sizeof(float);
-    memset(kept, 0, values); /* a byte for each */
+    memset(kept, 0, values); /* one byte for each float */
     for (int r = 0; r < op->base.op.y.rows; r++)
         draw_row(op, r, kept + (size_t)(r / LS_LANES) * op->row * LS_LANES + r % LS_LANES);
 }
@@ -193,7 +197,7 @@ static int dropout_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_er
     return LS_OK;
 }
 
-/* In evaluation. */
+/* Copies x: dropout passes everything in evaluation. */
 static void dropout_few(ls_lanes_op *op)
 {
     memcpy(op->b.y, op->b.x, few_sixteens(op) * LS_LANES * sizeof(float));
@@ -227,7 +231,7 @@ int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
-/* ---- export: to a plain tensor, and its gradient the other way ------------------------------- */
+/* ---- export: copies to a plain tensor, and the gradient back --------------------------------- */
 
 static void export_all(void *arg, uint32_t item)
 {

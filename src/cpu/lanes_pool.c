@@ -3,9 +3,9 @@
 #include "cpu/few.h"
 
 typedef struct pool_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base; /* base; must be first */
     ls_lanes_pool pool;
-    size_t x_group, y_group; /* floats */
+    size_t x_group, y_group; /* floats of a group */
 } pool_op;
 
 static uint16_t *which_of(const pool_op *op, uint32_t group)
@@ -31,7 +31,7 @@ static void backward_group(void *arg, uint32_t group)
                                     (float *)op->base.b.dx + group * op->x_group);
 }
 
-/* Few rows: sixteen channels in lanes. Scratch: x of them, then y. */
+/* Computes few rows with sixteen channels in lanes. Scratch: x of those channels, then y. */
 static void forward_few(ls_lanes_op *base)
 {
     const pool_op *op = (const pool_op *)base;

@@ -4,18 +4,20 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Of one block's inputs and outputs: an L2 cache. The weights are read for every block, so that blocks are
- * large where they come from beyond the caches. A block's tiles decide where the sums of a gradient are cut:
- * they are the same on every CPU. */
+/* Sizes in bytes of a block's inputs and outputs: those of an L2 cache. The weights are read again
+ * for every block, so that blocks are larger if the weights do not fit the caches (MANY_WEIGHTS). A
+ * block's tiles decide where the sums of a gradient are cut, and therefore are the same on every
+ * CPU. */
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define MANY_WEIGHTS ((size_t)12 << 20)
-#define FEWEST 3 /* tiles of a block: so many columns has a tile of products */
+#define FEWEST 3 /* fewest tiles of a block: the columns of the product kernel's tile */
 
 static const struct {
-    int m, r, n; /* n × n products */
+    int m, r, n; /* n × n products per tile */
 } form_of[LS_WINO_FORMS] = {{2, 3, 4}, {4, 3, 6}, {2, 5, 6}, {2, 5, 7}};
 
-/* Points are not a multiple of 4 KiB apart: the transforms write to all of them in turn. */
+/* Returns the distance between points in floats. It is not a multiple of 4 KiB because the
+ * transforms write to all points in turn. */
 static size_t point_floats(size_t floats)
 {
     return (floats + 1023) / 1024 * 1024 + 5 * 16;
@@ -54,14 +56,14 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
     w->x.left = s->pw;
     w->x.down = w->y.down = (w->y.h + m - 1) / m;
     w->x.across = w->y.across = (w->y.w + m - 1) / m;
-    /* In whichever direction: eights of outputs by pairs of inputs. */
+    /* Sufficient for either direction of the pass: blocks of eight outputs by pairs of inputs. */
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
     w->block = block_tiles(w);
     w->tile = (size_t)(w->points | 1) * 16;
 }
 
-/* Inputs and outputs change places; tiles stay. */
+/* Swaps inputs and outputs; the tiles stay those of y. */
 static void init_spread(ls_wino *w)
 {
     const ls_wino_image dy = w->y;
@@ -115,13 +117,14 @@ size_t ls_wino_conv_floats(const ls_wino *w)
     return values_of(w, &w->x) + values_of(w, &w->y);
 }
 
-/* A gradient is made of some outputs at a time, whose panels of all points stay in the cache; of a whole one, of some
- * inputs too, and floats of a point's values. */
+/* A gradient of the weights is computed for PART_OUT outputs at a time, whose panels of all points
+ * stay in the cache. A whole gradient (ls_wino.whole) is also divided into PART_IN inputs;
+ * PART_POINT is the number of floats of one point's values in such a part. */
 #define PART_OUT 48
 #define PART_IN 32
 #define PART_POINT (PART_OUT * PART_IN + 5 * 16)
 
-/* A point's panels. */
+/* Returns the floats of one point's panels. */
 static size_t part_panels(const ls_wino *w)
 {
     return (size_t)w->block * 16 * PART_OUT + (size_t)5 * 16;
@@ -132,7 +135,8 @@ static size_t part_floats(const ls_wino *w)
     return (size_t)w->points * (part_panels(w) + (w->whole ? PART_POINT : 0));
 }
 
-/* Of all outputs, where they are not made in parts of a whole. */
+/* Returns the floats of the values of all outputs; 0 for a whole gradient, which is made in
+ * parts. */
 static size_t gradient_floats(const ls_wino *w)
 {
     return w->whole ? 0 : (size_t)w->points * w->point_gradient;
@@ -144,7 +148,7 @@ size_t ls_wino_gradient_floats(const ls_wino *w)
            (size_t)ls_team_size(w->team) * part_floats(w);
 }
 
-/* ---- what a team divides --------------------------------------------------------------------- */
+/* ---- work that a team divides ---------------------------------------------------------------- */
 
 /* A pass over tiles `first` … `first` + `count` − 1, or over weights. */
 typedef struct wino_pass {
@@ -155,7 +159,7 @@ typedef struct wino_pass {
     const ls_wino_finish *finish;
 } wino_pass;
 
-/* Channels that are transformed at a time. */
+/* channels that are transformed at a time */
 #define SOME 4
 
 static uint32_t items(const ls_wino_image *image)
@@ -191,7 +195,8 @@ static void transform_output(void *arg, uint32_t item)
         w->kernels->output[w->form](p->y, &some, p->out, w->block, p->first, p->count, p->finish);
 }
 
-/* The points of one thread: they lie side by side, and so does what it writes. */
+/* Multiplies the points of one thread, which are adjacent, as are the results that the thread
+ * writes. */
 static void multiply_points(void *arg, uint32_t part)
 {
     const wino_pass *pass = arg;
@@ -235,7 +240,8 @@ static void transform_gradient(void *arg, uint32_t sixteen)
                                   w->x.channels, w->y.channels - o, p->add);
 }
 
-/* Of `outputs` outputs from `o` on, whose panels are made, and all inputs. */
+/* Computes the gradient for `outputs` outputs from `o` on, whose panels are made, and all
+ * inputs. */
 static void whole_gradient(const wino_pass *p, const float *panels, float *values, int o,
                            int outputs)
 {
@@ -257,7 +263,7 @@ static void whole_gradient(const wino_pass *p, const float *panels, float *value
     }
 }
 
-/* Adds a block's products of `outputs` outputs from `o` on. */
+/* Adds a block's products for `outputs` outputs from `o` on. */
 static void block_gradient(const wino_pass *p, const float *panels, int o, int outputs)
 {
     const ls_wino *w = p->w;
@@ -281,7 +287,9 @@ static void gradient_of_part(const wino_pass *p, float *panels, int o, int outpu
         block_gradient(p, panels, o, outputs);
 }
 
-/* The outputs of one thread of the team: parts of nearly equal numbers of sixteens, as many for each thread. */
+/* Computes the gradient for the outputs of one thread of the team. The outputs are divided into
+ * parts of nearly equal numbers of blocks of sixteen, and each thread has as many parts as any
+ * other. */
 static void some_gradients(void *arg, uint32_t thread)
 {
     const wino_pass *p = arg;

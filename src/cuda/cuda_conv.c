@@ -1,12 +1,14 @@
-/* Convolution, with its bias, a relu and pooling. Weights lie as [out][kh][kw][c / groups].
+/* Convolution, with a bias, a relu and pooling. Weights are stored as [out][kh][kw][c / groups].
  *
- * With pooling one kernel behind the library's pools, with the bias and the relu where the plan has not
- * fused them, and one backward takes the gradient to the product's pixels and sums it up for the bias. */
+ * With pooling, forward runs a kernel after the library's convolution that pools, and also adds the
+ * bias and applies the relu if the plan does not. Backward runs one kernel that takes the gradient
+ * back to the pixels of the product and sums it up for the bias. */
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
 
-enum { LIMIT = 1000000, SIDE = 10000 /* of every number, so that sums and products fit an int */ };
+/* largest value of each number, so that sums and products fit an int */
+enum { LIMIT = 1000000, SIDE = 10000 };
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
@@ -24,7 +26,8 @@ static cudaError_t pool(ls_cuda_op *op, cudaStream_t on)
     return ls_k_quads_forward(op->b.y, bits, ls_cuda_at(op, &op->masked), bias, &quads, on);
 }
 
-/* The library's result: where it goes before it is pooled or widened, else y. */
+/* Returns the memory for the library's result: y, or scratch memory if it will be pooled or widened
+ * to fp32. */
 static void *product_of(const ls_cuda_op *op)
 {
     void *half_y = ls_cuda_at(op, &op->half_y);
@@ -44,7 +47,9 @@ static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
-/* What the library cannot add to is computed beside it first; what it makes in bf16 may stay so. */
+/* Computes the gradient of the weights. A result that has to be added is computed into separate
+ * memory first, because the library cannot add. A result in bf16 may stay in the shadow
+ * (LS_RUN_SHADOW). */
 static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaStream_t on,
                            ls_error *err)
 {
@@ -60,7 +65,7 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaSt
     return ls_cuda_done(op, ls_k_sum(grad, grad, part, count, on), err);
 }
 
-/* The gradient of the product, through pooling and relu; and the bias's. */
+/* Computes the gradient of the product, back through pooling and relu, and that of the bias. */
 static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
     const ls_k_quads quads = quads_of(op);
@@ -74,7 +79,7 @@ static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *e
                         err);
 }
 
-/* dy as it is before what is fused, and the bias's gradient on the way. */
+/* Sets *out to dy before the fused pool and relu, and writes the gradient of the bias. */
 static int take_dy(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
     if (op->desc.fuse_pool)
@@ -100,7 +105,8 @@ static int conv_backward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 
 /* ---- create --------------------------------------------------------------------------------- */
 
-/* Positions of the dilated kernel along one side, below 1 where it does not fit. */
+/* Returns the number of positions of the dilated kernel along one side, below 1 if it does not
+ * fit. */
 static int outputs(int size, int kernel, int dilation, int stride, int padding)
 {
     const int room = size + 2 * padding - (kernel - 1) * dilation - 1;
@@ -166,14 +172,15 @@ static void reserve(ls_cuda_op *op)
     if (ls_cuda_is_half(op) && ls_cuda_form_of(&op->op.y) != LS_FORM_HALF)
         op->half_y = ls_cuda_scratch(op, ls_cuda_elements(&op->op.y) * sizeof(uint16_t));
     if (op->desc.fuse_pool) {
-        op->masked = ls_cuda_scratch(op, op->product.bytes); /* forward the product, backward dy */
+        /* forward: the product; backward: dy */
+        op->masked = ls_cuda_scratch(op, op->product.bytes);
         op->kept = ls_cuda_saved(op, op->desc.training ? ls_cuda_elements(&op->op.y) : 0);
     }
     if (op->desc.training && !ls_cuda_is_half(op))
         op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
 }
 
-/* Sets what the library makes, and y, which is that or pooled. */
+/* Sets the shapes of the library's result and of y, which is that result or its pooled form. */
 static int shape_results(ls_cuda_op *op, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;

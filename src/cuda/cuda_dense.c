@@ -1,5 +1,6 @@
-/* A dense layer: y = x·wᵀ + bias, with a relu. x is read as it lies, so the weights' inputs are
- * in x's order: [out][h][w][c] behind a tensor that is channels last. */
+/* A dense layer: y = x·wᵀ + bias, with a relu. x is read in the order in which it is stored, so
+ * that the weights have their inputs in the same order: [out][h][w][c] after a tensor that is
+ * channels last. */
 #include "cuda/cuda_op.h"
 
 static int dense_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
@@ -42,7 +43,8 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
     };
 }
 
-/* A product's results are fp32: dx is rounded where x is bf16, which is a factor as it comes. */
+/* Reserves memory. A product's results are fp32. If x is bf16, which is a factor as it is, dx is
+ * computed in fp32 and rounded. */
 static void reserve(ls_cuda_op *op)
 {
     const ls_tensor *x = &op->desc.x;

@@ -9,17 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NEEDED_MAJOR = 8 /* compute capability: bf16 and tf32 begin there */ };
+enum { NEEDED_MAJOR = 8 /* compute capability; the first with bf16 and tf32 */ };
 
-/* ---- is there a GPU ------------------------------------------------------------------------- */
+/* ---- probing for a GPU ----------------------------------------------------------------------- */
 
 static void version_text(char *out, size_t size, int version)
 {
     snprintf(out, size, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/* Why there is none: absent (no driver, no GPU) or broken (a driver that is too old, libraries that do not fit each
- * other). */
+/* Writes why there is no device: absent (no driver, no GPU) or, with `broken`, unusable (an old
+ * driver, libraries that do not fit each other). */
 __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int broken,
                                                       const char *format, ...)
 {
@@ -31,7 +31,8 @@ __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int 
     out->broken = broken;
 }
 
-/* cudaErrorInsufficientDriver means no driver as well as an old one; the version tells which. */
+/* Explains a failure to count the GPUs. cudaErrorInsufficientDriver stands for no driver as well as
+ * for an old one; the driver's version tells which. */
 static void explain(ls_backend_info *out, cudaError_t error)
 {
     int driver = 0, runtime = 0;
@@ -136,7 +137,7 @@ static int open_math(ls_cuda_device *d, ls_error *err)
     return ls_math_open(&d->math, &desc, err);
 }
 
-/* What close takes down again, whatever part of it came up. */
+/* Creates the parts of a device. If it fails, `close` destroys the parts that exist. */
 static int cuda_bind(ls_device *device, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
@@ -159,7 +160,7 @@ static void cuda_close(ls_device *device)
     if (!device)
         return;
     ls_cuda_device *d = ls_cuda_device_of(device);
-    ls_cuda_streams_fini(d); /* waits for what is under way */
+    ls_cuda_streams_fini(d); /* waits for the work in progress */
     ls_cuda_spans_fini(d);
     ls_math_close(d->math);
     ls_cuda_staging_fini(d);
@@ -177,7 +178,7 @@ static int cuda_alloc(void **out, ls_device *device, size_t bytes, ls_error *err
     cudaError_t e = cudaMalloc(out, size);
     if (e == cudaSuccess) {
         e = cudaMemsetAsync(*out, 0, size, d->compute->cuda);
-        if (e == cudaSuccess) /* zero for every stream, not for this one alone */
+        if (e == cudaSuccess) /* the memory must be zero for every stream, not only for this one */
             e = cudaStreamSynchronize(d->compute->cuda);
         if (e != cudaSuccess) {
             cudaFree(*out);

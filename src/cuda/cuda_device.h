@@ -2,14 +2,14 @@
  *
  *     ls_cuda_device *d = ls_cuda_device_of(device);       any ls_device of this back end
  *     cudaStream_t s = ls_cuda_stream(d, stream);          NULL: the compute stream
- *     return cuda_check(err, cudaMemsetAsync(p, 0, bytes, s), "%s: clearing %zu bytes", d->name, bytes);
+ *     return cuda_check(err, cudaMemsetAsync(p, 0, bytes, s), "%s: clearing", d->name);
  *
- * Several workers may open the same GPU: each has a device, streams and plans of its own in the
- * GPU's one primary context, so memory of one is visible to the others.
+ * Several workers may open the same GPU. Each has a device, streams and plans of its own in the
+ * GPU's one primary context, so that the memory of one worker is visible to the others.
  *
- * Threads: as plugin.h says. `open` may run anywhere and touches no GPU state; `bind` makes the GPU
- * current on the worker's thread and creates everything below; all else runs on that thread.
- */
+ * Threads: as plugin.h says. `open` may run on any thread and touches no GPU state. `bind` makes
+ * the GPU current on the worker's thread and creates the streams, the staging memory and the
+ * handles of the libraries; all other functions run on that thread. */
 #ifndef CUDA_CUDA_DEVICE_H
 #define CUDA_CUDA_DEVICE_H
 
@@ -25,24 +25,25 @@
 struct ls_math;       /* cuda/math/math_lib.h: convolutions and matrix products */
 struct ls_cuda_spans; /* cuda_spans.c */
 
-/* A stream, and the numbers of a step as kernels on it read them. */
+/* A stream, and the arguments of the current step as kernels on the stream read them. */
 struct ls_stream {
     cudaStream_t cuda;
     ls_k_args *args; /* [LS_RECORD_STEPS] on the GPU, at an address that never changes */
-    ls_k_args known; /* what was put there last for the first step … */
-    int has_known;   /* … if it was */
-    int capturing;   /* non-zero: work goes into a graph, and it is … */
-    int step;        /* … of this step of it, from 0 */
-    ls_stream *next; /* of the device's list */
+    ls_k_args known; /* arguments of the first step that were copied to `args` last */
+    int has_known;   /* non-zero: `known` is valid */
+    int capturing;   /* non-zero: work is captured into a graph */
+    int step;        /* step of the graph that is being captured, from 0 */
+    ls_stream *next; /* next stream of the device */
 };
 
 struct ls_event {
-    cudaEvent_t cuda; /* without timing */
+    cudaEvent_t cuda; /* created without timing */
     ls_event *next;
 };
 
-/* Pinned memory through which the host's memory is reached: uploads leave the caller's memory free on
- * return, downloads reach it at the next synchronisation of their stream. */
+/* Pinned memory through which pageable host memory is copied. When an upload returns, the caller
+ * may reuse its memory; a download reaches the caller's memory at the next synchronisation of its
+ * stream. */
 enum {
     LS_CUDA_SLOTS = 16,
     LS_CUDA_SLOT_BYTES = 256 * 1024,
@@ -50,7 +51,8 @@ enum {
     LS_CUDA_BACK_PIECES = 64
 };
 
-/* A download under way: `bytes` at `from` of the pinned memory are for the caller's `to`. */
+/* A download in progress: `bytes` at offset `from` of the pinned memory will be copied to the
+ * caller's `to`. */
 typedef struct ls_cuda_piece {
     const ls_stream *stream;
     void *to;
@@ -58,15 +60,15 @@ typedef struct ls_cuda_piece {
 } ls_cuda_piece;
 
 typedef struct ls_cuda_staging {
-    unsigned char *memory; /* LS_CUDA_SLOTS of LS_CUDA_SLOT_BYTES, then LS_CUDA_BACK_BYTES */
+    unsigned char *memory; /* LS_CUDA_SLOTS slots of LS_CUDA_SLOT_BYTES, then LS_CUDA_BACK_BYTES */
     cudaEvent_t free[LS_CUDA_SLOTS];
     int next;
     ls_cuda_piece piece[LS_CUDA_BACK_PIECES];
     int pieces;
-    size_t taken; /* of the pinned memory for downloads */
+    size_t taken; /* bytes of the pinned memory for downloads that are in use */
 } ls_cuda_staging;
 
-/* Pinned memory that the device's user asked for. */
+/* Pinned memory that the device's user has allocated. */
 typedef struct ls_cuda_pinned {
     unsigned char *memory;
     size_t bytes;
@@ -74,43 +76,45 @@ typedef struct ls_cuda_pinned {
 } ls_cuda_pinned;
 
 typedef struct ls_cuda_device {
-    ls_device device; /* first */
+    ls_device device; /* base; must be first */
     const ls_host *host;
-    const char *cache_dir; /* of the request */
-    int ordinal;           /* of CUDA */
+    const char *cache_dir; /* directory of kept choices, from the request */
+    int ordinal;           /* CUDA's number of the GPU */
     char name[16];         /* "cuda(0)" */
     char model[96];
     int major, minor; /* compute capability */
     size_t memory_bytes;
-    int driver; /* its version as CUDA counts: 13000 */
+    int driver; /* driver version as CUDA counts: 13000 */
     ls_precision precision;
-    bool lost; /* the context is dead, nothing of it may be waited for */
+    bool lost; /* the context is dead; nothing in it may be waited for */
 
     ls_stream *compute;       /* the default stream */
-    ls_stream *communication; /* of high priority, for communicators */
-    ls_stream *streams;       /* all of them */
+    ls_stream *communication; /* high-priority stream for communicators */
+    ls_stream *streams;       /* all streams of the device */
     ls_event *events;
     ls_cuda_staging staging;
     ls_cuda_pinned *pinned;
-    ls_k_fault *fault; /* pinned; a kernel that meets bad data says so here */
+    ls_k_fault *fault; /* pinned; kernels report bad data here */
     struct ls_math *math;
-    struct ls_cuda_spans *spans; /* NULL: nobody has asked for a timeline */
+    struct ls_cuda_spans *spans; /* NULL: no timeline has been requested */
 } ls_cuda_device;
 
 /* ---- errors --------------------------------------------------------------------------------- */
 
-/* LS_OK for cudaSuccess, else fills `err` from the failed CUDA call and returns its status: LS_ENOMEM when memory
- * ran out, LS_EDEVICE when the device or its driver failed, LS_EINTERNAL for a call that was wrong. `what` (printf)
- * says what was tried, and on which device. Also clears the runtime's own note of it. */
+/* Returns LS_OK for cudaSuccess. Otherwise fills `err` from the failed CUDA call and returns the
+ * status: LS_ENOMEM if memory ran out, LS_EDEVICE if the device or its driver failed, LS_EINTERNAL
+ * if the call was wrong. `what` (printf) says what was tried and on which device. Also clears the
+ * error that the CUDA runtime has recorded. */
 int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether after this error every later call on the device fails too. */
+/* Returns true if every later call on the device fails too after this error. */
 bool cuda_is_lost(cudaError_t error);
 
-/* ---- of cuda_device.c alone ----------------------------------------------------------------- */
+/* ---- used by cuda_device.c only -------------------------------------------------------------- */
 
-/* cuda_stream.c. The table's streams, with their step arguments, and events; and the end of all of them. */
+/* cuda_stream.c: the device table's streams, with their step arguments, and its events.
+ * ls_cuda_streams_fini destroys all of them. */
 int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
 void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream);
 int ls_cuda_record(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
@@ -118,13 +122,14 @@ int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error
 void ls_cuda_streams_fini(ls_cuda_device *device);
 int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err);
 
-/* cuda_staging.c. The table's, and its end. */
+/* cuda_staging.c: the device table's pinned memory. ls_cuda_pinned_fini frees what is left of
+ * it. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err);
 void ls_cuda_pinned_free(ls_device *device, void *memory);
 void ls_cuda_pinned_fini(ls_cuda_device *device);
 
-/* cuda_staging.c. The table's upload and download; ls_cuda_deliver brings the downloads of a stream
- * that has just been waited for to where they belong. */
+/* cuda_staging.c: the device table's upload and download. ls_cuda_deliver copies the finished
+ * downloads of a stream, which must just have been synchronised, to the callers' memory. */
 int ls_cuda_staging_init(ls_cuda_device *device, ls_error *err);
 void ls_cuda_staging_fini(ls_cuda_device *device);
 int ls_cuda_upload(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
@@ -133,7 +138,7 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
                      ls_error *err);
 void ls_cuda_deliver(ls_cuda_device *device, const ls_stream *stream);
 
-/* cuda_stream.c. The table's recordings. */
+/* cuda_stream.c: the device table's recordings. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);
@@ -141,25 +146,27 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
                    const ls_step_args *args, ls_error *err);
 void ls_cuda_recording_destroy(ls_device *device, ls_recording *recording);
 
-/* cuda_spans.c. What a GPU does, and when: the table's; so many spans of a device between two takes at most. */
+/* cuda_spans.c: the device table's timeline. LS_CUDA_SPANS is the largest number of spans of a
+ * device between two calls of ls_cuda_spans_take. */
 enum { LS_CUDA_SPANS = 1 << 17 };
 int ls_cuda_spans_begin(ls_device *device, ls_error *err);
 int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_t *lost);
 void ls_cuda_spans_end(ls_device *device);
 
-/* The device's thread: a stream was made. */
+/* Tells the timeline about a new stream. Thread: the device's. */
 void ls_cuda_spans_stream(ls_cuda_device *device, const ls_stream *stream);
-/* The device closes. */
+/* Ends the device's timeline before the device closes. */
 void ls_cuda_spans_fini(ls_cuda_device *device);
 
-/* "cutlass::Kernel" of "_ZN7cutlass6KernelI…", for people; what is no such name stays as it is. */
+/* Writes "cutlass::Kernel" for "_ZN7cutlass6KernelI…": a readable name. Other names are copied
+ * unchanged. */
 void ls_cuda_readable_name(char *out, size_t size, const char *name);
 
-/* LS_OK, or LS_EINVAL while the stream is recorded, when `what` cannot be done. */
+/* Returns LS_OK, or LS_EINVAL if the stream is being recorded and `what` cannot be done then. */
 int ls_cuda_not_recording(const ls_cuda_device *device, const ls_stream *stream, const char *what,
                           ls_error *err);
 
-/* cuda_ops.c. The table's op_create. */
+/* cuda_ops.c: the device table's op_create. */
 int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err);
 
 static inline ls_cuda_device *ls_cuda_device_of(ls_device *device)
@@ -167,7 +174,7 @@ static inline ls_cuda_device *ls_cuda_device_of(ls_device *device)
     return (ls_cuda_device *)device;
 }
 
-/* The stream that `stream` means: NULL is the compute stream. */
+/* Returns the stream that `stream` stands for: NULL is the compute stream. */
 static inline ls_stream *ls_cuda_stream_of(const ls_cuda_device *device, ls_stream *stream)
 {
     return stream ? stream : device->compute;
@@ -178,16 +185,17 @@ static inline cudaStream_t ls_cuda_stream(const ls_cuda_device *device, ls_strea
     return ls_cuda_stream_of(device, stream)->cuda;
 }
 
-/* Brings `args` to the stream, unless they are there: *out is what kernels read. Enqueues at most
- * one small kernel and never waits; while the stream is captured into a graph it enqueues nothing,
- * and whoever launches the graph calls this before. */
+/* Copies `args` to the stream unless they are there already; *out is the memory that kernels read.
+ * Enqueues at most one small kernel and never waits. While the stream is captured into a graph it
+ * enqueues nothing: the launch of the graph copies the arguments. */
 int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *stream,
                  const ls_step_args *args, ls_error *err);
 
-/* The table's sync: waits for one stream, or with NULL for all; then reports the first error of work that was
- * enqueued, bad data included. */
+/* The device table's sync: waits for one stream, or for all if `stream` is NULL. Then returns the
+ * first error of enqueued work, bad data included. */
 int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err);
-/* Whether the work before an event is done, without waiting; `what` that work is, for messages. */
+/* Sets *out to whether the work before an event is done, without waiting. `what` names that work in
+ * messages. Errors: those of cuda_check. */
 int ls_cuda_passed(bool *out, ls_cuda_device *device, cudaEvent_t event, const char *what,
                    ls_error *err);
 

@@ -1,4 +1,4 @@
-/* CUDA's errors as the house's. */
+/* Translates CUDA's errors to this library's. */
 #include "cuda/cuda_device.h"
 
 #include <stdarg.h>
@@ -29,7 +29,7 @@ bool cuda_is_lost(cudaError_t error)
     }
 }
 
-/* Calls that only a mistake in this back end can make. */
+/* Returns true for errors that only a mistake in this back end can cause. */
 static bool is_misuse(cudaError_t error)
 {
     switch (error) {

@@ -1,4 +1,5 @@
-/* Batch normalisation, alone, with a relu, or with an addition and a relu behind it; layer normalisation. */
+/* Batch normalisation, alone, followed by a relu, or followed by an addition and a relu; and layer
+ * normalisation. */
 #include "cuda/cuda_op.h"
 
 static ls_k_norm shape_of(const ls_cuda_op *op)
@@ -11,14 +12,15 @@ static ls_k_norm shape_of(const ls_cuda_op *op)
                        op->x_form == LS_FORM_HALF};
 }
 
-/* Mean and 1/√(variance + ε), 2·c floats: kept for backward, or in scratch where that is not to be
- * disturbed. */
+/* Returns the memory of mean and 1/√(variance + ε), 2·c floats: saved for backward, or scratch
+ * memory in evaluation, which must not disturb the saved ones. */
 static float *statistics_of(const ls_cuda_op *op, int evaluate)
 {
     return ls_cuda_at(op, !evaluate && op->desc.training ? &op->mean : &op->sums);
 }
 
-/* What a single value contributes: one row of the running statistics, which so stay. */
+/* Writes the contribution of a single value, which has no variance: one row of the running
+ * statistics, which thereby stay as they are. */
 static cudaError_t contribute_running(const ls_cuda_op *op, float *contribution, cudaStream_t on)
 {
     const size_t n = 2 * (size_t)op->desc.x.c;
@@ -80,7 +82,7 @@ static cudaError_t norm_backward(ls_cuda_op *op, cudaStream_t on)
     return e;
 }
 
-/* bf16 when all inputs are. */
+/* Returns bf16 if all inputs are bf16. */
 static ls_cuda_form form_of(const ls_op_desc *d)
 {
     return ls_cuda_form_of(&d->x) == LS_FORM_HALF &&
@@ -121,7 +123,7 @@ int ls_cuda_norm_setup(ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* ---- layer norm, whose parameters lie as x does ---------------------------------------------- */
+/* ---- layer norm; its parameters are stored in the order of x --------------------------------- */
 
 static cudaError_t layer_norm_forward(ls_cuda_op *op, cudaStream_t on)
 {

@@ -16,7 +16,7 @@ static ls_cuda_op *self_of(ls_op *op)
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
-/* Whether row-major and channels last differ for this tensor. */
+/* Returns true if row-major and channels last differ for this tensor. */
 static bool has_two_orders(const ls_tensor *t)
 {
     return t->c > 1 && (t->h > 1 || t->w > 1);
@@ -82,7 +82,8 @@ int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err)
     return cuda_check(err, error, "%s: %s", op->device->name, op->name);
 }
 
-/* What an op does with a tensor whose orders are the same does not depend on the order. */
+/* Returns the form that the op effectively uses: if both orders of a tensor are the same, row-major
+ * counts as channels last. */
 static ls_cuda_form effective(const ls_tensor *t, ls_cuda_form form)
 {
     return form == LS_FORM_PLAIN && !has_two_orders(t) ? LS_FORM_LAST : form;
@@ -112,7 +113,7 @@ void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form)
     op->dx2 = ls_cuda_scratch(op, d->training && d->needs_dx ? bytes_in(&d->x2, op->x2_form) : 0);
 }
 
-/* Between fp32 channels last and one of the other two. */
+/* Converts between fp32 channels last and one of the other two forms. */
 static cudaError_t one_step(void *to, ls_cuda_form to_form, const void *from,
                             ls_cuda_form from_form, const ls_tensor *t, cudaStream_t stream)
 {
@@ -135,7 +136,7 @@ static int convert(ls_cuda_op *op, void *to, ls_cuda_form to_form, const void *f
                   : ls_cuda_done(op, one_step(to, to_form, between, LS_FORM_LAST, t, stream), err);
 }
 
-/* Where a tensor of the caller's has a room to be converted in, it is that one that the op uses. */
+/* Returns the memory reserved for a converted tensor if there is any, else the caller's tensor. */
 static void *in_room(const ls_cuda_op *op, const ls_cuda_room *room, const void *callers)
 {
     void *at = ls_cuda_at(op, room);
@@ -162,7 +163,8 @@ void *ls_cuda_dx2(const ls_cuda_op *op)
     return in_room(op, &op->dx2, op->b.dx2);
 }
 
-/* From a tensor of the caller's into the room of the form that the op uses, if there is one. */
+/* Converts a caller's tensor into the memory reserved for the op's form; does nothing if there is
+ * none. */
 static int take(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form, const void *from,
                 const ls_tensor *t, cudaStream_t on, ls_error *err)
 {
@@ -170,7 +172,7 @@ static int take(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form, con
     return to ? convert(op, to, form, from, ls_cuda_form_of(t), t, on, err) : LS_OK;
 }
 
-/* And a gradient back. */
+/* Converts a gradient back into the caller's form. */
 static int give(ls_cuda_op *op, void *to, const ls_cuda_room *room, ls_cuda_form form,
                 const ls_tensor *t, cudaStream_t on, ls_error *err)
 {
@@ -178,7 +180,7 @@ static int give(ls_cuda_op *op, void *to, const ls_cuda_room *room, ls_cuda_form
     return from ? convert(op, to, ls_cuda_form_of(t), from, form, t, on, err) : LS_OK;
 }
 
-/* ---- the table of an op --------------------------------------------------------------------- */
+/* ---- the op's table -------------------------------------------------------------------------- */
 
 static int missing(const ls_cuda_op *op, const char *what, ls_error *err)
 {
@@ -318,7 +320,7 @@ void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b)
 
 /* ---- create and destroy --------------------------------------------------------------------- */
 
-/* The twin, if there is one, has the parameters of this op, lying in the same way. */
+/* Checks that the twin, if there is one, has the same parameters in the same order. */
 static int match_twin(const ls_cuda_op *op, ls_error *err)
 {
     const ls_cuda_op *twin = (const ls_cuda_op *)op->desc.twin;

@@ -1,4 +1,4 @@
-/* From a description to an op: checks that all kinds need, then the kind's own setup. */
+/* Creates ops: checks what all kinds require of a description, then calls the setup of the kind. */
 #include "cuda/cuda_op.h"
 
 static bool is_arena(ls_op_kind kind)

@@ -1,4 +1,5 @@
-/* Element by element, in fp32 and the order that x has; add also in bf16; and LS_OP_EXPORT. */
+/* Ops that compute element by element, in fp32 and in the order of x; add also in bf16. Also
+ * concat, dropout and export. */
 #include "cuda/cuda_op.h"
 
 static size_t count_of(const ls_cuda_op *op)
@@ -19,7 +20,7 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
     }
 }
 
-/* Whether the gradient is a function of x, not of y. */
+/* Returns true if the gradient is a function of x, false if of y. */
 static bool goes_by_x(const ls_op_desc *desc)
 {
     return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU;
@@ -53,7 +54,7 @@ static cudaError_t add_backward(ls_cuda_op *op, cudaStream_t on)
                          count_of(op), on);
 }
 
-/* As x comes, unless one of the two alone is bf16. */
+/* Returns the form of x, or fp32 if only one of the two inputs is bf16. */
 static ls_cuda_form form_of_add(const ls_op_desc *d)
 {
     const ls_cuda_form x = ls_cuda_form_of(&d->x), x2 = ls_cuda_form_of(&d->x2);
@@ -107,7 +108,7 @@ static cudaError_t dropout_backward(ls_cuda_op *op, cudaStream_t on)
                           count_of(op), on);
 }
 
-/* ---- export: row-major whatever x is --------------------------------------------------------- */
+/* ---- export: y is row-major in any case ------------------------------------------------------ */
 
 static cudaError_t export_forward(ls_cuda_op *op, cudaStream_t on)
 {
@@ -137,7 +138,7 @@ static int set_dropout(ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* As x comes; bf16 for add alone, channels last for concat. */
+/* Returns the form of x, except that only add uses bf16, and concat uses channels last. */
 static ls_cuda_form form_of(const ls_op_desc *d)
 {
     const ls_cuda_form x = ls_cuda_form_of(&d->x);

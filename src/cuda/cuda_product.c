@@ -1,3 +1,4 @@
+/* Layers that multiply: plans, factors, gradients of the bias. The interface is in cuda_op.h. */
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
@@ -58,7 +59,8 @@ int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error 
     return LS_OK;
 }
 
-/* The fused bias as the library takes it: that of a dense layer is fp32 with any factors. */
+/* Returns the fused bias as the library takes it: fp32 for a dense layer whatever its factors are,
+ * otherwise in the type of the factors. */
 static const void *fused_bias(const ls_cuda_op *op)
 {
     return op->desc.kind == LS_OP_DENSE ? op->b.param[1] : ls_cuda_param(op, 1);
@@ -85,7 +87,7 @@ static bool is_half_already(const ls_cuda_op *op, ls_cuda_form form)
     return !ls_cuda_is_half(op) || form == LS_FORM_HALF;
 }
 
-/* Forward's factors are kept for backward, which needs both again. */
+/* The factors of forward are saved, because backward needs both again. */
 void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
 {
     const ls_op_desc *d = &op->desc;

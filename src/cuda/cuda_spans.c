@@ -1,17 +1,18 @@
-/* What a GPU does, and when, for a timeline: the table's spans_begin, spans_take, spans_end.
+/* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end.
  *
- * CUPTI exists once in a process, and its callbacks carry no argument of ours: so there is one
- * collector for all devices, the back end's only state that is not a device's. It hands CUPTI buffers
- * that were allocated at its start; a full one comes back on whatever thread CUPTI likes, its
- * records become spans of the device whose stream they name, and the buffer is free again.
+ * CUPTI exists once in a process, and its callbacks have no user argument. There is therefore one
+ * collector for all devices, the back end's only state outside a device. The collector gives CUPTI
+ * buffers that are allocated at the start. A full buffer comes back on any thread of CUPTI's
+ * choice; its records become spans of the device whose stream they name, and the buffer is free
+ * again.
  *
- * Bounded: LS_CUDA_SPAN_BUFFERS buffers, and LS_CUDA_SPANS spans of each device between two takes.
- * What finds no room is counted. A stream that nobody knows, as a branch of a graph may have one,
- * goes to the first device of that GPU.
+ * Memory is bounded: LS_CUDA_SPAN_BUFFERS buffers, and LS_CUDA_SPANS spans of each device between
+ * two takes. Spans for which there is no room are counted as lost. Spans of an unknown stream, such
+ * as a branch of a graph may have, go to the first device of that GPU.
  *
- * Clock: CUPTI is given ours (a callback) and relates the GPU's to it. To subtract an offset from its
- * own, CLOCK_REALTIME, would draw every step that somebody sets that clock by.
- */
+ * Clock: a callback gives CUPTI the clock of the host's timeline, and CUPTI relates the GPU's clock
+ * to it. Subtracting an offset from CUPTI's own clock, CLOCK_REALTIME, would show every step by
+ * which that clock is set. */
 #include "cuda/cuda_device.h"
 
 #include "base/clock.h"
@@ -23,14 +24,16 @@
 enum {
     LS_CUDA_SPAN_BUFFERS = 16,
     LS_CUDA_SPAN_BUFFER_BYTES = 1 << 20,
-    LS_CUDA_SPAN_NAMES = 512, /* of a device; further ones are "other" */
+    /* largest number of names of a device; further ones are shown as "other" */
+    LS_CUDA_SPAN_NAMES = 512,
     LS_CUDA_SPAN_NAME = 96,
     LS_CUDA_SPAN_STREAMS = 64
 };
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* A number and as many bytes, as C++ writes identifiers: behind it, or NULL. */
+/* Reads a length and an identifier of that length, as in C++ mangled names. Returns the text after
+ * it, or NULL if there is none. */
 static const char *identifier(const char *at, const char **text, size_t *length)
 {
     size_t n = 0;
@@ -69,12 +72,12 @@ void ls_cuda_readable_name(char *out, size_t size, const char *name)
 #include <time.h>
 
 typedef struct name {
-    uint64_t hash; /* of the whole name: it alone tells names apart; 0: free */
+    uint64_t hash; /* hash of the whole name, which alone tells names apart; 0: free entry */
     char text[LS_CUDA_SPAN_NAME];
 } name;
 
 struct ls_cuda_spans {
-    struct ls_cuda_spans *next; /* of the collector's */
+    struct ls_cuda_spans *next; /* next in the collector's list */
     int ordinal, collecting;
     uint32_t stream[LS_CUDA_SPAN_STREAMS];
     int streams;
@@ -85,15 +88,16 @@ struct ls_cuda_spans {
 };
 typedef struct ls_cuda_spans spans;
 
-/* `turn` is held by whoever begins and ends, and calls CUPTI meanwhile; its callbacks take `lock`
- * alone, which is not held in calls of CUPTI. */
+/* The collector. `turn` is held by the thread that begins or ends a timeline, also while that
+ * thread calls CUPTI. CUPTI's callbacks take only `lock`, which is never held during a call that
+ * can run a callback. */
 static struct collector {
     pthread_mutex_t turn, lock;
-    ls_cupti cupti; /* of turn: */
+    ls_cupti cupti; /* `turn` protects the fields from here on */
     int loaded, users, enabled;
     const ls_host *host;
     unsigned char *memory;
-    spans *list; /* of lock: */
+    spans *list; /* `lock` protects the fields from here on */
     unsigned char *free[LS_CUDA_SPAN_BUFFERS];
     int frees;
 } collector = {.turn = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -103,7 +107,7 @@ static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL
                                            CUPTI_ACTIVITY_KIND_MEMSET};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* ---- from records to spans; `lock` is held -------------------------------------------------- */
+/* ---- from records to spans; `lock` is held --------------------------------------------------- */
 
 static uint64_t hash_of(const char *text)
 {
@@ -120,7 +124,7 @@ static const char *keep_name(spans *s, const char *text)
     while (s->name[at].hash != 0 && s->name[at].hash != hash)
         at = (at + 1) % LS_CUDA_SPAN_NAMES;
     if (s->name[at].hash == 0) {
-        if (s->names == LS_CUDA_SPAN_NAMES - 1) /* one stays free: the search ends there */
+        if (s->names == LS_CUDA_SPAN_NAMES - 1) /* one entry stays free so that a search ends */
             return "other";
         s->names++;
         s->name[at].hash = hash;
@@ -150,7 +154,7 @@ static void put(uint32_t ordinal, uint32_t stream, const char *text, uint64_t be
     if (!s)
         return;
     if (s->put - s->taken == LS_CUDA_SPANS || begin == 0 || end < begin) {
-        s->lost++; /* no room, or never timed: still under way at a forced end */
+        s->lost++; /* no room, or never timed because it was still running at a forced end */
         return;
     }
     s->ring[s->put++ % LS_CUDA_SPANS] =
@@ -199,14 +203,14 @@ static void take_record(const CUpti_Activity *record)
     }
 }
 
-/* ---- CUPTI's callbacks, on any thread ------------------------------------------------------- */
+/* ---- CUPTI's callbacks, on any thread -------------------------------------------------------- */
 
 static uint64_t CUPTIAPI now_ns(void)
 {
     return ls_now_ns();
 }
 
-/* None left: CUPTI drops records, and counts them. */
+/* Gives CUPTI a free buffer. If there is none, CUPTI drops records and counts them. */
 static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *most)
 {
     *buffer = NULL;
@@ -223,7 +227,7 @@ static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *most)
 static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
                                  size_t valid)
 {
-    const ls_cupti *cupti = &collector.cupti; /* not written while anything is enabled */
+    const ls_cupti *cupti = &collector.cupti; /* not written while any kind is enabled */
     CUpti_Activity *record = NULL;
     size_t dropped = 0;
     (void)size;
@@ -238,7 +242,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
     pthread_mutex_unlock(&collector.lock);
 }
 
-/* ---- beginning and end; `turn` is held ------------------------------------------------------ */
+/* ---- begin and end; `turn` is held ----------------------------------------------------------- */
 
 static int check(CUptiResult result, const char *call, ls_error *err)
 {
@@ -277,8 +281,8 @@ static int get_buffers(const ls_host *host, ls_error *err)
     return LS_OK;
 }
 
-/* A buffer that CUPTI never gave back may still be written: then the memory stays, for the next
- * beginning. */
+/* Frees the buffers. If CUPTI has not given one back, that buffer may still be written; the memory
+ * then stays allocated for the next beginning. */
 static void put_buffers_away(void)
 {
     pthread_mutex_lock(&collector.lock);
@@ -308,7 +312,8 @@ static int start(const ls_host *host, ls_error *err)
     status = get_buffers(host, err);
     if (status)
         return status;
-    /* The clock first: records that CUPTI began before have its own. */
+    /* The clock must be set first, because records that CUPTI has begun before have CUPTI's own
+     * clock. */
     status = CHECK(cuptiActivityRegisterTimestampCallback(now_ns), err);
     if (status == LS_OK)
         status = CHECK(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), err);
@@ -368,7 +373,7 @@ static void set_collecting(spans *s, int collecting)
     pthread_mutex_unlock(&collector.lock);
 }
 
-/* ---- the table's ---------------------------------------------------------------------------- */
+/* ---- functions of the device table ----------------------------------------------------------- */
 
 int ls_cuda_spans_begin(ls_device *device, ls_error *err)
 {
@@ -399,7 +404,8 @@ void ls_cuda_spans_stream(ls_cuda_device *d, const ls_stream *stream)
     if (!d->spans)
         return;
     pthread_mutex_lock(&collector.turn);
-    if (d->spans->collecting) /* without a name its spans are still the GPU's */
+    /* without its name, the stream's spans still go to a device of this GPU */
+    if (d->spans->collecting)
         (void)name_stream(d->spans, stream, NULL);
     pthread_mutex_unlock(&collector.turn);
 }
@@ -420,7 +426,8 @@ int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_
     return count;
 }
 
-/* The last one brings what is still in CUPTI's hands, of all of them. */
+/* Ends the device's timeline. The end of the last one also collects what CUPTI still holds, for all
+ * devices. */
 void ls_cuda_spans_end(ls_device *device)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
@@ -449,7 +456,7 @@ void ls_cuda_spans_fini(ls_cuda_device *d)
     d->spans = NULL;
 }
 
-#else /* no CUPTI */
+#else /* built without CUPTI */
 
 int ls_cuda_spans_begin(ls_device *device, ls_error *err)
 {

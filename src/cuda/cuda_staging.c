@@ -1,5 +1,6 @@
-/* Copies between the host and the GPU by way of pinned memory, which alone is copied without the host
- * having to wait. Uploads take the slots of a ring; downloads are kept until they are waited for. */
+/* Copies between host and GPU by way of pinned memory, because only pinned memory is copied without
+ * making the host wait. Uploads use the slots of a ring; downloads are kept until their stream is
+ * synchronised. */
 #include "cuda/cuda_device.h"
 
 #include <stdint.h>
@@ -10,7 +11,8 @@ int ls_cuda_staging_init(ls_cuda_device *d, ls_error *err)
     ls_cuda_staging *s = &d->staging;
     const size_t bytes = (size_t)LS_CUDA_SLOTS * LS_CUDA_SLOT_BYTES + LS_CUDA_BACK_BYTES;
     void *memory = NULL;
-    /* Not zeroed, as ls_cuda_pinned_alloc's is: what is not copied through costs no memory. */
+    /* This memory is not zeroed, unlike that of ls_cuda_pinned_alloc, so that pages that are never
+     * used take no memory. */
     int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
                             "%s: %zu bytes of pinned memory", d->name, bytes);
     s->memory = memory;
@@ -33,14 +35,15 @@ void ls_cuda_staging_fini(ls_cuda_device *d)
 
 /* ---- uploads -------------------------------------------------------------------------------- */
 
-/* One slot's worth. */
+/* Uploads up to one slot of bytes. */
 static int upload_piece(ls_cuda_device *d, cudaStream_t stream, void *dst, const void *src,
                         size_t bytes, ls_error *err)
 {
     ls_cuda_staging *s = &d->staging;
     int slot = s->next;
     unsigned char *pinned = s->memory + (size_t)slot * LS_CUDA_SLOT_BYTES;
-    cudaError_t e = cudaEventSynchronize(s->free[slot]); /* at once before its first record */
+    /* This returns at once if the event has never been recorded. */
+    cudaError_t e = cudaEventSynchronize(s->free[slot]);
     if (e == cudaSuccess) {
         memcpy(pinned, src, bytes);
         e = cudaMemcpyAsync(dst, pinned, bytes, cudaMemcpyHostToDevice, stream);
@@ -88,7 +91,7 @@ void ls_cuda_deliver(ls_cuda_device *d, const ls_stream *stream)
         s->taken = 0;
 }
 
-/* Waits for everything that is on its way, so that the pinned memory is free again. */
+/* Waits for all downloads in progress, so that the pinned memory is free again. */
 static int make_room(ls_cuda_device *d, ls_error *err)
 {
     while (d->staging.pieces > 0) {
@@ -123,7 +126,7 @@ static int download_piece(ls_cuda_device *d, const ls_stream *stream, void *dst,
     return LS_OK;
 }
 
-/* Whether this memory of the host is part of what ls_cuda_pinned_alloc gave. */
+/* Returns true if this host memory is part of memory from ls_cuda_pinned_alloc. */
 static bool is_pinned(const ls_cuda_device *d, const void *memory, size_t bytes)
 {
     const uintptr_t at = (uintptr_t)memory;
@@ -155,10 +158,10 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
     return status;
 }
 
-/* ---- pinned memory of the user -------------------------------------------------------------- */
+/* ---- pinned memory of the device's user ------------------------------------------------------ */
 
-/* What a GPU writes to it is there when the GPU has written it,
- * so a download into it can be recorded. */
+/* The GPU writes to this memory directly, so that a download into it is complete when its stream
+ * gets there, and can be recorded. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

@@ -1,11 +1,12 @@
-/* What a step has beside its layers: the batch, channels last; the loss, softmax and cross-entropy; and
- * the steps over whole arenas, the optimizers' and that of running statistics. */
+/* The ops of a step besides its layers: the batch, in channels-last order; the losses, softmax with
+ * cross-entropy and those of vectors; and the steps over whole arenas, which are the optimizers,
+ * clipping and running statistics. */
 #include "base/augment.h"
 #include "cuda/cuda_op.h"
 
 #include <string.h>
 
-/* ---- dataset rows to a batch ---------------------------------------------------------------------- */
+/* ---- dataset rows to a batch ----------------------------------------------------------------- */
 
 static int gather_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
@@ -66,7 +67,7 @@ int ls_cuda_gather_setup(ls_cuda_op *op, ls_error *err)
     return check_gather(&op->desc, err);
 }
 
-/* ---- loss ----------------------------------------------------------------------------------------- */
+/* ---- loss ------------------------------------------------------------------------------------ */
 
 static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
@@ -92,7 +93,7 @@ static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     return ls_cuda_done(op, ls_k_softmax_xent(&k, on->cuda), err);
 }
 
-/* Logits or outputs of one row each, two floats of work for it. */
+/* Sets y (logits or outputs, one vector per row) and reserves two floats of work per row. */
 static int set_loss(ls_cuda_op *op, ls_cuda_pass *forward)
 {
     const ls_tensor *x = &op->desc.x;
@@ -150,7 +151,7 @@ int ls_cuda_vector_loss_setup(ls_cuda_op *op, ls_error *err)
     return set_loss(op, vector_forward);
 }
 
-/* ---- steps over arenas ---------------------------------------------------------------------------- */
+/* ---- steps over arenas ----------------------------------------------------------------------- */
 
 static int check_arenas(const ls_cuda_op *op, ls_error *err)
 {

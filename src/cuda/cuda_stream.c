@@ -1,4 +1,4 @@
-/* Streams, events, waiting, and the numbers of a step on the GPU. */
+/* Streams, events, waiting, and the arguments of a step on the GPU. */
 #include "cuda/cuda_device.h"
 
 #include <string.h>
@@ -71,7 +71,7 @@ void ls_cuda_streams_fini(ls_cuda_device *d)
     d->compute = d->communication = NULL;
 }
 
-/* ---- events: made by their first record, the device's until it is closed -------------------- */
+/* ---- events: created by their first record, destroyed with the device ------------------------ */
 
 static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
 {
@@ -109,7 +109,7 @@ int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-/* Bad data that a kernel met; told once. */
+/* Reports bad data that a kernel has met, once. */
 static int report_fault(ls_cuda_device *d, ls_error *err)
 {
     ls_k_fault fault = *d->fault;
@@ -133,7 +133,7 @@ int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
     int status = LS_OK;
-    /* Waiting for any stream spoils a recording of the same thread. */
+    /* Waiting for any stream would invalidate a recording on the same thread. */
     for (const ls_stream *s = d->streams; s && status == LS_OK; s = s->next)
         status = ls_cuda_not_recording(d, s, "waiting", err);
     if (status)
@@ -152,7 +152,7 @@ int ls_cuda_passed(bool *out, ls_cuda_device *d, cudaEvent_t event, const char *
     cudaError_t e = cudaEventQuery(event);
     *out = e == cudaSuccess;
     if (e == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* the runtime notes it as an error */
+        (void)cudaGetLastError(); /* the CUDA runtime records this result as an error */
         return LS_OK;
     }
     d->lost |= cuda_is_lost(e);
@@ -168,11 +168,12 @@ int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
     return passed ? report_fault(d, err) : status;
 }
 
-/* ---- the numbers of a step ------------------------------------------------------------------ */
+/* ---- arguments of a step --------------------------------------------------------------------- */
 
 _Static_assert(LS_K_STEPS == LS_RECORD_STEPS, "a launch brings the numbers of all its steps");
 
-/* Padding included: they are compared as bytes. */
+/* Returns the arguments as kernels read them. Padding is zeroed because they are compared as
+ * bytes. */
 static ls_k_args numbers_of(const ls_step_args *args)
 {
     ls_k_args now;
@@ -190,7 +191,8 @@ static ls_k_args numbers_of(const ls_step_args *args)
     return now;
 }
 
-/* Brings the numbers of `count` steps of a recording to the stream, unless they are there. */
+/* Copies the arguments of `count` steps of a recording to the stream, unless they are there
+ * already. */
 static int bring_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
                       ls_error *err)
 {
@@ -218,7 +220,7 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
 
 /* ---- recordings ----------------------------------------------------------------------------- */
 
-/* Work that is recorded once and enqueued again as a whole: CUDA graphs. */
+/* A recording: work that is captured once and then enqueued as a whole; a CUDA graph. */
 struct ls_recording {
     cudaGraphExec_t exec;
     int steps;
@@ -232,7 +234,8 @@ int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, cons
     return ls_fail(err, LS_EINVAL, "%s: %s while the stream is being recorded", d->name, what);
 }
 
-/* Other threads may do what they like meanwhile; this one only enqueues. */
+/* Begins a recording. Other threads are not restricted in the meantime; this one may only enqueue
+ * work. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

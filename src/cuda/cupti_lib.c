@@ -47,8 +47,9 @@ int ls_cupti_load_from(ls_cupti *out, const char *name, ls_error *err)
     return ls_fail(err, LS_EUNSUPPORTED, "CUPTI does not load: %s", why);
 }
 
-/* By its name, as the loader finds libraries, and where it lay when this was built. A library
- * of another major version than the toolkit's has other records. */
+/* Tries the library by its name, as the loader finds it, and then the folder where it was at build
+ * time. The name includes the toolkit's major version, because another major version has other
+ * records. */
 int ls_cupti_load(ls_cupti *out, ls_error *err)
 {
     char path[PATH_BYTES];

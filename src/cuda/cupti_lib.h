@@ -1,12 +1,12 @@
-/* CUPTI, NVIDIA's library that times what a GPU does: loaded when somebody asks for a timeline, and
- * never linked, so that the plugin runs where it is not installed. Tests link a double of this
- * file (tests/doubles/cupti.c). */
+/* CUPTI, NVIDIA's library that times the work of a GPU. It is loaded when a timeline is requested,
+ * and never linked, so that the plugin runs where CUPTI is not installed. Tests link a double of
+ * this file (tests/doubles/cupti.c). */
 #ifndef CUDA_CUPTI_LIB_H
 #define CUDA_CUPTI_LIB_H
 
 #include <lockstep/status.h>
 
-/* Non-zero: the plugin was built where CUPTI's header is. */
+/* Defined if the plugin is built with CUPTI's header. */
 #if defined __has_include
 #if __has_include(<cupti.h>)
 #define LS_HAVE_CUPTI 1
@@ -16,7 +16,7 @@
 #ifdef LS_HAVE_CUPTI
 #include <cupti.h>
 
-/* FUNCTION(name): what is used of it. */
+/* FUNCTION(name) for each function of CUPTI that is used. */
 #define LS_CUPTI_FUNCTIONS(FUNCTION)                                                               \
     FUNCTION(cuptiActivityRegisterTimestampCallback)                                               \
     FUNCTION(cuptiActivityRegisterCallbacks)                                                       \
@@ -34,7 +34,8 @@ typedef struct ls_cupti {
 #undef LS_CUPTI_SLOT
 } ls_cupti;
 
-/* The records' newest form in this header; what is read of them has lain where it lies for long. */
+/* The newest form of each record in this header. The fields that are read have had the same offsets
+ * in all earlier forms. */
 #if CUPTI_API_VERSION >= 130000
 typedef CUpti_ActivityKernel10 ls_cupti_kernel;
 typedef CUpti_ActivityMemcpy6 ls_cupti_copy;
@@ -45,10 +46,11 @@ typedef CUpti_ActivityMemcpy5 ls_cupti_copy;
 typedef CUpti_ActivityMemcpyPtoP4 ls_cupti_peer_copy;
 typedef CUpti_ActivityMemset4 ls_cupti_fill;
 
-/* Any thread; the library stays loaded. Errors: LS_EUNSUPPORTED, saying what was looked for. */
+/* Loads CUPTI, which then stays loaded. Errors: LS_EUNSUPPORTED, with a text that says which
+ * library was tried. Thread: any. */
 int ls_cupti_load(ls_cupti *out, ls_error *err);
 
-/* The same of the library of this name, for tests. */
+/* Does the same with the library of this name; for tests. */
 int ls_cupti_load_from(ls_cupti *out, const char *name, ls_error *err);
 #endif
 

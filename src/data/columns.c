@@ -18,6 +18,7 @@ void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_seen *c)
         snprintf(mean, sizeof mean, "%.4g", c->mean);
         snprintf(deviation, sizeof deviation, "%.4g", c->deviation);
     }
-    snprintf(out, LS_COLUMN_LINE, "  %-24.24s %-8s %6s %8u %10s %10s", c->name, uses[c->use],
-             levels, (unsigned)c->missing, mean, deviation);
+    snprintf(out, LS_COLUMN_LINE, "  %-24.24s %-8s %6s %8u %10s %10s",
+             c->name[0] ? c->name : "(no name)", uses[c->use], levels, (unsigned)c->missing, mean,
+             deviation);
 }

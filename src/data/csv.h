@@ -16,8 +16,9 @@ typedef enum ls_csv_kind {
 typedef struct ls_csv_column {
     char *name;
     ls_csv_kind kind;
-    bool named; /* a key says what it is */
-    int slot;   /* its cell in a row; −1: it is dropped */
+    bool named;     /* a key says what it is */
+    int slot;       /* its cell in a row; −1: it is dropped */
+    const char *is; /* "a date": why it was left out without being named; else NULL */
     ls_levels levels;
     double mean, deviation; /* of numbers */
     int prepared;           /* which column of the preparation it is; −1: none */

@@ -27,12 +27,13 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *at)
 }
 
 /* For one who looks, a column that cannot be one of a row is left out from here on. */
-static bool leave_out(ls_csv *c, ls_csv_column *at)
+static bool leave_out(ls_csv *c, ls_csv_column *at, const char *is)
 {
     if (!c->o->spec->keys.lenient || at == &c->column[c->target])
         return false;
     at->kind = LS_CSV_DROPPED;
     at->slot = -1;
+    at->is = is;
     return true;
 }
 
@@ -40,6 +41,12 @@ static bool leave_out(ls_csv *c, ls_csv_column *at)
 static int read_text(ls_csv *c, ls_csv_column *at, float *cell)
 {
     const char *text;
+    if (c->learning && c->t->length >= LS_FIELD_BYTES)
+        return leave_out(c, at, "a long text")
+                   ? LS_OK
+                   : ls_csv_fail_field(c, at,
+                                       "a text of less than 4096 bytes; name the column in "
+                                       "data.drop, unless a quote does not end");
     int status = ls_table_text(c->t, true, &text);
     if (status)
         return status;
@@ -50,7 +57,7 @@ static int read_text(ls_csv *c, ls_csv_column *at, float *cell)
     if (!c->learning)
         return ls_csv_fail_field(c, at, "a text that the training rows have, too");
     if (at->levels.count == (at == &c->column[c->target] ? CLASSES : LEVELS))
-        return leave_out(c, at) ? LS_OK : fail_levels(c, at);
+        return leave_out(c, at, NULL) ? LS_OK : fail_levels(c, at);
     return ls_levels_add(&at->levels, text, c->o->host) ? LS_OK : ls_csv_no_memory(c);
 }
 
@@ -162,7 +169,7 @@ static int become_text(ls_csv *c, ls_csv_column *at, float *cell)
     double value;
     unsigned form;
     const char *is = ls_field_looks_like(c->t->field, c->t->length);
-    if (is && leave_out(c, at))
+    if (is && leave_out(c, at, is))
         return LS_OK;
     if (is) {
         snprintf(expected, sizeof expected,

@@ -33,19 +33,43 @@ static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
 {
     const ls_csv_column *at = &c->column[i];
     seen->use = use_of(c, i);
+    seen->is = at->is;
     seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
     for (int k = 0; k < seen->levels; k++)
         see_level(c, i, at->levels.level[k].text, seen);
     seen->named = ls_csv_names(&c->o->spec->keys.categorical, at->name);
-    seen->counts = at->kind == LS_CSV_NUMBER && at->slot >= 0 && c->cells.rows > 9;
     seen->mean = at->mean;
     seen->deviation = at->deviation;
+}
+
+/* How far a float near them may be from the number that it stands for; 0 where floats are exact. */
+static double room_of(double a, double b)
+{
+    const double size = fmax(fabs(a), fabs(b));
+    return size < 1 << 24 ? 0 : size / (1 << 23);
+}
+
+/* The step of a column that goes from its first number to its last one evenly, in whole numbers: a time, an id, the
+ * number of the row. Cells are floats: of large numbers the step is known about. */
+static double step_of(const ls_csv *c, int i)
+{
+    const size_t rows = c->cells.rows;
+    const int slot = c->column[i].slot;
+    if (c->column[i].kind != LS_CSV_NUMBER || slot < 0 || rows < 10)
+        return 0;
+    const double first = (double)ls_row_blocks_at(&c->cells, 0)[slot];
+    const double last = (double)ls_row_blocks_at(&c->cells, rows - 1)[slot];
+    const double step = (last - first) / (double)(rows - 1), room = room_of(first, last);
+    const bool whole = first == floor(first) && (room > 0 || step == floor(step));
+    return whole && fabs(last - first) > 8 * room ? step : 0;
 }
 
 /* Row by row, as cells lie in memory. */
 static void see_cells(const ls_csv *c, ls_column_seen *seen)
 {
-    const float *before = NULL;
+    const float *start = c->cells.rows ? ls_row_blocks_at(&c->cells, 0) : NULL;
+    for (int i = 0; i < c->columns; i++)
+        seen[i].step = step_of(c, i);
     for (size_t r = 0; r < c->cells.rows; r++) {
         const float *row = ls_row_blocks_at(&c->cells, r);
         for (int i = 0; i < c->columns; i++) {
@@ -54,12 +78,16 @@ static void see_cells(const ls_csv *c, ls_column_seen *seen)
                 continue;
             if (isnan(row[slot]))
                 seen[i].missing++;
-            if (seen[i].counts)
-                seen[i].counts =
-                    before ? row[slot] == before[slot] + 1 : row[slot] == floorf(row[slot]);
+            if (seen[i].step == 0)
+                continue;
+            const double first = (double)start[slot];
+            const double even = first + (double)r * seen[i].step;
+            if (!(fabs((double)row[slot] - even) <= room_of(first, even)))
+                seen[i].step = 0;
         }
-        before = row;
     }
+    for (int i = 0; i < c->columns; i++)
+        seen[i].counts = fabs(seen[i].step - 1) < 0.1;
 }
 
 int ls_csv_see(const ls_csv *c, ls_resident *r)

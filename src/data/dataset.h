@@ -51,7 +51,10 @@ typedef struct ls_column_seen {
     int numeric; /* of these, how many are numbers, */
     int broken;  /* and how many have a fraction, or may have: 1.5, 1,5 and 1,500 */
     bool named;  /* data.categorical has named it */
+    const char *
+        is; /* left out: "a date", "an amount of money", … that its first text is; NULL: nothing like that */
     bool counts; /* it goes up by one from row to row */
+    double step; /* by which it goes up or down evenly from row to row; 0: it does not */
     uint32_t missing;
     double mean, deviation; /* of numbers and values, as they are in the file */
 } ls_column_seen;

@@ -7,22 +7,22 @@
 
 #include <string.h>
 
-enum { TEAM_MOST = 1024 }; /* threads that a back end takes */
+enum { TEAM_MOST = 1024 }; /* most threads of a team that a back end accepts */
 
-/* What a worker of a device pool carries as its pool's `local`. It copies what the stop hook
- * needs, so that nothing of the options has to outlive ls_device_pool_create. */
+/* Data of one worker of a device pool, to which the `local` pointer of the underlying pool points.
+ * It has copies of everything that the stop hook needs. */
 typedef struct device_worker {
     ls_device *device;
-    void *local;
+    void *local; /* pointer that the caller's start hook has stored */
     void (*stop)(const ls_worker *worker, ls_device *device, void *local, void *user);
     void *user;
     const ls_host *host;
-    bool owner; /* the caller works: its arithmetic stays its own */
-    fenv_t arithmetic;
+    bool owner;        /* the worker runs on the owner's thread, which keeps its arithmetic */
+    fenv_t arithmetic; /* the thread's previous floating-point environment, unless `owner` */
 } device_worker;
 
-/* What the start hooks read: in ls_device_pool_create, or later where a thread is lent. The pool
- * owns it. */
+/* Data that the start hooks read, during ls_device_pool_create, or later on lent threads. The pool
+ * owns and frees it (ls_pool_adopt). */
 typedef struct opening {
     ls_device_pool_options options;
     ls_device_list list;
@@ -61,7 +61,8 @@ static void close_worker(device_worker *w)
     ls_free(w->host, w);
 }
 
-/* The pool's stop hook gets the pool's `user`, which is gone by then: everything is in local. */
+/* The stop hook of the underlying pool: runs the caller's stop hook and closes the device. It needs
+ * only the worker's `local`. */
 static void stop_worker(ls_worker *worker, void *unused)
 {
     (void)unused;
@@ -71,6 +72,8 @@ static void stop_worker(ls_worker *worker, void *unused)
     close_worker(w);
 }
 
+/* The start hook of the underlying pool: opens the worker's device and runs the caller's start
+ * hook. */
 static int start_worker(ls_worker *worker, void *user, ls_error *err)
 {
     const opening *o = user;
@@ -119,7 +122,8 @@ static int take_options(ls_device_pool_options *out, const ls_device_pool_option
     return status;
 }
 
-/* Equal parts of the devices that there are, where the list has not got them all. */
+/* Returns the number of threads of a team for LS_TEAMS_OF_THE_REST: an equal share of all CPU
+ * devices if max_devices has shortened the list, else 1. */
 static int team_size(const ls_device_list *list)
 {
     const int team = list->backend->counted && list->capped ? list->allowed / list->count : 1;
@@ -139,7 +143,8 @@ static int create(ls_pool **out, opening *o, ls_error *err)
         .size = sizeof pool,
         .workers = o->list.count,
         .inbox = options->inbox,
-        /* Each to an equal share of the CPUs: pinned to one, workers of several programs would all be on the first. */
+        /* Each worker is pinned to an equal share of the CPUs, not to one CPU: otherwise the
+         * workers of several programs would all run on the first CPUs. */
         .pinned = !options->no_pinning && o->list.backend->counted,
         .name = options->name ? options->name : o->list.backend->name,
         .start = start_worker,

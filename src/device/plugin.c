@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* dladdr; this file alone in the room */
+#define _GNU_SOURCE /* for dladdr; no other file of this directory defines it */
 #include "device/registry.h"
 
 #include "base/error.h"
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 512 };
+enum { PATH_BYTES = 512 }; /* size of a buffer for a path */
 
-/* ---- where it may be ------------------------------------------------------------------------ */
+/* ---- search --------------------------------------------------------------------------------- */
 
 static void cut_at_last_slash(char *path)
 {
@@ -19,15 +19,16 @@ static void cut_at_last_slash(char *path)
     *(slash ? slash : path) = '\0';
 }
 
-/* Writes the folder of the file that holds this code: liblockstep.so, or the program that it was linked
- * into; "" when the system does not say. */
+/* Writes the folder of the file that contains this code, which is liblockstep.so or the program
+ * that it was linked into; "" if the system does not tell. */
 static void library_folder(char *out, size_t size)
 {
-    static const char here; /* anything that lies in the file in question */
+    static const char here; /* an object in that file */
     Dl_info info;
     out[0] = '\0';
-    /* A name that is not absolute was meant from where the program was started, which may not be
-     * where it is now. Programs have such, and are found by program_folder. */
+    /* A relative name refers to the directory in which the program was started, which need not be
+     * the present working directory. Only programs have such names, and program_folder finds
+     * them. */
     if (dladdr(&here, &info) == 0 || !info.dli_fname || info.dli_fname[0] != '/')
         return;
     int length = snprintf(out, size, "%s", info.dli_fname);
@@ -36,6 +37,7 @@ static void library_folder(char *out, size_t size)
     cut_at_last_slash(out);
 }
 
+/* Writes the folder of the running program; "" if the system does not tell. */
 static void program_folder(char *out, size_t size)
 {
     ssize_t length = readlink("/proc/self/exe", out, size - 1);
@@ -43,20 +45,24 @@ static void program_folder(char *out, size_t size)
     cut_at_last_slash(out);
 }
 
+/* Writes the path of the plugin `name` in the folder `folder` + `below`. Returns whether the file
+ * exists. */
 static bool is_at(char *out, const char *folder, const char *below, const char *name)
 {
     int n = snprintf(out, PATH_BYTES, "%s%s/liblockstep-%s.so", folder, below, name);
     return n > 0 && n < PATH_BYTES && access(out, F_OK) == 0;
 }
 
-/* Beside the code itself, as in a build folder, or where an installation has plugins, seen from its
- * libraries and from its programs: the prefix may have been moved. */
+/* Searches for the plugin near `folder`: in it, as in a build folder, and at the place of plugins
+ * in an installation, as seen from its libraries and from its programs. These are relative paths,
+ * because the prefix may have been moved. */
 static bool is_around(char *out, const char *folder, const char *name)
 {
     return folder[0] && (is_at(out, folder, "", name) || is_at(out, folder, "/lockstep", name) ||
                          is_at(out, folder, "/../" LOCKSTEP_LIBDIR "/lockstep", name));
 }
 
+/* Writes the path of the plugin `name` to `out`. */
 static int find(char *out, const char *name, const char *path, ls_error *err)
 {
     char library[PATH_BYTES], program[PATH_BYTES];
@@ -78,8 +84,10 @@ static int find(char *out, const char *name, const char *path, ls_error *err)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* "other/lib.so: cannot open …" without the line breaks that would spoil a one-line message. The driver is
- * what the CUDA plugin needs first (src/cuda/CMakeLists.txt): a machine without one has no GPU to use. */
+/* Writes the error for a plugin that does not load, with the loader's reason on one line. If the
+ * NVIDIA driver is missing, the plugin counts as absent, because the machine then has no usable
+ * GPU. The driver is the first library that the CUDA plugin needs (src/cuda/CMakeLists.txt), and so
+ * the one that the reason names. */
 static int cannot_load(const char *path, ls_error *err)
 {
     static const char driver[] = "libcuda.so.1:";
@@ -96,6 +104,7 @@ static int cannot_load(const char *path, ls_error *err)
     return ls_fail(err, LS_EDEVICE, "%.120s does not load: %s", path, text);
 }
 
+/* Checks the table that a plugin returned. */
 static int check(const ls_backend *backend, const char *path, const char *name, ls_error *err)
 {
     if (!backend || backend->abi != LS_PLUGIN_ABI || backend->size != sizeof *backend)

@@ -55,11 +55,11 @@ const ls_backend *ls_registry_find(const ls_registry *registry, const char *name
     return NULL;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------ */
+/* ---- lists of devices ------------------------------------------------------------------------ */
 
 #define GRAMMAR "expected auto, cpu, cpu:COUNT, or KIND:INDEX,INDEX…, for example --devices cpu:2"
 
-/* "cpu, ref": the kinds there are, for messages. */
+/* Writes the names of all back ends, such as "cpu, ref", for messages. */
 static void list_kinds(char *text, size_t size, const ls_registry *registry)
 {
     size_t used = 0;
@@ -69,13 +69,14 @@ static void list_kinds(char *text, size_t size, const ls_registry *registry)
                                  registry->backend[i]->name);
 }
 
+/* Writes the error for a back end without devices. */
 static int absent(const ls_backend *backend, const ls_backend_info *info, ls_error *err)
 {
     return ls_fail(err, LS_EDEVICE, "no %s device: %s (%s)", backend->name, info->reason,
                    info->broken ? "broken" : "absent");
 }
 
-/* All devices of a kind, at most `max`. */
+/* Takes all devices of a back end, at most `max` unless that is 0. */
 static int take_all(ls_device_list *out, const ls_backend *backend, int max, ls_error *err)
 {
     ls_backend_info info = {0};
@@ -94,7 +95,7 @@ static int take_all(ls_device_list *out, const ls_backend *backend, int max, ls_
     return LS_OK;
 }
 
-/* The first back end, in the registry's order, that has a device. */
+/* Takes the devices of the first back end, in the registry's order, that has any. */
 static int take_auto(ls_device_list *out, const ls_registry *registry, int max, ls_error *err)
 {
     for (int i = 0; i < registry->count; i++)
@@ -103,7 +104,8 @@ static int take_auto(ls_device_list *out, const ls_registry *registry, int max, 
     return ls_fail(err, LS_EDEVICE, "no back end has a device; `trainer --version` says why");
 }
 
-/* Decimal digits at *text up to LS_DEVICES_MAX; advances. */
+/* Reads a decimal number of at most LS_DEVICES_MAX at *text and advances *text. Returns false if
+ * there is none. */
 static bool read_number(int *out, const char **text)
 {
     const char *p = *text;
@@ -117,6 +119,7 @@ static bool read_number(int *out, const char **text)
     return true;
 }
 
+/* Reads the number of devices of a back end whose devices are alike, such as the 4 of "cpu:4". */
 static int take_counted(ls_device_list *out, const char *numbers, const char *spec, ls_error *err)
 {
     int count;
@@ -135,6 +138,8 @@ static int take_counted(ls_device_list *out, const char *numbers, const char *sp
     return LS_OK;
 }
 
+/* Reads the list of devices of a back end whose devices have identities, such as the 0,1 of
+ * "cuda:0,1". */
 static int take_listed(ls_device_list *out, const char *numbers, const char *spec, ls_error *err)
 {
     for (out->count = 0; out->count < LS_DEVICES_MAX; numbers++) {

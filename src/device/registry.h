@@ -1,4 +1,4 @@
-/* The back ends that there are, their plugins, and lists of their devices: the inside of
+/* Back ends, their plugins, and lists of their devices: the internal part of
  * <lockstep/device_pool.h>. */
 #ifndef DEVICE_REGISTRY_H
 #define DEVICE_REGISTRY_H
@@ -7,69 +7,78 @@
 #include <lockstep/sys/plugin.h>
 #include <stdbool.h>
 
-#define LS_BACKENDS_MAX 8
+#define LS_BACKENDS_MAX 8 /* most back ends of a registry */
 
+/* A registry of back ends. */
 struct ls_registry {
     const ls_host *host;
-    int count;
-    const ls_backend *backend[LS_BACKENDS_MAX];
+    int count;                                  /* number of back ends */
+    const ls_backend *backend[LS_BACKENDS_MAX]; /* preferred ones first */
 };
 
-/* An empty registry; ls_registry_create (the composition root, above) fills it. */
+/* Creates an empty registry. ls_registry_create, which lies in a higher directory and knows all
+ * built-in back ends, fills it. Errors: LS_ENOMEM. */
 int ls_registry_create_empty(ls_registry **out, const ls_host *host, ls_error *err);
 
-/* Whether it is the library's own, whose devices any thread may use, one at a time. Beside ls_registry_create. */
+/* Returns whether `backend` is the library's own CPU back end, whose devices any thread may use,
+ * one thread at a time. It is defined together with ls_registry_create. */
 bool ls_is_builtin_cpu(const ls_backend *backend);
 
-/* The back end of that name (`length` bytes, not necessarily terminated), or NULL. */
+/* Returns the back end called `name`, or NULL. The name has `length` bytes and need not be
+ * zero-terminated. */
 const ls_backend *ls_registry_find(const ls_registry *registry, const char *name, size_t length);
 
-#define LS_DEVICES_MAX 1024
+#define LS_DEVICES_MAX 1024 /* most devices of a list */
 
-/* What a word such as "auto", "cpu:4" or "cuda:0,1" means. */
+/* The devices that a specification such as "auto", "cpu:4" or "cuda:0,1" selects. */
 typedef struct ls_device_list {
-    const ls_backend *backend; /* one kind: a group never mixes back ends */
-    int count;
-    int index[LS_DEVICES_MAX];
-    int allowed; /* devices of this kind that are there: fewer than `count` is worth a warning */
-    bool capped; /* max_devices cut the list */
+    const ls_backend *backend; /* back end of all devices; a list never mixes back ends */
+    int count;                 /* number of devices */
+    int index[LS_DEVICES_MAX]; /* number of each device */
+    int allowed; /* number of devices that exist; worth a warning if it is less than `count` */
+    bool capped; /* max_devices has shortened the list */
 } ls_device_list;
 
-/* `spec` as in ls_device_pool_options.devices; NULL: "auto". `max` cuts "auto" and a bare kind; 0:
- * no limit. Errors: LS_EINVAL for a word that cannot be read, LS_EDEVICE for devices that are not
- * there, saying why. Any thread. */
+/* Parses a specification of devices, as in ls_device_pool_options.devices; NULL: "auto". At most
+ * `max` devices are taken for "auto" and for a bare kind; 0: no limit. Any thread. Errors:
+ * LS_EINVAL (the specification cannot be parsed), LS_EDEVICE (devices do not exist; the message
+ * says why). */
 int ls_device_list_parse(ls_device_list *out, const ls_registry *registry, const char *spec,
                          int max, ls_error *err);
 
-/* Whether a trainer can train with the workers of `pool`, which is a caller's. Errors: LS_EINVAL (not of
- * ls_device_pool_create; its owner is one of the workers; it is another process's, or the caller is in one of its
- * jobs), LS_ECANCELED. The pool's owner. */
+/* Checks that a trainer can train with the workers of `pool`, a pool of the embedding program. The
+ * pool's owner. Errors: LS_EINVAL (ls_device_pool_create did not create it; its owner is one of its
+ * workers; it belongs to another process; or the caller is inside one of its jobs),
+ * LS_ECANCELED. */
 int ls_device_pool_check(const ls_pool *pool, ls_error *err);
 
-/* ---- plugins ---------------------------------------------------------------------------------- */
+/* ---- plugins --------------------------------------------------------------------------------- */
 
-/* Back ends in shared libraries of their own: liblockstep-NAME.so.
+/* A plugin is a back end in a shared library of its own, liblockstep-NAME.so.
  *
- * A library is looked for at an explicit path; without one, around liblockstep.so, then around the
- * running program (each time in the folder itself, in lockstep/ below it, and where an installation
- * has its plugins as seen from bin/), and in the folder that installations were configured with;
- * never in the working directory. The first that exists is the one; it is loaded with all of its symbols
- * resolved and visible to nobody else, and stays until the program ends. Not being there (absent) and being
- * there but unusable (broken) are told apart. Any thread. */
+ * If a path is given, only that file is tried. Otherwise a plugin is searched for near
+ * liblockstep.so, then near the running program, and then in the folder that was configured for
+ * installations, but never in the working directory. "Near" a file means its folder, the folder
+ * lockstep/ in it, and the place of plugins in an installation as seen from bin/. The first file
+ * that exists is used. It is loaded with all its symbols resolved and none of them visible to other
+ * libraries, and stays loaded until the program ends. Errors distinguish a plugin that does not
+ * exist (absent) from one that exists but cannot be used (broken). All functions: any thread. */
 
-/* Loads the back end `name`: from `path`, unless that is NULL. May be called again at no cost.
- * Errors: LS_ENOENT, absent: says where it was looked for, or that the machine has no driver for it.
- * LS_EDEVICE, broken: a library that does not load, has no entry, was built for another ABI or holds another
- * back end. */
+/* Loads the back end `name`, from `path` unless that is NULL. Repeated calls are cheap.
+ * Errors: LS_ENOENT (absent; the message says where it was searched for, or that the machine has no
+ * driver for it), LS_EDEVICE (broken: the library does not load, has no entry function, was built
+ * for another ABI, or contains another back end). */
 int ls_plugin_load(const ls_backend **out, const char *name, const char *path, ls_error *err);
 
-/* The same for other plugins: the function `wanted` of liblockstep-NAME.so, and the file that it was found
- * in. Errors: as above, but of what the function returns. */
+/* Does the same for plugins that are no back ends: loads liblockstep-NAME.so, writes the address of
+ * its function `wanted` to *symbol, and the path of the library to `found`, which has `size` bytes.
+ * Errors: as ls_plugin_load, except that the function is not called and its result not checked. */
 int ls_plugin_symbol(void **symbol, char *found, size_t size, const char *name, const char *path,
                      const char *wanted, ls_error *err);
 
-/* The back end "cuda" as a row of a registry. Its library is loaded when it is first probed or
- * opened, so that a program that never asks for it does not pay for it. Static, constant. */
+/* Returns the back end "cuda" for a registry, a static constant. Its plugin is loaded when the back
+ * end is first probed or a device is first opened, so a program that does not use it does not load
+ * it. */
 const ls_backend *ls_plugin_cuda(void);
 
 #endif

@@ -157,8 +157,7 @@ static int put_fold_away(ls_train_worker *w)
     return LS_OK;
 }
 
-/* A new group, perhaps with other shards: whatever belonged to the old one goes first. */
-/* The feed is another one once a worker was left behind. */
+/* After a worker was left behind, the others read their rows from another feed. */
 static int take_feed(ls_train_worker *w)
 {
     if (w->feed == w->engine->feed)
@@ -168,6 +167,7 @@ static int take_feed(ls_train_worker *w)
     return ls_replica_data_at(w->replica, LS_TRAIN, &data, &w->error);
 }
 
+/* A new group, perhaps with other shards: whatever belonged to the old one goes first. */
 int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
 {
     (void)x;

@@ -1,6 +1,7 @@
-/* Arrays in files, mapped: NumPy's .npy (of .npz files, npz.c), and tensors of safetensors files. Nothing of a header is believed
- * before it was compared with the file's size. Formats: NEP 1 (numpy/lib/format.py) and the description in
- * safetensors' reference implementation. */
+/* Arrays in mapped files: NumPy's .npy (also inside .npz files, see npz.c) and tensors of
+ * safetensors files. No size in a header is trusted before it has been compared with the
+ * file's size. Formats: NEP 1 (numpy/lib/format.py) and the description in safetensors'
+ * reference implementation. */
 #include "formats/arrays.h"
 
 #include "base/error.h"
@@ -17,7 +18,7 @@
 #define MOST_HEADER ((size_t)16 << 20)
 
 static const struct {
-    const char *numpy, *tensor; /* what the formats call it; NULL: they do not have it */
+    const char *numpy, *tensor; /* names in the formats; "": the format lacks the type */
     const char *name;
     size_t bytes;
 } types[] = {
@@ -94,7 +95,8 @@ size_t ls_array_last_place(const ls_array *a, size_t i)
     return (row * area + pixel) * channels + channel;
 }
 
-/* Sizes that multiply beyond the file, or beyond 64 bits, are the header's fault. */
+/* Checks that shape and type make exactly `bytes` bytes. Products that exceed the file, or 64 bits,
+ * are the header's fault and are refused. */
 static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error *err)
 {
     uint64_t left = bytes / types[a->type].bytes;
@@ -104,7 +106,7 @@ static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error
                            "expected a shape without zeros; there are no rows in it");
         left /= a->dim[i];
     }
-    uint64_t product = types[a->type].bytes; /* at most `bytes` where something is left */
+    uint64_t product = types[a->type].bytes; /* at most `bytes` if left > 0 */
     for (int i = 0; i < a->rank; i++)
         product *= a->dim[i];
     if (left > 0 && product == bytes)
@@ -117,11 +119,11 @@ static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error
 
 /* ---- npy ------------------------------------------------------------------------------------- */
 
-/* The header's text, a Python dictionary. */
+/* Position in the header's text, which is a Python dictionary. */
 typedef struct cursor {
     const ls_array *array;
     const char *text;
-    size_t at, end; /* in the file */
+    size_t at, end; /* offsets in the file */
     ls_error *err;
 } cursor;
 
@@ -148,7 +150,7 @@ static bool take_word(cursor *c, const char *word)
     return there;
 }
 
-/* A text in quotes, of less than `size` bytes. */
+/* Reads a text in quotes into `out`; the text must have fewer than `size` bytes. */
 static bool take_text(cursor *c, char *out, size_t size)
 {
     const char quote = next_of(c);
@@ -298,7 +300,8 @@ bool ls_path_is_npz(const char *path)
     return n > 4 && strcmp(path + n - 4, npz) == 0;
 }
 
-/* Of "FILE.npz/NAME" the file, and the name; else the path itself, and NULL. */
+/* Splits "FILE.npz/NAME": copies the file's path to `file` and returns the name. Any other path is
+ * copied whole, and NULL is returned. */
 static const char *split_path(char file[LS_PATH_BYTES], const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -343,7 +346,7 @@ int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count
     return status;
 }
 
-/* ---- safetensors ------------------------------------------------------------------------------- */
+/* ---- safetensors ----------------------------------------------------------------------------- */
 
 static uint64_t read_u64(const uint8_t *b)
 {
@@ -400,7 +403,7 @@ bool ls_tensors_has(const ls_tensors *t, const char *name)
     return cJSON_GetObjectItemCaseSensitive(ls_json_root(t->header), name) != NULL;
 }
 
-/* A whole number that a double holds exactly. */
+/* Reads a whole number that a double represents exactly. */
 static bool is_whole(const cJSON *node, uint64_t *out)
 {
     if (!cJSON_IsNumber(node) || !(node->valuedouble >= 0 && node->valuedouble <= 0x1p53))
@@ -468,9 +471,9 @@ const char *ls_array_type_name(ls_array_type type)
     return types[type].name;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
-/* A float of `bits` bits behind its sign and its exponent of `exponent` bits. */
+/* Decodes a float with a sign bit, `exponent` bits of exponent and `bits` bits of fraction. */
 static double float_of(uint64_t v, int bits, int exponent)
 {
     const int bias = (1 << (exponent - 1)) - 1, top = (1 << exponent) - 1;
@@ -482,7 +485,7 @@ static double float_of(uint64_t v, int bits, int exponent)
     return sign * ldexp(e ? 1 + fraction : fraction, (e ? e : 1) - bias);
 }
 
-/* The bits of number `i`, whatever the order of bytes of the file and of the machine. */
+/* Returns the bits of number `i`, whatever the byte order of the file and of the machine. */
 static uint64_t bits_of(const ls_array *a, size_t i)
 {
     const size_t n = types[a->type].bytes;
@@ -528,7 +531,7 @@ bool ls_array_is_whole(const ls_array *a)
     return a->type < LS_ARRAY_F16;
 }
 
-/* Floats are the file's own where the machine has its order of bytes. */
+/* Floats can be used in place if the machine has the file's byte order and they are aligned. */
 bool ls_array_in_place(const ls_array *a)
 {
     static const uint16_t one = 1;

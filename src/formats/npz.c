@@ -1,6 +1,7 @@
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS; this file alone in the room */
-/* NumPy's archives of arrays: ZIP files (PKWARE's APPNOTE 6.3, 4.3 and 4.5.3) of .npy files, stored or deflated. Nothing of
- * a directory is believed before it was compared with the file's size. All numbers are little-endian. */
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS; only this file of the directory needs it */
+/* NumPy's archives of arrays: ZIP files (PKWARE's APPNOTE 6.3, sections 4.3 and 4.5.3) of .npy
+ * files, stored or deflated. No size in the directory is trusted before it has been compared with
+ * the file's size. All numbers are little-endian. */
 #include "formats/arrays.h"
 
 #include "base/error.h"
@@ -13,31 +14,31 @@
 #include <sys/mman.h>
 
 enum {
-    END = 22, /* bytes of the record that ends a file, */
+    END = 22, /* bytes of the record at the end of a file */
     END64 = 56,
-    LOCATOR64 = 20, /* and of what says where a larger one is */
-    ENTRY = 46,     /* of an entry of the directory, */
-    LOCAL = 30,     /* and of the header before a member */
+    LOCATOR64 = 20, /* bytes of the record that locates an END64 record */
+    ENTRY = 46,     /* bytes of an entry of the directory */
+    LOCAL = 30,     /* bytes of the header before a member */
     STORED = 0,
     DEFLATED = 8,
-    RATIO = 1032 /* deflate spends at least 2 bits on 258 bytes */
+    RATIO = 1032 /* deflate needs at least 2 bits for 258 bytes */
 };
 
 typedef struct archive {
     const char *path;
     const uint8_t *bytes;
     size_t count;
-    uint64_t directory, entries; /* where it begins; how many there are */
+    uint64_t directory, entries; /* offset of the directory; its number of entries */
     ls_error *err;
 } archive;
 
 /* An entry of the directory. */
 typedef struct member {
-    const char *name; /* not ended */
-    size_t length;    /* of it */
+    const char *name; /* not zero-terminated */
+    size_t length;    /* length of the name in bytes */
     unsigned method, flags;
     uint32_t crc;
-    uint64_t packed, bytes, header; /* sizes; where its local header is */
+    uint64_t packed, bytes, header; /* sizes in bytes; offset of the local header */
 } member;
 
 static uint64_t number(const uint8_t *b, size_t n)
@@ -61,7 +62,7 @@ bool ls_array_is_npz(const void *bytes, size_t count)
 
 /* ---- the directory -------------------------------------------------------------------------- */
 
-/* Of a file that is too large for the numbers of the short record. */
+/* Finds the directory of a file whose numbers do not fit into the END record. */
 static int read_end64(archive *z, size_t end)
 {
     if (end < LOCATOR64 || memcmp(z->bytes + end - LOCATOR64, "PK\6\7", 4) != 0)
@@ -74,7 +75,8 @@ static int read_end64(archive *z, size_t end)
     return LS_OK;
 }
 
-/* The record that ends the file has a comment behind it, which is empty as a rule. */
+/* Finds the directory. The END record may be followed by a comment of up to 65535 bytes,
+ * which is mostly empty. */
 static int find_directory(archive *z)
 {
     const size_t most = z->count < END + 65535 ? z->count : END + 65535;
@@ -94,7 +96,7 @@ static int find_directory(archive *z)
     return status;
 }
 
-/* Numbers that do not fit stand in a field of 64 bits behind the name. */
+/* Reads the numbers that do not fit into 32 bits from the extra field, which follows the name. */
 static void read_large(member *m, const uint8_t *extra, size_t count)
 {
     uint64_t *const large[] = {&m->bytes, &m->packed, &m->header};
@@ -112,7 +114,7 @@ static void read_large(member *m, const uint8_t *extra, size_t count)
     }
 }
 
-/* The entry at *at, which is moved behind it. */
+/* Reads the entry at *at and advances *at to the next. */
 static int read_entry(const archive *z, uint64_t *at, member *m)
 {
     if (*at > z->count || z->count - *at < ENTRY || memcmp(z->bytes + *at, "PK\1\2", 4) != 0)
@@ -143,7 +145,7 @@ static bool is_called(const member *m, const char *name)
     return (n == m->length || whole) && memcmp(m->name, name, m->length) == 0;
 }
 
-/* The first of `names` that is there. */
+/* Finds the first of `names` that the archive contains. */
 static int find_member(const archive *z, const char *const *names, member *out, bool *found)
 {
     *found = false;
@@ -159,7 +161,8 @@ static int find_member(const archive *z, const char *const *names, member *out, 
     return LS_OK;
 }
 
-/* Which there are, up to ten. */
+/* Reports that no array has the name. The message lists up to ten names that
+ * the archive contains. */
 static int fail_missing(const archive *z, const char *const *names)
 {
     char list[400] = "";
@@ -177,9 +180,9 @@ static int fail_missing(const archive *z, const char *const *names)
     return ls_json_tidied(LS_EDATA, z->err);
 }
 
-/* ---- a member ------------------------------------------------------------------------------- */
+/* ---- members --------------------------------------------------------------------------------- */
 
-/* Deflated bytes become a map of their own, which the array keeps. */
+/* Unpacks deflated bytes into an anonymous map that belongs to the array from then on. */
 static int unpack(ls_array *a, const archive *z, const member *m, const uint8_t *from)
 {
     if (m->bytes == 0 || m->bytes / RATIO > m->packed || m->bytes > PTRDIFF_MAX)
@@ -207,7 +210,7 @@ static int fail_member(const archive *z, const member *m, const char *what, cons
     return ls_json_tidied(LS_EUNSUPPORTED, z->err);
 }
 
-/* Where a member's bytes begin. */
+/* Finds the first byte of a member's data. */
 static int find_bytes(const archive *z, const member *m, const uint8_t **out)
 {
     if (m->flags & 1)
@@ -227,7 +230,8 @@ static int find_bytes(const archive *z, const member *m, const uint8_t **out)
     return LS_OK;
 }
 
-/* The .npy file in the archive; a message about it says which it is. The archive may be closed by now. */
+/* Parses the .npy file in the archive. Messages contain the member's name. The archive's own map
+ * may have been unmapped before. */
 static int parse_member(ls_array *a, const archive *z, const char *name, const uint8_t *bytes,
                         uint64_t count)
 {
@@ -256,7 +260,7 @@ static int read_member(ls_array *a, const archive *z, const member *m)
     return status ? status : parse_member(a, z, name, bytes, m->bytes);
 }
 
-/* ---- outside --------------------------------------------------------------------------------- */
+/* ---- functions of arrays.h ------------------------------------------------------------------- */
 
 int ls_array_parse_npz(ls_array *a, const void *bytes, size_t count, const char *const *names,
                        ls_error *err)

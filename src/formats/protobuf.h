@@ -1,12 +1,11 @@
-/* Writing protocol buffers: fields one after another into a buffer, messages inside messages.
+/* Writes protocol buffers: appends fields to a buffer, and messages as fields of other messages.
  *
  *     ls_buffer inner, outer;                 // both initialised
  *     ls_pb_text(&inner, 1, "conv1.weight");
- *     ls_pb_message(&outer, 5, &inner);       // copies it, and empties inner
+ *     ls_pb_message(&outer, 5, &inner);       // copies and empties inner
  *
  * Source: the encoding's description (protobuf.dev/programming-guides/encoding): a field is a
- * varint (number << 3 | wire type), then its value. Lack of memory is remembered by the buffer.
- */
+ * varint (number << 3 | wire type) followed by its value. The buffer stores that memory ran out. */
 #ifndef FORMATS_PROTOBUF_H
 #define FORMATS_PROTOBUF_H
 
@@ -14,12 +13,15 @@
 
 #include <stdint.h>
 
-/* A number, of types int32, int64, bool and enum; negative ones take ten bytes, as they must. */
+/* Appends a number of type int32, int64, bool or enum. A negative number takes ten bytes, as
+ * the encoding requires. */
 void ls_pb_int(ls_buffer *b, unsigned field, int64_t value);
+/* ls_pb_float, ls_pb_double and ls_pb_text append a field of type float, double or string. */
 void ls_pb_float(ls_buffer *b, unsigned field, float value);
 void ls_pb_double(ls_buffer *b, unsigned field, double value);
 void ls_pb_text(ls_buffer *b, unsigned field, const char *text);
-/* `message` as a field; it is empty then, and may be used again. A failure of it becomes b's. */
+/* Appends `message` as a field and empties it, so that it can be used again. If memory ran out for
+ * `message`, `b` has failed as well. */
 void ls_pb_message(ls_buffer *b, unsigned field, ls_buffer *message);
 
 #endif

@@ -1,7 +1,7 @@
-/* The safetensors file format: named tensors behind a JSON header.
+/* The safetensors file format: a JSON header followed by the data of named tensors.
+ *
  * Source: the format's description in its reference implementation (8-byte little-endian header
- * length, JSON header with dtype, shape and data_offsets, then the data without gaps).
- */
+ * length, JSON header with dtype, shape and data_offsets, then the data without gaps). */
 #ifndef FORMATS_SAFETENSORS_H
 #define FORMATS_SAFETENSORS_H
 
@@ -13,72 +13,77 @@
 
 enum { LS_TENSOR_RANK = 4 };
 
-/* A tensor of floats: what a file calls it, and where its numbers lie. */
+/* A tensor of floats: its name in the file and the location of its numbers. */
 typedef struct ls_tensor_entry {
-    const char *name; /* without the group's prefix */
+    const char *name; /* name without the group's prefix */
     int rank, dim[LS_TENSOR_RANK];
     size_t count;  /* product of dim */
-    size_t offset; /* of its first number among those of the group */
+    size_t offset; /* index of its first float in the group's array */
 } ls_tensor_entry;
 
-/* Tensors that have one prefix in front of their names. */
+/* Tensors whose names have the same prefix. */
 typedef struct ls_tensor_group {
     const char *prefix;
     const ls_tensor_entry *entry;
     int entries;
-    const float *from; /* the numbers, for writing */
-    float *to;         /* the same, for reading */
+    const float *from; /* array to write from */
+    float *to;         /* array to read into */
 } ls_tensor_group;
 
-/* What the metadata of a file say; NULL: nothing. */
+/* Metadata of a file; NULL: none. */
 typedef struct ls_tensor_notes {
-    const char *state; /* "lockstep": with it, the file can prove that it is whole */
+    const char *state; /* "lockstep"; if given, the file also has a checksum */
     const char *card;  /* "lockstep_model" */
 } ls_tensor_notes;
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Writes the groups, which have different prefixes, one after another as F32: the contents of a file, which the
- * caller opens and finishes. With notes->state the header's metadata begin with {"sha256": of the whole file with
- * zeros for these digits}. Errors: LS_EIO, LS_ENOMEM. Any thread. */
+/* Writes the groups, which have different prefixes, one after another as F32: the contents of a
+ * file that the caller opens and finishes. If notes->state is given, the header's metadata begin
+ * with {"sha256": digest of the whole file with zeros in place of these digits}. Errors: LS_EIO,
+ * LS_ENOMEM. Any thread. */
 int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
                          const ls_tensor_notes *notes, const ls_host *host, ls_error *err);
 
-/* Puts a tensor's entry into a header: its shape is dim[rank], its bytes begin at *at of the data, which is
- * moved behind them. */
+/* Writes a tensor's entry of a header. Its shape is dim[rank], and its data begin at *at;
+ * advances *at by `bytes`. */
 void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *dtype,
                               const int64_t *dim, int rank, uint64_t bytes, uint64_t *at);
 
-/* SHA-256 over `count` floats as they lie in a file (little-endian), as 64 hexadecimal digits and a zero. */
+/* Computes the SHA-256 digest of `count` floats as they are stored in a file (little-endian).
+ * `out`: 64 hexadecimal digits and a zero byte. */
 void ls_floats_sha256(char out[65], const float *values, size_t count);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Reads the group's tensors (F32, or F16 and BF16 widened) to group->to. Where all names of the file begin with one text
- * up to a dot, such as "module." or "_orig_mod.", behind which names of the group's stand, and the group has no prefix, that
- * is taken off, as the host's log says. Tensors that the group does not name are ignored; a file that was written with a state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file,
- * offset, what was expected; LS_ENOMEM. Any thread. */
+/* Reads the group's tensors into group->to; F16 and BF16 are converted to F32. Programs put a
+ * prefix such as "module." or "_orig_mod." before all names. If all names of the file begin
+ * with one prefix that ends with a dot, and the group has no prefix, it is removed, and the
+ * host's log says so. Tensors that the group does not name are ignored. A file with a state is
+ * verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset and what was expected;
+ * LS_ENOMEM. Any thread. */
 int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
                         ls_error *err);
 
-/* Reads those tensors of the group that the file has in the same shape, and leaves the others' numbers alone; the
- * host's log has a line for each that was not taken, and for each of the file that was not used. Errors: as above,
- * and LS_EDATA when none fits. */
+/* Reads the tensors of the group that the file contains in the same shape, and keeps the contents
+ * of the others. Logs a line for each tensor of the group that was not read and for each of the
+ * file that was not used. Errors: those of ls_tensor_file_load, and LS_EDATA if no tensor fits. */
 int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, const ls_host *host,
                                 ls_error *err);
 
-/* Reads back what ls_tensor_file_write wrote: all tensors of all groups must be there, as F32, and no others. What
- * the numbers are after a failure is undefined. Errors: as for ls_tensor_file_load. */
+/* Reads what ls_tensor_file_write has written: the file must contain all tensors of all groups, as
+ * F32, and no others. After a failure the contents of the arrays are undefined. Errors: those of
+ * ls_tensor_file_load. */
 int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
                                const ls_host *host, ls_error *err);
 
-/* The state of a file that was written with one, which the caller frees, after its hash was verified;
- * NULL for any other safetensors file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file, offset
- * and what was expected, when the file is damaged or no safetensors file. */
+/* Reads the state of a file and verifies the file's checksum. *state becomes NULL if the file has
+ * no state; the caller frees it. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file, offset
+ * and what was expected, if the file is damaged or not a safetensors file. */
 int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err);
 
-/* The card of the model that the file's weights are of, which the caller frees; NULL where it has none. A
- * file with a state is verified first. Errors: as above. */
+/* Reads the model's metadata from a file of weights. *card becomes NULL if the file has none; the
+ * caller frees it. A file with a state is verified first. Errors: those of ls_safetensors_state. */
 int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err);
 
 #endif

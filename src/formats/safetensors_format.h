@@ -1,4 +1,4 @@
-/* What the safetensors reader and writer share. */
+/* Definitions shared by the safetensors reader and writer. */
 #ifndef FORMATS_SAFETENSORS_FORMAT_H
 #define FORMATS_SAFETENSORS_FORMAT_H
 
@@ -6,15 +6,16 @@
 #include <stdint.h>
 
 enum {
-    PREFACE = 8,      /* bytes: the header's length */
-    CHUNK = 4096,     /* floats at a time */
+    PREFACE = 8,      /* bytes of the header's length at the start of a file */
+    CHUNK = 4096,     /* number of floats read or written at a time */
     TENSOR_NAME = 160 /* bytes of a prefix and a tensor's name, the zero included */
 };
 
-/* The format's own limit is 100 MB; a header of ours has a few kilobytes. */
+/* The format's own limit is 100 MB. Headers written by this library have a few kilobytes. */
 #define MAX_HEADER ((size_t)16 << 20)
 
-/* What a file with a state begins with behind the preface, and where the digits of its hash lie. */
+/* Text with which the header of a file with a state begins, the digits of its hash before the hash
+ * is known, and the digits' offset in the file. */
 #define LS_WHOLE_START "{\"__metadata__\":{\"sha256\":\""
 #define LS_WHOLE_ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 enum { LS_WHOLE_AT = PREFACE + sizeof LS_WHOLE_START - 1 };

@@ -19,9 +19,9 @@
 typedef struct file {
     const char *path;
     int fd;
-    uint64_t size; /* of the file */
-    uint64_t data; /* where the tensors begin */
-    bool strict;   /* nothing but what we write ourselves */
+    uint64_t size; /* size of the file in bytes */
+    uint64_t data; /* offset where the tensors begin */
+    bool strict;   /* only what this library writes is accepted */
     ls_json *header;
     const ls_host *host;
     ls_error *err;
@@ -48,7 +48,7 @@ static int read_at(const file *f, void *out, size_t count, uint64_t offset)
     return LS_OK;
 }
 
-/* Reads the preface: the header's length. */
+/* Reads the header's length from the start of the file. */
 static int read_length(file *f, size_t *length)
 {
     uint8_t bytes[PREFACE];
@@ -105,7 +105,7 @@ static int read_header(file *f)
 /* ---- the header's entries ------------------------------------------------------------------- */
 
 typedef struct span {
-    uint64_t begin, end; /* from the start of the data */
+    uint64_t begin, end; /* offsets from the start of the data */
 } span;
 
 static int fail_entry(const file *f, const cJSON *entry, const char *text)
@@ -113,11 +113,11 @@ static int fail_entry(const file *f, const cJSON *entry, const char *text)
     int status = ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path,
                          entry->string, text);
     if (f->err)
-        ls_json_tidy(f->err->text); /* a name may hold anything, and may be cut */
+        ls_json_tidy(f->err->text); /* a name may contain any bytes and may be cut */
     return status;
 }
 
-/* A number that is a whole one and no larger than `max`. */
+/* Reads a whole number from 0 to `max`. */
 static bool whole(const cJSON *node, double max, uint64_t *out)
 {
     if (!cJSON_IsNumber(node) || !(node->valuedouble >= 0 && node->valuedouble <= max))
@@ -150,7 +150,8 @@ static int by_begin(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* The format allows neither gaps nor overlaps nor bytes behind the last tensor. */
+/* Checks that tensors have neither gaps nor overlaps between them, and that no bytes
+ * follow the last one. */
 static int check_tiling(const file *f, span *spans, size_t count)
 {
     uint64_t end = 0;
@@ -216,7 +217,7 @@ static float widen_half(uint16_t h)
     return value;
 }
 
-/* How a number stands in the file. */
+/* The type of a number in the file. */
 typedef enum number { F32, F16, BF16, NUMBERS } number;
 
 static const char *const number_names[NUMBERS] = {"F32", "F16", "BF16"};
@@ -318,7 +319,7 @@ static int load_tensor(const file *f, const ls_tensor_group *group, const ls_ten
     return read_values(f, group->to + p->offset, p->count, kind, f->data + at.begin);
 }
 
-/* Everything but the tensors themselves. */
+/* Opens the file and checks all but the tensors themselves. */
 static int open_checked(file *f)
 {
     int status = ls_open_to_read(&f->fd, &f->size, f->path, "a safetensors file", LS_EDATA, f->err);
@@ -342,7 +343,7 @@ static int load_group(const file *f, const ls_tensor_group *group)
     return status;
 }
 
-/* Is `name` a tensor of the group? */
+/* Returns whether `name` is a tensor of the group. */
 static bool belongs(const char *name, const ls_tensor_group *group)
 {
     const size_t length = strlen(group->prefix);
@@ -381,9 +382,9 @@ int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const c
     return status;
 }
 
-/* ---- proof that it is whole ----------------------------------------------------------------- */
+/* ---- verification of the checksum ------------------------------------------------------------ */
 
-/* Of the file, its own digits as zeros. */
+/* Computes the hash of the file, with zeros in place of the hash's own digits. */
 static int hash_file(char out[LS_SHA256_HEX], const file *f)
 {
     static const char zeros[] = LS_WHOLE_ZEROS;
@@ -458,7 +459,7 @@ static int open_verified(file *f)
     return status == LS_OK ? check_whole(f) : status;
 }
 
-/* One of the metadata's texts; NULL where it has none. */
+/* Reads a text of the metadata; NULL if there is none. The caller frees it. */
 static int read_metadata(char **out, const char *key, const char *path, const ls_host *host,
                          ls_error *err)
 {
@@ -484,9 +485,10 @@ int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_e
     return read_metadata(card, "lockstep_model", path, host, err);
 }
 
-/* ---- names behind a prefix ------------------------------------------------------------------- */
+/* ---- prefixes of names ----------------------------------------------------------------------- */
 
-/* What stands before a name of the group in `name`, of less than TENSOR_NAME bytes, up to a dot: as little as may be. */
+/* Finds the shortest prefix in `name` that ends with a dot and is followed by a name of the group.
+ * Returns false if there is none or it has TENSOR_NAME bytes or more. */
 static bool find_prefix(char out[TENSOR_NAME], const char *name, const ls_tensor_group *group)
 {
     const size_t length = strlen(name);
@@ -513,8 +515,9 @@ static bool all_begin_with(const cJSON *tensors, const char *prefix)
     return true;
 }
 
-/* Programs put "module." or "_orig_mod." before the names of what they wrap. Where all names of the file begin alike, and
- * none is the group's as it is, that is taken off: `prefix` is then what the group's has. */
+/* Programs put "module." or "_orig_mod." before the names of a model that they wrap. If all names
+ * of the file begin with such a prefix, and none is a name of the group as it is, the prefix
+ * becomes that of the group. */
 static void take_prefix_off(const file *f, ls_tensor_group *group, char prefix[TENSOR_NAME])
 {
     char text[TENSOR_NAME + 64];
@@ -550,7 +553,7 @@ int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls
     return status;
 }
 
-/* ---- what fits ------------------------------------------------------------------------------ */
+/* ---- tensors that fit ------------------------------------------------------------------------ */
 
 static void say(const file *f, const char *name, const char *what)
 {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Up to CHUNK floats as little-endian bytes. */
+/* Encodes up to CHUNK floats as little-endian bytes. Returns the number of bytes. */
 static size_t encode(uint8_t *out, const float *in, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -44,7 +44,8 @@ static void write_entry(ls_json_writer *w, const ls_tensor_entry *e, const char 
     ls_safetensors_put_entry(w, name, "F32", dim, e->rank, 4 * (uint64_t)e->count, at);
 }
 
-/* With `state`, the metadata begin with room for the hash: LS_WHOLE_AT bytes into the file. */
+/* Writes the header. If there is a state, the metadata begin with room for the hash, LS_WHOLE_AT
+ * bytes into the file. */
 static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int count,
                          const ls_tensor_notes *notes)
 {
@@ -65,7 +66,7 @@ static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int c
     ls_json_close(w);
 }
 
-/* Where the bytes of a file go: into the file, or, ahead of that, into its hash. */
+/* The destination of a file's bytes: the file itself or, in a first pass, its hash. */
 typedef struct target {
     ls_file_writer *file; /* NULL: the hash */
     ls_sha256 *hash;
@@ -100,7 +101,7 @@ void ls_floats_sha256(char out[65], const float *values, size_t count)
     ls_sha256_final_hex(&hash, out);
 }
 
-/* Spaces behind the header bring the data to a multiple of 8. */
+/* Writes the header with its length. Spaces after the header align the data to a multiple of 8. */
 static int write_text(const target *to, const char *header, size_t length, ls_error *err)
 {
     static const char spaces[8] = "        ";
@@ -114,7 +115,7 @@ static int write_text(const target *to, const char *header, size_t length, ls_er
     return status == LS_OK ? put(to, spaces, padding, err) : status;
 }
 
-/* Header and tensors. */
+/* Writes header and tensors. */
 static int write_all(const target *to, const char *header, size_t length,
                      const ls_tensor_group *groups, int count, ls_error *err)
 {
@@ -127,7 +128,8 @@ static int write_all(const target *to, const char *header, size_t length,
     return status;
 }
 
-/* Puts the hash of the whole, in which its own digits are zeros, into the header. */
+/* Computes the hash of the whole file, in which the hash's own digits are zeros, and writes
+ * it into the header. */
 static void fill_hash(char *header, size_t length, const ls_tensor_group *groups, int count)
 {
     ls_sha256 hash;

@@ -14,23 +14,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GRACE_S 0.1 /* that a connection has to begin with, however many there are */
+#define GRACE_S 0.1 /* seconds that every connection has for the start of its request */
 
 enum {
-    SPARE = 8,          /* connections beside those that are answered: somebody always gets in */
-    CLIENTS = 1024,     /* that are told apart; two that share a number count as one */
-    KEPT = 24,          /* descriptors for the rest of the program: saves, logs, the server's own */
-    ANSWERS_MS = 10000, /* in the end, for answers that are being made … */
-    STRAGGLERS_MS = 1000 /* … and for clients that are half-way */
+    SPARE = 8,           /* connections beyond those that are answered, so that a
+                            new one always gets in */
+    CLIENTS = 1024,      /* number of client addresses that are told apart; addresses are hashed */
+    KEPT = 24,           /* descriptors for the rest of the program: saves,
+                            logs, the server's own */
+    ANSWERS_MS = 10000,  /* most time at the end for answers that are being computed */
+    STRAGGLERS_MS = 1000 /* most time at the end for requests and answers in transfer */
 };
 
-/* What a connection is at. Only in ANSWERED it waits for the server; else the server waits for it. */
+/* The phase of a connection: idle or sending headers (WAITS), sending the body (BRINGS), waiting
+ * for the server (ANSWERED), receiving the answer (TAKES), shut down (CLOSES). The server waits for
+ * the client in all phases but ANSWERED and CLOSES. */
 typedef enum phase { WAITS, BRINGS, ANSWERED, TAKES, CLOSES } phase;
 
 typedef struct visitor {
     struct visitor *next, **at;
     int fd;
-    unsigned client; /* below CLIENTS: a number for the address it comes from */
+    unsigned client; /* hash of its address, below CLIENTS */
     phase phase;
     double since;
 } visitor;
@@ -40,11 +44,11 @@ struct http_guard {
     struct MHD_Daemon *daemon;
     int listening;
     pthread_t watch, door;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
     visitor *visitors;
     int count, in[CLOSES + 1], stopping, ending;
-    unsigned admitted; /* since the start */
+    unsigned admitted; /* number of connections since the start */
 };
 
 static double seconds(void)
@@ -64,7 +68,7 @@ static int descriptor(struct MHD_Connection *c)
     return MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
-/* ---- connections: with the lock ------------------------------------------------------------- */
+/* ---- connections; enter, close_visitor, is_crowded and close_one need the lock --------------- */
 
 static void enter(http_guard *g, visitor *v, phase to)
 {
@@ -76,14 +80,16 @@ static void enter(http_guard *g, visitor *v, phase to)
     v->since = seconds();
 }
 
-/* The server notices, and forgets it in its own time: until then the descriptor is its own. */
+/* Shuts a connection down. The server notices that and closes it later; until then the descriptor
+ * belongs to the server. */
 static void close_visitor(http_guard *g, visitor *v)
 {
     shutdown(v->fd, SHUT_RDWR);
     enter(g, v, CLOSES);
 }
 
-/* Those that are answered, SPARE for the newest ones, and SPARE that are being closed. */
+/* Returns the largest number of connections: those that are answered, SPARE for the newest ones,
+ * and SPARE that are being closed. */
 static int most_visitors(const http_guard *g)
 {
     return g->options.connections + 2 * SPARE;
@@ -99,7 +105,9 @@ static bool server_waits(const visitor *v)
     return v->phase != ANSWERED && v->phase != CLOSES;
 }
 
-/* Returns when one may go: 0 when one went. Each has GRACE_S to say what it wants. */
+/* Closes the connection that has kept the server waiting longest, of the client that has most
+ * connections. Each connection has GRACE_S seconds before that. Returns 0 if one was closed, else
+ * the time when one may be. */
 static double close_one(http_guard *g, double now)
 {
     unsigned of[CLIENTS] = {0};
@@ -117,7 +125,8 @@ static double close_one(http_guard *g, double now)
     return 0;
 }
 
-/* Of IPv6 the first half: whoever has one such address has all with that half. */
+/* Hashes a client's address to a number below CLIENTS. For IPv6 only the first half counts: whoever
+ * has one such address has all addresses with that half. */
 static unsigned number_client(const struct sockaddr *from)
 {
     const http_place *p = (const http_place *)(const void *)from;
@@ -129,7 +138,7 @@ static unsigned number_client(const struct sockaddr *from)
     return (unsigned)(address * 0x9e3779b97f4a7c15u >> 54);
 }
 
-/* Those that wait see that `what` is so from now on. */
+/* Sets *what to 1 and wakes up all waiting threads. */
 static void announce(http_guard *g, int *what)
 {
     pthread_mutex_lock(&g->lock);
@@ -167,9 +176,10 @@ static void forget(http_guard *g, visitor *v)
     free(v);
 }
 
-/* ---- what the daemon tells ------------------------------------------------------------------ */
+/* ---- callbacks of the daemon ----------------------------------------------------------------- */
 
-/* One that there is no memory for is closed at once. */
+/* Called when a connection begins or ends. If there is no memory for a new connection, it
+ * is shut down at once. */
 static void on_connection(void *user, struct MHD_Connection *c, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -191,7 +201,7 @@ static void on_connection(void *user, struct MHD_Connection *c, void **context,
     admit(g, v);
 }
 
-/* Returns how many are answered now. */
+/* Sets a connection's phase. Returns the number of connections that are being answered. */
 static int move(http_guard *g, struct MHD_Connection *c, phase to)
 {
     visitor *v = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
@@ -228,9 +238,10 @@ void http_guard_leave(http_guard *g, struct MHD_Connection *c)
     move(g, c, TAKES);
 }
 
-/* ---- the watch over their time -------------------------------------------------------------- */
+/* ---- the thread that enforces time limits ---------------------------------------------------- */
 
-/* Closes those whose time is over; returns when the next one's is. A phase that begins later ends later. */
+/* Closes the connections whose time is over. Returns the time at which the next one's is over,
+ * since a phase that begins later also ends later. */
 static double close_late(http_guard *g, double now)
 {
     const double patience = g->options.patience_s;
@@ -253,9 +264,9 @@ static void look(http_guard *g)
     double room = 0;
     while (is_crowded(g) && room == 0)
         room = close_one(g, now);
+    /* The daemon may not have noticed that other connections have ended; closing one wakes it up. */
     if (g->count >= most_visitors(g) && room == 0 && (room = close_one(g, now)) == 0)
-        room =
-            now + GRACE_S; /* the daemon may have missed that others ended: this one reminds it */
+        room = now + GRACE_S;
     const struct timespec until = time_at((room > 0 && room < next ? room : next) + 0.001);
     pthread_cond_timedwait(&g->changed, &g->lock, &until);
 }
@@ -274,9 +285,10 @@ static void *watch(void *user)
     return NULL;
 }
 
-/* ---- the door: nobody is let in whom there is no room for ------------------------------------ */
+/* ---- the thread that accepts connections, only while there is room --------------------------- */
 
-/* The daemon may take a moment to know of it, and closes it itself where it cannot take it. */
+/* Accepts a connection and waits up to 50 ms until the daemon has reported it. The daemon closes a
+ * connection that it cannot take. */
 static void let_in(http_guard *g)
 {
     http_place from;
@@ -330,9 +342,9 @@ static int listen_at(const struct sockaddr *at)
     return -error;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- starting and stopping ------------------------------------------------------------------- */
 
-/* How many of `wanted` descriptors could be opened now. */
+/* Returns how many of `wanted` descriptors could be opened now. */
 static int free_descriptors(int wanted)
 {
     struct rlimit most;
@@ -417,10 +429,10 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
     pthread_condattr_destroy(&steady);
     g->listening = -1;
     int error = fit_connections(g);
-    *out = g; /* requests may come at once */
+    *out = g; /* set before the threads start, because a request may arrive at once */
     if (!error && (g->listening = listen_at(options->address)) < 0)
         error = -g->listening;
-    if (!error) { /* signals are the program's */
+    if (!error) { /* the program handles all signals, not these threads */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         error = start_threads(g);
@@ -472,7 +484,7 @@ static void wait_for_answers(http_guard *g)
 void http_guard_stop(http_guard *g)
 {
     announce(g, &g->stopping);
-    shutdown(g->listening, SHUT_RDWR); /* connections are refused, and nobody waits for one */
+    shutdown(g->listening, SHUT_RDWR); /* new connections are refused, and accept() returns */
     pthread_join(g->door, NULL);
     wait_for_answers(g);
     end_watch(g);

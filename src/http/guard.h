@@ -1,15 +1,17 @@
-/* What stands between a server and those who ask it: libmicrohttpd's daemon, started so that nobody can
- * lock others out of it, and that no page of elsewhere can make a browser talk to it.
+/* Protects an HTTP server: starts libmicrohttpd's daemon such that no client can lock others out,
+ * and that no web page from elsewhere can make a browser talk to it.
  *
- *  - A request is for one of the server's own names; others are refused.
- *  - A connection has so many seconds to bring a request's headers, as many for the body, and as many to
- *    take the answer; it may sit idle for as long.
- *  - A connection is never turned away. When there are too many, one that is not being answered is closed:
- *    the client that has most of them loses the one that has kept the server waiting longest. Those who
- *    come meanwhile wait a moment.
- *  - Descriptors are left for the rest of the program.
+ * - A request must be for one of the server's own names; others are refused.
+ * - A connection has a limited time to send a request's headers, as long for the body, and as long
+ *   to receive the answer. It may be idle for as long.
+ * - A new connection is never refused. If there are too many, one that is not being answered is
+ *   closed: of the client that has most connections, the one that has kept the server waiting
+ *   longest. New connections wait a moment meanwhile.
+ * - Descriptors are left for the rest of the program.
  *
- * For programs: an OBJECT of its own, which needs libmicrohttpd and nothing of Lockstep. */
+ * Threads: one enforces the time limits, one accepts connections, and the daemon has its own.
+ *
+ * It is an object library for programs, which needs libmicrohttpd and nothing else of Lockstep. */
 #ifndef HTTP_GUARD_H
 #define HTTP_GUARD_H
 
@@ -26,54 +28,64 @@ typedef union http_place {
     struct sockaddr_storage room;
 } http_place;
 
-/* By which names a server may be asked: its Host, and the Origin of the page that asks. A web page may give the
- * server's address a name of its own (DNS rebinding), and a browser then lets it read and write there. */
+/* The names by which a server may be addressed in a request's Host header and in the Origin of a
+ * page that sends requests. Without this check a web page could give the server's address a name of
+ * its own (DNS rebinding), and a browser would let it read and write there. */
 typedef struct http_names {
-    const char *const *given; /* besides loopback's names and the address that the client reached */
+    /* names besides those of loopback and the address that the client connected to */
+    const char *const *given;
     int count;
-    const char *option; /* which adds one; for the message */
+    const char *option; /* command-line option that adds a name, for the message */
 } http_names;
 
-/* 0, or 403, and a line that says why. A request without a Host is no browser's. */
+/* Checks Host and Origin of a request. Returns 0, or 403 and a line in `why`, `room` bytes, that
+ * says why. A request without a Host is allowed: no browser sends one. */
 unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why,
                           size_t room);
 
 typedef struct http_guard http_guard;
 
 typedef struct http_guard_options {
-    const struct sockaddr *address; /* where it listens */
+    const struct sockaddr *address; /* address on which it listens */
     http_names names;
-    int connections;     /* that are answered at the same time */
-    int patience_s;      /* for the headers, for the body, for taking the answer: each */
-    size_t memory;       /* of a connection; 0: the library's choice */
+    int connections; /* largest number of connections that are answered at the same time */
+    /* time limit in seconds: for the headers, for the body, and for receiving the answer */
+    int patience_s;
+    size_t memory;       /* bytes for each connection; 0: the library's default */
     int thread_for_each; /* a thread for each connection, so that answers may wait */
     MHD_AccessHandlerCallback on_request;
     MHD_RequestCompletedCallback on_end; /* NULL is allowed */
-    void *user;                          /* of both */
+    void *user;                          /* argument of both callbacks */
 } http_guard_options;
 
-/* Listens; the server's threads are made by this one, and take no signals. Returns 0 or an errno; EMFILE: fewer
- * descriptors are free than one connection and the program itself need. */
+/* Starts the server. Its threads are created by this function and block all signals. *out is set
+ * before the first request can arrive. Returns 0 or an errno; EMFILE: fewer descriptors are free
+ * than one connection and the program itself need. */
 int http_guard_start(http_guard **out, const http_guard_options *options);
+/* Returns the port on which the server listens, or 0 if it is unknown. */
 int http_guard_port(const http_guard *guard);
 
-/* How many connections are answered at the same time: fewer than were asked for where descriptors are short. */
+/* Returns how many connections are answered at the same time: fewer than options.connections if
+ * descriptors are short. */
 int http_guard_connections(const http_guard *guard);
 
-/* In on_request's first call for a request: 0, or the code to refuse it with, and a line that says why. */
+/* To be called in on_request's first call for a request. Returns 0, or the HTTP status with which
+ * to refuse the request and a line in `why`, `room` bytes, that says why. */
 unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why, size_t room);
 
-/* In a server with a thread for each connection: around the work for a request that came as a whole. The first
- * returns how many are answered now, this one included: more than http_guard_connections must be told to
- * come again, unless the answer needs no waiting. */
+/* Mark the begin and the end of the work for a request that has arrived completely, in a server
+ * with a thread for each connection. http_guard_enter returns the number of connections that are
+ * being answered, this one included. If it is more than http_guard_connections, the client must be
+ * told to come again, unless the answer needs no waiting. */
 int http_guard_enter(http_guard *guard, struct MHD_Connection *c);
 void http_guard_leave(http_guard *guard, struct MHD_Connection *c);
 
-/* Non-zero from the moment that http_guard_stop was called. */
+/* Returns non-zero once http_guard_stop has been called. */
 int http_guard_stopping(http_guard *guard);
 
-/* Refuses what is new, lets answers that are being made end (10 s), and bodies that are half here (1 s), closes
- * everything and frees. */
+/* Stops the server: refuses new connections, waits for answers that are being computed (at
+ * most 10 s) and for requests and answers in transfer (at most 1 s), closes all connections
+ * and frees the guard. */
 void http_guard_stop(http_guard *guard);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- registering ---------------------------------------------------------------------------- */
+/* ---- registering ----------------------------------------------------------------------------- */
 
 static metric *add(metrics *all, metric_kind kind, const char *name, const char *labels,
                    const char *help)
@@ -37,7 +37,7 @@ metric *metrics_histogram(metrics *all, const char *name, const char *labels, co
     return m;
 }
 
-/* ---- measuring: statistics order nothing, so relaxed ---------------------------------------- */
+/* ---- measuring; atomics are relaxed, because statistics order no other memory accesses ------- */
 
 static double number(uint64_t bits)
 {
@@ -61,7 +61,7 @@ void metric_add(metric *m, double amount)
         continue;
 }
 
-/* A NaN that no arithmetic makes. */
+/* A NaN that no arithmetic returns: marks a hidden gauge. */
 #define HIDDEN UINT64_C(0x7ff800006d697373)
 
 void metric_hide(metric *m)
@@ -88,7 +88,7 @@ double metric_value(const metric *m)
     return number(atomic_load_explicit(&m->bits, memory_order_relaxed));
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct writer {
     char *out;
@@ -116,7 +116,7 @@ static void put_number(writer *w, double value)
         put(w, " %.17g\n", value);
 }
 
-/* A name, with what stands `behind` it, and the labels. */
+/* Writes the name and its suffix, and the labels. */
 static void put_name(writer *w, const metric *m, const char *behind)
 {
     put(w, "%s%s", m->name, behind);
@@ -124,8 +124,8 @@ static void put_name(writer *w, const metric *m, const char *behind)
         put(w, "{%s}", m->labels);
 }
 
-/* Buckets count what is at or below their bound; the count is that of the last one, so that the two
- * never differ however many observe meanwhile. */
+/* Writes a histogram. A bucket counts the values up to its bound. The count is that of the last
+ * bucket, so that the two never differ, however many threads observe values meanwhile. */
 static void put_histogram(writer *w, const metric *m)
 {
     const char *labels = m->labels ? m->labels : "", *comma = m->labels ? "," : "";
@@ -149,7 +149,7 @@ size_t metrics_write(const metrics *all, char *out, size_t size)
     writer w = {out, size, 0};
     if (size > 0)
         *out = '\0';
-    const char *name = ""; /* that was written last */
+    const char *name = ""; /* the name that was written last */
     for (int i = 0; i < all->count; i++) {
         const metric *m = &all->list[i];
         if (m->kind == METRIC_GAUGE &&

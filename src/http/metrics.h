@@ -1,14 +1,13 @@
-/* Numbers that a monitoring system fetches: counters, gauges and histograms in Prometheus' text form.
+/* Counters, gauges and histograms in Prometheus' text format, for a monitoring system to fetch.
  *
- *     static metrics all;                                  // zeroed memory of the caller's
+ *     static metrics all;                                  // zeroed memory of the caller
  *     metric *steps = metrics_counter(&all, "steps_total", NULL, "Steps that were trained.");
  *     metric_add(steps, 1);                                // any thread
  *     size_t length = metrics_write(&all, buffer, sizeof buffer);
  *
- * It allocates nothing, and knows of no server. Metrics are registered by one thread before others see
- * them; those of one name and different labels are registered one after another, with the same help.
- * All other functions may be called by any thread at any time.
- */
+ * It allocates nothing and is independent of any server. One thread registers all metrics before
+ * other threads see them. Metrics with one name and different labels must be registered one after
+ * another, with the same help text. All other functions may be called by any thread at any time. */
 #ifndef HTTP_METRICS_H
 #define HTTP_METRICS_H
 
@@ -23,8 +22,9 @@ typedef enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM } metr
 typedef struct metric {
     metric_kind kind;
     const char *name, *labels, *help; /* labels: `path="/x",code="200"`, or NULL */
-    atomic_uint_fast64_t bits;        /* of a double: the value, or a histogram's sum */
-    const double *bounds;             /* upper, ascending; one more bucket holds what is above */
+    /* bits of a double: the value, or the sum of a histogram's values */
+    atomic_uint_fast64_t bits;
+    const double *bounds; /* upper bounds, ascending; the last bucket is for larger values */
     int bound_count;
     atomic_uint_fast64_t bucket[METRICS_BUCKETS + 1];
 } metric;
@@ -34,8 +34,8 @@ typedef struct metrics {
     int count;
 } metrics;
 
-/* Each returns the new metric. Texts and bounds are kept, not copied. There is room for METRICS_MOST
- * metrics of at most METRICS_BUCKETS bounds: more are an error of the programmer's. */
+/* Register a metric and return it. Texts and bounds are not copied. At most METRICS_MOST metrics
+ * and METRICS_BUCKETS bounds are allowed; more are a programming error (asserted). */
 metric *metrics_counter(metrics *all, const char *name, const char *labels, const char *help);
 metric *metrics_gauge(metrics *all, const char *name, const char *labels, const char *help);
 metric *metrics_histogram(metrics *all, const char *name, const char *labels, const char *help,
@@ -43,15 +43,15 @@ metric *metrics_histogram(metrics *all, const char *name, const char *labels, co
 
 void metric_add(metric *m, double amount);    /* counters and gauges */
 void metric_set(metric *m, double value);     /* gauges */
-void metric_hide(metric *m);                  /* gauges: not written until they are set again */
+void metric_hide(metric *m);                  /* gauges: omitted until they are set again */
 void metric_observe(metric *m, double value); /* histograms */
-double metric_value(const metric *m);         /* of a histogram: its sum */
+double metric_value(const metric *m);         /* histograms: the sum */
 
-/* Writes all of them, and a terminating zero, into `out` as far as `size` allows; returns the length of
- * the whole, without the zero, as snprintf does. */
+/* Writes all metrics and a terminating zero to `out`, as far as `size` bytes allow. Returns the
+ * length of the whole text without the zero, as snprintf does. */
 size_t metrics_write(const metrics *all, char *out, size_t size);
 
-/* What Prometheus' text form wants as Content-Type. */
+/* Content-Type of Prometheus' text format. */
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 #endif

@@ -6,7 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* "name", "name:80", "[::1]:80" → the name and the port; false where it is none of them. */
+/* Splits "name", "name:80" or "[::1]:80" into name and port ("" if there is none). Returns false
+ * for any other text. */
 static bool split(const char *authority, char name[256], const char **port)
 {
     const bool bracketed = authority[0] == '[';
@@ -18,7 +19,7 @@ static bool split(const char *authority, char name[256], const char **port)
     *port = *rest == ':' ? rest + 1 : "";
     if ((*rest && *rest != ':') || (*port)[strspn(*port, "0123456789")] || length >= 256)
         return false;
-    if (length > 0 && begin[length - 1] == '.') /* a full name, as DNS writes it */
+    if (length > 0 && begin[length - 1] == '.') /* the final dot of a fully qualified DNS name */
         length--;
     memcpy(name, begin, length);
     name[length] = '\0';
@@ -36,7 +37,8 @@ static bool is_loopback(const char *name)
     return strcasecmp(name, "localhost") == 0;
 }
 
-/* The address that the client reached, which is one of this host's. */
+/* Returns whether `name` is the address that the client connected to, which is
+ * one of this host's. */
 static bool is_here(struct MHD_Connection *c, const char *name)
 {
     http_place here;
@@ -63,8 +65,8 @@ static bool is_given(const http_names *names, const char *name)
 typedef struct asked {
     const http_names *names;
     struct MHD_Connection *c;
-    const char *wrong, *value; /* the header that is refused */
-    char port[8];              /* of the Host */
+    const char *wrong, *value; /* name and value of the header that is refused */
+    char port[8];              /* port of the Host header */
 } asked;
 
 static bool is_own(const asked *a, const char *authority, const char **port, bool *given)
@@ -93,7 +95,8 @@ static enum MHD_Result check_host(void *user, enum MHD_ValueKind kind, const cha
     return a->wrong ? MHD_NO : MHD_YES;
 }
 
-/* A page of another server on this host is from elsewhere, too: its port is another one. */
+/* Checks an Origin header. A page of another server on this host is foreign,
+ * too: its port differs. */
 static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const char *key,
                                     const char *value)
 {

@@ -1,4 +1,4 @@
-/* The inside of a JSON document, for the files of this room. */
+/* Internals of a JSON document, for the files of this directory. */
 #ifndef JSON_DOC_H
 #define JSON_DOC_H
 
@@ -6,13 +6,15 @@
 
 #define LS_JSON_NO_KEY UINT32_MAX
 
-/* Line, from `first`, and column, from 1, of the byte at `offset`. */
+/* Computes line and column of the byte at `offset`. Lines are counted from
+ * `first`, columns from 1. */
 void ls_json_line_column(const char *text, size_t offset, int first, int *line, int *column);
 
-/* One node and where it came from: byte offsets into the text. */
+/* A node and its position: byte offsets into the text. */
 typedef struct ls_json_origin {
     const cJSON *node;   /* NULL: the node has been replaced */
-    const char *label;   /* "--set a.b=v", whose offsets mean nothing; NULL: the document's text */
+    const char *label;   /* "--set a.b=v", whose offsets have no meaning; NULL:
+                            the document's text */
     uint32_t key, value; /* LS_JSON_NO_KEY: an array's element, or the root */
 } ls_json_origin;
 
@@ -25,22 +27,22 @@ struct ls_json {
     const ls_host *host;
     char *name;
     char *text;
-    int line; /* what its first one is called */
+    int line; /* number of the first line in messages */
     cJSON *root;
     ls_json_origin *origins;
     uint32_t count;
     size_t capacity;
-    ls_json_label *labels; /* owns what the origins' labels point to */
+    ls_json_label *labels; /* owns the texts to which the origins' labels point */
 };
 
-/* Checks `text`, which ends with a zero, against RFC 8259, builds its tree, which the caller frees with
- * cJSON_Delete, and notes where its nodes come from. `name` and `line` are what messages call it and its
- * first line; `label` belongs to the document and is NULL for the document's own text. Errors:
- * LS_ECONFIG, LS_ENOMEM; nothing is noted then. */
+/* Checks `text`, which must end with a zero byte, against RFC 8259, builds its tree and records the
+ * origins of its nodes. The caller frees *root with cJSON_Delete. `name` and `line`: the text's
+ * name and the number of its first line in messages; `label`: belongs to the document, NULL for the
+ * document's own text. Errors: LS_ECONFIG, LS_ENOMEM; no origin is recorded then. */
 int ls_json_scan(cJSON **root, ls_json *doc, const char *name, const char *text, size_t len,
                  int line, const char *label, ls_error *err);
 
-/* Notes where a node came from. Errors: LS_ENOMEM. */
+/* Records the origin of a node. Errors: LS_ENOMEM. */
 int ls_json_note(ls_json *doc, const ls_json_origin *origin, ls_error *err);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { NUMBER_TEXT = 32, SHOWN_TEXT = 40, LIST_TEXT = 320, HINT_TEXT = LIST_TEXT + 32 };
 
-/* A number as a person would write it, whatever the locale. */
+/* Formats a number as a person would write it, in every locale. */
 static const char *number_text(char out[NUMBER_TEXT], double value)
 {
     ls_c_locale l = ls_c_locale_enter();
@@ -23,7 +23,7 @@ static const char *number_text(char out[NUMBER_TEXT], double value)
     return out;
 }
 
-/* What was found, for messages: a number or a short string itself, else its kind. */
+/* Formats a value for messages: a number or a short string itself, else its kind. */
 static const char *found_text(char out[SHOWN_TEXT], const cJSON *node)
 {
     char number[NUMBER_TEXT];
@@ -36,7 +36,7 @@ static const char *found_text(char out[SHOWN_TEXT], const cJSON *node)
     return out;
 }
 
-/* "a, b, c", cut when it gets long. */
+/* Formats "a, b, c", truncated if it gets too long. */
 static void put_list(char out[LIST_TEXT], const char *const *words, int count)
 {
     size_t n = 0;
@@ -44,7 +44,7 @@ static void put_list(char out[LIST_TEXT], const char *const *words, int count)
         n += (size_t)snprintf(out + n, LIST_TEXT - n, "%s%s", i ? ", " : "", words[i]);
 }
 
-/* "did you mean \"a\"?", or "ALL: a, b, c". */
+/* Formats "did you mean \"a\"?" or, if no word is close, "ALL: a, b, c". */
 static const char *hint_text(char out[HINT_TEXT], const char *word, const char *all,
                              const char *const *words, int count)
 {
@@ -101,14 +101,15 @@ bool ls_fields_know(const ls_fields *f, const char *key)
 
 const cJSON *ls_field_any(ls_fields *f, const char *key)
 {
-    if (!ls_fields_know(f, key)) { /* it may be asked for twice: as it is, and then as a number */
+    /* A caller may ask for a key twice: for any value, then for a number. */
+    if (!ls_fields_know(f, key)) {
         assert(f->count < LS_FIELDS_MAX);
         f->known[f->count++] = key;
     }
     return f->status == LS_OK ? cJSON_GetObjectItemCaseSensitive(f->object, key) : NULL;
 }
 
-/* The same for a key that has to be there when `required`. */
+/* Returns the member like ls_field_any; records a key that is absent and `required`. */
 static const cJSON *needed(ls_fields *f, const char *key, bool required)
 {
     const cJSON *node = ls_field_any(f, key);
@@ -117,7 +118,7 @@ static const cJSON *needed(ls_fields *f, const char *key, bool required)
     return node;
 }
 
-/* Says what the member must be; returns false. */
+/* Reports what the member must be. Returns false. */
 __attribute__((format(printf, 4, 5))) static bool refuse(ls_fields *f, const char *key,
                                                          const cJSON *node, const char *format, ...)
 {

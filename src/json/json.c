@@ -25,7 +25,7 @@ int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t
 {
     int status;
     *out = NULL;
-    if (len > LS_JSON_BYTES) { /* before there is a copy of it */
+    if (len > LS_JSON_BYTES) { /* checked before the text is copied */
         status = ls_fail(err, LS_ECONFIG, "%s: expected at most %d bytes, found %zu", name,
                          LS_JSON_BYTES, len);
         return ls_json_tidied(status, err);
@@ -87,7 +87,7 @@ void ls_json_destroy(ls_json *doc)
     ls_free(host, doc);
 }
 
-/* ---- asking ---- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 const cJSON *ls_json_root(const ls_json *doc)
 {
@@ -99,7 +99,7 @@ const char *ls_json_name(const ls_json *doc)
     return doc->name;
 }
 
-/* A search from end to end: places are only asked for by messages. */
+/* Searches all origins: positions are needed for messages only. */
 static const ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
 {
     if (!node)

@@ -1,4 +1,4 @@
-/* The strict pass over a JSON text: its tokens, then their order, of which comes the tree. */
+/* The strict parser of JSON: scans tokens, checks their order and builds the tree in one pass. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The position in a text. */
+/* State of a scan. */
 typedef struct scan {
-    ls_json *doc; /* which notes where nodes come from */
+    ls_json *doc; /* document that records the origins of nodes */
     const char *label;
     const char *name;
     const char *text; /* text[len] is 0 */
     size_t len;
-    int line;       /* what its first one is called */
-    size_t at;      /* the next byte to look at */
-    uint32_t depth; /* of arrays and objects around it */
-    uint32_t first; /* of the document's origins: the root's */
+    int line;       /* number of the first line in messages */
+    size_t at;      /* offset of the next byte */
+    uint32_t depth; /* number of arrays and objects around it */
+    uint32_t first; /* index of the root's origin in the document */
     cJSON *root;
     ls_error *err;
 } scan;
@@ -36,13 +36,13 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The next byte, or −1 at the end. */
+/* Returns the next byte, or −1 at the end. */
 static int peek(const scan *s)
 {
     return s->at < s->len ? (unsigned char)s->text[s->at] : -1;
 }
 
-/* ---- messages ---- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 void ls_json_line_column(const char *text, size_t offset, int first, int *line, int *column)
 {
@@ -72,7 +72,7 @@ __attribute__((format(printf, 3, 4))) static int fail(scan *s, size_t offset, co
     return ls_fail(s->err, LS_ECONFIG, "%s:%d:%d: %s", s->name, line, column, message);
 }
 
-/* Letters, digits and '_' from `offset` on: a bare word. */
+/* Returns the length of the bare word at `offset`: letters, digits and '_'. */
 static size_t word_length(const scan *s, size_t offset)
 {
     size_t n = 0;
@@ -81,7 +81,7 @@ static size_t word_length(const scan *s, size_t offset)
     return n;
 }
 
-/* Names what stands at `offset`, for "…, found …". */
+/* Describes the text at `offset` for "…, found …" in messages. */
 static const char *found(const scan *s, size_t offset, char out[48])
 {
     if (offset >= s->len)
@@ -101,7 +101,7 @@ static const char *found(const scan *s, size_t offset, char out[48])
     return out;
 }
 
-/* Whether the last thing before here is a comma. */
+/* Returns whether the last byte before this position, spaces excluded, is a comma. */
 static bool after_comma(const scan *s)
 {
     size_t i = s->at;
@@ -110,9 +110,9 @@ static bool after_comma(const scan *s)
     return i > 0 && s->text[i - 1] == ',';
 }
 
-/* ---- tokens ---- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* The four digits of \uXXXX at `offset`, or −1. */
+/* Returns the value of the four digits of \uXXXX at `offset`, or −1. */
 static int hex4(const scan *s, size_t offset)
 {
     int code = 0;
@@ -129,7 +129,7 @@ static int hex4(const scan *s, size_t offset)
     return code;
 }
 
-/* At the 'u' of an escape. Halves of a surrogate pair must come together. */
+/* Scans an escape at its 'u'. Both halves of a surrogate pair must be there. */
 static int scan_unicode_escape(scan *s)
 {
     size_t start = s->at - 1;
@@ -167,7 +167,7 @@ static int scan_escape(scan *s)
     return LS_OK;
 }
 
-/* At the opening quote. */
+/* Scans a string at its opening quote. */
 static int scan_string(scan *s)
 {
     size_t start = s->at++;
@@ -185,7 +185,7 @@ static int scan_string(scan *s)
         if (status)
             return status;
     }
-    s->at++; /* the closing quote */
+    s->at++; /* skips the closing quote */
     return LS_OK;
 }
 
@@ -197,7 +197,7 @@ static size_t skip_digits(scan *s)
     return s->at - start;
 }
 
-/* `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?` */
+/* Scans a number: `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?` */
 static int scan_number_grammar(scan *s)
 {
     char f[48];
@@ -235,8 +235,9 @@ static int scan_number(scan *s, cJSON *node)
     if (status)
         return status;
     node->type = cJSON_Number;
+    /* strtod would accept 0x10, so it is not called; the caller refuses what follows the number. */
     if (is_letter((char)peek(s)))
-        return LS_OK; /* strtod would read 0x10, which what comes behind a value refuses */
+        return LS_OK;
     if (isfinite(cJSON_SetNumberHelper(node, strtod(s->text + start, NULL))))
         return LS_OK;
     return fail(s, start,
@@ -245,7 +246,7 @@ static int scan_number(scan *s, cJSON *node)
                 count > 40 ? 40 : (int)count, s->text + start, count > 40 ? "…" : "");
 }
 
-/* Where a value should begin but none does. */
+/* Reports that there is no value where one should begin. */
 static int fail_no_value(scan *s)
 {
     char f[48];
@@ -297,7 +298,7 @@ static int scan_word(scan *s, cJSON *node)
     return fail_no_value(s);
 }
 
-/* ---- nodes ---- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static int no_memory(const scan *s)
 {
@@ -313,7 +314,8 @@ static char *put_utf8(char *out, uint32_t c)
     return out + n;
 }
 
-/* At the 'u' of an escape that was checked: its character is added to *out. Returns what follows. */
+/* Decodes the escape at its 'u', which has been checked, and appends the character to *out. Returns
+ * the offset after the escape. */
 static size_t unescape(const scan *s, size_t at, char **out)
 {
     const uint32_t code = (uint32_t)hex4(s, at + 1);
@@ -324,7 +326,8 @@ static size_t unescape(const scan *s, size_t at, char **out)
     return at + (pair ? 11 : 5);
 }
 
-/* The string that was checked and begins with the quote at `start`: cJSON's to free, NULL without memory. */
+/* Returns the decoded string, which has been checked and begins with the quote at `start`. It is
+ * freed by cJSON; NULL if memory ran out. */
 static char *string_at(const scan *s, size_t start)
 {
     static const char escape[] = "bfnrt", meant[] = "\b\f\n\r\t";
@@ -348,7 +351,8 @@ static char *string_at(const scan *s, size_t start)
     return string;
 }
 
-/* A node for the value that begins here, the last one of `parent`, or the root: a null as yet. */
+/* Adds a node for the value that begins here, as the last child of `parent` or as the root. It is a
+ * null node until the value has been scanned. */
 static int add_node(scan *s, cJSON **out, cJSON *parent, uint32_t key)
 {
     const uint32_t before = s->doc->count;
@@ -366,7 +370,7 @@ static int add_node(scan *s, cJSON **out, cJSON *parent, uint32_t key)
     return ls_json_note(s->doc, &(ls_json_origin){node, s->label, key, (uint32_t)s->at}, s->err);
 }
 
-/* ---- no key twice ---- */
+/* ---- duplicate keys -------------------------------------------------------------------------- */
 
 typedef struct member {
     const char *key;
@@ -390,10 +394,11 @@ static int fail_key(scan *s, const member *again, const member *first)
                 again->key, line, column);
 }
 
-/* The members of an object whose origin is the one at `index`, sorted, which is fast for a million of them. */
+/* Checks that no key of an object occurs twice. `index`: the first origin inside the object.
+ * Sorting keeps this fast for an object with a million members. */
 static int check_keys(scan *s, const cJSON *object, uint32_t index)
 {
-    const member *again = NULL; /* the earliest repetition in the text */
+    const member *again = NULL; /* the first repetition in the text */
     size_t count = 0;
     if (!object->child || !object->child->next)
         return LS_OK;
@@ -416,7 +421,7 @@ static int check_keys(scan *s, const cJSON *object, uint32_t index)
     return status;
 }
 
-/* ---- a whole text ---- */
+/* ---- the whole text -------------------------------------------------------------------------- */
 
 static int check_encoding(scan *s)
 {
@@ -443,7 +448,8 @@ static void skip_space(scan *s)
         s->at++;
 }
 
-/* Whether a comment of some other language begins here: its own hint helps more than any other. */
+/* Reports a comment of some other language, if one begins here: that message helps
+ * more than any other. */
 static int fail_if_comment(scan *s)
 {
     int c = peek(s);
@@ -454,7 +460,7 @@ static int fail_if_comment(scan *s)
 
 static int scan_value(scan *s, cJSON *parent, uint32_t key);
 
-/* At the key of a member, after a '{' or a ','. */
+/* Scans a member at its key, after '{' or ','. */
 static int scan_member(scan *s, cJSON *object)
 {
     char f[48];
@@ -489,8 +495,8 @@ static int fail_unclosed(scan *s, size_t open, char close)
                 close, s->text[open], line, column);
 }
 
-/* After an element of the array or object that began at `open`: passes over the comma, or the
- * closing bracket and then clears `more`. */
+/* Scans the separator after an element of the array or object that began at `open`: a comma, or the
+ * closing bracket, which sets *more to false. */
 static int scan_separator(scan *s, size_t open, char close, bool *more)
 {
     char f[48];
@@ -513,7 +519,8 @@ static int scan_separator(scan *s, size_t open, char close, bool *more)
     return fail(s, s->at, "expected ',' or '%c', found %s%s", close, found(s, s->at, f), fix);
 }
 
-/* At '{' or '['. Goes down at most LS_JSON_DEPTH levels, so the stack is bounded. */
+/* Scans an array or object at its '{' or '['. The recursion has at most LS_JSON_DEPTH levels, so
+ * the stack is bounded. */
 static int scan_container(scan *s, cJSON *node, char close)
 {
     const size_t open = s->at;
@@ -597,7 +604,8 @@ int ls_json_scan(cJSON **root, ls_json *doc, const char *name, const char *text,
               .line = line,
               .first = doc->count,
               .err = err};
-    ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
+    /* The decimal separator must be '.' in any locale of the host. */
+    ls_c_locale locale = ls_c_locale_enter();
     int status = scan_text(&s);
     ls_c_locale_leave(locale);
     if (status) {

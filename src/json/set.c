@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One assignment under way. */
+/* An assignment in progress. */
 typedef struct assignment {
     ls_json *doc;
     const char *label; /* "--set a.b=v" */
-    char *path;        /* "a\0b": its keys, each ended by a zero */
+    char *path;        /* "a\0b": the keys, each ended by a zero byte */
     size_t keys;
     const char *value;
     ls_error *err;
@@ -23,7 +23,7 @@ static int no_memory(const assignment *a)
     return ls_fail(a->err, LS_ENOMEM, "%s: out of memory", a->doc->name);
 }
 
-/* "--set " and the text, kept as long as the document. */
+/* Creates the label, "--set " and the text, which lives as long as the document. */
 static int add_label(assignment *a, const char *text)
 {
     static const char option[] = "--set ";
@@ -38,7 +38,8 @@ static int add_label(assignment *a, const char *text)
     return LS_OK;
 }
 
-/* Keys as well: two that differ in other bytes would be written as the same. */
+/* Checks that keys and value are UTF-8. Keys that differ only in invalid bytes would be
+ * written as the same. */
 static int check_utf8(const assignment *a, const char *text)
 {
     const size_t n = strlen(text);
@@ -52,7 +53,8 @@ static int check_utf8(const assignment *a, const char *text)
     return LS_OK;
 }
 
-/* Cuts "a.b=v" into keys and value: a zero in place of each dot ends a key, and ls_alloc's zero the last one. */
+/* Splits "a.b=v" into keys and value: each dot becomes a zero byte that ends a key; the last key is
+ * ended by the zero that ls_alloc has left. */
 static int split_path(assignment *a, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -80,7 +82,7 @@ static int split_path(assignment *a, const char *text)
     return LS_OK;
 }
 
-/* The value as JSON or, where it cannot be that, as a string. */
+/* Parses the value as JSON or, if it is not valid JSON, makes it a string. */
 static int make_value(assignment *a, cJSON **out)
 {
     const char first = a->value[0];
@@ -94,7 +96,7 @@ static int make_value(assignment *a, cJSON **out)
                 : no_memory(a);
 }
 
-/* A new, empty object under `key` of `parent`. */
+/* Adds a new, empty object to `parent` as member `key`. */
 static int make_object(assignment *a, cJSON **out, cJSON *parent, const char *key)
 {
     *out = cJSON_CreateObject();
@@ -110,7 +112,7 @@ static int make_object(assignment *a, cJSON **out, cJSON *parent, const char *ke
     return status;
 }
 
-/* The element that the digits of `key` name, or NULL. */
+/* Returns the element whose index is written in `key`, or NULL. */
 static cJSON *element(const cJSON *array, const char *key)
 {
     int index = 0;
@@ -122,7 +124,7 @@ static cJSON *element(const cJSON *array, const char *key)
     return cJSON_GetArrayItem(array, index);
 }
 
-/* The child `key` of `parent`, NULL for a member that does not exist yet. */
+/* Finds the child `key` of `parent`; *out is NULL for a member that does not exist. */
 static int step(const assignment *a, cJSON **out, const cJSON *parent, const char *before,
                 const char *key)
 {
@@ -142,7 +144,7 @@ static int step(const assignment *a, cJSON **out, const cJSON *parent, const cha
     return LS_OK;
 }
 
-/* Makes the document forget a node and all below it. */
+/* Removes the origins of a node and all its descendants from the document. */
 static void forget(ls_json *doc, const cJSON *node)
 {
     for (uint32_t i = 0; i < doc->count; i++)
@@ -152,13 +154,14 @@ static void forget(ls_json *doc, const cJSON *node)
         forget(doc, child);
 }
 
-/* Puts `value` where `old` was, or under `key` when `old` is NULL. */
+/* Replaces `old` by `value`, or adds `value` as member `key` if `old` is NULL. */
 static int put(assignment *a, cJSON *parent, cJSON *old, const char *key, cJSON *value)
 {
     if (!old)
         return cJSON_AddItemToObject(parent, key, value) ? LS_OK : no_memory(a);
     forget(a->doc, old);
-    /* The key goes over: cJSON would copy it, and 1.7.15 does not notice when it cannot. */
+    /* The key is moved to the new node: cJSON would copy it, and version 1.7.15 does not
+     * notice if the copy fails. */
     value->string = old->string;
     old->string = NULL;
     return cJSON_ReplaceItemViaPointer(parent, old, value) ? LS_OK : no_memory(a);

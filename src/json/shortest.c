@@ -1,8 +1,15 @@
-/* Digits are made in whole numbers of 128 bits where these hold all of them: value · 10^p, p of which makes the wanted
- * digits whole, is a quotient of two such numbers. That is exact, and so is what follows: how it rounds to d digits,
- * half to even as the C library does, and whether they read back as the same number, which is whether they are less than
- * half of the distance to the next one away. Other numbers, below about 10^-6 or above 10^15 (of floats 10^-22 and
- * 10^15), are left to the C library, which is tried with one more digit at a time. */
+/* Finds the shortest decimal digits of a number with exact integer arithmetic.
+ *
+ * Problem: to print a number with the fewest digits that read back as the same number. Trying
+ * snprintf and strtod with one more digit at a time is correct, but slow.
+ *
+ * Method: value · 10^p, with p such that the digits wanted are an integer, is a quotient of two
+ * integers. If both fit into 128 bits, all that follows is exact: the quotient rounded to d
+ * digits, half to even as the C library does, and whether the digits read back as the same
+ * number, which is whether their distance from the value is less than half of the distance to
+ * the next number. Numbers for which 128 bits are too few, about those below 10^-6 or above
+ * 10^15 (floats: below 10^-22 or above 10^15), are left to the C library, which is tried with
+ * one more digit at a time. */
 #include "json/shortest.h"
 
 #include "base/thread_state.h"
@@ -12,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- whole numbers --------------------------------------------------------------------------- */
+/* ---- integers -------------------------------------------------------------------------------- */
 
 int ls_shortest_uint(char *text, uint64_t value)
 {
@@ -35,7 +42,7 @@ int ls_shortest_int(char *text, int64_t value)
     return 1 + ls_shortest_uint(text + 1, 0 - (uint64_t)value);
 }
 
-/* ---- by the C library ------------------------------------------------------------------------ */
+/* ---- with the C library ---------------------------------------------------------------------- */
 
 static int by_trying(char text[LS_SHORTEST], double value, bool is_float)
 {
@@ -51,18 +58,18 @@ static int by_trying(char text[LS_SHORTEST], double value, bool is_float)
     return n;
 }
 
-/* ---- exactly --------------------------------------------------------------------------------- */
+/* ---- with exact arithmetic ------------------------------------------------------------------- */
 
 #if defined(__SIZEOF_INT128__)
 
 __extension__ typedef unsigned __int128 wide;
 
 typedef struct number {
-    uint64_t m; /* value = m / 2^shift, its first bit that of the mantissa */
+    uint64_t m; /* value = m / 2^shift; the first bit of m is that of the mantissa */
     int shift, bits;
 } number;
 
-/* A number times a power of ten: `value` / `unit`, and so is the distance to the next number, `next`. */
+/* A number times a power of ten: value / unit. The distance to the next number is next / unit. */
 typedef struct scaled {
     wide value, unit, next;
 } scaled;
@@ -89,14 +96,15 @@ static uint64_t power_of_ten(int p)
     return power[p];
 }
 
-/* Of floats 10^31 has room beside the 24 bits of a mantissa, of doubles 10^22 beside 53; 40 bits are more than enough for
- * whole numbers up to 10^15. */
+/* Returns whether 128 bits suffice. 10^31 fits beside the 24 bits of a float's mantissa,
+ * 10^22 beside the 53 bits of a double's; 40 bits of shift are more than enough for
+ * integers up to 10^15. */
 static bool has_room(const number *v, int p)
 {
     return p >= -16 && p <= (v->bits == 24 ? 31 : 22) && v->shift < 127 && v->shift >= -40;
 }
 
-/* v · 10^p. */
+/* Returns v · 10^p. */
 static scaled scale(const number *v, int p)
 {
     const int up = v->shift < 0 ? -v->shift : 0, down = v->shift > 0 ? v->shift : 0;
@@ -107,7 +115,7 @@ static scaled scale(const number *v, int p)
                     .next = ((wide)1 << up) * times};
 }
 
-/* The whole part of `s`, whose value becomes the rest. */
+/* Returns the integer part of `s`; s->value becomes the remainder. */
 static uint64_t divide(scaled *s, int shift, int p)
 {
     wide n;
@@ -121,8 +129,8 @@ static uint64_t divide(scaled *s, int shift, int p)
     return (uint64_t)n;
 }
 
-/* Where a number and its power of ten have room in 64 bits, as those have that are printed most: the same as below, at half
- * the price. */
+/* Returns whether the number and its power of ten fit into 64 bits, as most printed numbers do.
+ * round_narrow then computes the same as round_wide in half the time. */
 static bool is_narrow(const number *v, int p)
 {
     return p >= 0 && p <= (v->bits == 24 ? 11 : 2) && v->shift > 0 && v->shift < 62;
@@ -146,13 +154,15 @@ static uint64_t round_wide(const number *v, int p, bool *exact)
     const uint64_t n = divide(&s, v->shift, p);
     const bool up = 2 * s.value > s.unit || (2 * s.value == s.unit && (n & 1));
     const wide off = up ? s.unit - s.value : s.value;
-    const bool lowest = v->m == (uint64_t)1 << (v->bits - 1); /* what is below is nearer */
+    const bool lowest = v->m == (uint64_t)1 << (v->bits - 1); /* the number below is nearer */
     const wide away = lowest && !up ? 4 * off : 2 * off;
     *exact = away < s.next || (away == s.next && (v->m & 1) == 0);
     return n + up;
 }
 
-/* `digits` of it, 10^exponent the first one's weight; or 0, where they have no room. Whether they read back: *exact. */
+/* Computes the first `digits` digits of the number. 10^*exponent is the weight of the first
+ * digit; the caller sets a guess. *exact: the digits read back as the same number. Returns 0 if
+ * 128 bits are too few. */
 static uint64_t digits_of(const number *v, int digits, int *exponent, bool *exact)
 {
     const uint64_t least = power_of_ten(digits - 1);
@@ -160,7 +170,7 @@ static uint64_t digits_of(const number *v, int digits, int *exponent, bool *exac
     if (!has_room(v, p))
         return 0;
     uint64_t n = is_narrow(v, p) ? round_narrow(v, p, exact) : round_wide(v, p, exact);
-    if (n > least * 10) { /* the exponent was guessed, one too low at most */
+    if (n > least * 10) { /* the guessed exponent was too low, by one at most */
         ++*exponent;
         if (!has_room(v, --p))
             return 0;
@@ -173,7 +183,8 @@ static uint64_t digits_of(const number *v, int digits, int *exponent, bool *exac
     return n;
 }
 
-/* As %g: without zeros at the end, as a power of ten where it is below 10^-4 or has more digits than are wanted. */
+/* Formats digits as %g does: without zeros at the end, and with a power of ten if the number is
+ * below 10^-4 or has more digits before the point than `digits`. */
 static int put_digits(char *text, uint64_t n, int digits, int exponent)
 {
     char digit[24];
@@ -183,7 +194,7 @@ static int put_digits(char *text, uint64_t n, int digits, int exponent)
     const bool scientific = exponent < -4 || exponent >= digits;
     while (digits > 1 && digit[digits - 1] == '0')
         digits--;
-    const int whole = scientific ? 1 : exponent + 1; /* digits in front of the point */
+    const int whole = scientific ? 1 : exponent + 1; /* digits before the decimal point */
     if (whole <= 0) {
         memcpy(to, "0.", 2);
         to += 2;
@@ -195,7 +206,7 @@ static int put_digits(char *text, uint64_t n, int digits, int exponent)
             *to++ = '.';
         *to++ = i < digits ? digit[i] : '0';
     }
-    if (scientific) { /* of two digits: what has three is left to the C library */
+    if (scientific) { /* two digits; numbers with three are left to the C library */
         *to++ = 'e';
         *to++ = exponent < 0 ? '-' : '+';
         *to++ = (char)('0' + abs(exponent) / 10);
@@ -205,7 +216,8 @@ static int put_digits(char *text, uint64_t n, int digits, int exponent)
     return (int)(to - text);
 }
 
-/* The parts of a number that is not 0: value = m / 2^shift. Those of the subnormal ones are left to the C library. */
+/* Splits a number that is not 0 into value = m / 2^shift. Returns false for subnormal numbers,
+ * which are left to the C library. */
 static bool take_apart(number *v, double value, bool is_float)
 {
     const float narrow = (float)value;
@@ -223,13 +235,14 @@ static bool take_apart(number *v, double value, bool is_float)
     return exponent > 0;
 }
 
-/* 0 where it is left to the C library. */
+/* Returns the length of the text, or 0 if the number is left to the C library. */
 static int exactly(char text[LS_SHORTEST], double value, bool is_float)
 {
     number v;
     if (!take_apart(&v, value, is_float))
         return 0;
-    /* The power of ten at or one below the value's: log10 of 2 is a little more than 1233/4096. */
+    /* Guesses the exponent of ten, exact or one too low: log10(2) is a little
+     * more than 1233/4096. */
     const int at = v.bits - v.shift - 1,
               guess = at >= 0 ? at * 1233 / 4096 : -((-at * 1234 + 4095) / 4096);
     const int most = is_float ? 9 : 17;

@@ -1,10 +1,10 @@
-/* The fewest digits that read back as the same number, in the form of printf's %g.
+/* Formats numbers with the fewest digits that read back as the same number, in
+ * the form of printf's %g.
  *
  *     char text[LS_SHORTEST];
  *     int n = ls_shortest(text, 0.1, false);   → "0.1", 3
  *
- * As many as 15 digits, of floats 6, are tried first, as %g prints them; then one more at a time.
- */
+ * Up to 15 digits (floats: 6) are tried first, as %g prints them; then one more digit at a time. */
 #ifndef JSON_SHORTEST_H
 #define JSON_SHORTEST_H
 
@@ -13,11 +13,11 @@
 
 enum { LS_SHORTEST = 40 };
 
-/* A finite number, a float where it is said to be one → the text with a zero at its end, and its length. Any
- * thread. */
+/* Formats a finite number; `is_float`: the value is a float. Writes a zero-terminated text and
+ * returns its length. Any thread. */
 int ls_shortest(char text[LS_SHORTEST], double value, bool is_float);
 
-/* The same of whole numbers; `text` has room for 24. */
+/* Do the same for integers. Capacity of `text`: 24 bytes. */
 int ls_shortest_uint(char *text, uint64_t value);
 int ls_shortest_int(char *text, int64_t value);
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- UTF-8 ---- */
+/* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
 size_t ls_json_utf8_length(const unsigned char *p, size_t available)
 {
@@ -51,7 +51,7 @@ int ls_json_tidied(int status, ls_error *err)
     return status;
 }
 
-/* ---- the text ---- */
+/* ---- the text -------------------------------------------------------------------------------- */
 
 void ls_json_writer_init(ls_json_writer *w, int indent, const ls_host *host)
 {
@@ -80,7 +80,7 @@ static void append(ls_json_writer *w, const char *bytes, size_t n)
 const char *ls_json_writer_text(ls_json_writer *w, size_t *length, ls_error *err)
 {
     assert(w->depth == 0);
-    ls_buffer_put(&w->out, ""); /* a zero, even if nothing was written */
+    ls_buffer_put(&w->out, ""); /* ends the text with a zero, even if nothing was written */
     if (ls_buffer_status(&w->out, err) != LS_OK)
         return NULL;
     if (length)
@@ -88,7 +88,7 @@ const char *ls_json_writer_text(ls_json_writer *w, size_t *length, ls_error *err
     return w->out.text;
 }
 
-/* ---- punctuation ---- */
+/* ---- punctuation ----------------------------------------------------------------------------- */
 
 static void new_line(ls_json_writer *w)
 {
@@ -99,7 +99,7 @@ static void new_line(ls_json_writer *w)
         append(w, " ", 1);
 }
 
-/* One character that must not stand in a string as it is. */
+/* Appends a character that a string must not contain unescaped. */
 static void append_escaped(ls_json_writer *w, unsigned char c)
 {
     static const char plain[] = "\"\\\b\f\n\r\t";
@@ -111,13 +111,13 @@ static void append_escaped(ls_json_writer *w, unsigned char c)
     append(w, code, (size_t)n);
 }
 
-/* Whether the character stands in a string as it is. */
+/* Returns whether a string may contain the character unescaped. */
 static bool is_plain(char c)
 {
     return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
 }
 
-/* How many of the `count` bytes at `s` do, one byte a character. */
+/* Returns the number of bytes at `s`, up to `count`, that a string may contain unescaped. */
 static size_t plain_bytes(const char *s, size_t count)
 {
     size_t n = 0;
@@ -150,8 +150,9 @@ static void append_string(ls_json_writer *w, const char *s)
 
 enum { SHORT_KEY = 60 };
 
-/* Comma, key and colon of a member on one line, whose key is short and plain: in one pass, because a record has many.
- * False: nothing was written. */
+/* Writes comma, key and colon of a member in one pass, because a record has many. Works if
+ * the text is on one line and the key is short and needs no escapes; otherwise writes
+ * nothing and returns false. */
 static bool put_plain_key(ls_json_writer *w, const char *key)
 {
     char *const start = w->indent == 0 ? ls_buffer_room(&w->out, SHORT_KEY + 4) : NULL;
@@ -173,12 +174,12 @@ static bool put_plain_key(ls_json_writer *w, const char *key)
     return true;
 }
 
-/* What comes before a value: comma, line, key. */
+/* Writes what precedes a value: comma, line break, key. */
 static void begin_value(ls_json_writer *w, const char *key)
 {
     bool in_object = w->depth > 0 && w->close[w->depth - 1] == '}';
     assert(in_object == (key != NULL));
-    assert(w->depth > 0 || w->first); /* one outermost value */
+    assert(w->depth > 0 || w->first); /* there is only one outermost value */
     if (key && put_plain_key(w, key))
         return;
     if (!w->first)
@@ -221,7 +222,7 @@ void ls_json_close(ls_json_writer *w)
     w->first = false;
 }
 
-/* ---- values ---- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 void ls_json_put_string(ls_json_writer *w, const char *key, const char *value)
 {

@@ -1,4 +1,4 @@
-/* Writing JSON, on one line or indented, into a buffer that is used again and again.
+/* Writes JSON, on one line or indented, into a reusable buffer.
  *
  *     ls_json_writer w;
  *     ls_json_writer_init(&w, 0, host);
@@ -15,13 +15,13 @@
  *     ls_json_writer_fini(&w);
  *
  * `key` is the member's name inside an object, and NULL inside an array and for the outermost
- * value; mixing them up is a programmer's error (asserted). Numbers have the fewest digits that
- * read back as the same value, and a '.' whatever the locale; what is not finite becomes null.
- * Strings are UTF-8; bytes that are not are replaced by U+FFFD.
+ * value; anything else is a programming error (asserted). Numbers have the fewest digits that read
+ * back as the same value, and '.' as decimal separator in every locale. A number that is not finite
+ * becomes null. Strings are UTF-8; invalid bytes are replaced by U+FFFD.
  *
- * Lack of memory does not stop the calls: it is remembered until reset, and ls_json_writer_text
- * reports it. A steady state does not allocate. A writer belongs to one thread at a time.
- */
+ * Functions do not fail when memory runs out: the writer stores that until reset, and
+ * ls_json_writer_text reports it. Once the buffer has grown to its size, nothing allocates. A
+ * writer belongs to one thread at a time. */
 #ifndef JSON_WRITER_H
 #define JSON_WRITER_H
 
@@ -33,37 +33,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Arrays and objects in each other that a writer can have open. */
+/* Largest number of arrays and objects that can be open at a time. */
 #define LS_JSON_WRITER_DEPTH 128
 
 typedef struct ls_json_writer {
     ls_buffer out;
-    int indent; /* spaces per level, 0: everything on one line */
+    int indent; /* spaces per level; 0: everything on one line */
     int depth;
-    char close[LS_JSON_WRITER_DEPTH]; /* the bracket that ends each open level */
-    bool first;                       /* nothing yet in the innermost level */
+    char close[LS_JSON_WRITER_DEPTH]; /* the bracket that closes each open level */
+    bool first;                       /* the innermost level is empty */
 } ls_json_writer;
 
-/* Prepares the caller's memory; allocates nothing yet. */
+/* Initialises the writer; allocates nothing. */
 void ls_json_writer_init(ls_json_writer *w, int indent, const ls_host *host);
 
 /* Frees the buffer. */
 void ls_json_writer_fini(ls_json_writer *w);
 
-/* Forgets what was written and keeps the buffer. */
+/* Removes the text and keeps the buffer. */
 void ls_json_writer_reset(ls_json_writer *w);
 
-/* The text, ended by a zero, and (when not NULL) its length; valid until the next call with this
- * writer. Every level must be closed. NULL, and LS_ENOMEM in `err`, when memory ran out. */
+/* Returns the text, zero-terminated, and its length in bytes unless `length` is NULL. The text is
+ * valid until the next call with this writer. All levels must be closed. Returns NULL and sets
+ * `err` to LS_ENOMEM if memory ran out. */
 const char *ls_json_writer_text(ls_json_writer *w, size_t *length, ls_error *err);
 
+/* ls_json_open_object and ls_json_open_array begin an object or an array. */
 void ls_json_open_object(ls_json_writer *w, const char *key);
 void ls_json_open_array(ls_json_writer *w, const char *key);
 
-/* Ends the innermost array or object. */
+/* Closes the innermost array or object. */
 void ls_json_close(ls_json_writer *w);
 
-void ls_json_put_string(ls_json_writer *w, const char *key, const char *value); /* NULL: null */
+/* NULL: null */
+/* These functions write a value: ls_json_put_string a string, or null if `value` is NULL; the
+ * others a number, a boolean or null. */
+void ls_json_put_string(ls_json_writer *w, const char *key, const char *value);
 void ls_json_put_double(ls_json_writer *w, const char *key, double value);
 void ls_json_put_float(ls_json_writer *w, const char *key, float value);
 void ls_json_put_int(ls_json_writer *w, const char *key, int64_t value);
@@ -71,16 +76,17 @@ void ls_json_put_uint(ls_json_writer *w, const char *key, uint64_t value);
 void ls_json_put_bool(ls_json_writer *w, const char *key, bool value);
 void ls_json_put_null(ls_json_writer *w, const char *key);
 
-/* UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* UTF-8 is checked strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
 
-/* How many bytes the UTF-8 character at `text` has (1 … 4), or 0 when it is not valid. */
+/* Returns the number of bytes of the UTF-8 character at `p`, 1 to 4, or 0 if it is invalid.
+ * `available`: number of bytes at `p`. */
 size_t ls_json_utf8_length(const unsigned char *p, size_t available);
 
-/* Puts '?' for every byte that is a control character or no UTF-8: messages that quote input are
- * one line of UTF-8, wherever they were cut. */
+/* Replaces each byte that is a control character or invalid UTF-8 by '?'. A message that quotes
+ * input is then one line of valid UTF-8, wherever it was cut. */
 void ls_json_tidy(char *text);
 
-/* Does so with what `err` (when not NULL) says of a failure, and returns its status. */
+/* Calls ls_json_tidy for the text of `err` after a failure, unless it is NULL. Returns `status`. */
 int ls_json_tidied(int status, ls_error *err);
 
 #endif

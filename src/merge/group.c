@@ -8,12 +8,13 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-/* The orders that `reading` stands on, macros so that a test can weaken each one and see
- * ThreadSanitizer object (tests/sync/weakened_orders.sh). */
-#ifndef LS_READING_RELEASE /* reader: what its peers show was read before they may reuse it */
+/* The memory orders of the flag `reading` (group.h has the argument). They are macros so that a
+ * test can weaken each one and check that ThreadSanitizer reports it
+ * (tests/sync/weakened_orders.sh). */
+#ifndef LS_READING_RELEASE /* reading rank: it has finished its reads of other ranks' arrays */
 #define LS_READING_RELEASE memory_order_release
 #endif
-#ifndef LS_READING_ACQUIRE /* peers: it is reused after it was seen to be read */
+#ifndef LS_READING_ACQUIRE /* other threads: they reuse an array only after those reads */
 #define LS_READING_ACQUIRE memory_order_acquire
 #endif
 
@@ -54,7 +55,7 @@ bool ls_merge_aborted(const ls_merge_group *group)
 
 void ls_merge_set_timeout(ls_comm_group *base, uint64_t timeout_ns)
 {
-    /* relaxed: it hands nothing over, and which wait is the first to see it does not matter. */
+    /* relaxed: it publishes no other data, and it does not matter which wait sees it first. */
     atomic_store_explicit(&((ls_merge_group *)base)->timeout_ns, timeout_ns, memory_order_relaxed);
 }
 
@@ -66,7 +67,8 @@ uint64_t ls_merge_deadline(const ls_merge_group *group)
 int ls_merge_may_read(const ls_comm_group *base, int rank)
 {
     const ls_merge_group *group = (const ls_merge_group *)base;
-    /* The bit first: behind it `reading` is never set again by a rank that will read. */
+    /* The order of the two loads matters: once the abort bit is set, no rank that sets `reading`
+     * will read (group.h). */
     if (!ls_merge_aborted(group))
         return 1;
     return atomic_load_explicit(&group->rank[rank].reading, LS_READING_ACQUIRE);
@@ -108,15 +110,17 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
     ls_merge_rank *rank = &group->rank[comm->rank];
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
-    /* A call behind the group's end changes nothing: peers may not have left their last one
-     * yet. */
+    /* After an abort the shown data must not change, because other ranks may still be inside the
+     * merge that was aborted. If this rank's previous merge failed, the group is aborted, and this
+     * check finds it. If it was completed, all ranks have arrived at its last meeting, after which
+     * they read nothing that this rank has shown. */
     if (ls_merge_aborted(group))
         return ls_fail(err, LS_EABORTED, "the group was aborted");
     for (int i = 0; i < count; i++)
         rank->partials[i] = partials[i];
     rank->count = count;
     rank->total = total;
-    /* relaxed: released by the arrival at the meeting. */
+    /* relaxed: the arrival at the meeting, a release, publishes it. */
     atomic_store_explicit(&rank->reading, true, memory_order_relaxed);
     return LS_OK;
 }
@@ -139,9 +143,9 @@ int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *to
     return status;
 }
 
-/* ---- over several processes ------------------------------------------------------------------- */
+/* ---- over several processes ------------------------------------------------------------------ */
 
-/* Rank 0 waits for the other processes on behalf of all ranks: it shows that it lives. */
+/* Shows that rank 0 is alive while it waits for the other processes on behalf of all ranks. */
 static void beat(void *times_)
 {
     ls_comm_times *times = times_;
@@ -178,7 +182,7 @@ void ls_merge_committed(const ls_comm *comm, int status)
         group->desc.members_ops->commit(group->desc.members, status == LS_OK);
 }
 
-/* ---- what is left of the tree ----------------------------------------------------------------- */
+/* ---- the rest of the tree -------------------------------------------------------------------- */
 
 void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host)
 {
@@ -186,6 +190,7 @@ void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host)
     *rest = (ls_tree_rest){0};
 }
 
+/* Returns the number of partial sums that all ranks show. */
 static int partial_sums(const ls_merge_group *group)
 {
     int count = 0;
@@ -194,12 +199,13 @@ static int partial_sums(const ls_merge_group *group)
     return count;
 }
 
-/* The shards that the ranks have together. */
+/* Returns the shards that all ranks of this process have together. */
 static ls_span span_of(const ls_merge_group *group)
 {
     return ls_merge_has_members(group) ? group->desc.span : (ls_span){0, group->desc.shards};
 }
 
+/* Returns whether the program still matches the partial sums that the ranks show. */
 static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span all)
 {
     for (int i = 0; i < rest->count; i++) {
@@ -213,8 +219,8 @@ static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span 
            rest->sum[rest->sums - 1].hi == all.hi;
 }
 
-/* The partial sum whose first shard is `shard`. Ranks hold shards in order, as a rule: it is looked
- * for from the rank that has the one before. */
+/* Finds the partial sum whose first shard is `shard`. The search begins at rank `from`, which has
+ * the shard before, because ranks usually hold the shards in order. */
 static bool find(ls_tree_rest_part *part, const ls_merge_group *group, int shard, int from)
 {
     const int ranks = group->base.ranks;
@@ -298,11 +304,12 @@ int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_erro
     return status;
 }
 
-/* Sums are evaluated piece by piece, small enough for the temporaries of a whole descent of the tree to
- * stay in the first-level cache. */
+/* Number of floats for which the program is run at a time: few enough for the temporaries of the
+ * whole stack to stay in the first-level cache. */
 #define REST_PIECE 256
 
-/* Written out twice: compilers make vectors of either, but not where they cannot tell. */
+/* Computes out = left + right. The two loops are separate because compilers vectorise each of them,
+ * but not a single loop in which `out` may be `left`. */
 static void add(float *out, const float *left, const float *right, size_t count)
 {
     if (out == left)
@@ -313,7 +320,9 @@ static void add(float *out, const float *left, const float *right, size_t count)
             out[i] = left[i] + right[i];
 }
 
-/* A sum that is one of those left is made in its place; the others, above it on the stack, beside. */
+/* Runs the program on one piece of at most REST_PIECE floats. A sum at a stack position that is
+ * left at the end is computed directly in `out`; sums at higher positions are computed in
+ * `temporary`. */
 static void add_piece(const ls_tree_rest *rest, float *const *out, size_t first, size_t count,
                       float temporary[LS_PARTIALS_MAX][REST_PIECE])
 {
@@ -341,20 +350,21 @@ void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first,
                   temporary);
 }
 
-/* ---- the start-up check ----------------------------------------------------------------------- */
+/* ---- the start-up check ---------------------------------------------------------------------- */
 
-/* Floats that pass through the host's memory at a time. */
+/* Number of floats that pass through host memory at a time. */
 #define PIECE ((size_t)1 << 14)
-#define PERIOD ((size_t)1021) /* a prime, so that no two chunks of the arena look alike */
+#define PERIOD ((size_t)1021) /* period of the integers; prime, so that chunks differ */
 
-/* What every partial sum of `rank` has at float `i`. At most 61, and there are at most LS_SHARDS_MAX
- * partial sums. */
+/* Returns the integer that each partial sum of `rank` has at float `i`. It is at most 61, and there
+ * are at most LS_SHARDS_MAX partial sums, so all sums are below 2²⁴. */
 static uint32_t addend(int rank, size_t i)
 {
     return 1 + (uint32_t)(i % PERIOD * 31 + (size_t)rank * 57) % 61;
 }
 
-/* The nodes of a rank's shards, were they split evenly: enough to merge, whatever the real split. */
+/* Writes the nodes that cover the shards of `rank` if the shards are split evenly. The check may
+ * use this split whatever the real one is. */
 static int spans_of(ls_span spans[LS_PARTIALS_MAX], const ls_merge_check *c, int rank)
 {
     uint32_t first, count;
@@ -362,7 +372,7 @@ static int spans_of(ls_span spans[LS_PARTIALS_MAX], const ls_merge_check *c, int
     return ls_tree_cover(spans, c->shards, (int)first, (int)(first + count));
 }
 
-/* scratch ← this rank's addends, each `factor` times. */
+/* Fills `scratch` with this rank's integers, each multiplied by `factor`. */
 static int write_addends(const ls_merge_check *c, float *piece, uint32_t factor, ls_error *err)
 {
     const ls_device_ops *ops = c->device->ops;
@@ -379,6 +389,7 @@ static int write_addends(const ls_merge_check *c, float *piece, uint32_t factor,
     return status;
 }
 
+/* Merges `scratch` of all ranks into `total`; it stands for each of a rank's partial sums. */
 static int merge(const ls_merge_check *c, ls_error *err)
 {
     ls_span spans[LS_PARTIALS_MAX];
@@ -391,7 +402,7 @@ static int merge(const ls_merge_check *c, ls_error *err)
                                             err);
 }
 
-/* One period of the sum over all ranks. */
+/* Computes one period of the expected sum over all ranks. */
 static void expected_sums(uint32_t sum[PERIOD], const ls_merge_check *c)
 {
     ls_span spans[LS_PARTIALS_MAX];
@@ -454,14 +465,13 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
         status = merge(c, err);
     if (status == LS_OK)
         status = verify(c, piece, err);
-    if (status == LS_OK) /* behind the merge no rank reads them any more */
+    if (status == LS_OK) /* after the merge no rank reads the integers any more */
         status = write_addends(c, piece, 0, err);
     if (status == LS_OK)
-        status = merge(c, err); /* all are content, or none is */
+        status = merge(c, err); /* succeeds on all ranks or on none */
     ls_free(c->host, piece);
     if (status)
-        type->abort(
-            group); /* no worker trains with it; the others may be in the midst of their check */
+        type->abort(group); /* no rank may train with this group; others may still be checking */
     else
         ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = false;
     return status;

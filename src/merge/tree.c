@@ -22,7 +22,7 @@ bool ls_tree_is_node(int shards, int lo, int hi)
         else if (lo >= m)
             a = m;
         else
-            return false; /* it straddles a division */
+            return false; /* the range contains a point of division */
     }
     return true;
 }
@@ -33,7 +33,8 @@ bool ls_tree_joins(int shards, ls_span left, ls_span right)
            ls_tree_middle(left.lo, right.hi) == left.hi;
 }
 
-/* Appends the maximal nodes of T(a, b) that lie inside [lo, hi). */
+/* Appends the maximal nodes inside `range` that belong to the subtree `node`. Returns the new
+ * count. */
 static int cover(ls_span out[LS_PARTIALS_MAX], int count, ls_span node, ls_span range)
 {
     if (node.hi <= range.lo || range.hi <= node.lo)
@@ -64,7 +65,7 @@ void ls_buckets_cut(ls_buckets *b, const size_t *param_offsets, int param_count,
         least = floats / LS_BUCKETS + 1;
     b->count = 0;
     for (int p = 0; p < param_count; p++)
-        /* The rest must be worth a bucket of its own. */
+        /* The rest of the arena must be large enough for another bucket. */
         if (param_offsets[p] - begin >= least && floats - param_offsets[p] >= least) {
             begin = param_offsets[p];
             b->end[b->count++] = begin;

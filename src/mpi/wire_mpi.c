@@ -1,6 +1,8 @@
-/* liblockstep-mpi.so: the wire over MPI's point-to-point messages. It never waits in MPI but in open and
- * close: transfers are tested, with naps between, so that the time limits above it hold. After an abort nothing
- * more is called, MPI_Finalize included: with a member lost it may not return. */
+/* liblockstep-mpi.so: the transport over MPI's point-to-point messages.
+ *
+ * It blocks in MPI only in open and close. Transfers are tested, with short sleeps in between, so
+ * that the time limits of its callers hold. After an abort no function of MPI is called any more,
+ * MPI_Finalize included: if a member has been lost, MPI_Finalize may not return. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -18,8 +20,9 @@ enum { YIELDS = 100, NAP_NS = 30000 };
 typedef struct mpi_wire {
     ls_wire base;
     MPI_Comm comm;
-    bool started; /* MPI is this wire's own */
-    /* Under way, and ended but not named yet. */
+    bool started; /* MPI was started by this transport */
+    /* Transfers in progress: request[count], transfer[count]. Transfers that have ended and have
+     * not been reported: ended[ended_count]. All arrays have the capacity `room`. */
     MPI_Request *request;
     ls_transfer **transfer, **ended;
     int *index;
@@ -27,7 +30,7 @@ typedef struct mpi_wire {
     int count, ended_count, room;
 } mpi_wire;
 
-extern ls_wire_entry_fn ls_wire_entry; /* the plugin's */
+extern ls_wire_entry_fn ls_wire_entry; /* entry point of the plugin */
 
 static int fail_mpi(ls_error *err, int status, int code, const char *what)
 {
@@ -133,7 +136,8 @@ static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 
-/* On the way up; a step's transfers are as many as the last one's. */
+/* Makes room for one more transfer. This happens in the first steps only, because all steps have
+ * the same number of transfers. */
 static int make_room(mpi_wire *w, ls_error *err)
 {
     bool complete = true;
@@ -195,7 +199,7 @@ static int check_status(const ls_transfer *t, MPI_Status *s, bool failed, ls_err
                          t->bytes);
 }
 
-/* What is still under way moves together. */
+/* Moves the transfers that are still in progress to the front. */
 static void close_ranks(mpi_wire *w)
 {
     int kept = 0;
@@ -259,7 +263,7 @@ static int poll_mpi(ls_wire *base, ls_transfer **ended, int most, uint64_t timeo
     }
 }
 
-/* ---- the end -------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void close_mpi(ls_wire *base)
 {

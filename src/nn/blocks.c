@@ -1,11 +1,11 @@
-/* Blocks: lists of layers that a model writes once and uses several times.
+/* Blocks: lists of layers that a model defines once and uses several times.
  *
  *     "blocks": {"same": [{"type": "conv2d", "out": "$out", …}, …]},
  *     "layers": [{"block": "same", "name": "b1", "repeat": 2, "out": 64}, …]
  *
- * A use is written out as if its layers stood in the model's list: "$out" becomes the use's "out",
- * names get the use's name in front, and "input" is what the use reads.
- */
+ * The parser expands each use as if its layers stood in the model's own list: "$out" becomes the
+ * value of the use's key "out", the layers' names get the use's name as a prefix, and "input"
+ * stands for the layer that the use reads. Nothing but the parser knows blocks. */
 #include "base/error.h"
 #include "nn/reader.h"
 
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Uses stand for at most so many values. */
+/* Largest number of keys that a use may have. */
 enum { VALUES_MAX = 32 };
 
 static const cJSON *find_definition(const ls_reader *r, const cJSON *use)
@@ -49,7 +49,9 @@ int ls_check_blocks(const ls_reader *r, const cJSON *list)
             "model: \"blocks\" must be an object of lists of layers, found %s",
             ls_json_kind(r->blocks));
     if (cJSON_GetArraySize(list) > LS_MODEL_LAYERS)
-        return LS_OK; /* refused for its length, before so many uses are compared with blocks */
+        /* A list that is too long is refused later, by make_room. Returning here avoids comparing
+         * every use with every block of such a list. */
+        return LS_OK;
     for (const cJSON *b = r->blocks ? r->blocks->child : NULL; b; b = b->next) {
         if (!cJSON_IsArray(b) || !b->child)
             return ls_json_fail_value(
@@ -79,15 +81,16 @@ int ls_count_layers(const ls_reader *r, const cJSON *node)
     return layers > most / times ? most : layers * times;
 }
 
-/* ---- the values of a use -------------------------------------------------------------------- */
+/* ---- values of a use ------------------------------------------------------------------------- */
 
 static const char *value_name(const cJSON *node)
 {
     return cJSON_IsString(node) && node->valuestring[0] == '$' ? node->valuestring + 1 : NULL;
 }
 
-/* Every "$key" in a definition is a key of its uses. *missing becomes the first that is not there:
- * an unknown key goes before it, because it is mostly the missing one misspelt. */
+/* Registers every "$key" of a definition as a known key of its use. *missing becomes the first key
+ * that the use lacks. The caller reports an unknown key before a missing one, because the unknown
+ * key is mostly the missing one misspelt. */
 static void read_values(ls_fields *f, const cJSON *node, const char **missing)
 {
     const char *key = value_name(node);
@@ -101,7 +104,8 @@ static void read_values(ls_fields *f, const cJSON *node, const char **missing)
         read_values(f, child, missing);
 }
 
-/* Puts the use's values into a copy of a definition's layer. 0: no memory. */
+/* Replaces every "$key" in a copy of a definition's layer by the use's value. Returns 0
+ * when out of memory. */
 static int fill_in(cJSON *node, const cJSON *use)
 {
     cJSON *next;
@@ -145,13 +149,13 @@ static void fail_unknown_block(const ls_reader *r, ls_fields *f, const cJSON *na
                        name->valuestring);
 }
 
-/* What the object says, but for its values. */
+/* Contents of the object that uses a block, except its values. */
 typedef struct block_use {
     const cJSON *definition;
     char name[64];
     int input;
     int times;
-    int numbered; /* "repeat" is there: names get a number */
+    int numbered; /* "repeat" is given: each repetition's index becomes part of the layers' names */
 } block_use;
 
 static int read_use(const ls_reader *r, const ls_scope *scope, int position, const cJSON *node,

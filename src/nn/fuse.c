@@ -17,7 +17,8 @@ int ls_fuse_reader(const ls_model *model, int layer)
     return -1;
 }
 
-/* The layer that alone reads `layer`, and once, or −1. */
+/* Returns the layer that is the only reader of `layer` and reads it once; −1 if
+ * there is no such layer. */
 static int only_reader(const ls_model *model, int layer)
 {
     int reader = -1;
@@ -33,29 +34,30 @@ static int only_reader(const ls_model *model, int layer)
     return reader;
 }
 
-/* The only reader of `layer` when it is of this kind, else −1. A flatten layer in between has no op
- * and ends the chain. */
+/* Returns the only reader of `layer` if it is of the given kind, else −1. A flatten layer in
+ * between has no op and ends the chain. */
 static int next_of_kind(const ls_model *model, int layer, ls_op_kind kind)
 {
     int next = only_reader(model, layer);
     return next >= 0 && model->layer[next].op.kind == kind ? next : -1;
 }
 
-/* Fused, a relu has no slope. */
+/* Returns the relu that may be fused after `layer`, or −1. A leaky relu cannot be fused. */
 static int next_relu(const ls_model *model, int layer)
 {
     int next = next_of_kind(model, layer, LS_OP_RELU);
     return next >= 0 && model->layer[next].op.u.relu.slope == 0 ? next : -1;
 }
 
-/* What an add reads beside `layer`. */
+/* Returns the other input of layer `add`, which reads `layer`. */
 static int other_input(const ls_model *model, int add, int layer)
 {
     const int *input = model->layer[add].input;
     return input[input[0] == layer ? 1 : 0];
 }
 
-/* With a relu, and, where the op `pools`, with a pool behind it or alone. */
+/* Lists the forms with a relu and, if `pools`, with a pool after the layer or after its relu.
+ * Returns the number of forms. */
 static int forms_of(ls_fuse_form *out, const ls_model *model, int first, bool pools)
 {
     int n = 0;

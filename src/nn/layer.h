@@ -1,4 +1,4 @@
-/* What the files of the single layer types share. Any thread; nothing here allocates. */
+/* Functions shared by the files of the single layer types. Any thread; nothing here allocates. */
 #ifndef NN_LAYER_H
 #define NN_LAYER_H
 
@@ -10,34 +10,37 @@
  * sum and product below 2⁶³. */
 enum { LS_MAX_FEATURES = 1 << 20, LS_MAX_KERNEL = 255, LS_MAX_STRIDE = 255 };
 
-/* The number of that key, from `min` to `max`. */
+/* Returns the number at `key`, from `min` to `max`, or `fallback` if the key is absent.
+ * Errors go to the fields. */
 float ls_read_float(ls_fields *fields, const char *key, double min, double max, double fallback);
 
-/* Reads "out", an integer or "classes", as many as the data has classes or targets; that also where the model's last
- * layer does not say it. */
+/* Reads "out": an integer, or "classes", which means the number of classes or targets of the data.
+ * That number is also the default if the layer is the model's last one. Errors go to the fields. */
 int ls_read_out(ls_layer *layer, ls_fields *fields);
 
-/* A window that is moved over an image: of a convolution or a pooling. */
+/* The window of a convolution or a pooling, in pixels: [0] is the height, [1] the width. */
 typedef struct ls_window {
-    int k[2], s[2], p[2]; /* kernel, stride and padding: height, width */
+    int k[2], s[2], p[2]; /* kernel, stride and padding */
     int d[2];             /* dilation */
 } ls_window;
 
-/* Reads "kernel", "stride" and "padding"; the dilation is set. `stride` NULL: the default is the kernel. */
+/* Reads "kernel", "stride" and "padding". out->d must be set. `stride`: the default stride; NULL:
+ * the default stride is the kernel. Errors go to the fields. */
 void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride);
 
-/* Sets the height and width that the window makes of `in`; leaves the channels alone. Errors:
- * LS_ECONFIG when it does not fit once, with what would. */
+/* Computes the output's height and width for input `in`; leaves the channels alone. Errors:
+ * LS_ECONFIG if the window does not fit into the image; the message says which window would. */
 int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, ls_error *err);
 
-/* LS_ECONFIG for a layer that wants an image but gets one that was flattened. */
+/* Returns LS_ECONFIG if the layer needs an image but its input was flattened, else LS_OK. */
 int ls_layer_wants_image(const ls_layer *layer, ls_error *err);
 
-/* Adds a weight of `rank` dimensions, and a bias of dim[0] numbers when `bias`. fan_in and fan_out
- * are those of the weight. Errors: LS_ECONFIG when there are too many numbers. */
+/* Adds a weight of `rank` dimensions and, if `bias`, a bias of dim[0] numbers. fan_in and fan_out
+ * are those of the weight. Errors: LS_ECONFIG if the weight has too many numbers. */
 int ls_layer_add_params(ls_layer *layer, int rank, const int dim[4], int bias, ls_error *err);
 
-/* A tensor of this shape whose numbers all begin alike: a scale, a shift, a statistic. */
+/* Returns a tensor of the given shape whose elements all start with the same value: a scale, a
+ * shift or a statistic. */
 ls_param ls_layer_filled(const ls_shape *dim, ls_start start);
 
 static inline long long ls_shape_values(const ls_shape *shape)
@@ -45,7 +48,8 @@ static inline long long ls_shape_values(const ls_shape *shape)
     return (long long)shape->c * shape->h * shape->w;
 }
 
-/* The shape of a layer whose op takes memory in any layout: y has that of x, and lies as x does. */
+/* Sets the shape of a layer whose op takes memory in any layout: y has the shape of x and the
+ * same memory layout. */
 int ls_layer_same_shape(ls_layer *layer, ls_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* {"type": "relu"}, {"type": "leaky_relu", "slope": 0.01}, sigmoid, tanh, gelu, silu: element by element. */
+/* The element-wise activations: {"type": "relu"}, {"type": "leaky_relu", "slope": 0.01}, sigmoid,
+ * tanh, gelu and silu. */
 #include "nn/layer.h"
 
 static const struct ls_layer_sample relu_samples[] = {
@@ -31,7 +32,7 @@ static const struct ls_layer_sample leaky_samples[] = {
 const ls_layer_type ls_layer_leaky_relu = {"leaky_relu", LS_OP_RELU, parse_leaky,
                                            ls_layer_same_shape, leaky_samples};
 
-/* Of vectors, of images, and of what was flattened. */
+/* Models for the gradient check: on vectors, on images, and on a flattened image. */
 /* clang-format off */
 #define SAMPLES(type)                                                                              \
     {                                                                                              \

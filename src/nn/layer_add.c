@@ -1,5 +1,6 @@
-/* {"type": "add", "with": "name"}: the sum of its predecessor (or "from") and another layer; {"type": "concat",
- * "with": "name"}: the channels of both, its predecessor's first. */
+/* {"type": "add", "with": "name"} sums the output of the layer before it (or of "from") and that
+ * of another layer. {"type": "concat", "with": "name"} concatenates their channels, those of the
+ * layer before it first. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)
@@ -8,7 +9,8 @@ static void parse(ls_layer *layer, ls_fields *fields)
     layer->inputs = 2;
 }
 
-/* A shortcut, two branches of which one is a sum with itself, and the input used three times. */
+/* Models for the gradient check: a shortcut; two branches, one of which is added to itself; the
+ * input used three times. */
 static const struct ls_layer_sample samples[] = {
     {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},{\"type\":\"dense\",\"out\":5},"
      " {\"type\":\"add\",\"with\":\"a\"},{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":3}]",
@@ -37,7 +39,8 @@ static int shape_of_both(ls_layer *layer, ls_error *err)
     return LS_OK;
 }
 
-/* A vector beside another, the skip of a U-Net, and three branches with a thing beside itself. */
+/* Models for the gradient check: two concatenated vectors; the skip connection of a U-Net; three
+ * branches, one of which is concatenated with itself. */
 static const struct ls_layer_sample concat_samples[] = {
     {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},{\"type\":\"tanh\"},"
      " {\"type\":\"concat\",\"with\":\"input\"},{\"type\":\"dense\",\"out\":3}]",

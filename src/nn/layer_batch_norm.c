@@ -1,8 +1,9 @@
 /* {"type": "batch_norm", "epsilon": 1e-5, "momentum": 0.1}
  *
- * Each channel is brought to mean 0 and variance 1 over the rows and pixels of a shard, then scaled
- * and shifted. Evaluation uses running statistics instead: an average over steps in which a step's
- * own counts with `momentum`. A step's own are the averages over its shards, weighted by rows. */
+ * In training, each channel is normalised to mean 0 and variance 1 over the rows and pixels of a
+ * shard, then scaled and shifted. Evaluation uses running statistics instead: a moving average over
+ * steps, in which a step's own statistics have the weight `momentum`. A step's own statistics are
+ * the averages of its shards' statistics, weighted by rows. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)

@@ -1,5 +1,5 @@
-/* {"type": "conv2d", "out": 20, "kernel": 3 | [3, 3], "stride": 1, "padding": 0, "dilation": 1, "groups": 1,
- *  "bias": true} */
+/* {"type": "conv2d", "out": 20, "kernel": 3 | [3, 3], "stride": 1, "padding": 0, "dilation": 1,
+ * "groups": 1, "bias": true} */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)

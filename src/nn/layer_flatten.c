@@ -1,4 +1,4 @@
-/* {"type": "flatten"}: an image is read as a vector, in c, h, w order. Nothing is computed or moved:
+/* {"type": "flatten"}: reads an image as a vector in c, h, w order. Nothing is computed or moved:
  * the layer has no op, and its readers get the tensor before it. */
 #include "nn/layer.h"
 

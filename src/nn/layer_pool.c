@@ -1,5 +1,6 @@
-/* {"type": "avg_pool", "kernel": 2 | [2, 2], "stride": 2, "padding": 0}, and max_pool. The stride is
- * the kernel unless given. {"type": "global_avg_pool"}: the mean of each channel, a vector. */
+/* {"type": "avg_pool", "kernel": 2 | [2, 2], "stride": 2, "padding": 0}, and max_pool with the same
+ * keys. The stride is the kernel unless given. {"type": "global_avg_pool"} computes the mean of
+ * each channel, a vector. */
 #include "nn/layer.h"
 
 static void parse_any(ls_layer *layer, ls_fields *fields, int max)
@@ -30,7 +31,8 @@ static int shape(ls_layer *layer, ls_error *err)
     return ls_window_shape(&layer->out, &layer->in, &w, err);
 }
 
-/* One model before the pooling, one that drops rows and columns, one with overlap and padding. */
+/* Models for the gradient check: a pool as first layer; a pool that drops rows and columns; a pool
+ * whose windows overlap, with padding. */
 /* clang-format off */
 #define SAMPLES(type)                                                                              \
     {                                                                                              \
@@ -55,7 +57,7 @@ static const struct ls_layer_sample max_samples[] = SAMPLES("max_pool");
 const ls_layer_type ls_layer_avg_pool = {"avg_pool", LS_OP_POOL, parse_avg, shape, avg_samples};
 const ls_layer_type ls_layer_max_pool = {"max_pool", LS_OP_POOL, parse_max, shape, max_samples};
 
-/* ---- over the whole image ------------------------------------------------------------------- */
+/* ---- global average pooling ------------------------------------------------------------------ */
 
 static int global_shape(ls_layer *layer, ls_error *err)
 {

@@ -1,4 +1,5 @@
-/* {"type": "upsample", "scale": 2 | [2, 2]}: each pixel becomes as many beside and below each other. */
+/* {"type": "upsample", "scale": 2 | [2, 2]}: repeats each pixel scale[0] times vertically and
+ * scale[1] times horizontally. */
 #include "nn/layer.h"
 
 enum { MOST = 64 };

@@ -1,4 +1,4 @@
-/* Losses: what a model is trained for. A row each in the table of loss.c. */
+/* Losses: the function that training minimises. Each is a row of the table in loss.c. */
 #ifndef NN_LOSS_H
 #define NN_LOSS_H
 
@@ -8,29 +8,31 @@
 typedef struct ls_loss {
     const char *name; /* config key `loss` */
     ls_op_kind kind;
-    ls_vector_rule rule; /* of a vector loss */
-    bool vectors;        /* targets are vectors, else classes */
-    bool hits;           /* a row can be correct, so that there is an accuracy */
-    bool bits;           /* targets lie from 0 to 1 */
+    ls_vector_rule rule; /* rule of a vector loss */
+    bool vectors;        /* targets are vectors; false: they are classes */
+    bool hits;           /* a row can be correct, so that accuracy is defined */
+    bool bits;           /* targets must be from 0 to 1 */
 } ls_loss;
 
-/* Ends with a row without a name; the first of those for classes, and for vectors, is what such data has by
- * default. */
+/* All losses; the last entry has no name. The first loss for classes is the default for data with
+ * classes, the first for vectors is the default for data with vector targets. */
 extern const ls_loss ls_losses[];
 
-/* The loss of that name; NULL, or "auto": the default of the data. NULL: there is none, or it is for the other
- * kind of targets. */
+/* Returns the loss called `name`, or the data's default if `name` is NULL or "auto". Returns NULL
+ * if there is no such loss or it is for the other kind of targets. */
 const ls_loss *ls_loss_find(const char *name, bool vectors);
 
-/* The share of `rows` rows that are correct; NaN where a row cannot be. */
+/* Returns the fraction of `rows` rows that are correct; NaN if the loss has no
+ * notion of a correct row. */
 double ls_loss_accuracy(const ls_loss *loss, double correct, double rows);
 
-/* Targets [rows][each] of a loss of bits lie from 0 to 1; of any other loss they may be anything. `source`: what
- * a message calls them. Errors: LS_EDATA. */
+/* Checks that the targets [rows][each] are from 0 to 1 if the loss requires it (`bits`). `source`:
+ * the data's name in messages. Errors: LS_EDATA. */
 int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int each,
                   const char *source, ls_error *err);
 
-/* Its op, but for x. `smoothing`, and whether classes are `weighted`, is cross-entropy's. */
+/* Returns the description of the loss op; the caller sets x. `smoothing` and `weighted` (rows are
+ * weighted by class) apply to cross-entropy only. */
 ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing, bool weighted);
 
 #endif

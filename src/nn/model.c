@@ -1,4 +1,4 @@
-/* A model from its JSON, and its initial weights. */
+/* Parses a model from its JSON and draws its initial weights. */
 #include "nn/model.h"
 
 #include "base/error.h"
@@ -42,7 +42,7 @@ static int read_layers(ls_reader *r, const cJSON *list)
     return status;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole model ------------------------------------------------------------------------- */
 
 static int fail_layer(const ls_reader *r, int layer, const char *message)
 {
@@ -157,7 +157,7 @@ static int check_input(const ls_shape *input, int classes, ls_error *err)
     return LS_OK;
 }
 
-/* Room for all layers, so that their addresses never change. */
+/* Allocates room for all layers at once, because pointers to layers must stay valid. */
 static int make_room(ls_reader *r, const cJSON *list, const ls_host *host)
 {
     int layers = 0;
@@ -224,9 +224,9 @@ void ls_model_destroy(ls_model *model, const ls_host *host)
     ls_free(host, model);
 }
 
-/* ---- rates ---------------------------------------------------------------------------------- */
+/* ---- learning rates -------------------------------------------------------------------------- */
 
-/* '*' stands for any characters. */
+/* Returns whether the name matches the pattern, in which '*' stands for any characters. */
 static bool matches(const char *pattern, const char *name)
 {
     for (; *pattern != '*'; pattern++, name++)
@@ -310,9 +310,9 @@ int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
                                     "freeze: all parameters are frozen, nothing is left to learn");
 }
 
-/* ---- initial weights: every number is a draw of its own, so that any thread may make any part -- */
+/* ---- initial weights ------------------------------------------------------------------------- */
 
-/* As in ls_init_rule, and two second names behind them. */
+/* Names in the order of ls_init_rule, then two aliases. */
 static const char *const init_names[] = {"normal", "xavier", "kaiming", "glorot", "he", NULL};
 
 enum { INIT_NAMES = sizeof init_names / sizeof *init_names - 1 };
@@ -384,7 +384,9 @@ static float start_of(const ls_param *p)
     return p->start == LS_START_ONES ? 1.0f : 0.0f;
 }
 
-/* One weight of parameter number `stream`. Computed in double and rounded once. */
+/* Draws one weight of the parameter with index `stream` − LS_STREAM_INIT. Each weight is a draw of
+ * its own, independent of all others, so that any thread may compute any part. The value is
+ * computed in double precision and rounded once. */
 static float draw(const ls_param *p, const ls_init *init, uint64_t seed, uint32_t stream,
                   uint64_t element)
 {

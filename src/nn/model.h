@@ -1,13 +1,13 @@
 /* The model: an immutable graph of layers with their shapes and tensors.
  *
- * A model is parsed once, before any worker starts, and then only read, by every thread. It knows
- * no device and holds no weights: a replica does. Layers stand in an order in which each reads only
- * what stands before it; blocks of the JSON are written out, so that the parser alone knows them.
+ * A model is parsed once, before any worker starts. All threads read it after that; none
+ * changes it. A model has no device and no weights: those belong to a replica. Layers are
+ * topologically ordered: each reads only layers before it. Blocks of the JSON are expanded, so
+ * that only the parser knows them.
  *
- * Tensors are parameters, which are learnt, and running statistics, which are collected. Canonical
- * weights are a plain array of floats, all tensors one after another in model order (a layer's
- * weight, bias, running_mean, running_var), each row-major, as PyTorch stores it.
- */
+ * Tensors are either parameters, which are learnt, or running statistics, which are collected.
+ * Canonical weights are an array of floats: all tensors one after another in model order (a layer's
+ * weight, bias, running_mean, running_var), each row-major, as PyTorch stores it. */
 #ifndef NN_MODEL_H
 #define NN_MODEL_H
 
@@ -22,79 +22,82 @@ typedef struct ls_shape {
     int c, h, w; /* a vector of n features is n × 1 × 1 */
 } ls_shape;
 
-/* What a tensor holds before the first step. */
+/* Initial contents of a tensor. */
 typedef enum ls_start {
-    LS_START_DRAWN, /* by the initialiser's rule */
+    LS_START_DRAWN, /* drawn by the initialiser's rule */
     LS_START_ZEROS,
     LS_START_ONES
 } ls_start;
 
 /* One tensor. */
 typedef struct ls_param {
-    char name[80]; /* "<layer>.weight": as PyTorch's state_dict names them */
+    char name[80]; /* "<layer>.weight", as PyTorch's state_dict names it */
     int rank;
     int dim[4];
     size_t count;  /* product of dim */
-    size_t offset; /* of its first float in the canonical array */
+    size_t offset; /* index of its first float in the canonical array */
     ls_start start;
     int fan_in, fan_out; /* for Xavier's and Kaiming's rules */
-    float rate;          /* what the learning rate is multiplied with; 0: it is frozen */
+    float rate;          /* factor of the learning rate; 0: the parameter is frozen */
 } ls_param;
 
 typedef struct ls_layer_type ls_layer_type;
 struct ls_fields; /* json/fields.h */
 
 #define LS_SAMPLE_CLASSES 3
-#define LS_INPUTS 2   /* most inputs of a layer */
-#define LS_INPUT (-1) /* as a layer's input: the minibatch itself */
+#define LS_INPUTS 2   /* largest number of inputs of a layer */
+#define LS_INPUT (-1) /* stands for the minibatch as a layer's input */
 #define LS_STATS 2    /* running mean and running variance */
 
 typedef struct ls_layer {
     const ls_layer_type *type;
-    char name[64]; /* from the JSON, or its index in the list, as nn.Sequential does; a block's
-                      layers have the block's name and a dot before theirs */
-    int index;     /* its place in the model */
-    int classes;   /* what the model is to give: of the data */
-    bool last;     /* the model's last layer, and no block's */
-    int inputs;    /* 1, or 2 for a layer whose parse says so: it then has "with" */
-    int input[LS_INPUTS]; /* the layers whose outputs it reads, or LS_INPUT */
-    ls_shape in, out;     /* of the first input, and of the output */
-    ls_shape in2;         /* of the second input */
-    ls_shape y;           /* `out` as it lies in memory: an image where flatten made it a vector */
-    int flat;             /* `in` is a vector, but lies in memory as an image */
+    /* Name from the JSON, or the layer's index in its list, as nn.Sequential has it. The name of a
+     * layer in a block begins with the name of the block's use and a dot. */
+    char name[64];
+    int index;            /* index in the model */
+    int classes;          /* number of classes or targets of the data */
+    bool last;            /* the last layer of the model's own list, not of a block */
+    int inputs;           /* number of inputs: 1, or 2 if the type's parse() says so; the
+                             JSON then has "with" */
+    int input[LS_INPUTS]; /* indices of the layers whose outputs it reads, or LS_INPUT */
+    ls_shape in, out;     /* shapes of the first input and of the output */
+    ls_shape in2;         /* shape of the second input */
+    ls_shape y;           /* shape of the output in memory: an image where flatten
+                             made `out` a vector */
+    int flat;             /* `in` is a vector, but an image in memory */
     bool same_shape;      /* set by ls_layer_same_shape */
-    ls_op_desc op;        /* kind and constants; kind 0: no op, the tensor passes as it is */
+    ls_op_desc op;        /* kind and constants; kind 0: no op, the output is the input tensor */
     int params;
     ls_param param[LS_OP_PARAMS];
-    int stats; /* 0 or LS_STATS; then the op is LS_OP_BATCHNORM */
+    int stats; /* 0 or LS_STATS; only LS_OP_BATCHNORM has statistics */
     ls_param stat[LS_STATS];
-    float momentum; /* of the running statistics: the weight of a step's own */
+    float momentum; /* weight of a step's own statistics in the running statistics */
 } ls_layer;
 
-/* A row of layers.def. Adding a layer is one file that defines one of these, plus its row. */
+/* A layer type, one row of layers.def. To add a type, add a file that defines one and a row. */
 struct ls_layer_type {
-    const char *name; /* the JSON "type" */
-    ls_op_kind kind;  /* of layer->op; 0: none, the tensor passes as it is */
-    /* Reads the layer's own keys from `fields` into layer->op; sets layer->inputs to 2 for a layer
-     * that reads two. Errors go to the fields. NULL: it has none. */
+    const char *name; /* value of "type" in the JSON */
+    ls_op_kind kind;  /* kind of layer->op; 0: no op, the output is the input tensor */
+    /* Reads the type's own keys from `fields` into layer->op and sets layer->inputs to 2 if the
+     * layer has two inputs. Errors go to the fields. NULL: the type has no keys of its own. */
     void (*parse)(ls_layer *layer, struct ls_fields *fields);
-    /* layer->in (and in2) is set: computes layer->out, and the tensors' shapes, fans and starts
-     * (names and offsets are filled by the caller). A shape that does not fit is LS_ECONFIG; the message
-     * is prefixed with file, position and the layer's name by the caller. */
+    /* Computes layer->out and the tensors' shapes, fans and starts from layer->in (and in2). The
+     * caller fills in names and offsets. Errors: LS_ECONFIG for a shape that does not fit; the
+     * caller prefixes the message with file, position and the layer's name. */
     int (*shape)(ls_layer *layer, ls_error *err);
-    /* For the generic gradient check: models to try it in, each a JSON layer list in which this
-     * type occurs, which takes the given input and gives a vector of LS_SAMPLE_CLASSES features;
-     * NULL-terminated by layers == NULL. */
+    /* Models for the generic gradient check. Each is a JSON list of layers in which this type
+     * occurs; it takes the given input and returns a vector of LS_SAMPLE_CLASSES features. The last
+     * entry has layers == NULL. */
     const struct ls_layer_sample {
         const char *layers;
         ls_shape input;
     } * samples;
 };
 
-/* Sizes beyond these are refused, so that no product of sizes can overflow. */
-#define LS_MODEL_LAYERS 1000        /* layers */
-#define LS_MODEL_FLOATS 2147483647u /* parameters */
-#define LS_MODEL_VALUES (1 << 28)   /* of one layer's output, per row */
+/* Larger models are refused, so that no product of sizes can overflow. */
+#define LS_MODEL_LAYERS 1000        /* number of layers */
+#define LS_MODEL_FLOATS 2147483647u /* number of parameters and statistics */
+#define LS_MODEL_VALUES (1 << 28)   /* number of values of one layer's output, per row */
 
 typedef struct ls_model {
     char name[64];
@@ -107,26 +110,32 @@ typedef struct ls_model {
     int stats;
     const ls_param **stat;   /* all running statistics in model order */
     const ls_param **tensor; /* both (params + stats), in canonical order */
-    size_t parameters;       /* numbers that are learnt */
-    size_t floats;           /* of the canonical array: running statistics included */
-    char *card;              /* what its files say of it in their metadata; owned. NULL: nothing */
+    size_t parameters;       /* total number of floats that are learnt */
+    size_t floats;           /* length of the canonical array in floats, running
+                                statistics included */
+    char *card;              /* metadata for files of this model; owned; NULL: none */
 } ls_model;
 
-/* Parses {"name": …, "blocks": {…}, "layers": […]}. `input` and `classes` come from the dataset; the last layer
- * must give a vector of `classes` features, which its "out" need not repeat. Errors: LS_ECONFIG, naming file, position and layer; in
- * a block's layer, the position of the block's use as well. */
+/* Parses {"name": …, "blocks": {…}, "layers": […]}. `input` and `classes` come from the dataset.
+ * The last layer must output a vector of `classes` features; its "out" may be omitted. The
+ * caller destroys *out. Errors: LS_ECONFIG, with file, position and layer (for a layer of a
+ * block also the position where the block is used); LS_EINVAL for an impossible `input` or
+ * `classes`; LS_ENOMEM. */
 int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
                    int classes, const ls_host *host, ls_error *err);
-/* Before the model is shared: sets rates by patterns, in which '*' stands for any characters, of parameters'
- * names. `freeze`: a pattern, or an array of them; `factors`: an object with a number for each; both may be NULL.
- * Of several patterns the last one counts. Errors: LS_ECONFIG (a pattern that no parameter has, all are frozen). */
+/* Sets parameters' learning-rate factors by patterns of names, in which '*' stands for any
+ * characters. Call it before the model is shared. `freeze`: a pattern or an array of patterns;
+ * `factors`: an object that maps patterns to numbers; both may be NULL. The last pattern that
+ * matches counts, and `freeze` is applied after `factors`. Errors: LS_ECONFIG if a pattern matches
+ * no parameter or all are frozen. */
 int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
                        const cJSON *factors, ls_error *err);
-/* Whether the layer has parameters that are not frozen. */
+/* Returns whether the layer has a parameter that is not frozen. */
 bool ls_layer_learns(const ls_layer *layer);
-void ls_model_destroy(ls_model *model, const ls_host *host); /* NULL is allowed */
+/* Frees the model. NULL is allowed. No thread may use it any more. */
+void ls_model_destroy(ls_model *model, const ls_host *host);
 
-/* The layer types in the order of layers.def, NULL-terminated. */
+/* Returns the layer types in the order of layers.def, NULL-terminated. */
 const ls_layer_type *const *ls_layer_types(void);
 
 /* ---- initial weights ------------------------------------------------------------------------ */
@@ -135,20 +144,21 @@ typedef enum ls_init_rule { LS_INIT_NORMAL, LS_INIT_XAVIER, LS_INIT_KAIMING } ls
 
 typedef struct ls_init {
     ls_init_rule rule;
-    float std; /* LS_INIT_NORMAL only */
+    float std; /* standard deviation, for LS_INIT_NORMAL only */
 } ls_init;
 
-/* Reads "normal" (σ = 0.01), "xavier" or "glorot", "kaiming" or "he", or {"name": "normal", "std": 0.01}; a NULL
- * node means "kaiming". */
+/* Reads "normal" (σ = 0.01), "xavier" or "glorot", "kaiming" or "he", or {"name": "normal", "std":
+ * 0.01}. A NULL node means "kaiming". Errors: LS_ECONFIG. */
 int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err);
-/* Its keys alone, from an object that may have others; `optional`: no name means "kaiming", or "normal"
- * where there is a "std". */
+/* Reads the keys "name" and "std" from an object that may have others. If `optional`, the name
+ * defaults to "normal" if "std" is given and to "kaiming" otherwise. Errors go to the fields. */
 void ls_init_read(ls_init *out, struct ls_fields *fields, bool optional);
+/* Returns the name of a rule in configs. The text is static. */
 const char *ls_init_name(ls_init_rule rule);
 
-/* Fills `canonical` (model->floats): weights are drawn from (seed, LS_STREAM_INIT + parameter's
- * position among the parameters, element); what starts otherwise is set. Normal: N(0, σ²). Xavier: uniform ±√(6/(fan_in + fan_out)).
- * Kaiming: N(0, 2/fan_in). */
+/* Fills `canonical` (model->floats floats). Each weight is drawn from (seed, stream LS_STREAM_INIT
+ * + index of the parameter, index of the element); tensors with another start are set to it.
+ * Normal: N(0, σ²). Xavier: uniform ±√(6/(fan_in + fan_out)). Kaiming: N(0, 2/fan_in). */
 void ls_init_weights(float *canonical, const ls_model *model, const ls_init *init, uint64_t seed);
 
 #endif

@@ -1,11 +1,12 @@
-/* The optimizers: a row each in the table below. */
+/* The optimizers: each is a row of the table below. */
 #include "nn/optimizer.h"
 
 #include "nn/layer.h"
 
 /* ---- sgd ------------------------------------------------------------------------------------ */
 
-/* A mean that never forgets would never follow the gradients. */
+/* Reads the decay of a moving average, from 0 up to but excluding 1: an average with decay 1 would
+ * never forget old gradients. */
 static float read_beta(ls_fields *fields, const char *key, double fallback)
 {
     const float beta = ls_read_float(fields, key, 0, 1, fallback);
@@ -107,7 +108,7 @@ void ls_optimizer_write(ls_json_writer *w, const char *key, const ls_optimizer *
     ls_json_close(w);
 }
 
-/* ---- what is kept beside the weights -------------------------------------------------------- */
+/* ---- state kept beside the weights ----------------------------------------------------------- */
 
 int ls_optimizer_states(const ls_optimizer *optimizer)
 {

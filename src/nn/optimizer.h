@@ -1,4 +1,4 @@
-/* The optimizer's recipe: what a step does to the weights. Immutable; replicas share it. */
+/* The optimizer's configuration: how a step changes the weights. Immutable; shared by replicas. */
 #ifndef NN_OPTIMIZER_H
 #define NN_OPTIMIZER_H
 
@@ -15,31 +15,35 @@ typedef struct ls_optimizer_type ls_optimizer_type;
 typedef struct ls_optimizer {
     const ls_optimizer_type *type;
     double lr;
-    double clip_norm; /* most of the gradient's norm; 0: any */
-    double ema;    /* of the weights' moving average, what a step leaves of it; 0: there is none */
-    int slots;     /* arenas of state beside the weights, ≤ LS_OP_SLOTS */
-    ls_op_desc op; /* the update, but for its `count` and `rate` */
+    double clip_norm; /* upper bound of the gradient's norm; 0: none */
+    /* Decay of the moving average of the weights: the fraction of the average that a step keeps. 0:
+     * there is no average. */
+    double ema;
+    int slots;     /* number of state arenas beside the weights, ≤ LS_OP_SLOTS */
+    ls_op_desc op; /* description of the update op; the caller sets `count` and `rate` */
 } ls_optimizer;
 
 /* A row of the table in optimizer.c. */
 struct ls_optimizer_type {
     const char *name;              /* config key optimizer.name */
-    const char *slot[LS_OP_SLOTS]; /* what a checkpoint calls them: PyTorch's names */
-    /* Reads the optimizer's own keys (lr is read by the caller); sets slots and op. */
+    const char *slot[LS_OP_SLOTS]; /* names of the slots in checkpoints: PyTorch's */
+    /* Reads the optimizer's own keys, except lr, which the caller reads; sets slots and op. */
     void (*parse)(ls_optimizer *optimizer, struct ls_fields *fields);
-    /* Writes its own keys, as parse reads them. */
+    /* Writes the optimizer's own keys in the form that parse reads. */
     void (*write)(const ls_optimizer *optimizer, ls_json_writer *w);
 };
 
-/* Reads {"name": "sgd", "lr": 0.2, …}, the name being "sgd" unless given; lr is required. */
+/* Reads {"name": "sgd", "lr": 0.2, …}. The name defaults to "sgd"; lr is required.
+ * Errors: LS_ECONFIG. */
 int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node, ls_error *err);
 
-/* What is kept beside the weights: the slots, and behind them the average where there is one. */
+/* Returns the number of state arenas: the slots and, after them, the moving average of the
+ * weights if there is one. */
 #define LS_STATES (LS_OP_SLOTS + 1)
 int ls_optimizer_states(const ls_optimizer *optimizer);
-/* What a checkpoint calls one of them. */
+/* Returns the name of a state arena in checkpoints. */
 const char *ls_optimizer_state_name(const ls_optimizer *optimizer, int state);
-/* The average's number, −1: there is none. */
+/* Returns the index of the moving average among the state arenas; −1 if there is none. */
 int ls_optimizer_average(const ls_optimizer *optimizer);
 
 /* Writes the optimizer as a member `key`, with all defaults filled in. */

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- making the ops ------------------------------------------------------------------------- */
+/* ---- creating the ops ------------------------------------------------------------------------ */
 
-/* A tensor of this shape as a description, before an op makes it. */
+/* Returns the description of a row-major tensor of this shape. */
 static ls_tensor tensor_of(const ls_shape *s, int rows, ls_dtype dtype)
 {
     size_t element = dtype == LS_F32 ? sizeof(float) : 1;
@@ -23,7 +23,7 @@ static ls_tensor tensor_of(const ls_shape *s, int rows, ls_dtype dtype)
                            element * (size_t)rows * (size_t)s->c * (size_t)s->h * (size_t)s->w};
 }
 
-/* Whether a layer before this one learns, so that gradients must reach that far. */
+/* Returns whether a layer before `layer` learns, so that gradients must be propagated to it. */
 static bool learns_before(const ls_model *model, int layer)
 {
     for (int i = 0; i < layer; i++)
@@ -32,7 +32,8 @@ static bool learns_before(const ls_model *model, int layer)
     return false;
 }
 
-/* What the first op that reads what `layer` made would like a tensor of this shape to look like. */
+/* Returns the layout that the first op reading the output of `layer` (or the loss) prefers for a
+ * tensor of this shape; NULL if the device has no preference. */
 static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape *shape)
 {
     const ls_device_ops *ops = plan->device->ops;
@@ -51,12 +52,13 @@ static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape 
     desc.training = plan->training;
     desc.needs_dx =
         plan->training && learns_before(plan->model, reader >= 0 ? reader : plan->model->layers);
-    /* The layout is the device's own: it does not point into desc. */
+    /* The layout belongs to the device: it does not point into desc. */
     /* cppcheck-suppress returnDanglingLifetime */
     return ops->preferred_layout(plan->device, &desc);
 }
 
-/* The nodes are made for one tensor, and read what either gather wrote into its place. */
+/* Checks that both gather ops produce the same layout and size: the nodes are created for one
+ * tensor and read from one place whatever either gather has written. */
 static int check_gathers(const ls_plan *plan, ls_error *err)
 {
     const ls_op *const *gather = (const ls_op *const *)plan->gather;
@@ -79,7 +81,7 @@ static int make_gathers(ls_plan *plan, const ls_plan_desc *desc, ls_error *err)
     d.u.gather = desc->normalisation;
     for (int s = 0; s < LS_SUBSETS; s++) {
         d.twin = desc->twin ? desc->twin->gather[s] : NULL;
-        d.training = desc->training && s == LS_TRAIN; /* it alone changes images at random */
+        d.training = desc->training && s == LS_TRAIN; /* only training changes images at random */
         if (!desc->uses[s])
             continue;
         int status = plan->device->ops->op_create(&plan->gather[s], plan->device, &d, err);
@@ -97,7 +99,8 @@ static const ls_op *twin_of(const ls_plan *twin, int layer)
     return NULL;
 }
 
-/* Another op of the same layer must have the same parameters, or arenas cannot be shared. */
+/* Checks that an op of a layer has the parameters of the layer and of the other plans' op (`twin`).
+ * Otherwise the plans could not share arenas. */
 static int check_params(const ls_op *op, const ls_op *twin, const ls_layer *layer, ls_error *err)
 {
     int same = op->params == layer->params;
@@ -114,7 +117,8 @@ static int check_params(const ls_op *op, const ls_op *twin, const ls_layer *laye
                    layer->type->name, layer->name, op->kernel ? op->kernel : "?");
 }
 
-/* What the form's op reads, and whether it learns. */
+/* Sets the inputs of the form's op, and whether the op learns and needs a
+ * gradient for its inputs. */
 static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form)
 {
     int layer[LS_INPUTS];
@@ -131,9 +135,11 @@ static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form
     node->backward = plan->training && node->learns;
 }
 
-/* A batch norm with nothing that learns before it keeps its statistics (is_settled), whatever a back end can do in
- * one op: an addition whose other input learns stays an op of its own. In a plan for evaluation as well, since bf16 is
- * rounded between two ops: the rows of a run have the same bits in each of its plans. */
+/* Returns whether the form would fuse a batch norm that has nothing to learn, in itself or before
+ * it, with an addition whose other input learns. Such a batch norm normalises with its running
+ * statistics (is_settled), so the addition must stay an op of its own. This holds in plans for
+ * evaluation as well, because bf16 values are rounded between two ops: a row must have the same
+ * bits in all plans of a run. */
 static bool would_unsettle(const ls_plan *plan, const ls_fuse_form *form, const ls_node *node)
 {
     const ls_fuse_form alone = {form->first, form->first, -1, -1, -1};
@@ -194,8 +200,9 @@ static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return status;
 }
 
-/* A loss wants vectors, and those that are compared with vectors row-major. When the last thing in the model was to flatten an image, the image is
- * brought into c, h, w order, which is the vector. */
+/* Appends an EXPORT op if the loss cannot read the output as it is. A loss needs vectors: if the
+ * model ends with a flattened image, EXPORT converts it to c, h, w order, which is the vector. A
+ * loss that compares vectors, and a caller that reads the logits, need them row-major as well. */
 static int make_export(ls_plan *plan, bool plain_logits, ls_error *err)
 {
     const int from = ls_plan_output(plan);
@@ -215,7 +222,7 @@ static int make_export(ls_plan *plan, bool plain_logits, ls_error *err)
     return status;
 }
 
-/* What the loss reads. */
+/* Returns the tensor that the loss reads. */
 static ls_tensor logits(const ls_plan *plan)
 {
     ls_tensor x = *ls_plan_tensor(plan, ls_plan_output(plan));
@@ -240,7 +247,9 @@ static int make_losses(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return LS_OK;
 }
 
-/* In the layout of the last node it stays for the loss: rows that are evaluated go through the same kernels. */
+/* Creates the op that converts the scores for the caller to row-major. The loss reads the
+ * last node's own layout even then, so that evaluated rows go through the same kernels with
+ * and without scores. */
 static int make_scores(ls_plan *plan, bool wanted, ls_error *err)
 {
     const ls_op_desc d = {.size = sizeof d, .kind = LS_OP_EXPORT, .x = logits(plan)};
@@ -263,7 +272,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .loss_desc = ls_loss_desc(criterion, desc->smoothing, desc->weighted),
                       .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
     int status = LS_OK;
-    size_t most = (size_t)desc->model->layers + 1; /* and an export */
+    size_t most = (size_t)desc->model->layers + 1; /* one more for an export */
     plan->node = ls_alloc_array(desc->host, most, sizeof *plan->node);
     plan->node_of = ls_alloc_array(desc->host, most, sizeof *plan->node_of);
     if (!plan->node || !plan->node_of)
@@ -303,7 +312,7 @@ void ls_plan_drop_recordings(ls_plan *plan, int program)
     }
 }
 
-/* In reverse order: layouts belong to the ops that produce tensors. */
+/* Destroys in reverse order, because a tensor's layout belongs to the op that produces it. */
 void ls_plan_destroy(ls_plan *plan)
 {
     if (!plan)
@@ -322,9 +331,10 @@ void ls_plan_destroy(ls_plan *plan)
     ls_free(plan->host, plan);
 }
 
-/* ---- run ------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
-/* A heartbeat's place: what is done, and to which node. Zero is left to the callers of replicas. */
+/* A heartbeat's position: PHASE times what is being done, plus the node. Numbers below PHASE are
+ * left to the callers of replicas (LS_PLACE_IDLE and following). */
 enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, AT_RECORDING, PHASES };
 enum { PHASE = 1 << 20 };
 
@@ -341,7 +351,8 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err)
     return op->impl->forward(op, NULL, 0, err);
 }
 
-/* A batch norm that does not learn, nor anything before it, normalises with its running statistics. */
+/* Returns whether node `k` is a batch norm that has nothing to learn, in itself or before it. It
+ * then normalises with its running statistics in training as well. */
 static bool is_settled(const ls_plan *plan, int k)
 {
     const ls_node *node = &plan->node[k];
@@ -410,9 +421,10 @@ int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *a
     return plan->device->ops->launch(plan->device, NULL, recording, args, err);
 }
 
-/* ---- for people ----------------------------------------------------------------------------- */
+/* ---- descriptions for people ----------------------------------------------------------------- */
 
-/* "conv1+relu+avg_pool"; a layer without a name of its own goes by its type. */
+/* Writes a node's name, such as "conv1+relu+avg_pool". A layer without a name of its own is
+ * called by its type. */
 static void node_name(char *out, size_t size, const ls_plan *plan, const ls_node *node)
 {
     const ls_fuse_form *f = &node->form;
@@ -423,7 +435,7 @@ static void node_name(char *out, size_t size, const ls_plan *plan, const ls_node
     }
     const ls_layer *first = &layer[f->first];
     const char *dot = strrchr(first->name, '.');
-    const char *own = dot ? dot + 1 : first->name; /* behind a block's prefix */
+    const char *own = dot ? dot + 1 : first->name; /* the name without the block's prefix */
     snprintf(out, size, "%.*s%s%s%s%s%s", (int)(own - first->name), first->name,
              isdigit((unsigned char)own[0]) ? first->type->name : own, f->add >= 0 ? "+add" : "",
              f->relu >= 0 ? "+relu" : "", f->pool >= 0 ? "+" : "",

@@ -1,4 +1,5 @@
-/* Where a plan's buffers lie: how long each is needed, and binding the ops to their places. */
+/* The memory of a plan: computes how long each buffer is needed, places the buffers, and
+ * binds the ops to them. */
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/plan.h"
@@ -6,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ---- sharing memory between buffers that are never needed at the same time ------------------- */
+/* ---- placing buffers ------------------------------------------------------------------------- */
 
-/* More than any machine has, and far from wrapping around. */
+/* A size that no machine has, yet small enough that sums of a few cannot overflow. */
 #define LIMIT (SIZE_MAX / 4)
 
 static size_t rounded(size_t bytes)
@@ -26,7 +27,8 @@ static bool overlap(const ls_live_buffer *a, const ls_live_buffer *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* The largest that has no place yet, the first of equals; −1 when all have. */
+/* Returns the largest buffer without an offset, the first if there are several;
+ * −1 if all have one. */
 static int largest(const ls_live_buffer *buffer, int count)
 {
     int best = -1;
@@ -36,8 +38,8 @@ static int largest(const ls_live_buffer *buffer, int count)
     return best;
 }
 
-/* The lowest free place for a buffer. `head` begins the list of those that have one, in the order
- * of their places. */
+/* Returns the lowest free offset for buffer `b`. `head`: first of the list of placed buffers, in
+ * the order of their offsets. */
 static size_t lowest(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
 {
     size_t at = 0;
@@ -83,7 +85,7 @@ size_t ls_live_bytes(const ls_live_buffer *buffer, int count)
 {
     size_t most = 0;
     for (int i = 0; i < count; i++) {
-        size_t live = 0; /* as buffer i begins */
+        size_t live = 0; /* bytes in use when buffer i begins */
         for (int k = 0; k < count; k++)
             if (buffer[k].first <= buffer[i].first && buffer[i].first <= buffer[k].last)
                 live = add(live, rounded(buffer[k].bytes));
@@ -92,7 +94,7 @@ size_t ls_live_bytes(const ls_live_buffer *buffer, int count)
     return most;
 }
 
-/* ---- what a plan reads ---------------------------------------------------------------------- */
+/* ---- tensors that a plan reads --------------------------------------------------------------- */
 
 const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k)
 {
@@ -109,7 +111,7 @@ int ls_plan_output(const ls_plan *plan)
     return layer == LS_INPUT ? LS_INPUT : plan->node_of[layer] - 1;
 }
 
-/* ---- the schedule: gather, nodes, loss, nodes in reverse ------------------------------------- */
+/* ---- the schedule: gather, forward of the nodes, loss, backward in reverse ------------------- */
 
 static int forward_at(int k)
 {
@@ -126,7 +128,7 @@ static int backward_at(const ls_plan *plan, int k)
     return 2 * plan->nodes + 1 - k;
 }
 
-/* When a node is done with what it reads. */
+/* Returns the time after which node `k` no longer reads its inputs. */
 static int done_at(const ls_plan *plan, int k)
 {
     return plan->node[k].backward ? backward_at(plan, k) : forward_at(k);
@@ -134,7 +136,7 @@ static int done_at(const ls_plan *plan, int k)
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-/* The list of buffers: these, then five of each node. */
+/* Indices in the list of buffers: these, then PER_NODE for each node. */
 enum { LABELS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
@@ -148,7 +150,8 @@ static void need_until(ls_live_buffer *b, int step)
     b->last = step > b->last ? step : b->last;
 }
 
-/* Forward writes y; its own backward and its readers' may read it. */
+/* Lists the outputs of the gather and of the nodes. Forward writes y; the backward pass of the node
+ * and of its readers may read it. */
 static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
 {
     const int output = ls_plan_output(plan);
@@ -172,8 +175,8 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
         (ls_live_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
 }
 
-/* The first node to write a dy does it in place; all later ones need a buffer for their part, as do
- * gradients that an op writes and no node reads. */
+/* Lists the gradients. The first node that writes a dy writes it in place. Later ones need a buffer
+ * for their part, and so do gradients that an op writes although no node reads them. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)
@@ -206,7 +209,7 @@ static void list_ends(const ls_plan *plan, ls_live_buffer *list)
             (ls_live_buffer){plan->loss[s] ? plan->loss[s]->saved_bytes : 0, loss, loss, 0, 0, 0};
 }
 
-/* ---- places --------------------------------------------------------------------------------- */
+/* ---- offsets --------------------------------------------------------------------------------- */
 
 static void take_places(ls_plan *plan, ls_live_buffer *list)
 {
@@ -261,7 +264,7 @@ int ls_plan_place(ls_plan *plan, bool share, ls_error *err)
     return LS_OK;
 }
 
-/* ---- bind ----------------------------------------------------------------------------------- */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static int bind(ls_op *op, ls_op_buffers *b, ls_error *err)
 {

@@ -1,4 +1,5 @@
-/* Reading one layer: its type, its name, what it reads, and its shape; and what the layers' files share. */
+/* Reads one layer: its type, name, inputs and shape. Also contains the functions that the layers'
+ * files share (layer.h). */
 #include "base/error.h"
 #include "nn/layer.h"
 #include "nn/reader.h"
@@ -28,8 +29,9 @@ int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const
                               ls_json_name(r->doc), line, column);
 }
 
-/* A filled-in copy has no place in the text: its messages begin with the file's name alone, and
- * get the place of the block's layer instead. */
+/* Reports an error in the filled-in copy of a block's layer. The copy has no position in
+ * the text, so its messages begin with the file's name alone; the position of the block's
+ * layer is put in instead. */
 static int fail_copy(const ls_reader *r, ls_layer_place place, const ls_error *why)
 {
     const char *name = ls_json_name(r->doc);
@@ -61,7 +63,7 @@ static bool name_is_plain(const char *name)
     return n > 0 && n < sizeof((ls_layer *)0)->name && strspn(name, allowed) == n;
 }
 
-/* The layer from `first` on with this name, or −1. */
+/* Returns the layer with this name at or after index `first`, or −1. */
 static int find_layer(const ls_model *model, int first, const char *name)
 {
     for (int i = first; i < model->layers; i++)
@@ -70,7 +72,7 @@ static int find_layer(const ls_model *model, int first, const char *name)
     return -1;
 }
 
-/* The last layer of the block that is used under this name, or −1. */
+/* Returns the last layer of the block use with this name, or −1. */
 static int find_block(const ls_reader *r, const char *name)
 {
     for (int i = 0; i < r->block_names; i++)
@@ -84,7 +86,8 @@ static bool is_taken(const ls_reader *r, const char *name)
     return find_layer(r->model, 0, name) >= 0 || find_block(r, name) >= 0;
 }
 
-/* Names become names of tensors in files, so they are kept simple. */
+/* Layers' names become names of tensors in files, so only letters, digits, '_', '-'
+ * and '.' are allowed. */
 void ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
                   char full[64])
 {
@@ -111,7 +114,7 @@ void ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int p
         snprintf(full, (size_t)most + 1, "%.63s", text);
 }
 
-/* ---- what it reads -------------------------------------------------------------------------- */
+/* ---- the inputs ------------------------------------------------------------------------------ */
 
 static int resolve(const ls_reader *r, const ls_scope *scope, const char *name)
 {
@@ -131,7 +134,8 @@ static void fail_reference(const ls_reader *r, const ls_scope *scope, ls_fields 
     size_t count = 1;
     for (int i = scope->first; i < r->model->layers; i++) {
         const char *own = r->model->layer[i].name + skip;
-        if (!isdigit((unsigned char)own[0])) /* a mere position is near everything short */
+        /* A number is close to every short name, so it is skipped. */
+        if (!isdigit((unsigned char)own[0]))
             names[count++] = own;
     }
     const char *near = ls_closest(name, names, count);
@@ -166,7 +170,8 @@ static void read_inputs(const ls_reader *r, const ls_scope *scope, ls_layer *lay
     layer->input[0] = ls_read_reference(r, scope, f, "from", before);
 }
 
-/* The second input has no default: the config alone can say which one is meant. */
+/* Reads "with", the second input. It has no default, because only the user can know
+ * which layer is meant. */
 static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *layer, ls_fields *f)
 {
     if (layer->inputs < 2)
@@ -181,7 +186,8 @@ static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *lay
 
 /* ---- the layer ------------------------------------------------------------------------------ */
 
-/* Without a type the other keys are unknown, so they are not the ones to complain about. */
+/* Reports a missing "type". Without a type all other keys are unknown, so they are not reported,
+ * unless one of them looks like a misspelt "type". */
 static void fail_without_type(ls_fields *f)
 {
     static const char *const type = "type";
@@ -259,7 +265,7 @@ static const char *input_name(const ls_model *model, int input)
     return input == LS_INPUT ? "input" : model->layer[input].name;
 }
 
-/* Of a concatenation the channels alone may differ. */
+/* Returns whether two shapes are equal; for a concatenation the channels may differ. */
 static bool are_alike(const ls_layer *layer, const ls_shape *a, ls_shape b)
 {
     if (layer->op.kind == LS_OP_CONCAT)
@@ -267,7 +273,7 @@ static bool are_alike(const ls_layer *layer, const ls_shape *a, ls_shape b)
     return same_shape(a, &b);
 }
 
-/* Two inputs are of one shape, and lie in memory alike. */
+/* Checks that both inputs have the same shape, and the same shape in memory (`lies`, `lies2`). */
 static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *lies,
                         const ls_shape *lies2, ls_error *err)
 {
@@ -315,7 +321,7 @@ static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
         status = layer->type->shape(layer, err);
     if (status != LS_OK)
         return status;
-    /* Without an op, or with one over memory in any layout, y lies as x does. */
+    /* Without an op, or with one that takes any layout, y has the memory shape of x. */
     layer->y = layer->op.kind == 0 || layer->same_shape ? lies : layer->out;
     if (layer->op.kind == LS_OP_CONCAT)
         layer->y = (ls_shape){lies.c + lies2.c, lies.h, lies.w};
@@ -352,7 +358,7 @@ int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON
     return LS_OK;
 }
 
-/* ---- for layer_*.c -------------------------------------------------------------------------- */
+/* ---- functions of layer.h -------------------------------------------------------------------- */
 
 float ls_read_float(ls_fields *fields, const char *key, double min, double max, double fallback)
 {
@@ -372,7 +378,7 @@ int ls_read_out(ls_layer *layer, ls_fields *fields)
     return (int)out;
 }
 
-/* Pixels from one end of the dilated kernel to the other. */
+/* Returns the number of pixels that the dilated kernel covers in one direction. */
 static int span(const ls_window *w, int side)
 {
     return (w->k[side] - 1) * w->d[side] + 1;
@@ -394,7 +400,7 @@ void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride)
                            span(out, i), out->d[i] > 1 ? " with its dilation" : "");
 }
 
-/* The least padding with which a window of k fits n pixels. */
+/* Returns the least padding with which a window of k pixels fits into n pixels. */
 static int padding_for(int k, int n)
 {
     return k > n ? (k - n + 1) / 2 : 0;

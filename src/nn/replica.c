@@ -1,4 +1,4 @@
-/* Making a replica: plans, arenas, data, and everything bound together. */
+/* Creates a replica: its plans, arenas and data, all bound together. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Shards beyond this would not be counted exactly in the arena's tail. */
+/* Row counts are exact in the fp32 numbers of the arena's tail up to this size of a shard. */
 #define MAX_ROWS (1u << 24)
 
 int ls_replica_no_memory(ls_error *err)
@@ -29,7 +29,7 @@ void *ls_replica_alloc(ls_replica *r, size_t bytes, size_t *use, int *status, ls
     return memory;
 }
 
-/* ---- which numbers of rows need a plan ------------------------------------------------------ */
+/* ---- the numbers of rows that need a plan ---------------------------------------------------- */
 
 ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows)
 {
@@ -50,15 +50,16 @@ uint32_t ls_replica_most_calls(const ls_replica *r)
     return r->optimizer && r->device->ops->record_next ? LS_UNROLLED : 1;
 }
 
-/* How many of desc->shard_rows may occur in training, the first ones. Where shards are computed in blocks, any remainder
- * may. */
+/* Returns how many of the first entries of desc->shard_rows may occur in training. Where shards are
+ * computed in blocks, all may, because any remainder of a shard may. */
 static int trained_counts(const ls_replica *r, const ls_replica_desc *desc)
 {
     const bool all = r->info.block_rows > 0 || desc->trained_row_counts == 0;
     return all ? desc->shard_row_counts : desc->trained_row_counts;
 }
 
-/* Adds `rows` to a list, once, which descends from its item `first` on. */
+/* Inserts `rows` into a list unless it is 0 or in the list already. The list is in descending order
+ * from index `first` on. */
 static void add_count(uint32_t *list, int *count, int first, uint32_t rows)
 {
     int i = first;
@@ -74,8 +75,9 @@ static void add_count(uint32_t *list, int *count, int first, uint32_t rows)
     ++*count;
 }
 
-/* First what is trained on, descending, so that the first plan is the largest that trains; then what is evaluated only,
- * which may be larger. `list` has room for one more than there are shard sizes. */
+/* Lists the numbers of rows for which plans are created. First come those used in training, in
+ * descending order, so that the first plan is the largest that trains. Then come those used in
+ * evaluation only, which may be larger. Capacity of `list`: the number of shard sizes plus one. */
 static void list_counts(uint32_t *list, int *count, const ls_replica *r,
                         const ls_replica_desc *desc)
 {
@@ -107,7 +109,8 @@ static int check_desc(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return LS_OK;
 }
 
-/* The first plan always trains: it defines the layout of the arenas. */
+/* Returns whether the plan for `rows` rows is for training. The first plan always is, because it
+ * defines the layout of the arenas. */
 static bool trains(const ls_replica *r, const ls_replica_desc *desc, uint32_t rows)
 {
     bool found = r->plans == 0 || r->info.block_rows > 0;
@@ -147,7 +150,8 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
 
 static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
-    size_t most = (size_t)desc->shard_row_counts + 2; /* a block, and a zero at the end */
+    /* There is one more for a block, and one for a zero at the end. */
+    size_t most = (size_t)desc->shard_row_counts + 2;
     uint32_t *counts = ls_alloc_array(r->host, most, sizeof *counts);
     r->plan = ls_alloc_array(r->host, most, sizeof *r->plan);
     int count = 0;
@@ -162,7 +166,8 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
 
 /* ---- programs ------------------------------------------------------------------------------- */
 
-/* What is complete behind the backward pass of node `k`: all before the next node's parameters. */
+/* Returns the number of the gradient's first floats that are complete after the backward pass of
+ * node `k`: all before the parameters of the next node that has any. */
 static size_t complete_behind(const ls_replica *r, const ls_plan *plan, int k)
 {
     for (int next = k - 1; next >= 0; next--)
@@ -176,7 +181,8 @@ static void add_segment(ls_program *p, const ls_segment *segment)
     p->segment[p->segments++] = *segment;
 }
 
-/* Cut behind the nodes with which a bucket is complete. */
+/* Lists the segments of a backward pass by buckets. A segment ends after each node that
+ * completes a bucket. */
 static void list_buckets(ls_program *p, const ls_replica *r, const ls_plan *plan)
 {
     const ls_buckets *b = &r->buckets;
@@ -212,7 +218,7 @@ static void list_programs(ls_plan *plan, const ls_replica *r)
     add_segment(&plan->program[LS_STEPS], &whole);
 }
 
-/* The arenas are laid out. */
+/* Lists the programs of all plans. The arenas must have been laid out. */
 static void make_programs(ls_replica *r, size_t least)
 {
     ls_buckets_cut(&r->buckets, r->param_begin, r->param_begins, r->floats, least);
@@ -229,7 +235,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Behind a failure ls_replica_alloc does nothing. */
+/* Allocates activations and scratch. After a failure ls_replica_alloc does nothing. */
 static int alloc_activations(ls_replica *r, ls_error *err)
 {
     size_t activations = 0;
@@ -320,7 +326,8 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
         return LS_OK;
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
         if (s == LS_TEST && desc->data[s].images == desc->data[LS_TRAIN].images)
-            r->data[s] = r->data[LS_TRAIN]; /* two parts of the same rows, or none */
+            /* The subsets are parts of the same rows, or there is no data. */
+            r->data[s] = r->data[LS_TRAIN];
         else if (desc->data[s].images)
             status = copy_subset(r, s, &desc->data[s], err);
     r->device_rows =
@@ -328,7 +335,7 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return status == LS_OK ? r->device->ops->sync(r->device, NULL, err) : status;
 }
 
-/* ---- putting it together -------------------------------------------------------------------- */
+/* ---- putting the parts together -------------------------------------------------------------- */
 
 static int bind_plan(ls_replica *r, ls_plan *plan, ls_error *err)
 {
@@ -402,8 +409,10 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return status == LS_OK && !desc->no_recording ? ls_replica_record(r, err) : status;
 }
 
-/* Blocks keep activations in the caches, at the price of reading all weights for each. Where those are more
- * than a block's activations, as in a perceptron, a block is as many of the device's, whose bits are the same. */
+/* Returns the number of rows in a block, a multiple of the device's own number `rows`. Blocks keep
+ * activations in the caches, but all weights are read again for each block. If the weights are
+ * larger than a block's activations, as in a perceptron, larger blocks are faster. The bits of the
+ * result do not change. */
 static int block_rows(const ls_model *model, int rows)
 {
     const int most = 8 * rows;
@@ -444,7 +453,7 @@ void ls_replica_destroy(ls_replica *r)
     if (!r)
         return;
     if (r->plans > 0)
-        r->device->ops->sync(r->device, NULL, NULL); /* work may still use the memory */
+        r->device->ops->sync(r->device, NULL, NULL); /* work in progress may still use the memory */
     if (r->apply.recording)
         r->device->ops->recording_destroy(r->device, r->apply.recording);
     ls_replica_destroy_updates(r);
@@ -468,21 +477,21 @@ int ls_replica_sync(ls_replica *replica, ls_error *err)
     return replica->device->ops->sync(replica->device, NULL, err);
 }
 
-/* ---- what it says of itself ----------------------------------------------------------------- */
+/* ---- descriptions ---------------------------------------------------------------------------- */
 
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out)
 {
     *out = replica->memory;
 }
 
-/* Of each plan its lines, and one of the update. */
+/* The lines are those of each plan, and then one for the update. */
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line)
 {
     const ls_updates *u = &replica->updates[OF_TOTAL];
     for (int i = 0; i < replica->plans && line >= 0; i++) {
         if (ls_plan_line(out, LS_LINE_BYTES, replica->plan[i], line))
             return out;
-        line -= replica->plan[i]->nodes + 2; /* the gather and the loss as well */
+        line -= replica->plan[i]->nodes + 2; /* one more for the gather, one for the loss */
     }
     if (line != 0 || u->count == 0)
         return NULL;
@@ -501,7 +510,7 @@ int ls_replica_recordings(const ls_replica *r)
     return count;
 }
 
-/* All plans have the same nodes. */
+/* All plans have the same nodes, so the first plan stands for all. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place)
 {
     return ls_plan_place_text(out, size, replica->plan[0], place);

@@ -1,4 +1,5 @@
-/* The arenas of a replica: what lies where in them, the ops that update them, weights in and out. */
+/* The arenas of a replica: their layout, the ops that update them, and the import
+ * and export of weights. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -6,16 +7,17 @@
 
 #include <stdbool.h>
 
-enum { GRAIN = 16 /* floats: a parameter starts at a multiple of it */ };
+enum { GRAIN = 16 /* floats: each parameter starts at a multiple of it */ };
 
 static size_t rounded(size_t floats)
 {
     return (floats + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-/* ---- places --------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
-/* Reverse layer order: gradients become final in it. */
+/* Lays out the parameters in reverse layer order, the order in which their
+ * gradients become complete. */
 static void place_params(ls_replica *r)
 {
     const ls_plan *first = r->plan[0];
@@ -62,7 +64,8 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     return LS_OK;
 }
 
-/* Which gradients come in their shadows: a bit for each GRAIN of an arena. */
+/* Creates the bit mask of the gradients that stay in their shadows: one bit for
+ * each GRAIN of an arena. */
 static int mark_shadows(ls_replica *r, ls_error *err)
 {
     const size_t words = r->tail_at / GRAIN / 32 + 1;
@@ -130,14 +133,15 @@ int ls_replica_make_tails(ls_replica *r, ls_error *err)
 
 /* ---- updates -------------------------------------------------------------------------------- */
 
-/* A stretch of the arenas that one op does. */
+/* A range of the arenas that one update op processes. */
 typedef struct stretch {
-    int next; /* the parameter, or the layer, to go on with */
+    int next; /* index of the parameter, or layer, at which the search for the next range begins */
     size_t at, end;
     float rate, momentum;
 } stretch;
 
-/* The next parameters that lie one behind another and learn alike; false: there are none. */
+/* Finds the next range of adjacent parameters with the same learning-rate factor, frozen ones
+ * excluded. Returns false if there is none. */
 static bool next_params(stretch *s, const ls_replica *r)
 {
     const int params = r->param_begins - 1;
@@ -155,14 +159,16 @@ static bool next_params(stretch *s, const ls_replica *r)
     return true;
 }
 
-/* Whether a layer's statistics move: not in front of all that learns. */
+/* Returns whether the layer's running statistics change in training. They do not if neither the
+ * layer nor any layer before it learns. */
 static bool moves(const ls_replica *r, int layer)
 {
     const ls_plan *plan = r->plan[0];
     return r->model->layer[layer].stats > 0 && plan->node[plan->node_of[layer] - 1].backward;
 }
 
-/* The next statistics that lie one behind another and move alike; false: there are none. */
+/* Finds the next range of adjacent running statistics that change with the same momentum. Returns
+ * false if there is none. */
 static bool next_stats(stretch *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
@@ -231,7 +237,7 @@ static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
     return status;
 }
 
-/* The average is that of the parameters. */
+/* Creates the op of the moving average of the parameters. */
 static int make_average(ls_replica *r, ls_updates *u, ls_error *err)
 {
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = r->tail_at};
@@ -254,7 +260,7 @@ int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err)
     return status == LS_OK ? make_average(r, u, err) : status;
 }
 
-/* What an op of a step whose sum is `sum` reads. */
+/* Returns the buffers of an update op that reads the given sum. */
 static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
 {
     const size_t shadow = at * (size_t)r->info.shadow_bytes;
@@ -343,7 +349,7 @@ int ls_replica_use_average(ls_replica *r, bool on, ls_error *err)
     return status == LS_OK ? ls_replica_sync(r, err) : status;
 }
 
-/* ---- for callers ---------------------------------------------------------------------------- */
+/* ---- accessors ------------------------------------------------------------------------------- */
 
 size_t ls_replica_floats(const ls_replica *replica)
 {
@@ -386,10 +392,10 @@ const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count)
     return replica->param_begin;
 }
 
-/* ---- weights in and out --------------------------------------------------------------------- */
+/* ---- import and export of weights ------------------------------------------------------------ */
 
-/* Parameters and running statistics, `in` from the canonical array to an arena, else back. A layer's
- * statistics lie together in both. */
+/* Copies parameters and running statistics from the canonical array to an arena if `in`, else back.
+ * The two statistics of a layer are adjacent in both. */
 static int carry(ls_replica *r, float *arena, float *canonical, bool in, ls_error *err)
 {
     const ls_plan *plan = r->plan[0];

@@ -1,11 +1,11 @@
-/* Inference: what the model makes of rows, forward alone. A shard runs block by block; behind each block its loss
- * and hits are downloaded, and its scores where they are wanted. */
+/* Inference: forward only. A shard runs block by block; after each block its loss, its number of
+ * correct rows and, if needed, its scores are downloaded. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
 
-/* Downloads a block's loss and hits, and its scores unless NULL. On return, also after an error, no download into
- * the caller's memory is pending. */
+/* Downloads a block's loss and number of correct rows, and its scores unless NULL. When it returns,
+ * also with an error, no download into the caller's memory is pending. */
 static int download_results(ls_replica *r, ls_plan *plan, float *scores, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -21,8 +21,9 @@ static int download_results(ls_replica *r, ls_plan *plan, float *scores, ls_erro
     return status ? status : sync_status;
 }
 
-/* Rows of one call → their loss and hits, added to `sum`, and their scores. Where only these are wanted the loss
- * runs along, on labels that may mean nothing: it is not worth a plan without one. */
+/* Computes `n` rows: adds their loss and number of correct rows to `sum` and writes their scores
+ * unless NULL. If only the scores are needed the loss is computed all the same, perhaps on
+ * meaningless labels: a second plan without the loss would not be worth its cost. */
 static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n, float *scores,
                  double sum[2], ls_error *err)
 {
@@ -48,7 +49,7 @@ static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t
 int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
                         double *loss, double *correct, float *scores, ls_error *err)
 {
-    double sum[2] = {0, 0}; /* as the tail begins: loss, hits */
+    double sum[2] = {0, 0}; /* loss and number of correct rows, as in the tail */
     int status = infer(replica, subset, rows, n, scores, sum, err);
     if (status)
         return status;

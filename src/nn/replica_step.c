@@ -1,5 +1,5 @@
-/* What a replica does in every step: programs (replica_impl.h), recorded and run. A step allocates
- * nothing. */
+/* The functions of a replica that run in every step: they record and run programs (replica_impl.h).
+ * A step allocates nothing. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
@@ -51,7 +51,7 @@ const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done)
     return (r->device_rows ? r->device_rows : r->staged_rows) + done;
 }
 
-/* ---- what is recorded ------------------------------------------------------------------------ */
+/* ---- queries of recordings ------------------------------------------------------------------- */
 
 static bool is_recorded(const ls_plan *plan, int program)
 {
@@ -65,15 +65,15 @@ static bool by_buckets(const ls_replica *r)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Once through a segment. */
+/* One run of a segment. */
 typedef struct pass {
-    ls_plan *plan; /* NULL: of `apply` */
+    ls_plan *plan; /* NULL: the segment is `apply` */
     ls_segment *segment;
-    unsigned flags; /* of its ops */
+    unsigned flags; /* flags of its ops */
     ls_replica_times *times;
 } pass;
 
-/* Seconds since *since, which becomes now. */
+/* Returns the seconds since *since and sets *since to now. */
 static double lap(uint64_t *since)
 {
     const uint64_t begin = *since;
@@ -81,7 +81,7 @@ static double lap(uint64_t *since)
     return (double)(*since - begin) * 1e-9;
 }
 
-/* The optimizer's step, the running statistics' and the average's. */
+/* Enqueues the ops that update parameters, running statistics and the moving average. */
 static int update(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
@@ -91,7 +91,7 @@ static int update(ls_replica *r, ls_sum sum, ls_error *err)
     return status;
 }
 
-/* The tail but for what the loss op has put there. */
+/* Writes the part of the tail that the loss op does not write. */
 static int put_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -102,7 +102,8 @@ static int put_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
                : ops->upload(r->device, NULL, tail, r->staged_tail + LS_TAIL_ROWS, bytes, err);
 }
 
-/* Where the tail of the k-th whole step of a slot arrives. */
+/* Returns the place in host memory to which the tail of the k-th whole step
+ * of a slot is written. */
 static float *tail_of(const ls_replica *r, int slot, int k)
 {
     return r->arrived + ((size_t)slot * LS_UNROLLED + (size_t)k) * LS_TAIL;
@@ -138,7 +139,7 @@ static int run_ops(ls_replica *r, const pass *p, ls_error *err)
     return status;
 }
 
-/* `args`: of each of its steps. */
+/* Runs or launches a segment. `args`: one entry for each of its steps. */
 static int run_segment(ls_replica *r, const pass *p, const ls_step_args *args, ls_error *err)
 {
     uint64_t since = ls_now_ns();
@@ -154,7 +155,8 @@ static int tell(ls_replica *r, size_t floats, ls_error *err)
     return r->ready ? r->ready(r->ready_user, floats, err) : LS_OK;
 }
 
-/* Of the last segment nothing is told: the caller knows the end. */
+/* Runs a program and calls `ready` after each segment but the last; the caller
+ * returns then anyway. */
 static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags,
                        ls_replica_times *times, ls_error *err)
 {
@@ -170,14 +172,16 @@ static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags
 
 /* ---- recording ------------------------------------------------------------------------------ */
 
-/* A recording is of whole shards: one that is worked through in blocks adds up with other flags. */
+/* Returns whether gradients can be recorded. Recordings are of whole shards: a shard that is
+ * computed in blocks would need recordings with other flags to accumulate. */
 static bool can_record(const ls_replica *r)
 {
     return r->device->ops->record_begin && r->optimizer && r->data[LS_TRAIN].images &&
            r->data[LS_TRAIN].rows > 0 && r->info.block_rows == 0;
 }
 
-/* A kernel's first run loads it, which must not happen while it is recorded. The rows are row 0. */
+/* Runs each op once, on row 0. A kernel is loaded when it runs for the first time, which must not
+ * happen while it is recorded. */
 static int run_once(ls_replica *r, ls_error *err)
 {
     ls_replica_times unused = {0};
@@ -222,7 +226,8 @@ static int record_segment(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error 
     return status;
 }
 
-/* All its segments, or none; what is recorded already stays. */
+/* Records all segments of a program or, after a failure, none. Does nothing if they
+ * have been recorded. */
 static int record_program(ls_replica *r, ls_plan *plan, int program, ls_error *err)
 {
     ls_program *p = &plan->program[program];
@@ -236,7 +241,7 @@ static int record_program(ls_replica *r, ls_plan *plan, int program, ls_error *e
     return status;
 }
 
-/* Of each plan whose gradient is recorded. */
+/* Records a program of each plan whose gradient is recorded. */
 static int record_more(ls_replica *r, int program, ls_error *err)
 {
     int status = LS_OK;
@@ -246,7 +251,8 @@ static int record_more(ls_replica *r, int program, ls_error *err)
     return status;
 }
 
-/* What was refused runs op by op, unless it was for want of memory or the device itself failed. */
+/* Handles a failed recording: what was refused runs op by op. Lack of memory and a failure of the
+ * device itself remain errors. */
 static int judge(ls_replica *r, int status, const ls_error *why, ls_error *err)
 {
     if (status == LS_OK)
@@ -272,7 +278,7 @@ int ls_replica_record(ls_replica *r, ls_error *err)
         if (r->plan[i]->training)
             status = record_program(r, r->plan[i], LS_GRADIENT, &why);
     const bool several =
-        r->updates[OF_TOTAL].count > 1; /* one op alone is enqueued faster by itself */
+        r->updates[OF_TOTAL].count > 1; /* a single op is enqueued faster without a recording */
     if (status == LS_OK && several)
         status = record_segment(r, NULL, &r->apply, &why);
     return judge(r, status, &why, err);
@@ -290,7 +296,8 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 
 /* ---- gradient and update -------------------------------------------------------------------- */
 
-/* An empty shard's leaf of the reduction tree: little by little, so that no second arena is needed. */
+/* Sets an empty shard's gradient, a leaf of the reduction tree, to zero. It uploads small pieces,
+ * so that no second arena of zeros is needed. */
 static int clear_gradient(ls_replica *r, ls_error *err)
 {
     static const float zeros[4096];
@@ -308,7 +315,8 @@ static int clear_gradient(ls_replica *r, ls_error *err)
     return status;
 }
 
-/* Block by block: all but the first add to what is there, and it is complete behind the last. */
+/* Computes a shard block by block. All blocks but the first add to the gradient, which is
+ * complete after the last. */
 static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_error *err)
 {
     int status = LS_OK;
@@ -375,13 +383,15 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
-/* How long a step takes goes by what it moves, not by what a library's kernels work in, nor by what evaluation needs. */
+/* Returns the bytes by which a step is judged to be small. Its duration depends on the memory that
+ * it moves, not on the scratch memory of a library's kernels, nor on what evaluation needs. */
 static size_t bytes_of_a_step(const ls_replica *r, const ls_plan *plan)
 {
     return r->memory.arenas + plan->activation_bytes;
 }
 
-/* Of the first plan, which trains on the most rows: those of whole minibatches. */
+/* Records several steps at once for the first plan, which has the most rows of those that train:
+ * the rows of a whole minibatch. */
 static int record_unrolled(ls_replica *r, ls_error *err)
 {
     ls_plan *plan = r->plan[0];
@@ -394,7 +404,7 @@ static int record_unrolled(ls_replica *r, ls_error *err)
     return small ? record_program(r, plan, LS_STEPS, err) : LS_OK;
 }
 
-/* Where their results arrive, and what they update with. */
+/* Creates the updates of whole steps, and the memory and events by which their results arrive. */
 static int make_arrivals(ls_replica *r, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -409,7 +419,8 @@ static int make_arrivals(ls_replica *r, ls_error *err)
                               (size_t)LS_RESULT_SLOTS * LS_UNROLLED * LS_TAIL * sizeof(float), err);
         r->arrived = memory;
     }
-    for (int p = 0; p < LS_RESULT_SLOTS && status == LS_OK; p++) /* the first time makes them */
+    /* The first call creates the event. */
+    for (int p = 0; p < LS_RESULT_SLOTS && status == LS_OK; p++)
         status = ops->record(&r->arrival[p], r->device, NULL, err);
     return status;
 }
@@ -440,7 +451,8 @@ int ls_replica_steps_whole(const ls_replica *replica, uint32_t n)
     return is_recorded(plan, LS_STEPS) ? LS_UNROLLED : 1;
 }
 
-/* Of work that was enqueued: repeating it might apply it twice. */
+/* Turns an error of work that has been enqueued into LS_EDEVICE, because repeating the work might
+ * apply it twice. LS_EDATA remains. */
 static int unknown_end(int status, ls_error *err)
 {
     if (status == LS_OK || status == LS_EDATA)

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/host.h"
 
-/* The tensors of a prefix: that of the weights, "", stands for running statistics too. The entries are to be freed;
- * their names are the model's. Errors: LS_ENOMEM. */
+/* Lists the tensors for a prefix; "" stands for the weights and includes running statistics. The
+ * caller frees the entries; their names belong to the model. Errors: LS_ENOMEM. */
 static int list_tensors(ls_tensor_group *out, const ls_model *model, const char *prefix,
                         const ls_host *host, ls_error *err)
 {
@@ -27,7 +27,7 @@ static int list_tensors(ls_tensor_group *out, const ls_model *model, const char 
     return LS_OK;
 }
 
-/* Groups made by list_tensors; NULL is allowed. */
+/* Frees groups made by list_tensors; NULL is allowed. */
 static void free_groups(ls_tensor_group *groups, int count, const ls_host *host)
 {
     for (int g = 0; groups && g < count; g++)

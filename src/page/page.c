@@ -16,10 +16,10 @@
 
 enum { CHUNK = 1 << 16, LINE_MOST = 16 << 20 };
 
-/* report.html with report.js in it: made by the build. */
+/* report.html with report.js inserted; created by the build. */
 extern const unsigned char ls_page_text[];
 
-/* ---- text ----------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *entity(char c)
 {
@@ -63,11 +63,11 @@ static const char *text_or(const cJSON *object, const char *key, const char *fal
     return cJSON_IsString(node) && node->valuestring[0] ? node->valuestring : fallback;
 }
 
-/* ---- what came out, as a table -------------------------------------------------------------- */
+/* ---- the result as a table ------------------------------------------------------------------- */
 
 /* The records that the table needs, parsed. */
 typedef struct outcome {
-    ls_json *start, *end; /* the newest ones, or NULL */
+    ls_json *start, *end; /* the newest records, or NULL */
 } outcome;
 
 static const cJSON *root_of(const ls_json *doc)
@@ -99,7 +99,7 @@ static void find_outcome(outcome *o, const ls_run_log *log)
             keep(&o->end, doc);
         } else {
             if (strcmp(type, "resume") == 0)
-                keep(&o->end, NULL); /* an end before it was none */
+                keep(&o->end, NULL); /* a run that was resumed has not ended */
             ls_json_destroy(doc);
         }
     }
@@ -134,7 +134,7 @@ static void add_number(ls_buffer *b, const cJSON *record, const char *key, int d
     ls_buffer_put(b, "</td>");
 }
 
-/* Whether rows can be right: not where the model learns values. */
+/* Returns whether the run has an accuracy: not if the model learns values rather than classes. */
 static bool has_accuracy(const outcome *o)
 {
     const cJSON *start = root_of(o->start);
@@ -165,7 +165,7 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
     ls_buffer_put(b, "</tbody></table></div>\n");
 }
 
-/* One row for each record of an epoch and of an evaluation. */
+/* Adds a row for each record of an epoch and of an evaluation. */
 static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
     const bool accuracy = has_accuracy(o);
@@ -210,7 +210,7 @@ static void add_table(ls_buffer *b, const ls_run_log *log, const outcome *o)
     add_epochs(b, log, o);
 }
 
-/* ---- the page ------------------------------------------------------------------------------- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static void add_title(ls_buffer *b, const outcome *o)
 {
@@ -219,7 +219,7 @@ static void add_title(ls_buffer *b, const outcome *o)
     ls_buffer_put(b, ": Lockstep run");
 }
 
-/* What stands in the page in place of a mark. */
+/* Writes what replaces a mark in the page's text. */
 static void fill(ls_buffer *b, const char *mark, size_t length, const ls_run_log *log,
                  const outcome *o)
 {
@@ -255,7 +255,7 @@ int ls_page_write(ls_buffer *out, const ls_run_log *log, ls_error *err)
     return ls_buffer_status(out, err);
 }
 
-/* ---- a run's metrics file ------------------------------------------------------------------- */
+/* ---- the metrics file of a run --------------------------------------------------------------- */
 
 static int check_directory(const char *dir, ls_error *err)
 {
@@ -274,14 +274,16 @@ static int check_directory(const char *dir, ls_error *err)
     return LS_OK;
 }
 
-/* One line, without its newline. A last one that is no record was cut off. */
+/* Adds a line, without its newline. If the last line is not a record, it was cut off,
+ * and the log says so. */
 static int take_line(ls_run_log *log, const char *path, int number, const char *line, size_t length,
                      int last, ls_error *err)
 {
     char name[201]; /* leaves room for the reason */
     snprintf(name, sizeof name, "%s", path);
     int status = ls_run_log_line(log, name, number, line, length, err);
-    /* What a power cut took of a file's new end reads as zeros, where something behind it was kept. */
+    /* A part of a file's end that a loss of power has destroyed reads as zeros, if
+     * something after it was kept. */
     if (status == LS_EDATA && (last || memchr(line, '\0', length))) {
         log->cut_line = number;
         return LS_OK;
@@ -289,8 +291,8 @@ static int take_line(ls_run_log *log, const char *path, int number, const char *
     return status;
 }
 
-/* All whole lines of `text`, which are then gone from it; at the file's end also the last one. A line is known
- * to be the last only when nothing follows it. */
+/* Adds all complete lines of `text` and removes them from it; at the end of the file also the last
+ * line. A line is known to be the last one only if nothing follows it. */
 static int take_lines(ls_run_log *log, const char *path, int *number, ls_buffer *text, int ended,
                       ls_error *err)
 {
@@ -365,9 +367,10 @@ int ls_report_read(ls_run_log *log, const char *run_dir, ls_error *err)
     return status;
 }
 
-/* ---- the report ----------------------------------------------------------------------------- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
-/* In the run's own directory nothing but a plain file is meant. */
+/* Writes the page to `chosen` or, if it is NULL, to the run's directory, where only a
+ * regular file is expected. */
 static int write_page(const char *run_dir, const char *chosen, const ls_buffer *page,
                       const ls_host *host, ls_error *err)
 {

@@ -1,11 +1,11 @@
-/* Draws a run from its records: those in this page, or, while the run goes on, those that the server hands out
- * at /records. What records say is set as text, never as markup. */
+/* Draws a run from its records: those in this page or, while the run is in progress, those that the server sends
+ * from /records. Contents of records are inserted as text, never as markup. */
 'use strict';
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
-/* The lines of src/page/page.h: `steps` are step records, of which one may stand for several; `others` are all
- * other records, in order. */
+/* The lines that src/page/page.h describes. `steps`: step records, each for one or more steps; `others`: all other
+ * records, in order. */
 const run = { id: 0, width: 1, steps: [], others: [], times: null, newest: null, cut: 0 };
 
 function take(text) {
@@ -27,12 +27,12 @@ function take(text) {
 const last = type => run.others.findLast(r => r.type === type);
 const finite = x => typeof x === 'number' && Number.isFinite(x);
 
-/* What evaluations are judged by, the first that they have. */
+/* The metrics of evaluations; the first one that the evaluations have is the run's metric. */
 const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accuracy' }, { key: 'test_r2', name: 'R²' },
   { key: 'test_auc', name: 'AUC' }];
 const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC']];
 
-/* What all records say together. */
+/* Returns a summary of all records. */
 function summary() {
   const begun = last('run_start') || {}, resumed = last('resume'), ended = last('run_end');
   const end = ended && run.others.indexOf(ended) > run.others.indexOf(resumed) ? ended : null;
@@ -48,18 +48,18 @@ function summary() {
     r => ['fault', 'nonfinite', 'resume'].includes(r.type)) };
   s.data = start.data || {};
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
-  s.rows = s.data.images === false ? 'rows' : 'images'; /* older records do not say */
+  s.rows = s.data.images === false ? 'rows' : 'images'; /* older records lack it */
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
   s.name = config.name || 'run';
-  const values = s.data.targets && config.loss !== 'bce'; /* there is no accuracy, however few evaluations there are */
+  const values = s.data.targets && config.loss !== 'bce'; /* no accuracy, even without evaluations */
   s.metric = METRICS.find(m => s.epochs.some(e => finite(e[m.key]))) || METRICS[values ? 1 : 0];
   s.tested = s.epochs.filter(e => finite(e[s.metric.key]));
   s.step = run.steps.length ? run.steps.at(-1).step : end ? end.steps : 0;
   return Object.assign(s, progress(s));
 }
 
-/* How far the run is, and how long the rest will take: the steps that are missing at the pace of the newest
- * tenth, and the evaluations that are. */
+/* Returns the progress of the run and an estimate of the remaining time: the missing steps, at the pace of the newest
+ * tenth of the steps, and the missing evaluations. */
 function progress(s) {
   const total_epochs = s.start.epochs ?? s.config.epochs, whole = s.epochs.findLast(e => finite(e.seconds));
   const per_epoch = whole && whole.at ? whole.at / whole.epoch
@@ -91,7 +91,8 @@ function number(x, digits = 0) {
     : '–';
 }
 
-/* Four figures or so, for an axis or a table: 1.25 M, 250 k, 0.0012; six have no room beside an axis. */
+/* Formats a number with about four digits for an axis or a table: 1.25 M, 250 k, 0.0012. Six digits do not fit beside
+ * an axis. */
 function brief(x, digits) {
   for (const [unit, factor, from] of [['G', 1e9, 1e9], ['M', 1e6, 1e6], ['k', 1e3, 1e5]])
     if (Math.abs(x) >= from) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
@@ -110,9 +111,9 @@ function duration(seconds) {
 
 const when = time => time ? time.replace('T', ' ').replace('Z', ' UTC') : '';
 
-/* ---- what stands above the curves ------------------------------------------------------------------------- */
+/* ---- above the curves -------------------------------------------------------------------------------------- */
 
-/* The state's class, and what it is called. */
+/* Returns CSS class and name of the run's state. */
 function state(s) {
   if (s.end) return [s.end.status, s.end.status];
   if (!live) return ['unknown', 'not ended'];
@@ -134,7 +135,7 @@ function note(title, text, kind = '') {
   return el('p', { class: 'note ' + kind, role: 'note' }, el('strong', {}, title), ' ' + text);
 }
 
-/* A worker lost, a step left out, a run resumed: what the curves do not show. */
+/* Describes an event that the curves do not show: a lost worker, a step that was left out, a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
     return note(`Resumed behind step ${number(r.step)}.`, 'What came before was done in an earlier process.');
@@ -170,7 +171,7 @@ function notes(s) {
   return list;
 }
 
-/* A name, which may be cut behind its underscores. */
+/* Returns a name that may be broken after its underscores. */
 const breakable = text => String(text).split(/(?<=_)/).flatMap((t, i) => i ? [el('wbr'), t] : [t]);
 
 function tile(name, value, unit, ...details) {
@@ -184,7 +185,7 @@ function metric_tile(s) {
   const epoch = trained && s.epochs.findLast(e => finite(e[trained]));
   if (!newest)
     return tile('Test ' + name, '–', '', 'no evaluation yet');
-  const best = s.tested.reduce((a, e) => e[key] > a[key] ? e : a); /* the first of equal ones, as in training */
+  const best = s.tested.reduce((a, e) => e[key] > a[key] ? e : a); /* the first of equal values, as in training */
   const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${number(newest[k], 4)}`);
   return tile('Test ' + name, number(newest[key], 4), '',
     [`after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`, ...others].join(', ')
@@ -196,7 +197,7 @@ function progress_tile(s) {
   const percent = finite(s.share) ? Math.floor(100 * s.share) : 0, [kind] = state(s);
   const bar = el('dd', { class: 'bar ' + kind, role: 'progressbar', 'aria-label': 'steps done', 'aria-valuemin': 0,
     'aria-valuemax': 100, 'aria-valuenow': percent }, el('i', {}));
-  bar.firstChild.style.width = (finite(s.share) ? 100 * s.share : 0) + '%'; /* by script: the policy allows it */
+  bar.firstChild.style.width = (finite(s.share) ? 100 * s.share : 0) + '%'; /* set by script: the page's policy allows that */
   const done = s.epochs.filter(e => finite(e.seconds)).length;
   const time = kind === 'running' && s.step ? `about ${duration(s.left)} left` : s.step ? `took ${duration(s.spent)}` : '';
   return tile('Progress', percent, '%' + (time ? ' · ' + time : ''), bar,
@@ -233,7 +234,7 @@ function shape(tag, attributes, text) {
   return node;
 }
 
-/* 1, 2 or 5 times a power of ten, so that `range` has about `count` of them. */
+/* Returns 1, 2 or 5 times a power of ten, such that `range` contains about `count` of them. */
 function tick_step(range, count, least = 0) {
   const rough = range > 0 && finite(range) ? range / count : 1, power = 10 ** Math.floor(Math.log10(rough));
   return Math.max(least, power * [1, 2, 5, 10].find(m => m * power >= rough * 0.999));
@@ -241,7 +242,7 @@ function tick_step(range, count, least = 0) {
 
 const digits_of = step => Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
 
-/* Where `points` (ascending in x) reach x. */
+/* Returns the index of the first of `points` (ascending in x) that is at or after x. */
 function search(points, x) {
   let a = 0, b = points.length;
   while (a < b) {
@@ -251,8 +252,8 @@ function search(points, x) {
   return a;
 }
 
-/* The points from x = lo to hi, merged so that there are at most `columns`: a merged point has their mean, and
- * the range of all. A point is {from, x, sum, weight, lo, hi}, and its value sum/weight. */
+/* Returns the points from x = lo to hi, merged so that there are at most `columns`. A merged point has the mean of
+ * its points and their common range. A point is {from, x, sum, weight, lo, hi}; its value is sum/weight. */
 function decimate(points, lo, hi, columns) {
   const first = Math.max(0, search(points, lo) - 1), end = Math.min(points.length, search(points, hi) + 2);
   const each = Math.max(1, Math.ceil((end - first) / columns)), out = [];
@@ -272,18 +273,18 @@ function decimate(points, lo, hi, columns) {
   return out;
 }
 
-/* One point of a curve without ranges. */
+/* Returns a point of a curve without ranges. */
 const point = (x, y) => ({ from: x, x, sum: y, weight: finite(y) ? 1 : 0, lo: y, hi: y, y });
 
-/* The value below which points have `share` of all weight. */
+/* Returns the value below which points have `share` of the total weight. */
 function quantile(points, share) {
   const ranked = [...points].sort((p, q) => p.y - q.y);
   let left = share * ranked.reduce((sum, p) => sum + p.weight, 0);
   return ranked.find(p => (left -= p.weight) <= 0).y;
 }
 
-/* options: title, x_name, digits (of a value), from_zero, of_time (weights are seconds), most (of the y axis), view ({lo, hi}, shared by
- * charts that zoom together; NaN: everything), empty (what stands there without points).
+/* A chart. Options: title; x_name; digits of a value; from_zero; of_time: weights are seconds; most: largest value of
+ * the y axis; view: {lo, hi}, shared by charts that zoom together, NaN: everything; empty: text if there are no points.
  * A curve: {name, colour, points, line, dots}. */
 class Chart {
   constructor(options) {
@@ -344,7 +345,7 @@ class Chart {
     does();
   }
 
-  /* What there is to see, and what is seen. */
+  /* whole() returns the range of all points, range() the visible range. */
   whole() {
     const x = this.curves.flatMap(c => c.points.length ? [c.points[0].from, c.points.at(-1).x] : []);
     return x.length ? [Math.min(...x), Math.max(...x)] : null;
@@ -358,7 +359,7 @@ class Chart {
   show(lo, hi) {
     const all = this.whole();
     if (!all) return;
-    if (finite(lo)) { /* at least two points' width, and never beyond what there is */
+    if (finite(lo)) { /* at least the width of two points, and within the range of all points */
       const width = Math.min(Math.max(hi - lo, Math.min(4, all[1] - all[0])), all[1] - all[0]);
       lo = Math.max(all[0], Math.min((lo + hi - width) / 2, all[1] - width));
       hi = lo + width;
@@ -412,8 +413,8 @@ class Chart {
     this.draw();
   }
 
-  /* The top of the y axis: above every mean and range. A rate's is above what held for nearly all of the time: of two
-   * steps that are reported together the second one seems to have taken none. */
+  /* Computes the y axis. Its top is above all means and ranges. For rates it is above the values of nearly all of the
+   * time: when two steps are reported together, the second one seems to have taken no time. */
   scale(drawn) {
     const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
     let lo = Math.min(...points.map(p => p.y));
@@ -471,7 +472,7 @@ class Chart {
     return list;
   }
 
-  /* Ranges, curves and dots, cut at the frame. */
+  /* Draws ranges, curves and dots, clipped to the frame. */
   plot(drawn, y, bottom) {
     const id = 'cut-' + this.title.replace(/\W/g, ''), cut = shape('clipPath', { id });
     cut.append(shape('rect', { x: LEFT - 6, y: TOP - 6, width: this.width - LEFT - RIGHT + 12, height: bottom - TOP + 12 }));
@@ -489,7 +490,7 @@ class Chart {
         g.append(shape('path', { class: 'band', d: 'M' + there.map(p => XY(p, p.hi)).join('L') + 'L'
           + [...there].reverse().map(p => XY(p, p.lo)).join('L') + 'Z' }));
       let d = '', pen = 'M';
-      for (const p of c.drawn) { /* a point that is missing is a gap */
+      for (const p of c.drawn) { /* a missing point leaves a gap */
         if (finite(p.y)) d += pen + XY(p, p.y);
         pen = finite(p.y) ? 'L' : 'M';
       }
@@ -501,7 +502,7 @@ class Chart {
     return group;
   }
 
-  /* What the cursor points at, or what is being chosen. */
+  /* Marks the point at the cursor, or the range that is being selected. */
   mark() {
     if (!this.columns) return;
     const bottom = HEIGHT - BOTTOM, marks = [];
@@ -537,7 +538,7 @@ const charts = {
     of_time: true, view: by_step, empty: 'No values were recorded.' }),
 };
 
-/* Of steps: their mean by `sum` over `weight`. */
+/* Returns the points of steps, with values `sum` over `weight`. */
 function step_points(of) {
   return run.steps.map(r => {
     const p = { from: r.step - (r.steps || 1) + 1, x: r.step, ...of(r) };
@@ -571,9 +572,9 @@ function draw_charts(s) {
 
 /* ---- classes ---------------------------------------------------------------------------------------------- */
 
-/* Of the newest evaluation: a row for each class, a column for what its rows were taken for. A cell is as strong as
- * the root of its share of the row, so that a few errors are seen beside many hits. Few classes have their names and
- * counts in it, many have ticks. */
+/* The confusion matrix of the newest evaluation: a row for each class, a column for each predicted class. The
+ * intensity of a cell is the root of its share of the row, so that a few errors are visible beside many correct rows.
+ * A matrix of few classes shows names and counts, one of many classes has ticks. */
 const NAMED = 24, matrix = el('figure', {}), classes = el('figure', {});
 
 function draw_matrix(e, name, judged) {
@@ -633,7 +634,7 @@ function table(head, rows) {
 
 const phase_key = (name, i) => el('span', { class: 'key c' + (i + 1) }, el('i', {}), name);
 
-/* Where a step's time goes: a bar of each worker's parts, and the same in figures. */
+/* The parts of a step's time: a bar for each worker, and a table. */
 const times = el('figure', {});
 
 function draw_times() {
@@ -652,7 +653,7 @@ function draw_times() {
       PHASES.map(([, name], i) => [phase_key(name, i), ...rows.map(r => number(r[i], 2))])));
 }
 
-/* Of the newest step: what each worker's time went into, and what waits in its inbox. */
+/* Returns a table of the newest step: the parts of each worker's time, and the length of its inbox. */
 function newest_workers(s) {
   if (!live || s.end || !run.newest || !run.newest.workers.length) return [];
   const workers = run.newest.workers, all = workers.map(w => PHASES.reduce((sum, [key]) => sum + (w[key] || 0), 0) || 1);
@@ -703,8 +704,8 @@ function render() {
   if (places.config.textContent !== config) places.config.textContent = config;
 }
 
-/* Asks for what is new, once a second and for good: a server that is gone may come back, with this run or with
- * another one. */
+/* Requests new records once a second, for as long as the page is open: a server that is gone may come back, with
+ * this run or another one. */
 const records = document.getElementById('records'), from = records.dataset.from;
 const live = from ? { gone: false, since: new Date().toLocaleTimeString() } : null;
 

@@ -27,7 +27,8 @@ void ls_run_log_fini(ls_run_log *log)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* `a` is followed by `b`: both become a. What there is not is NaN, which fminf and fmaxf pass over. */
+/* Merges entry `b`, which follows `a`, into `a`. Values that do not exist are NaN, which
+ * fminf and fmaxf ignore. */
 static void merge(ls_run_step *a, const ls_run_step *b)
 {
     a->step = b->step;
@@ -125,7 +126,7 @@ static int take_step(ls_run_log *log, const ls_record *record, ls_error *err)
     return status ? status : ls_buffer_status(&log->newest, err);
 }
 
-/* The newest record of a type, or NULL. */
+/* Returns the newest record of a type, or NULL. */
 static ls_run_record *newest_of(const ls_run_log *log, ls_record_type type)
 {
     char start[48];
@@ -144,7 +145,7 @@ static int take_other(ls_run_log *log, int event, const char *json, size_t lengt
 {
     if (event && log->events++ >= LS_RUN_EVENTS)
         return LS_OK;
-    const char *brace = memchr(json, '{', length); /* behind what space there is */
+    const char *brace = memchr(json, '{', length); /* skips spaces */
     length -= (size_t)(brace - json);
     ls_run_record *all = ls_grown(log->host, log->other, log->others, &log->capacity, sizeof *all);
     char *copy = ls_alloc(log->host, length);
@@ -158,7 +159,7 @@ static int take_other(ls_run_log *log, int event, const char *json, size_t lengt
     return LS_OK;
 }
 
-/* Where `text` begins in json, from `at` on; `length`: nowhere. */
+/* Returns the index of `text` in json at or after `at`; `length` if there is none. */
 static size_t find(const char *json, size_t at, size_t length, const char *text)
 {
     const size_t n = strlen(text);
@@ -167,7 +168,8 @@ static size_t find(const char *json, size_t at, size_t length, const char *text)
     return at + n <= length ? at : length;
 }
 
-/* A page draws the newest evaluation's matrix: those of older ones, 20 KB each where there are 100 classes, go. */
+/* Removes the matrix of the newest evaluation, because a page draws that of the next one only. A
+ * matrix of 100 classes has 20 KB. */
 static void drop_matrix(ls_run_log *log)
 {
     ls_run_record *r = newest_of(log, LS_RECORD_EVAL);
@@ -190,7 +192,7 @@ int ls_run_log_add(ls_run_log *log, const ls_record *r, ls_error *err)
     return status;
 }
 
-/* ---- records of a file ---------------------------------------------------------------------- */
+/* ---- records of a file ----------------------------------------------------------------------- */
 
 static double number_of(const cJSON *object, const char *key)
 {
@@ -198,7 +200,7 @@ static double number_of(const cJSON *object, const char *key)
     return cJSON_IsNumber(node) ? node->valuedouble : NAN;
 }
 
-/* What counts something: a number below `most`, else `fallback`. */
+/* Returns a positive number below `most` as an integer, else `fallback`. */
 static uint64_t count_of(const cJSON *object, const char *key, double most, uint64_t fallback)
 {
     const double value = number_of(object, key);
@@ -215,7 +217,7 @@ static void read_times(ls_worker_times *out, const cJSON *workers)
         }
 }
 
-/* A step's values; those that it does not have are NaN or 0. */
+/* Adds the record of a step; values that it lacks are NaN or 0. */
 static int add_read_step(ls_run_log *log, ls_record *r, const cJSON *record, ls_error *err)
 {
     const cJSON *workers = cJSON_GetObjectItemCaseSensitive(record, "workers");
@@ -250,7 +252,7 @@ static int add_read(ls_run_log *log, const ls_json *doc, const char *json, size_
                             "expected a record, an object with a \"type\"; this is no metrics file "
                             "of a run");
     while (r.type < LS_RECORD_TYPES && strcmp(ls_record_names[r.type], type->valuestring) != 0)
-        r.type++; /* one of another name is kept as it is */
+        r.type++; /* a record of an unknown type is kept unchanged */
     return r.type == LS_RECORD_STEP ? add_read_step(log, &r, record, err)
                                     : ls_run_log_add(log, &r, err);
 }
@@ -269,7 +271,8 @@ int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *j
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* The bytes of JSON text that must not stand in a page are in its strings, where they can be escaped. */
+/* Appends JSON text that may be part of a page. The bytes that a page must not contain occur in
+ * strings only, where they can be escaped. */
 static void add_safe(ls_buffer *out, const char *json, size_t length)
 {
     size_t from = 0;
@@ -354,7 +357,8 @@ static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
     add_line(out, w);
 }
 
-/* The last entry may have grown since it was written: it is written again. */
+/* Writes the first line. The last entry of steps may have grown since it was written, so
+ * it is written again. */
 static void add_head(const ls_run_log *log, ls_buffer *out, ls_json_writer *w,
                      const ls_run_seen *from)
 {
@@ -392,7 +396,7 @@ void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer 
     ls_json_writer_fini(&w);
 }
 
-/* ---- where the run stands ------------------------------------------------------------------- */
+/* ---- the state of the run -------------------------------------------------------------------- */
 
 static void add_newest(ls_buffer *out, const char *type, const char *json, size_t length)
 {

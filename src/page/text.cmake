@@ -1,5 +1,7 @@
-# cmake -D HTML=report.html -D SCRIPT=report.js -D OUT=text.c -P text.cmake: the page as an array of C. Hex
-# digits go by one at a time through string(REGEX): no program is needed that a bare system lacks.
+# cmake -D HTML=report.html -D SCRIPT=report.js -D OUT=text.c -P text.cmake
+#
+# Writes the page, with the script inserted, as an array of C. It converts the files' hexadecimal digits by
+# string(REGEX), so that it needs no program that a minimal system lacks.
 file(READ ${HTML} page HEX)
 file(READ ${SCRIPT} script HEX)
 string(HEX "<!--SCRIPT-->" mark)

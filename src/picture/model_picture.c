@@ -1,5 +1,5 @@
-/* Encoded pictures as rows of a model. What it knows of the model it asks by the public functions, so that this room can
- * be a library beside the one that has the model. */
+/* Converts encoded pictures to rows of a model. It uses only public functions for the model, so
+ * that it can be a library beside the one that has the model. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"

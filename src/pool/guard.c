@@ -1,4 +1,5 @@
-#define _GNU_SOURCE /* MADV_WIPEONFORK; in this room, this file and topology.c alone */
+#define _GNU_SOURCE /* for MADV_WIPEONFORK; in this directory only this file and topology.c define
+                     * it */
 #include "pool/pool.h"
 
 #include "base/error.h"
@@ -22,7 +23,7 @@ int ls_fork_mark_create(ls_fork_mark **out, ls_error *err)
     *(volatile unsigned char *)page = 1;
     if (madvise(page, page_size(), MADV_WIPEONFORK) == 0)
         *out = page;
-    else /* before Linux 4.14; a child is not told then */
+    else /* a kernel before Linux 4.14: a child process cannot be recognised */
         munmap(page, page_size());
     return LS_OK;
 }
@@ -33,8 +34,8 @@ void ls_fork_mark_destroy(ls_fork_mark *mark)
         munmap((void *)(uintptr_t)mark, page_size());
 }
 
-/* The calls that this thread is in, innermost first. It says nothing between calls, so that no
- * state is kept anywhere. */
+/* List of the calls of jobs and hooks that this thread is in, innermost first. It is empty between
+ * calls, so no state remains after a pool is destroyed. */
 static _Thread_local ls_inside *innermost;
 
 void ls_inside_enter(ls_inside *frame, const ls_pool *pool)
@@ -100,7 +101,7 @@ void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
             ls_fail(&latch->error, status, "worker %d: a job failed with %s and gave no message",
                     worker, ls_status_name(status));
         latch->error.status = status;
-        /* release: pairs with the look without the lock in ls_latch_get. */
+        /* release: pairs with the load without the lock in ls_latch_get. */
         atomic_store_explicit(&latch->status, status, memory_order_release);
     }
     pthread_mutex_unlock(&latch->lock);
@@ -108,7 +109,8 @@ void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
 
 void ls_latch_mute(ls_latch *latch, atomic_bool *mute)
 {
-    /* Under the lock, so that a set that is under way comes wholly before or finds it set. */
+    /* The lock orders this against ls_latch_set: a call of that function is complete before, or
+     * finds *mute set. */
     pthread_mutex_lock(&latch->lock);
     atomic_store_explicit(mute, true, memory_order_relaxed);
     pthread_mutex_unlock(&latch->lock);
@@ -118,7 +120,7 @@ int ls_latch_get(const ls_latch *latch, int *worker, ls_error *err)
 {
     if (atomic_load_explicit(&latch->status, memory_order_acquire) == LS_OK)
         return LS_OK;
-    pthread_mutex_t *lock = (pthread_mutex_t *)&latch->lock; /* reading changes nothing else */
+    pthread_mutex_t *lock = (pthread_mutex_t *)&latch->lock; /* locking is the only change */
     pthread_mutex_lock(lock);
     int status = atomic_load_explicit(&latch->status, memory_order_relaxed);
     if (status) {

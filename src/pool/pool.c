@@ -1,4 +1,4 @@
-/* What the owner does with a pool: submitting and waiting. */
+/* The owner's functions of a pool: submitting jobs, waiting for them, cancelling, clearing. */
 #include "pool/pool.h"
 
 #include "base/error.h"
@@ -20,8 +20,9 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
     return ls_pool_check_canceled(pool, err);
 }
 
-/* The inbox has room unless LS_EAGAIN comes back. A job is counted before it can run, so that it
- * counts itself if it asks how busy its worker is: the push hands the count over too. */
+/* Puts a job into a worker's inbox. Returns LS_EAGAIN if the inbox is full. The job is counted
+ * before it can run, so that it is included if it calls ls_pool_busy itself: the push, a release,
+ * publishes the count as well. */
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 {
     if (w->part.count == 0 && ls_park_announced(&w->idle)) {
@@ -52,12 +53,13 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
     return status;
 }
 
-/* Whether the owner waits for it. */
+/* Returns whether the owner has to wait for the worker. */
 static bool is_awaited(const struct ls_pool_worker *w)
 {
     return !ls_pool_gave_up(w) && ls_pool_pending(w) > 0;
 }
 
+/* Condition of the owner's waits: no worker is awaited any more. */
 static bool all_finished(void *arg)
 {
     const ls_pool *pool = arg;
@@ -75,9 +77,10 @@ static int timed_out(const ls_pool *pool, ls_error *err)
                    workers ? left : "none, it ended just then");
 }
 
-/* A worker that was just woken and may run anywhere is started fastest on the very CPU that the
- * owner leaves: waking another CPU takes several times as long. So the owner sleeps at once then,
- * and spins for workers that are awake, or that wake up on CPUs of their own. */
+/* Waits until all awaited jobs have finished, and returns the latched error, if any. A worker that
+ * was just woken and is not pinned starts soonest on the CPU that the owner leaves, because waking
+ * another CPU takes several times as long. So the owner sleeps at once in this case, and spins only
+ * for workers that are awake, or that wake up on CPUs of their own. */
 static int wait_until(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     bool over = all_finished(pool);
@@ -89,7 +92,7 @@ static int wait_until(ls_pool *pool, ls_patience *patience, ls_error *err)
     return ls_latch_get(&pool->latch, NULL, err);
 }
 
-/* Worker 0's part, on the owner's thread: what its inbox holds, then `job`, unless it is NULL. */
+/* Runs the jobs in worker 0's inbox on the owner's thread, and then `job`, unless it is NULL. */
 static void work_as_caller(ls_pool *pool, ls_job job, void *arg)
 {
     struct ls_pool_worker *w = &pool->worker[0];
@@ -114,6 +117,7 @@ int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err)
     return wait_until(pool, &patience, err);
 }
 
+/* Waits until the inbox has room. Returns false if the time limit has passed. */
 static bool has_room(ls_ring *inbox, ls_patience *patience)
 {
     do {
@@ -123,8 +127,8 @@ static bool has_room(ls_ring *inbox, ls_patience *patience)
     return false;
 }
 
-/* Room for one job everywhere, so that either every worker gets it or none: only the owner fills
- * inboxes, hence room that was seen stays. */
+/* Waits until every inbox has room for one job, so that either every worker gets the job or none
+ * does. Only the owner fills inboxes, so room that was seen remains. */
 static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     int takers = pool->options.caller_works;
@@ -170,13 +174,14 @@ void ls_pool_cancel(ls_pool *pool)
         return;
     ls_fail(&err, LS_ECANCELED, "the pool was cancelled");
     ls_latch_set(&pool->latch, -1, LS_ECANCELED, &err, NULL);
-    /* release: a thread that finds a job dropped also finds the latched error. */
+    /* release: pairs with the acquire in run_job. A thread that sees a job dropped because of the
+     * cancel also sees the latched error. */
     atomic_store_explicit(&pool->canceled, 1, memory_order_release);
 }
 
 int ls_pool_first_error(const ls_pool *pool, int *worker, ls_error *err)
 {
-    int status = ls_pool_is_ours(pool, err); /* a child may have got the latch locked */
+    int status = ls_pool_is_ours(pool, err); /* a forked child may have inherited a locked latch */
     return status ? status : ls_latch_get(&pool->latch, worker, err);
 }
 
@@ -192,6 +197,7 @@ int ls_pool_clear(ls_pool *pool, ls_error *err)
     return LS_OK;
 }
 
+/* Returns the number of cores to which the CPUs belong. */
 static int count_cores(const ls_cpus *cpus)
 {
     ls_cpus core;

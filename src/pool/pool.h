@@ -1,4 +1,18 @@
-/* The inside of <lockstep/pool.h>: what the owner and the workers share. */
+/* Internal part of <lockstep/pool.h>: data that the owner and the workers share.
+ *
+ * The owner pushes jobs into the workers' inboxes, each of which is a ring with one producer and
+ * one consumer (sync/ring.h), and sleeps on the park word `owner`. A worker sleeps on its own park
+ * word `idle`. No lock is taken for a job that succeeds. Two counters of each worker tell how many
+ * of its jobs are pending: `submitted`, which the owner writes, and `finished`, which the worker
+ * writes.
+ *
+ * Memory order of a job. Everything that the owner wrote before submitting a job happens before the
+ * job, because the push is a release and the pop an acquire. Everything that the job wrote happens
+ * before what the owner does after it has seen the job finished: the worker stores `finished` with
+ * release order after the job, and the owner loads it with acquire order. Only the worker's thread
+ * stores `finished`, each time after all its earlier jobs, so a load of any later value shows the
+ * earlier jobs as well.
+ */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
 
@@ -14,265 +28,286 @@
 
 /* ---- topology.c ------------------------------------------------------------------------------ */
 
-/* Which CPUs this process may use, and who gets which of them.
+/* The CPUs that this process may use, and their assignment to workers.
  *
- * The file system's root is a parameter wherever files are read, so that tests can show a machine
- * of their own; all other callers pass "". All functions may be called from any thread.
+ * Functions that read files have a parameter `root`, the path of the file system's root, so that
+ * tests can simulate other machines; all other callers pass "". All functions may be called from
+ * any thread.
  */
 
-#define LS_CPUS_MAX 4096
+#define LS_CPUS_MAX 4096 /* most CPUs of a machine */
 
-/* A list of CPU numbers as the kernel counts them. */
+/* A list of CPUs by their kernel numbers. */
 typedef struct ls_cpus {
     int count;
     unsigned short id[LS_CPUS_MAX];
 } ls_cpus;
 
-/* The calling thread's affinity mask, core by core: hardware threads of one core are neighbours in
- * the list (read from /sys; in ascending order where that cannot be read).
+/* Lists the CPUs of the calling thread's affinity mask, ordered by core, so that hardware threads
+ * of one core are adjacent. The cores are read from /sys; if that fails, the list is in ascending
+ * order.
  * Errors: LS_ESYSTEM. */
 int ls_cpus_allowed(ls_cpus *out, const char *root, ls_error *err);
 
-/* The smallest CPU quota, in CPUs (1.5: one and a half), of the cgroups this process is in, theirs
- * included that enclose them; 0 when there is none. Reads cgroup v2 and v1 files under `root` in
- * their usual places (/sys/fs/cgroup); what cannot be read counts as "no quota". */
+/* Returns the smallest CPU quota, in CPUs, of the cgroups that contain this process and of their
+ * parents, or 0 if there is none. Reads the files of cgroup v2 and v1 under `root` in their usual
+ * places (/sys/fs/cgroup). A file that cannot be read counts as no quota. */
 double ls_cgroup_quota(const char *root);
 
-/* How many threads can really run at once: `mask` CPUs cut down by `quota`, rounded up; ≥ 1. */
+/* Returns the number of threads that can run at the same time on `mask` CPUs with a quota of
+ * `quota` CPUs (0: none): the smaller of the two, rounded up, and at least 1. */
 int ls_usable_cpus(int mask, double quota);
 
-/* Worker w of n gets a part of `all` that no other worker gets: an equal share, or, where `want` is
- * not 0, `want` CPUs of its share, on as many different cores as possible (`core` as from
- * ls_cpus_cores). Returns 0 and an empty part when `all` does not suffice for n workers. */
+/* Writes the part of `all` that belongs to worker w of n, and returns its number of CPUs. The parts
+ * are disjoint and equal shares of `all`; if `want` is not 0, a part is reduced to `want` CPUs on
+ * as many different cores as possible. `core` is the result of ls_cpus_cores for `all`. Returns 0,
+ * with an empty part, if `all` has too few CPUs for n workers. */
 int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n, int w, int want);
 
-/* For each CPU of `cpus` the number of the core it belongs to: the lowest CPU of that core. */
+/* Writes for each CPU of `cpus` the number of its core, which is the lowest CPU of that core. */
 void ls_cpus_cores(ls_cpus *core, const ls_cpus *cpus, const char *root);
 
 /* Confines the calling thread to `cpus`. Errors: LS_ESYSTEM. */
 int ls_pin_thread(const ls_cpus *cpus, ls_error *err);
 
-/* The CPU that the calling thread was on a moment ago. */
+/* Returns the CPU that the calling thread runs on, which may change at any time. */
 int ls_this_cpu(void);
 
-/* Moves the calling thread from `cpu` to another of those it may use, if there is one; it may use
- * the same ones afterwards. */
+/* Moves the calling thread from `cpu` to another CPU of its affinity mask, if there is one. The
+ * mask is the same afterwards. */
 void ls_leave_cpu(int cpu);
 
-/* Names the calling thread; the kernel keeps 15 bytes. */
+/* Names the calling thread; the name is truncated to 15 bytes, the most that the kernel allows. */
 void ls_name_thread(const char *name);
 
-/* ---- what keeps a caller from waiting for itself or for threads that are not there ------------ */
+/* ---- protection from waiting for the calling thread or for threads of the parent process ----- */
 
-/* A byte that a child made by fork finds to be zero; NULL where the system cannot do that. */
+/* A byte that is 1, and that reads 0 in a child process made by fork. NULL if the system has no
+ * such memory. */
 typedef volatile unsigned char ls_fork_mark;
 
-/* Makes a mark, which reads 1. Errors: LS_ENOMEM. */
+/* Creates a mark. Errors: LS_ENOMEM. */
 int ls_fork_mark_create(ls_fork_mark **out, ls_error *err);
 
-void ls_fork_mark_destroy(ls_fork_mark *mark); /* NULL is allowed */
+/* Frees a mark. NULL is allowed. */
+void ls_fork_mark_destroy(ls_fork_mark *mark);
 
-/* Whether this process got the mark by fork. Any thread. */
+/* Returns whether this process has inherited the mark by fork. Any thread. */
 static inline bool ls_fork_mark_is_inherited(const ls_fork_mark *mark)
 {
     return mark && !*mark;
 }
 
-/* One call of a job or hook, on the stack of the thread that runs it. */
+/* A call of a job or hook that is under way, on the stack of its thread. */
 typedef struct ls_inside {
     const ls_pool *pool;
-    struct ls_inside *outer; /* the call that this one was made from, of another pool */
+    struct ls_inside *outer; /* the call, of another pool, from which this one was made; or NULL */
 } ls_inside;
 
-/* Around a job or hook. */
+/* Registers the beginning of a call of a job or hook of `pool` on the calling thread. */
 void ls_inside_enter(ls_inside *frame, const ls_pool *pool);
+/* Registers the end of that call. */
 void ls_inside_leave(const ls_inside *frame);
 
-/* Whether the calling thread is in a job or hook of this pool. */
+/* Returns whether the calling thread is inside a job or hook of this pool. */
 bool ls_inside_of(const ls_pool *pool);
 
-/* ---- the first error of several threads ------------------------------------------------------- */
+/* ---- the first error of several threads ------------------------------------------------------ */
 
-/* Any thread may call anything here but init and fini. */
+/* A latch keeps the first of several errors. Any thread may call all functions but init and
+ * fini. */
 typedef struct ls_latch {
-    pthread_mutex_t lock; /* guards what is below; errors are rare */
-    int worker;
-    ls_error error;
-    _Atomic int status; /* LS_OK: open. Read without the lock, so that success costs nothing */
+    pthread_mutex_t lock; /* protects all fields; errors are rare, so contention is no concern */
+    int worker;           /* worker that failed; −1: none */
+    ls_error error;       /* the latched error, if status is not LS_OK */
+    _Atomic int status;   /* LS_OK: no error. Also read without the lock, so that success is
+                           * cheap */
 } ls_latch;
 
-/* An open latch. */
+/* Initialises a latch without an error. */
 void ls_latch_init(ls_latch *latch);
 
+/* Frees the latch's resources. */
 void ls_latch_fini(ls_latch *latch);
 
-/* Keeps `status` (negative) with the text of `err` and the worker it came from, unless the latch
- * holds an error already or `mute` is set. `err` may be empty: then a text is made up from the
- * status. `mute` may be NULL. */
+/* Latches the negative `status` with the text of `err` and the index of the worker that failed,
+ * unless the latch holds an error already or *mute is set. If the text of `err` is empty, a text is
+ * made from the status. `err` and `mute` may be NULL. */
 void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
                   const atomic_bool *mute);
 
-/* Sets `mute`, which a caller of ls_latch_set gives. Nothing more is latched with it from then
- * on. */
+/* Sets *mute. When the function returns, no call of ls_latch_set with this `mute` latches an error
+ * any more. */
 void ls_latch_mute(ls_latch *latch, atomic_bool *mute);
 
-/* The latched status, or LS_OK. With an error, `worker` and `err` receive the rest; NULL is
- * allowed for both. */
+/* Returns the latched status, or LS_OK. With an error, `worker` and `err` receive the worker's
+ * index and the error; both may be NULL. */
 int ls_latch_get(const ls_latch *latch, int *worker, ls_error *err);
 
-/* Opens the latch again. */
+/* Forgets the latched error. */
 void ls_latch_clear(ls_latch *latch);
 
-/* ---- the pool --------------------------------------------------------------------------------- */
+/* ---- the pool -------------------------------------------------------------------------------- */
 
-/* What an inbox holds. */
+/* An item of an inbox. */
 struct ls_pool_job {
     ls_job job;
     void *arg;
 };
 
-/* How far a worker's thread has come. From RUNNING on, one exchange decides: STOPPING, when the
- * thread gets to its stop hook in time, or LEFT, when the thread that destroys the pool gives up on it
- * first. */
+/* Phase of a worker's thread. A single compare-exchange decides how RUNNING ends: with STOPPING, if
+ * the thread reaches its stop hook in time, or with LEFT, if the thread that destroys the pool
+ * gives up waiting first. In the same way STARTING of a lent thread ends with RUNNING or LEFT. */
 enum ls_pool_phase {
-    LS_PHASE_UNSERVED, /* borrowed, and no thread serves it */
-    LS_PHASE_STARTING,
-    LS_PHASE_RUNNING,
+    LS_PHASE_UNSERVED, /* borrowed worker without a thread */
+    LS_PHASE_STARTING, /* before or in the start hook */
+    LS_PHASE_RUNNING,  /* running jobs or waiting for them */
     LS_PHASE_STOPPING, /* in the stop hook */
-    LS_PHASE_ENDED,    /* the thread is about to return, and can be joined if it is the pool's */
-    LS_PHASE_LEFT      /* left behind: it has no owner */
+    LS_PHASE_ENDED,    /* about to return; can be joined if the thread is the pool's own */
+    LS_PHASE_LEFT      /* left running when the pool was destroyed */
 };
 
-/* Whether a waiting thread spins before it sleeps: it does while that pays. One thread's own. */
+/* Decides whether a waiting thread spins before it sleeps (spin.c). Only that thread accesses
+ * it. */
 typedef struct ls_spin_habit {
-    bool allowed;          /* every thread can have a CPU */
-    unsigned misses;       /* spins in a row that ended in sleep */
-    unsigned short_sleeps; /* in a row that a spin would have bridged */
-    unsigned patience;     /* how many of them until something is done about it */
+    bool allowed;          /* every thread can have a CPU, so spinning delays no other thread */
+    unsigned misses;       /* number of successive waits that ended in sleep */
+    unsigned short_sleeps; /* number of successive sleeps that were shorter than a spin */
+    unsigned patience;     /* number of such sleeps after which the thread moves to another CPU */
 } ls_spin_habit;
 
 struct ls_pool_worker {
-    ls_ring inbox;  /* from the owner */
-    ls_worker view; /* what hooks and jobs see */
+    ls_ring inbox;  /* jobs from the owner */
+    ls_worker view; /* argument of hooks and jobs */
     ls_pool *pool;
-    pthread_t thread; /* only if it is the pool's own */
-    bool own;         /* the thread is the pool's */
-    ls_cpus part;     /* CPUs to pin to; none: not pinned */
+    pthread_t thread; /* the thread, if `own` */
+    bool own;         /* the thread is one that the pool has started */
+    ls_cpus part;     /* CPUs that the thread is pinned to; empty: not pinned */
     /* Written by the owner. */
-    alignas(64) _Atomic uint64_t submitted; /* jobs put into the inbox */
-    atomic_bool abandoned;                  /* set through the latch, which it mutes */
-    bool left;                              /* left behind by destroy */
+    alignas(64) _Atomic uint64_t submitted; /* number of jobs put into the inbox */
+    atomic_bool abandoned;                  /* set by ls_latch_mute; mutes the worker's errors */
+    bool left;                              /* left running by ls_pool_destroy */
     /* Written by the worker. */
-    alignas(64) _Atomic uint64_t finished; /* jobs run or dropped */
-    _Atomic int phase;                     /* an ls_pool_phase; see there */
-    /* Likewise, and read for statistics alone. */
+    alignas(64) _Atomic uint64_t finished; /* number of jobs that were run or dropped */
+    _Atomic int phase;                     /* an ls_pool_phase; also written by other threads */
+    /* Written by the worker, for statistics only. */
     alignas(64) _Atomic uint64_t dropped, failed, waits, sleeps, busy_ns;
-    ls_spin_habit habit;
-    alignas(64) ls_park idle;  /* where it sleeps when its inbox is empty */
-    _Atomic int thread_number; /* of ls_thread_self; 0: no thread serves it yet, or not known */
+    ls_spin_habit habit;       /* the worker's thread only */
+    alignas(64) ls_park idle;  /* park word on which the worker waits for jobs */
+    _Atomic int thread_number; /* ls_thread_self of its thread; 0: no thread yet, or unknown */
 };
 
 struct ls_pool {
-    /* Frozen once the workers run. */
+    /* Constant once the workers run. */
     ls_pool_options options;
-    char name[16];
-    int workers;
-    struct ls_pool_worker *worker;
+    char name[16];                 /* prefix of the threads' names */
+    int workers;                   /* number of workers */
+    struct ls_pool_worker *worker; /* [workers] */
     ls_fork_mark *mark;
-    void *adopted; /* memory that is freed with the pool */
-    /* Shared. */
+    void *adopted; /* memory that is freed together with the pool; NULL: none */
+    /* Shared by several threads. */
     ls_latch latch;
-    pthread_mutex_t leaving; /* held by lent threads on their way out */
-    alignas(64) _Atomic int canceled;
-    alignas(64) ls_park owner; /* where the owner waits for phases and finished jobs */
-    ls_spin_habit habit;       /* the owner's */
-    bool woke; /* since its last wait, the owner woke a worker that may run on any CPU */
-    _Atomic int owner_cpu; /* where the owner was when it last did */
+    pthread_mutex_t leaving;          /* held by lent threads while they leave (give_back) */
+    alignas(64) _Atomic int canceled; /* non-zero after ls_pool_cancel */
+    alignas(64) ls_park owner; /* park word on which the owner waits for phases and finished jobs */
+    ls_spin_habit habit;       /* the owner only */
+    bool woke;                 /* the owner has woken an unpinned worker since its last wait */
+    _Atomic int owner_cpu;     /* CPU of the owner when it last did so */
 };
 
-/* relaxed: each counter has one writer, and whoever else reads it takes what it says for a moment that is past. */
+/* Adds `more` to a counter, of which the calling thread is the only writer. relaxed: readers on
+ * other threads take the value as one that may be outdated. */
 static inline void ls_pool_count(_Atomic uint64_t *counter, uint64_t more)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
     atomic_store_explicit(counter, before + more, memory_order_relaxed);
 }
 
-/* LS_OK, or LS_EINVAL when this process got the pool by fork. Any thread. */
+/* Returns LS_OK, or LS_EINVAL if this process has inherited the pool by fork. Any thread. */
 int ls_pool_is_ours(const ls_pool *pool, ls_error *err);
 
-/* What the owner's functions begin with: LS_OK, or LS_EINVAL in a forked child and in a job or hook
- * of the pool. */
+/* Returns LS_OK, or LS_EINVAL in a forked child and inside a job or hook of the pool. The owner's
+ * functions begin with this check. */
 int ls_pool_check_owner(const ls_pool *pool, ls_error *err);
 
-/* LS_OK, or LS_ECANCELED. Any thread. */
+/* Returns LS_OK, or LS_ECANCELED if the pool was cancelled. Any thread. */
 int ls_pool_check_canceled(const ls_pool *pool, ls_error *err);
 
-/* Makes the pool free `memory`, which came from ls_alloc with the pool's host, when it is itself
- * freed, and so never while a thread that was left behind may use it. Once per pool. Owner. */
+/* Makes the pool free `memory`, which ls_alloc returned for the pool's host, when the pool itself
+ * is freed. So it is never freed while a thread that was left running may use it. Once per pool.
+ * Owner. */
 void ls_pool_adopt(ls_pool *pool, void *memory);
 
-/* Whether the worker was given up. Any thread. */
+/* Returns whether the worker was abandoned. Any thread. */
 bool ls_pool_gave_up(const struct ls_pool_worker *w);
 
-/* Jobs of the worker that have not finished; 0 makes visible what they did. Exact on the owner's
- * thread. */
+/* Returns the number of jobs of the worker that have not finished. If it is 0, everything that the
+ * jobs wrote is visible to the caller. The number is exact on the owner's thread. Any thread. */
 uint64_t ls_pool_pending(const struct ls_pool_worker *w);
 
-/* Writes "worker 1 (3 jobs), worker 4 (1 job)" for the workers that `which` selects, "…" for what
- * does not fit. Returns how many there are. Owner. */
+/* Writes a list of the workers that `which` selects, such as "worker 1 (3 jobs), worker 4 (1 job)".
+ * A list that does not fit into `size` bytes is truncated and ends with "…". Returns the number of
+ * workers listed, plus 1 if it is truncated. Owner. */
 int ls_pool_list(char *text, size_t size, const ls_pool *pool,
                  bool (*which)(const struct ls_pool_worker *w));
 
-/* Any thread. The number (ls_thread_self) of the thread that serves `worker`; 0: not known. */
+/* Returns the number (ls_thread_self) of the worker's thread, or 0 if it is unknown. Any thread. */
 int ls_pool_thread_number(const ls_pool *pool, int worker);
 
-/* Its threads have ended. */
+/* Frees the pool. Its threads must have ended. */
 void ls_pool_free(ls_pool *pool);
 
-/* Calls ready(arg) for as long as waiting awake is worth it, and returns whether it became true.
- * `deadline_ns` as for ls_park_until. */
+/* Calls ready(arg) repeatedly for as long as spinning is expected to pay, until it returns true.
+ * Returns whether it did. `deadline_ns` is as for ls_park_until. */
 bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
 
-/* Notes that a thread slept for so long until what it waited for came. */
+/* Records that the thread has slept for `ns` nanoseconds until its condition held. */
 void ls_pool_slept(ls_spin_habit *habit, uint64_t ns);
 
-/* Whether that has been too short, too often: the thread is to see to it that it can spin. It then
- * does. */
+/* Returns whether the recorded sleeps were too short too often, so that the thread should move to a
+ * CPU on which it can spin. If so, the thread will spin in its next wait. */
 bool ls_pool_ought_to_spin(ls_spin_habit *habit);
 
-/* ---- what a worker does, on its thread ------------------------------------------------------ */
+/* ---- functions of a worker, on its thread ---------------------------------------------------- */
 
-/* Runs one job, or drops it, and counts it as finished. Does not wake the owner. */
+/* Runs a job, or drops it if the pool is cancelled or the worker abandoned, and counts it as
+ * finished. Does not wake the owner. */
 void ls_pool_do_job(struct ls_pool_worker *w, const struct ls_pool_job *job);
 
-/* Runs what the inbox holds, without waiting for more. */
+/* Runs the jobs that are in the inbox, without waiting for more. */
 void ls_pool_drain(struct ls_pool_worker *w);
 
-/* The worker loop: runs the jobs of the inbox on the calling thread, in order, and returns when the
- * inbox is closed and empty. One thread per inbox at a time. */
+/* Runs the jobs of the inbox on the calling thread, in order, and returns when the inbox is closed
+ * and empty. It is the loop of a worker's thread. One thread per inbox at a time. */
 void ls_pool_work(struct ls_pool_worker *w);
 
-/* The hooks. A start hook that fails always leaves a text. */
+/* Runs the start hook, if there is one, and returns its status. If it fails without a message, a
+ * message is made from the status. */
 int ls_pool_start_hook(struct ls_pool_worker *w, ls_error *err);
+
+/* Runs the stop hook, if there is one. */
 void ls_pool_stop_hook(struct ls_pool_worker *w);
 
-/* Sets the phase and wakes the owner. */
+/* Sets the phase, with release order, and wakes the owner. */
 void ls_pool_enter_phase(struct ls_pool_worker *w, int phase);
 
-/* Changes the phase if it is `from`; hands nothing over with it. */
+/* Changes the phase from `from` to `to`. Returns false, and changes nothing, if the phase is
+ * another. It publishes no other data. */
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to);
 
-/* A thread of the pool's own from start to end: pinning, name, start hook, loop, stop hook.
- * `worker` is a struct ls_pool_worker. */
+/* Runs a thread of the pool's own: pinning, name, start hook, loop, stop hook. `worker` is a struct
+ * ls_pool_worker. */
 void *ls_pool_thread(void *worker);
 
-/* The owner as worker 0: its start hook, which latches an error and returns it; and its end: what
- * is left in its inbox, and its stop hook. The latter does nothing in a pool without caller_works,
- * or when the start hook failed. */
+/* Runs the start hook of worker 0 on the owner's thread, in a pool with caller_works. Latches and
+ * returns its error. */
 int ls_pool_start_caller(ls_pool *pool);
+
+/* Ends worker 0 on the owner's thread: runs the jobs that are left in its inbox, and its stop hook.
+ * Does nothing in a pool without caller_works, or if the start hook has failed. */
 void ls_pool_end_caller(ls_pool *pool);
 
-/* Returns when no lent thread that has given its worker back touches the pool any more. */
+/* Waits until no lent thread that has given its worker back accesses the pool any more. */
 void ls_pool_see_off(ls_pool *pool);
 
 #endif

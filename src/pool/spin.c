@@ -1,27 +1,29 @@
-/* Whether a thread that waits spins or sleeps.
+/* Decides whether a waiting thread spins or sleeps.
  *
- * A thread that sleeps is woken within some tens of microseconds, on some machines a hundred; one
- * that spins answers within one. Spinning for about as long as a wake-up takes is what lets two
- * threads that hand work back and forth stay awake, and begin to: the one spins until the other has
- * been woken. Where work comes at longer intervals, or where the thread that is waited for
- * cannot run because this one has its CPU, the same time is lost. So spinning is a habit: given up
- * after a few misses in a row, tried again from time to time, and taken up with the first success.
+ * Waking a sleeping thread takes some tens of microseconds, on some machines a hundred; a spinning
+ * thread reacts within one. If a thread spins for about as long as a wake-up takes, two threads
+ * that hand work back and forth stay awake, and also get into this state: one spins while the other
+ * is being woken. If work arrives at longer intervals, or if the awaited thread cannot run because
+ * this thread occupies its CPU, the time of the spin is lost. So spinning is a habit: it is given
+ * up after a few misses in a row, tried again from time to time, and resumed after the first
+ * success.
  *
- * A worker that was woken out of short sleeps time and again should not have had to sleep at all:
- * the scheduler has put it on the CPU of the very thread that it works for, where neither can spin
- * for the other, and leaves them there, because neither ever waits for a CPU for long. Only such a
- * worker knows, and it steps aside.
+ * If a worker is woken again and again after short sleeps, it need not have slept at all. The
+ * scheduler has put it on the CPU of the thread that it works for, where neither can spin for the
+ * other, and leaves both there, because neither waits long for a CPU. Only the worker can notice
+ * this, and it moves to another CPU (step_aside in worker.c).
  */
 #include "base/clock.h"
 #include "pool/pool.h"
 
-#define SPIN_NS 100000
-#define MISSES_ALLOWED 4
-#define TRIED_EVERY 32
-#define CHECKS_PER_LOOK 32 /* at the clock */
-#define PATIENCE_FIRST 8
-#define PATIENCE_MOST 65536
+#define SPIN_NS 100000      /* length of a spin */
+#define MISSES_ALLOWED 4    /* successive misses after which spinning is given up */
+#define TRIED_EVERY 32      /* waits after which it is tried again */
+#define CHECKS_PER_LOOK 32  /* checks of the condition per reading of the clock */
+#define PATIENCE_FIRST 8    /* short sleeps after which a worker first moves to another CPU */
+#define PATIENCE_MOST 65536 /* largest number of short sleeps before it moves again */
 
+/* Returns whether the thread should spin in this wait. */
 static bool is_worth_it(const ls_spin_habit *habit)
 {
     return habit->allowed && (habit->misses < MISSES_ALLOWED || habit->misses % TRIED_EVERY == 0);
@@ -47,7 +49,7 @@ bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uin
         if (end_ns == 0)
             end_ns = now_ns + SPIN_NS;
         if (now_ns >= deadline_ns)
-            return false; /* which says nothing about the habit */
+            return false; /* the deadline passed: neither a success nor a miss */
         if (now_ns >= end_ns)
             break;
     }
@@ -66,7 +68,7 @@ bool ls_pool_ought_to_spin(ls_spin_habit *habit)
         habit->patience = PATIENCE_FIRST;
     if (habit->short_sleeps < habit->patience)
         return false;
-    /* Should this not help, the next time comes later. A spin that succeeds sets it back. */
+    /* If moving does not help, the next move comes later. A successful spin resets the patience. */
     if (habit->patience < PATIENCE_MOST)
         habit->patience *= 2;
     habit->short_sleeps = 0;

@@ -1,4 +1,5 @@
-/* Workers that do not come back: giving them up, and destroying a pool that has such. */
+/* Workers whose jobs do not return: abandoning them, and destroying a pool that has such
+ * workers. */
 #include "base/error.h"
 #include "pool/pool.h"
 
@@ -20,7 +21,7 @@ int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
 
 static int phase_of(const struct ls_pool_worker *w)
 {
-    /* acquire: with the release in ls_pool_enter_phase. */
+    /* acquire: pairs with the releases in ls_pool_enter_phase and give_back. */
     return atomic_load_explicit(&w->phase, memory_order_acquire);
 }
 
@@ -44,7 +45,7 @@ static bool this_ended(void *arg)
     return has_ended(arg);
 }
 
-/* All but those that were given up and still hang in a job. */
+/* Returns whether all workers have ended, except abandoned ones that are still inside a job. */
 static bool all_able_ended(void *arg)
 {
     const ls_pool *pool = arg;
@@ -57,12 +58,14 @@ static bool all_able_ended(void *arg)
     return true;
 }
 
-/* Joins a worker that has ended, leaves any other behind. With `patience`, one that got to its stop
- * hook meanwhile is waited for too. A thread that was lent is not joined: see ls_pool_see_off. */
+/* Joins the thread of a worker that has ended, and leaves any other running. With `patience`, it
+ * also waits for a worker that has reached its stop hook meanwhile. Lent threads are not joined;
+ * see ls_pool_see_off. */
 static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool patience)
 {
-    ls_latch_mute(&pool->latch, &w->abandoned); /* no more jobs, should it come back */
-    /* What an ended thread did, the join makes visible, or the acquire of its phase. */
+    ls_latch_mute(&pool->latch, &w->abandoned); /* it must run no more jobs if it returns later */
+    /* The exchanges below are relaxed. The writes of a thread that has ended become visible by the
+     * join, or by the acquire load of its phase. */
     bool given_up = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
                     ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
     if (!w->own && !given_up && patience)
@@ -79,7 +82,8 @@ static bool was_left(const struct ls_pool_worker *w)
     return w->left;
 }
 
-/* Frees what no thread left behind may touch: with none left, everything. */
+/* Frees everything that no thread that was left running may access: the whole pool if there is no
+ * such thread, else the inboxes of the workers that have ended. */
 static int free_or_leave(ls_pool *pool, ls_error *err)
 {
     char list[300];
@@ -115,13 +119,14 @@ int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err)
     if (!pool)
         return LS_OK;
     if (ls_pool_is_ours(pool, NULL) != LS_OK) {
-        ls_pool_free(pool); /* its threads are not in this process */
+        ls_pool_free(pool); /* the threads exist only in the parent process */
         return LS_OK;
     }
     int status = ls_pool_check_owner(pool, err);
     if (status)
         return status;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable); /* joining could end here */
+    /* pthread_join is a cancellation point, and must not end the thread here. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
     status = end_workers(pool, timeout, err);
     pthread_setcancelstate(cancelable, NULL);
     return status;

@@ -1,4 +1,4 @@
-/* Making a pool: options, CPUs, memory, threads; and freeing it. */
+/* Creation of a pool (options, CPUs, memory, threads), and its release. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -41,7 +41,8 @@ static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error
     return LS_OK;
 }
 
-/* Decides each worker's CPUs. Returns the number of CPUs that count for spinning. */
+/* Decides each worker's CPUs. Returns the number of usable CPUs, which decides whether threads may
+ * spin. */
 static int plan_cpus(ls_pool *pool)
 {
     const ls_pool_options *o = &pool->options;
@@ -86,7 +87,7 @@ static int init_workers(ls_pool *pool, ls_error *err)
         ls_park_init(&w->idle, 0);
         ls_ring_share_consumer(&w->inbox, &w->idle);
     }
-    /* The owner is one more thread, unless it is one of the workers. */
+    /* The owner is an additional thread unless it works as worker 0. */
     pool->habit.allowed = ls_spins_for(pool->workers + !o->caller_works, cpus) > 0;
     ls_park_init(&pool->owner, 0);
     return LS_OK;
@@ -135,7 +136,8 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
     return status;
 }
 
-/* Starts the pool's own threads; workers before `*started` have theirs, also on failure. */
+/* Starts the pool's own threads. The workers before number *started have their threads, also after
+ * a failure. */
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
     char why[LS_REASON];
@@ -149,7 +151,7 @@ static int start_threads(ls_pool *pool, int *started, ls_error *err)
     return LS_OK;
 }
 
-/* Ends the threads of the first `n` workers, and frees the pool. */
+/* Ends the threads of the first `n` workers and frees the pool, after a failure of the creation. */
 static void undo_start(ls_pool *pool, int n)
 {
     for (int i = 0; i < n; i++)
@@ -165,7 +167,7 @@ static bool all_started(void *arg)
 {
     ls_pool *pool = arg;
     for (int i = 0; i < pool->workers - pool->options.borrowed; i++)
-        /* acquire: with the release in ls_pool_enter_phase */
+        /* acquire: pairs with the release in ls_pool_enter_phase */
         if (atomic_load_explicit(&pool->worker[i].phase, memory_order_acquire) == LS_PHASE_STARTING)
             return false;
     return true;

@@ -1,4 +1,4 @@
-/* What a pool says of its workers: their jobs, who was given up, statistics. */
+/* Information about a pool's workers: pending jobs, abandoned workers, statistics. */
 #include "base/error.h"
 #include "pool/pool.h"
 
@@ -10,16 +10,16 @@ int ls_pool_size(const ls_pool *pool)
     return pool->workers;
 }
 
-/* How the owner learns that a worker has finished, a macro so that a test can weaken it and see
- * ThreadSanitizer object (tests/sync/weakened_orders.sh). It pairs with the release in
- * ls_pool_work. */
+/* The memory order with which `finished` is loaded. It pairs with LS_POOL_FINISHED_RELEASE in
+ * worker.c, and is a macro so that a test can weaken it and check that ThreadSanitizer reports it
+ * (tests/sync/weakened_orders.sh). */
 #ifndef LS_POOL_FINISHED_ACQUIRE
 #define LS_POOL_FINISHED_ACQUIRE memory_order_acquire
 #endif
 
 bool ls_pool_gave_up(const struct ls_pool_worker *w)
 {
-    /* relaxed: nothing is handed over with it. */
+    /* relaxed: the flag publishes no other data. */
     return atomic_load_explicit(&w->abandoned, memory_order_relaxed);
 }
 
@@ -27,7 +27,10 @@ uint64_t ls_pool_pending(const struct ls_pool_worker *w)
 {
     uint64_t finished = atomic_load_explicit(&w->finished, LS_POOL_FINISHED_ACQUIRE);
     uint64_t submitted = atomic_load_explicit(&w->submitted, memory_order_relaxed);
-    /* Another thread may see a job finished before it sees it counted. */
+    /* `submitted` cannot be less than `finished` here: the owner has counted the job before it
+     * pushed it, and the job was popped before it finished; push and pop, and the two accesses of
+     * `finished`, are releases and acquires. The comparison protects the result in a test that
+     * weakens one of these orders. */
     return submitted > finished ? submitted - finished : 0;
 }
 
@@ -89,7 +92,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Each counter is of its own moment. Where one is part of another, they are made to agree. */
+/* Adds a worker's counters to `sum`. The counters are read one after another while they change, so
+ * counters that are part of others are adjusted to be consistent with them. */
 static void add_worker(ls_pool_stats *sum, const struct ls_pool_worker *w)
 {
     uint64_t dropped = value(&w->dropped), sleeps = value(&w->sleeps), failed = value(&w->failed);

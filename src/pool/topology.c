@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* affinity and thread names; this file and guard.c alone in the room */
+#define _GNU_SOURCE /* for affinity and thread names; only this file and guard.c define it here */
 #include "pool/pool.h"
 
 #include "base/error.h"
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH_ROOM 1024
+#define PATH_ROOM 1024 /* size of a buffer for a path in bytes */
 
-/* Reads the first line of root/path, without its newline. */
+/* Reads the first line of the file `path`, without its newline. Returns false on failure. */
 static bool read_line(char *line, int size, const char *path)
 {
     FILE *file = fopen(path, "re");
@@ -26,7 +26,8 @@ static bool read_line(char *line, int size, const char *path)
     return ok;
 }
 
-/* The lowest CPU of the core that `cpu` belongs to; `cpu` itself if the system does not tell. */
+/* Returns the lowest CPU of the core that `cpu` belongs to, or `cpu` itself if the system does not
+ * tell. */
 static int core_of(int cpu, const char *root)
 {
     char path[PATH_ROOM], line[256];
@@ -35,7 +36,7 @@ static int core_of(int cpu, const char *root)
     if (n < 0 || n >= (int)sizeof path || !read_line(line, sizeof line, path))
         return cpu;
     char *end;
-    long first = strtol(line, &end, 10); /* ascending, such as "3,35" or "6-7" */
+    long first = strtol(line, &end, 10); /* the list is ascending: "3,35" or "6-7" */
     return end == line || first < 0 || first >= LS_CPUS_MAX ? cpu : (int)first;
 }
 
@@ -46,8 +47,8 @@ void ls_cpus_cores(ls_cpus *core, const ls_cpus *cpus, const char *root)
         core->id[i] = (unsigned short)core_of(cpus->id[i], root);
 }
 
-/* Neighbours on one core become neighbours in the list: sorted by (core, CPU). Insertion keeps the
- * CPUs of a core in their ascending order, and the list is nearly sorted. */
+/* Sorts the list by (core, CPU), so that CPUs of one core are adjacent. Insertion sort is stable,
+ * which keeps the CPUs of a core in ascending order, and fast because the list is nearly sorted. */
 static void sort_by_core(ls_cpus *cpus, const char *root)
 {
     ls_cpus core;
@@ -64,7 +65,7 @@ static void sort_by_core(ls_cpus *cpus, const char *root)
     }
 }
 
-/* A mask wider than cpu_set_t's 1,024 CPUs. */
+/* An affinity mask for LS_CPUS_MAX CPUs; cpu_set_t has only 1,024. */
 typedef struct wide_set {
     cpu_set_t part[LS_CPUS_MAX / CPU_SETSIZE];
 } wide_set;
@@ -96,7 +97,8 @@ int ls_usable_cpus(int mask, double quota)
     return n < 1 ? 1 : n;
 }
 
-/* Two numbers, "max" or a negative one meaning no limit: cgroup v2 has them in one line. */
+/* Returns the quota in CPUs from two numbers as text, or 0 if there is none. cgroup v2 writes "max"
+ * for no quota, v1 a negative number. */
 static double quota_of(const char *quota, const char *period)
 {
     double q = strtod(quota, NULL);
@@ -104,13 +106,13 @@ static double quota_of(const char *quota, const char *period)
     return q > 0 && p > 0 ? q / p : 0;
 }
 
-/* Of two quotas, 0 for none. */
+/* Returns the smaller of two quotas, where 0 means none. */
 static double smaller(double a, double b)
 {
     return a > 0 && (a < b || b == 0) ? a : b;
 }
 
-/* The quota of the one group in directory `dir`, v2 or v1; 0 for none. */
+/* Returns the quota of the group in directory `dir`, of cgroup v2 or v1, or 0 if there is none. */
 static double group_quota(const char *dir)
 {
     char path[PATH_ROOM + 32], quota[128], period[128];
@@ -126,8 +128,9 @@ static double group_quota(const char *dir)
     return read_line(period, sizeof period, path) ? quota_of(quota, period) : 0;
 }
 
-/* The smallest quota from mount/group up to the mount itself. Inside a container the named group
- * is often not visible under the mount, whose top is then the container's own group. */
+/* Returns the smallest quota of all groups from mount/group up to the mount itself. Inside a
+ * container the named group is often not visible under the mount, whose top is then the container's
+ * own group. */
 static double smallest_quota(const char *root, const char *mount, const char *group)
 {
     char dir[PATH_ROOM];
@@ -145,7 +148,7 @@ static double smallest_quota(const char *root, const char *mount, const char *gr
     }
 }
 
-/* Whether the comma-separated list `names` contains "cpu". */
+/* Returns whether the comma-separated list `names` of `length` bytes contains "cpu". */
 static bool has_cpu(const char *names, size_t length)
 {
     while (length > 0) {
@@ -161,7 +164,7 @@ static bool has_cpu(const char *names, size_t length)
     return false;
 }
 
-/* One line of /proc/self/cgroup, "number:controllers:/group". */
+/* Returns the smallest quota for one line of /proc/self/cgroup, "number:controllers:/group". */
 static double line_quota(const char *root, char *line)
 {
     static const char *const v2[] = {"", "/unified", NULL};
@@ -197,7 +200,8 @@ double ls_cgroup_quota(const char *root)
     return smallest;
 }
 
-/* Keeps `want` of the part's CPUs: first one per core, then the cores' further threads. */
+/* Reduces the part to `want` CPUs: first one CPU of each core, then further CPUs of the same
+ * cores. */
 static void trim(ls_cpus *part, const unsigned short *core, int want)
 {
     bool taken[LS_CPUS_MAX] = {false};
@@ -219,7 +223,8 @@ int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n,
     int share = all->count / n, rest = all->count % n;
     if (share < 1 || want > share)
         return 0;
-    /* The first `rest` workers get one CPU more: the rule of <lockstep/split.h>, which the pool alone does not have. */
+    /* The first `rest` workers get one CPU more. It is the rule of <lockstep/split.h>, which is not
+     * part of the library that contains only the pool. */
     int begin = w * share + (w < rest ? w : rest);
     part->count = share + (w < rest);
     memcpy(part->id, all->id + begin, (size_t)part->count * sizeof part->id[0]);
@@ -254,7 +259,8 @@ void ls_leave_cpu(int cpu)
         return;
     rest = all;
     CPU_CLR_S((size_t)cpu, sizeof rest, rest.part);
-    /* Refused if nothing is left; the second call widens the mask again, where the thread is. */
+    /* The first call fails if no CPU is left. The second restores the mask; the thread stays where
+     * it is. */
     if (sched_setaffinity(0, sizeof rest, rest.part) == 0)
         (void)sched_setaffinity(0, sizeof all, all.part);
 }

@@ -1,4 +1,4 @@
-/* What a worker does, on whatever thread it runs. */
+/* The functions of a worker, on a thread of the pool, on a lent thread, or on the owner's. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -7,16 +7,17 @@
 #include <stdio.h>
 #include <time.h>
 
-/* How a worker says that a job has finished, a macro so that a test can weaken it and see
- * ThreadSanitizer object (tests/sync/weakened_orders.sh). */
+/* The memory order with which `finished` is stored. It is a macro so that a test can weaken it and
+ * check that ThreadSanitizer reports it (tests/sync/weakened_orders.sh). */
 #ifndef LS_POOL_FINISHED_RELEASE
 #define LS_POOL_FINISHED_RELEASE memory_order_release
 #endif
 
 static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
-    /* acquire: a job is dropped only after the cancel was latched, so that the owner, who sees it
-     * finished, also sees why. */
+    /* acquire: pairs with the release in ls_pool_cancel. A job is dropped only after the cancel was
+     * latched; since `finished` is stored with release order, an owner that sees the dropped job
+     * finished also sees the latched error. */
     if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) || ls_pool_gave_up(w)) {
         ls_pool_count(&w->dropped, 1);
         return;
@@ -40,9 +41,9 @@ static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 void ls_pool_do_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
     run_job(w, job);
-    /* relaxed: only this worker writes it. */
+    /* relaxed: only this worker writes the counter. */
     uint64_t finished = atomic_load_explicit(&w->finished, memory_order_relaxed);
-    /* release: what the job did is visible to the owner that has waited for it. */
+    /* release: publishes what the job did to the owner that waits for it. */
     atomic_store_explicit(&w->finished, finished + 1, LS_POOL_FINISHED_RELEASE);
 }
 
@@ -53,10 +54,11 @@ void ls_pool_drain(struct ls_pool_worker *w)
         ls_pool_do_job(w, &job);
 }
 
+/* An attempt to pop a job, for waits. */
 struct attempt {
     struct ls_pool_worker *w;
-    struct ls_pool_job *job;
-    int status;
+    struct ls_pool_job *job; /* receives the job */
+    int status;              /* result of the last attempt */
 };
 
 static bool popped(void *arg)
@@ -66,6 +68,7 @@ static bool popped(void *arg)
     return a->status != LS_EAGAIN;
 }
 
+/* Sleeps until a job was popped or the inbox is closed and empty; counts how often it sleeps. */
 static void sleep_until_popped(struct attempt *a)
 {
     struct ls_pool_worker *w = a->w;
@@ -80,17 +83,17 @@ static void sleep_until_popped(struct attempt *a)
     ls_pool_slept(&w->habit, ls_now_ns() - begin_ns);
 }
 
-/* To another CPU than the owner's, if this thread may go there: neither the host's thread nor one
- * that is pinned is moved. */
+/* Moves this thread away from the owner's CPU. Lent threads and pinned threads are not moved. */
 static void step_aside(const struct ls_pool_worker *w)
 {
-    /* relaxed: an old value costs time and nothing else. */
+    /* relaxed: an outdated value only costs time. */
     int cpu = atomic_load_explicit(&w->pool->owner_cpu, memory_order_relaxed);
     if (w->own && w->part.count == 0 && cpu == ls_this_cpu())
         ls_leave_cpu(cpu);
 }
 
-/* As ls_ring_pop, but counts how often it waits and sleeps, and spins by habit. */
+/* Waits for the next job. Counts the waits and sleeps, and spins according to the habit. Returns
+ * LS_OK, or LS_ECLOSED if the inbox is closed and empty. */
 static int next_job(struct ls_pool_worker *w, struct ls_pool_job *job)
 {
     struct attempt a = {w, job, LS_OK};
@@ -119,7 +122,7 @@ int ls_pool_start_hook(struct ls_pool_worker *w, ls_error *err)
 {
     const ls_pool_options *o = &w->pool->options;
     ls_inside frame;
-    /* relaxed: a number, by which nothing is handed over. */
+    /* relaxed: the number publishes no other data. */
     atomic_store_explicit(&w->thread_number, ls_thread_self(), memory_order_relaxed);
     if (!o->start)
         return LS_OK;
@@ -146,21 +149,21 @@ void ls_pool_stop_hook(struct ls_pool_worker *w)
 
 void ls_pool_enter_phase(struct ls_pool_worker *w, int phase)
 {
-    /* release: what the hooks did is visible to the owner that has seen the phase. */
+    /* release: publishes what the hooks did to the owner that sees the phase. */
     atomic_store_explicit(&w->phase, phase, memory_order_release);
     ls_park_wake(&w->pool->owner);
 }
 
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to)
 {
-    /* relaxed: the thread whose exchange fails uses nothing of the other's. */
+    /* relaxed: neither thread relies on data of the other after this exchange. */
     return atomic_compare_exchange_strong_explicit(&w->phase, &from, to, memory_order_relaxed,
                                                    memory_order_relaxed);
 }
 
 /* ---- the pool's own threads ----------------------------------------------------------------- */
 
-/* Threads are called "<name>/<index>"; the name gives way where both do not fit. */
+/* Names the thread "<name>/<index>"; the name is truncated if both do not fit. */
 static void name_thread(const struct ls_pool_worker *w)
 {
     char index[16], name[32];
@@ -192,8 +195,8 @@ void *ls_pool_thread(void *worker)
     }
     ls_pool_enter_phase(w, LS_PHASE_RUNNING);
     ls_pool_work(w);
-    /* Left behind, everything of the caller's may be gone, and what remains of the pool is this
-     * thread's for good. */
+    /* If this thread was left running, all data of the caller may be gone, and the rest of the pool
+     * belongs to this thread for ever. */
     if (!ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_STOPPING))
         return NULL;
     ls_pool_stop_hook(w);
@@ -201,8 +204,9 @@ void *ls_pool_thread(void *worker)
     return NULL;
 }
 
-/* How a thread takes a worker over from one whose start hook failed: macros, so that a test can
- * weaken them and see ThreadSanitizer object (tests/sync/weakened_orders.sh). */
+/* The memory orders with which a lent thread takes over a worker whose earlier thread failed in its
+ * start hook. They are macros so that a test can weaken them and check that ThreadSanitizer reports
+ * it (tests/sync/weakened_orders.sh). */
 #ifndef LS_POOL_TAKE_ACQUIRE
 #define LS_POOL_TAKE_ACQUIRE memory_order_acquire
 #endif
@@ -210,7 +214,8 @@ void *ls_pool_thread(void *worker)
 #define LS_POOL_GIVE_RELEASE memory_order_release
 #endif
 
-/* A test makes the last moment longer, to see that the pool is not freed in it. */
+/* Does nothing, except in a test that prolongs this moment to check that the pool is not freed in
+ * it. */
 static void linger(void)
 {
 #ifdef LS_POOL_LINGER_NS
@@ -218,8 +223,9 @@ static void linger(void)
 #endif
 }
 
-/* ---- lent ----------------------------------------------------------------------------------- */
+/* ---- lent threads --------------------------------------------------------------------------- */
 
+/* Makes the calling thread the thread of a borrowed worker. */
 static int take(ls_pool *pool, int worker, ls_error *err)
 {
     if (worker < pool->workers - pool->options.borrowed || worker >= pool->workers)
@@ -229,17 +235,20 @@ static int take(ls_pool *pool, int worker, ls_error *err)
         return ls_fail(err, LS_EINVAL, "a thread that runs a job of the pool cannot be lent to it");
     struct ls_pool_worker *w = &pool->worker[worker];
     int unserved = LS_PHASE_UNSERVED;
-    /* acquire: with the release in give_back, so that what a thread before this one has left in the
-     * worker is seen. */
+    /* acquire: pairs with the release in give_back, so that this thread sees what an earlier thread
+     * has written to the worker's data. */
     if (!atomic_compare_exchange_strong_explicit(&w->phase, &unserved, LS_PHASE_STARTING,
                                                  LS_POOL_TAKE_ACQUIRE, memory_order_relaxed))
         return ls_fail(err, LS_EAGAIN, "worker %d is served by another thread", worker);
     return LS_OK;
 }
 
-/* The last that a lent thread does with the pool. The thread that destroys the pool cannot join it,
- * but passes through the same lock after it has seen the phase, so that the thread is out of here
- * before the memory goes. Nothing is done for a worker that was left behind. */
+/* Gives the worker back: changes its phase and wakes the owner. It is the last access of a lent
+ * thread to the pool. The thread that destroys the pool cannot join a lent thread. Instead it locks
+ * and unlocks the same mutex after it has seen the phase (ls_pool_see_off). The phase changes while
+ * this thread holds the mutex, so the destroying thread gets the mutex only after this thread has
+ * released it, and frees the memory after that. Returns false, and changes nothing, if the phase is
+ * not `from` because the worker was left running. */
 static bool give_back(struct ls_pool_worker *w, int from, int to)
 {
     ls_pool *pool = w->pool;
@@ -253,6 +262,7 @@ static bool give_back(struct ls_pool_worker *w, int from, int to)
     return mine;
 }
 
+/* Writes the error of a lent thread whose pool was destroyed without waiting for it. */
 static int left_behind(int worker, ls_error *err)
 {
     return ls_fail(err, LS_ESTALLED,
@@ -260,6 +270,7 @@ static int left_behind(int worker, ls_error *err)
                    worker);
 }
 
+/* Runs the worker on a lent thread: start hook, jobs, stop hook. */
 static int serve(struct ls_pool_worker *w, ls_error *err)
 {
     int index = w->view.index;

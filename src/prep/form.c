@@ -1,5 +1,6 @@
-/* Texts in other forms of Unicode: an é may be one character or an e and its accent, and file systems differ in which
- * they keep. */
+/* Compares texts in different Unicode normal forms. An é may be one character, or an e and a
+ * combining accent, and file systems differ in which form they store. Both texts are decomposed
+ * character by character. */
 #include "prep/prep.h"
 
 #include "json/json.h"
@@ -16,8 +17,8 @@ static const pair pairs[] = {
 };
 
 enum {
-    DEPTH = 8, /* characters that one is made of, at most, and one more */
-    /* Hangul's syllables are made of two or three letters by a rule (Unicode 3.12). */
+    DEPTH = 8, /* capacity: the most characters that one is decomposed into, plus one */
+    /* Hangul syllables are composed of two or three letters by a rule (Unicode 3.12). */
     SYLLABLES = 0xAC00,
     SYLLABLES_END = 0xD7A4,
     LEADING = 0x1100,
@@ -27,11 +28,11 @@ enum {
     OF_LEADING = 588
 };
 
-/* The characters of a text, taken apart one by one. */
+/* Reads the fully decomposed characters of a text, one by one. */
 typedef struct reader {
     const unsigned char *at;
     size_t left;
-    uint32_t waiting[DEPTH]; /* the next one last */
+    uint32_t waiting[DEPTH]; /* decomposed characters; the next one is last */
     int count;
 } reader;
 
@@ -46,7 +47,7 @@ static void put(reader *r, uint32_t c)
         r->waiting[r->count++] = c;
 }
 
-/* The next character, and the bytes that it has; of what is no UTF-8 a byte is U+FFFD. */
+/* Decodes the next character. Each byte that is invalid UTF-8 becomes U+FFFD. */
 static void fetch(reader *r)
 {
     static const unsigned char first[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
@@ -68,7 +69,7 @@ static void take_syllable_apart(reader *r, uint32_t c)
     put(r, LEADING + s / OF_LEADING);
 }
 
-/* → the next character that is made of no others; 0 at the end. */
+/* Returns the next fully decomposed character; 0 at the end. */
 static uint32_t next(reader *r)
 {
     if (r->count == 0 && r->left == 0)

@@ -6,10 +6,10 @@
 #include <string.h>
 
 enum {
-    EXACT_POWER = 22, /* 10^22 is the last power of ten that a double holds */
-    DIGITS = 19,      /* so many decimal digits fit in 64 bits */
+    EXACT_POWER = 22, /* 10^22 is the largest power of ten that a double represents exactly */
+    DIGITS = 19,      /* a uint64_t holds any number of this many decimal digits */
     NUMBER_BYTES = 4096,
-    DIVIDED_BYTES = 64 /* of a number with marks between thousands */
+    DIVIDED_BYTES = 64 /* largest size of a number with thousands separators */
 };
 
 static const double power_of_ten[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -20,15 +20,15 @@ static const double power_below_one[DIGITS + 1] = {1e0,   1e-1,  1e-2,  1e-3,  1
                                                    1e-7,  1e-8,  1e-9,  1e-10, 1e-11, 1e-12, 1e-13,
                                                    1e-14, 1e-15, 1e-16, 1e-17, 1e-18, 1e-19};
 
-/* ---- plain numbers -------------------------------------------------------------------------------- */
+/* ---- plain numbers --------------------------------------------------------------------------- */
 
 /* The parts of a plain number. */
 typedef struct parts {
     const char *end;
-    uint64_t mantissa; /* of the first DIGITS digits; more overflow */
+    uint64_t mantissa; /* value of all digits; overflows if there are more than DIGITS */
     int whole, fraction;
     int exponent;
-    char first; /* its first digit */
+    char first; /* the first digit */
     bool minus, point, raised;
 } parts;
 
@@ -37,7 +37,8 @@ static bool is_digit(char c)
     return (unsigned char)(c - '0') < 10;
 }
 
-/* `text` ends with a byte that is part of no number. False: it does not begin with one. */
+/* Splits the number at the start of `text`, which must end with a byte that no number contains.
+ * Returns false if there is no number. */
 static bool take_apart(const char *text, parts *out)
 {
     const char *p = text;
@@ -83,8 +84,9 @@ static unsigned form_of(const parts *n)
     return group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
 }
 
-/* A mantissa below 2^53 and a power of ten up to 10^22 are doubles, so that one operation on them rounds once. A longer
- * mantissa is rounded, too: then the result is within 2^-51 of the number. False: neither can be said. */
+/* Computes the value. A mantissa up to 2^53 and a power of ten up to 10^22 are exact doubles, so
+ * that one operation on them rounds once: *exact is then true. A larger mantissa is itself rounded;
+ * the result is then within 2^-51 of the number. Returns false if neither holds. */
 static bool scale(const parts *n, double *value, bool *exact)
 {
     const int power = n->exponent - n->fraction;
@@ -98,7 +100,8 @@ static bool scale(const parts *n, double *value, bool *exact)
 }
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-/* Eight digits at once, the first in the lowest byte. A digit's upper half is 3, also of its sum with 6. */
+/* Reads groups of eight digits at once, the first digit in the lowest byte. The upper half of a
+ * digit's byte is 3, and so is that of the digit plus 6. */
 static const char *take_eights(const char *p, uint64_t *m)
 {
     for (;; p += 8) {
@@ -131,13 +134,13 @@ static inline const char *take_digits(const char *p, uint64_t *m)
     return p;
 }
 
-/* All doubles between two that round to the same float do so as well. */
+/* Returns whether all doubles within 2^-50 of `v` round to the same float. */
 static bool is_sure(double v)
 {
     return (float)(v * (1 - 0x1p-50)) == (float)(v * (1 + 0x1p-50));
 }
 
-/* A number with an exponent. */
+/* Reads a number that may have an exponent. */
 static const char *scan_raised(const char *text, float *value, unsigned *form)
 {
     parts n;
@@ -172,7 +175,8 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
         return scan_raised(text, value, form);
     if (whole + fraction == 0 || whole + fraction > DIGITS)
         return NULL;
-    /* The product is within 2^-51 of the number, and as good as the quotient where it is sure; a division is slow. */
+    /* The product is within 2^-51 of the number and may be used if it rounds to the right float. A
+     * division is exact, but slower. */
     double v = (double)m * power_below_one[fraction];
     const bool sure = is_sure(v);
     if (!sure)
@@ -181,7 +185,7 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
     return sure || m <= (uint64_t)1 << 53 ? p : NULL;
 }
 
-/* A whole text that is a plain number. */
+/* Reads a text that is a plain number as a whole. */
 static bool read_plain(const char *text, size_t n, double *value, parts *number)
 {
     char copy[NUMBER_BYTES];
@@ -203,10 +207,11 @@ bool ls_field_is_number(const char *text, double *value)
     return read_plain(text, strlen(text), value, &number);
 }
 
-/* ---- thousands and decimal commas ----------------------------------------------------------------- */
+/* ---- thousands separators and decimal commas ------------------------------------------------- */
 
-/* Copies `text`, with ' for all marks of thousands that are neither a comma nor a point: the blanks that do not break, and the
- * apostrophes. 0: it is too long, or has what no number has. */
+/* Copies `text` and replaces all thousands separators other than comma and point by ': the
+ * non-breaking spaces and the apostrophes. Returns the length; 0 if the text is too long or has a
+ * byte that no number contains. */
 static size_t copy_marks(char out[DIVIDED_BYTES], const char *text, size_t n)
 {
     static const char *const mark[] = {"\xC2\xA0", "\xE2\x80\xAF", "\xE2\x80\x99"};
@@ -228,8 +233,8 @@ static size_t copy_marks(char out[DIVIDED_BYTES], const char *text, size_t n)
     return used < DIVIDED_BYTES - 1 ? used : 0;
 }
 
-/* Is `text` digits in groups of three, the first of one to three, with the same mark between them? Takes the marks out, and sets
- * *n. */
+/* Checks that `text` consists of groups of three digits with the same separator between them, the
+ * first group of one to three digits. Removes the separators and sets *n. */
 static bool join_groups(char *text, size_t *n)
 {
     size_t in_group = 0, used = 0;
@@ -266,7 +271,8 @@ static size_t last_of(const char *text, size_t n, char c)
     return n > 0 ? n - 1 : 0;
 }
 
-/* Where the whole part of the digits `text` ends, and how they are written; `decimal` as it is known. False: in no way. */
+/* Finds the end of the integer part of the number `text`, and its form. `decimal`: the decimal
+ * separator if known, else 0. Returns false if this is no form of a number. */
 static bool find_point(const char *text, size_t n, char decimal, bool raised, size_t *whole,
                        unsigned *form)
 {
@@ -299,7 +305,8 @@ static bool find_point(const char *text, size_t n, char decimal, bool raised, si
     return true;
 }
 
-/* `text` without its sign, with marks → a plain number in its place. */
+/* Rewrites a number with separators, without its sign, as a plain number in place. Returns false
+ * if it is no number. */
 static bool make_plain(char *text, size_t *n, char decimal, unsigned *form)
 {
     const size_t digits = strcspn(text, "eE");
@@ -323,7 +330,7 @@ static bool make_plain(char *text, size_t *n, char decimal, unsigned *form)
     return true;
 }
 
-/* Without the blanks around it. */
+/* Strips spaces at both ends. */
 static const char *trim(const char *text, size_t *n)
 {
     while (*n > 0 && *text == ' ') {
@@ -362,7 +369,7 @@ char ls_form_decimal(unsigned form)
     return form & LS_FORM_COMMA ? ',' : '\0';
 }
 
-/* ---- words ---------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 const char *ls_missing_word(int i)
 {
@@ -404,7 +411,8 @@ bool ls_field_is_no_number(const char *text, size_t n)
     return false;
 }
 
-/* Does `text` have this form, in which 9 is one digit or two, and 4 is four digits? Returns the bytes of it; 0: no. */
+/* Matches the start of `text` with a form in which 9 stands for one or two digits and 4 for four
+ * digits. Returns the length of the match in bytes; 0: no match. */
 static size_t match(const char *text, size_t n, const char *form)
 {
     size_t at = 0;

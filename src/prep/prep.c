@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making --------------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 static int no_memory(ls_error *err)
 {
@@ -47,7 +47,8 @@ void ls_prep_free(ls_prep *p)
     ls_free(host, p);
 }
 
-/* `text` → `out`, with U+FFFD for bytes that are no UTF-8: at most three times as long. */
+/* Copies `text` and replaces each byte that is invalid UTF-8 by U+FFFD. `out`: up to three times
+ * the length of `text`, plus 1. */
 static void clean(char *out, const char *text)
 {
     size_t left = strlen(text);
@@ -97,7 +98,7 @@ static bool copy_levels(ls_prep_column *c, const char *const *level, int levels,
 
 int ls_prep_add(ls_prep *p, const char *name, const char *const *level, int levels, ls_error *err)
 {
-    /* Room doubles where the number of columns is a power of two. */
+    /* The capacity doubles when the number of columns is a power of two. */
     if ((p->columns & (p->columns - 1)) == 0) {
         const size_t room = p->columns ? 2 * (size_t)p->columns : 1;
         ls_prep_column *more = ls_alloc_array(p->host, room, sizeof *more);
@@ -119,7 +120,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(((const ls_prep_name *)a)->text, ((const ls_prep_name *)b)->text);
 }
 
-/* Sorts names; → one that is there twice, or NULL. */
+/* Sorts names. Returns one that occurs twice, or NULL. */
 static const char *sort_names(ls_prep_name *name, int count)
 {
     qsort(name, (size_t)count, sizeof *name, by_text);
@@ -178,7 +179,7 @@ int ls_prep_finish(ls_prep *p, ls_error *err)
                  : LS_OK;
 }
 
-/* ---- applying ------------------------------------------------------------------------------------- */
+/* ---- applying -------------------------------------------------------------------------------- */
 
 static bool is_ascii(const char *text)
 {
@@ -187,7 +188,7 @@ static bool is_ascii(const char *text)
     return *text == '\0';
 }
 
-/* A text that is there in another form of Unicode alone is found, too. */
+/* Returns the index of the name, or −1. A name in another Unicode normal form is found, too. */
 static int find(const ls_prep_name *sorted, int count, const char *text)
 {
     char same[3 * 4096 + 1];
@@ -210,7 +211,8 @@ int ls_prep_find(const ls_prep *p, const char *name)
     return find(p->sorted, p->columns, name);
 }
 
-/* The only level that is this number, however it is written; or −1. */
+/* Returns the only level whose text is this number in any notation; −1 if there
+ * is none or several. */
 static int find_number(const ls_prep_column *c, double number)
 {
     double value;
@@ -240,7 +242,7 @@ bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
     return true;
 }
 
-/* "a, b, c", or the first of them. */
+/* Formats "a, b, c", truncated if there are many levels. */
 static const char *list_levels(char out[160], const ls_prep_column *c)
 {
     size_t n = 0;
@@ -302,7 +304,8 @@ static int fail_number(const ls_prep_column *c, const char *text, const char *pl
     return fail_value(c, place, expected, text, err);
 }
 
-/* A number as the training table wrote it, or in a form that can be read in one way alone. */
+/* Reads a number in the notation of the training table, or in one that can be
+ * read in one way only. */
 static int put_number(const ls_prep_column *c, const char *text, double number, float *row,
                       const char *place, ls_error *err)
 {
@@ -381,7 +384,7 @@ void ls_prep_feature(const ls_prep *p, int i, double *mean, double *deviation)
     *deviation = p->column[lo].deviation;
 }
 
-/* ---- targets --------------------------------------------------------------------------------------- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 static bool scales_targets(const ls_prep *p)
 {

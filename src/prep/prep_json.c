@@ -1,4 +1,4 @@
-/* The description in a file. */
+/* The preparation of rows in JSON. */
 #include "prep/prep.h"
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ static const char *const decimals[] = {"auto", ".", ",", NULL};
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 static const char *const layouts[] = {"channels_first", "channels_last", NULL};
 
-/* ---- writing -------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void write_column(ls_json_writer *w, const ls_prep_column *c)
 {
@@ -97,9 +97,9 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
     ls_json_close(w);
 }
 
-/* ---- reading -------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* What is being read. */
+/* State of the reading. */
 typedef struct reader {
     ls_prep *prep;
     const ls_json *doc;
@@ -108,7 +108,7 @@ typedef struct reader {
     ls_error *err;
 } reader;
 
-/* A failure without a place gets that of `node`. */
+/* Gives an error that has no position the position of `node`. */
 static int at_node(const reader *r, const cJSON *node, int status, const ls_error *why)
 {
     if (status == LS_EDATA)
@@ -116,7 +116,7 @@ static int at_node(const reader *r, const cJSON *node, int status, const ls_erro
     return status ? ls_fail(r->err, status, "%s", why->text) : LS_OK;
 }
 
-/* A list of texts → `out`, which the caller frees. */
+/* Reads a list of texts. The caller frees *out. */
 static int read_texts(const reader *r, ls_fields *f, const cJSON *list, const char ***out,
                       int *count)
 {
@@ -149,7 +149,7 @@ static void read_decimal(ls_fields *f, const char *key, char *out)
     *out = decimal == 0 ? '\0' : decimals[decimal][0];
 }
 
-/* What scales a number, and what fills one. */
+/* Reads the keys for scaling and filling. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
     static const double none = 0, one = 1;
@@ -223,7 +223,7 @@ static int read_table(const reader *r, ls_fields *f)
     return status ? status : finish_table(r, columns);
 }
 
-/* A number for all, or one for each place of a row. */
+/* Reads "missing": a number for all, or one for each number of a row. */
 static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
 {
     ls_prep *p = r->prep;
@@ -318,14 +318,15 @@ int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t in
     return status;
 }
 
-/* ---- older versions ------------------------------------------------------------------------------- */
+/* ---- older versions -------------------------------------------------------------------------- */
 
 static const char *text_of(const cJSON *feature, const char *key)
 {
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(feature, key));
 }
 
-/* The column whose first float is `first` → the feature behind its last. */
+/* Reads the column whose first float is `first`. *next becomes the feature
+ * after the column's last. */
 static int read_feature(const reader *r, const cJSON *first, const cJSON **next)
 {
     const char *name = text_of(first, "column"), **level = NULL;

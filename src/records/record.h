@@ -156,10 +156,12 @@ typedef struct ls_record_key {
     ls_member_kind kind;
     size_t at; /* where its value lies in ls_record; of a worker's keys, in ls_worker_times */
     void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
+    bool varies; /* between runs of the same bits, with devices, workers or time */
 } ls_record_key;
 
 /* All keys, those of a type in the order in which they are written, behind "type"; ends with a row whose key is
- * NULL. Records are written and checked (tests/cli/check_metrics.c) by it; train/README.md says what the keys mean. */
+ * NULL. Records are written and checked (tests/cli/check_metrics.c) by it, and those of two runs are compared by it
+ * (tests/campaigns/swarm.c); train/README.md says what the keys mean. */
 extern const ls_record_key ls_record_keys[];
 
 /* Renders a record; run_start, resume and run_end with the time that it is. */

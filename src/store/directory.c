@@ -1,4 +1,4 @@
-/* Directories whose names last, and the lock of one. */
+/* Creates directories whose names survive a loss of power, and locks directories. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEEPEST = 4096 /* directories on the way to the root */ };
+enum { DEEPEST = 4096 /* most directories on the path to the root */ };
 
 int ls_sync_name(const char *path, ls_error *err)
 {
@@ -26,8 +26,9 @@ int ls_sync_name(const char *path, ls_error *err)
     return error ? ls_io_fail(err, path, "sync its directory", error) : LS_OK;
 }
 
-/* Goes from the open directory to the one above. Nonzero: this was the last one of its file system, or
- * one that others may not read, whose entries this process cannot have made. */
+/* Moves from the open directory to its parent. Returns non-zero if it was the root of
+ * its file system, or if the parent cannot be read; this process cannot have created
+ * entries in such a parent. */
 static int go_up(int *fd)
 {
     struct stat here, there;
@@ -42,7 +43,8 @@ static int go_up(int *fd)
     return last;
 }
 
-/* A read-only directory above has nothing to lose. */
+/* Syncs the directory and its parents. Errors of a parent that is read-only are ignored, because
+ * nothing was written there. */
 static int sync_upwards(int *fd)
 {
     int error = ls_io_sync_folder(*fd);
@@ -64,7 +66,8 @@ int ls_sync_path(const char *path, ls_error *err)
     return error ? ls_io_fail(err, path, "sync the directories above it", error) : LS_OK;
 }
 
-/* Makes what is missing, `path` last, whose error counts. */
+/* Creates the missing directories, `path` last. Returns the error number of
+ * the last mkdir, or 0. */
 static int make_all(char *path)
 {
     for (char *p = path + 1; *p; p++) {
@@ -101,9 +104,9 @@ int ls_make_directory(const char *path, int *made, ls_error *err)
     return error ? ls_io_fail(err, path, "make the directory", error) : ls_sync_path(path, err);
 }
 
-/* ---- a lock ----------------------------------------------------------------------------------- */
+/* ---- locks ----------------------------------------------------------------------------------- */
 
-/* The number that the holder has written, or 0. */
+/* Returns the process number that the holder has written, or 0. */
 static long holder(int fd)
 {
     char text[32];
@@ -124,7 +127,7 @@ static int fail_held(int fd, const char *directory, ls_error *err)
     return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory), fix);
 }
 
-/* A lock without a name in it is a lock all the same. */
+/* Writes the process number into the lock file. If that fails, the lock still works. */
 static void write_holder(int fd)
 {
     char text[32];
@@ -133,7 +136,8 @@ static void write_holder(int fd)
         (void)ls_io_write(fd, text, (size_t)n);
 }
 
-/* The lock guards against a second run in the directory, not against loss: without one the run goes on. */
+/* Takes the lock. It protects against a second run in the directory, not against loss of data, so
+ * the run goes on if the file system has no locks. */
 static int lock_file(int fd, const char *directory, const ls_host *host, ls_error *err)
 {
     char why[LS_REASON];

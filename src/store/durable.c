@@ -11,18 +11,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- hidden names for what is not complete yet: ".NAME.lockstep-PID-N" ------------------------
+/* ---- hidden names of incomplete files: ".NAME.lockstep-PID-N"
+ * -------------------------------------
  *
- * A writer holds a lock on such a name; so what no process has locked was left by a
- * process that was killed, and may be removed. Errors come back as the system's numbers. */
+ * A writer holds a lock on its file while it writes. A file with such a name that no process has
+ * locked was left by a process that was killed, and can be removed. These functions return error
+ * numbers of the operating system, 0 on success. */
 
 #define HIDDEN_NAME 256 /* bytes, the zero included */
 
 static const char mark[] = ".lockstep-";
 
-enum { BASE = 128 /* bytes of a hidden name that say what it will be */, TRIES = 100000 };
+enum { BASE = 128 /* bytes of NAME in a hidden name */, TRIES = 100000 };
 
-/* Length of at most BASE bytes of a name, without cutting a UTF-8 character. */
+/* Returns the length of a name, at most BASE bytes, that does not split a UTF-8 character. */
 static int base_length(const char *base)
 {
     size_t n = strlen(base);
@@ -38,7 +40,7 @@ static void hidden_name(char out[HIDDEN_NAME], const char *base, int n)
     snprintf(out, HIDDEN_NAME, ".%.*s%s%ld-%d", base_length(base), base, mark, (long)getpid(), n);
 }
 
-/* Past a run of digits, or NULL when there is none. */
+/* Returns the position after a run of digits, or NULL if there is none. */
 static const char *skip_digits(const char *p)
 {
     const char *start = p;
@@ -53,13 +55,13 @@ static bool is_hidden_name(const char *name)
     if (name[0] != '.')
         return false;
     for (const char *at = name; (at = strstr(at, mark)) != NULL; at++)
-        p = at + sizeof mark - 1; /* the last one: NAME may contain it too */
+        p = at + sizeof mark - 1; /* the last mark counts: NAME may contain the mark, too */
     p = p ? skip_digits(p) : NULL;
     p = p && *p == '-' ? skip_digits(p + 1) : NULL;
     return p && *p == '\0';
 }
 
-/* Does `name` still lead to what is open as `fd`? */
+/* Returns whether `name` still refers to the file that is open as `fd`. */
 static bool still_there(int parent, const char *name, int fd)
 {
     struct stat there, open_one;
@@ -67,11 +69,12 @@ static bool still_there(int parent, const char *name, int fd)
            there.st_dev == open_one.st_dev && there.st_ino == open_one.st_ino;
 }
 
-/* Locks what was just created. EEXIST: a sweeper was faster, take another name. */
+/* Locks a file that was just created. Returns EEXIST if another process has removed it as a
+ * left-over in the meantime; the caller tries another name. */
 static int lock_created(int parent, const char *name, int fd)
 {
     int error = ls_io_lock(fd);
-    if (error && error != EWOULDBLOCK) /* no locks: nobody sweeps there either */
+    if (error && error != EWOULDBLOCK) /* without locks no process removes left-overs either */
         return 0;
     return !error && still_there(parent, name, fd) ? 0 : EEXIST;
 }
@@ -90,7 +93,8 @@ static int create_file(int *fd, int parent, const char *name)
     return error;
 }
 
-/* Creates and locks a file under a hidden name in the directory `parent`, open for writing. */
+/* Creates and locks a file with a hidden name in the directory `parent`. The file
+ * is open for writing. */
 static int temporary_file(int *fd, char name[HIDDEN_NAME], int parent, const char *base)
 {
     int error = EEXIST;
@@ -103,7 +107,7 @@ static int temporary_file(int *fd, char name[HIDDEN_NAME], int parent, const cha
     return error;
 }
 
-/* A stream over a directory that leaves `fd` and its position alone. */
+/* Opens a stream for a directory; leaves `fd` and its position alone. */
 static DIR *open_stream(int fd)
 {
     int own;
@@ -115,7 +119,7 @@ static DIR *open_stream(int fd)
     return stream;
 }
 
-/* Removes one left-over unless its writer lives. */
+/* Removes a left-over unless its writer is alive. */
 static void sweep_one(int parent, const char *name)
 {
     int fd;
@@ -126,7 +130,7 @@ static void sweep_one(int parent, const char *name)
     (void)ls_io_close(fd);
 }
 
-/* Removes whatever killed processes left in the directory. What cannot be removed stays. */
+/* Removes all left-overs of killed processes in the directory. What cannot be removed stays. */
 static void sweep_temporaries(int parent)
 {
     DIR *stream = open_stream(parent);
@@ -138,7 +142,7 @@ static void sweep_temporaries(int parent)
     closedir(stream);
 }
 
-/* ---- a file being written ------------------------------------------------------------------- */
+/* ---- writing a file -------------------------------------------------------------------------- */
 
 static void start(ls_file_writer *w, const ls_host *host)
 {
@@ -157,7 +161,7 @@ static void release(ls_file_writer *w)
     w->fd = w->lock = -1;
 }
 
-/* Reports the writer's first failure, which `error` is if there was none before. */
+/* Reports the writer's first failure; it is `error` if there was none before. */
 static int fail(ls_file_writer *w, const char *operation, int error, ls_error *err)
 {
     if (w->failure.status == LS_OK)
@@ -190,7 +194,7 @@ int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, 
     return error ? fail(w, "write", error, err) : LS_OK;
 }
 
-/* Syncs and closes; a failure abandons the writer. */
+/* Syncs and closes the file. After a failure the writer is abandoned. */
 static int settle(ls_file_writer *w, ls_error *err)
 {
     const char *operation = "sync";
@@ -217,9 +221,9 @@ void ls_file_writer_abandon(ls_file_writer *w)
     release(w);
 }
 
-/* ---- in the place of another ---------------------------------------------------------------- */
+/* ---- replacing a file ------------------------------------------------------------------------ */
 
-/* The hidden file's path, which only messages see. */
+/* Returns the path of the hidden file, for messages only. */
 static char *beside(const char *path, const char *name, const ls_host *host)
 {
     const size_t folder = (size_t)(ls_io_base(path) - path), bytes = folder + strlen(name) + 1;
@@ -229,7 +233,7 @@ static char *beside(const char *path, const char *name, const ls_host *host)
     return out;
 }
 
-/* w->folder and w->target are set. */
+/* Creates the hidden file. w->folder and w->target must be set. */
 static int open_beside(ls_file_writer *w, ls_error *err)
 {
     char name[HIDDEN_NAME];
@@ -243,7 +247,8 @@ static int open_beside(ls_file_writer *w, ls_error *err)
         (void)ls_io_remove(w->folder, name);
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(w->target));
     }
-    /* The same open file: its lock lasts until both descriptors are closed. */
+    /* The descriptor refers to the same open file, so the lock lasts until both
+     * descriptors are closed. */
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
     return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->path, "open", errno);
 }
@@ -311,7 +316,7 @@ static int write_through(const char *path, const void *bytes, size_t count, ls_e
         error = ls_io_write(fd, bytes, count);
         if (!error)
             error = ls_io_sync(fd);
-        if (error == EINVAL || error == EROFS) /* nothing to sync */
+        if (error == EINVAL || error == EROFS) /* the file cannot be synced */
             error = 0;
         (void)ls_io_close(fd);
     }

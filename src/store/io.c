@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* sync_file_range; this file alone in the room */
+#define _GNU_SOURCE /* for sync_file_range; only this file of the directory needs it */
 #include "store/io.h"
 
 #include "base/error.h"
@@ -11,14 +11,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define LINUX_ENOTSUPP 524 /* what some network file systems answer for EOPNOTSUPP */
+#define LINUX_ENOTSUPP 524 /* some network file systems return it in place of EOPNOTSUPP */
 
 enum {
-    MESSAGE_PATH = 240, /* bytes of a path that a message names */
+    MESSAGE_PATH = 240, /* bytes of a path in a message */
     WRITE_BACK = 4 << 20
 };
 
-/* Sets `result` to what `call` returns once no signal interrupts it. */
+/* Sets `result` to what `call` returns when no signal interrupts it. */
 #define UNINTERRUPTED(result, call)                                                                \
     do                                                                                             \
         (result) = (call);                                                                         \
@@ -29,7 +29,8 @@ const char *ls_io_tail(const char *path)
     size_t n = strlen(path);
     if (n > MESSAGE_PATH)
         path += n - MESSAGE_PATH;
-    while (n > MESSAGE_PATH && ((unsigned char)*path & 0xC0) == 0x80) /* no half characters */
+    /* Skips the rest of a character. */
+    while (n > MESSAGE_PATH && ((unsigned char)*path & 0xC0) == 0x80)
         path++;
     return path;
 }
@@ -76,7 +77,7 @@ int ls_io_write(int fd, const void *bytes, size_t count)
         UNINTERRUPTED(n, write(fd, p, count));
         if (n < 0)
             return errno;
-        if (n == 0) /* of a plain file this cannot be, and would go on for ever */
+        if (n == 0) /* impossible for a regular file, and the loop would not end */
             return EIO;
         p += n;
         count -= (size_t)n;

@@ -1,6 +1,6 @@
-/* The system calls of this room: a signal does not interrupt them, and errors come back as the
- * system's numbers, 0 being success. `folder` is a directory's descriptor or AT_FDCWD. Any
- * thread. */
+/* The system calls of this directory. They are retried when a signal interrupts them, and return
+ * the operating system's error number, 0 on success. `folder`: descriptor of a directory, or
+ * AT_FDCWD. Any thread. */
 #ifndef STORE_IO_H
 #define STORE_IO_H
 
@@ -10,38 +10,45 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* LS_EIO "PATH: cannot OPERATION: REASON"; of a very long path only the end is named. */
+/* Reports LS_EIO "PATH: cannot OPERATION: REASON". Only the end of a very long path is printed. */
 int ls_io_fail(ls_error *err, const char *path, const char *operation, int error);
 
-/* A path as it fits a message: its end. */
+/* Returns the end of a path that fits into a message. */
 const char *ls_io_tail(const char *path);
 
-/* What stands behind the last slash. */
+/* Returns the part of a path after its last slash. */
 const char *ls_io_base(const char *path);
 
-/* Opens the directory that holds `path`. */
+/* Opens the directory that contains `path`. Errors: LS_EIO. */
 int ls_io_open_parent(int *fd, const char *path, ls_error *err);
 
-/* With O_CLOEXEC and, when it creates, mode 0666. */
+/* Opens a file with O_CLOEXEC; a file that it creates has mode 0666. */
 int ls_io_open(int *fd, int folder, const char *name, int flags);
-/* The descriptor is gone, whatever comes back. */
+/* Closes the descriptor, also if it returns an error. */
 int ls_io_close(int fd);
+/* Writes all `count` bytes. */
 int ls_io_write(int fd, const void *bytes, size_t count);
-/* *done < count at the file's end. */
+/* Reads `count` bytes; *done is less at the end of the file. */
 int ls_io_read(int fd, void *bytes, size_t count, size_t *done);
-/* Behind `count` bytes written at `at`: the disk begins with whole pieces of 4 MiB, so that the sync has less to
- * wait for. A hint, which takes no error of writing away from the sync. */
+/* Called after `count` bytes have been written at offset `at`: asks the kernel to begin writing
+ * complete pieces of 4 MiB to the disk, so that a later sync waits less. It is a hint; write errors
+ * are still reported by the sync. */
 void ls_io_write_back(int fd, uint64_t at, size_t count);
+/* Syncs a file. */
 int ls_io_sync(int fd);
-/* A file system that cannot sync directories is none the worse. */
+/* Syncs a directory. It is no error if the file system cannot do that. */
 int ls_io_sync_folder(int fd);
-int ls_io_stat(struct stat *out, int folder, const char *name); /* follows no link */
+/* Reads the attributes of a file; does not follow a symbolic link. */
+int ls_io_stat(struct stat *out, int folder, const char *name);
+/* ls_io_make_folder creates a directory with mode 0777, ls_io_remove removes a file, and
+ * ls_io_rename renames a file within one directory. */
 int ls_io_make_folder(int folder, const char *name);
 int ls_io_remove(int folder, const char *name);
 int ls_io_rename(int folder, const char *from, const char *to);
 
-/* An exclusive flock, without waiting: EWOULDBLOCK when another process holds it, any other number when the file system
- * gives no lock for this file: ENOLCK, ENOSYS, EBADF (a network file system, and the file is not open for writing) … */
+/* Takes an exclusive flock without waiting. Returns EWOULDBLOCK if another process holds it, any
+ * other number if the file system has no lock for this file: ENOLCK, ENOSYS, EBADF (a network file
+ * system, and the file is not open for writing) and others. */
 int ls_io_lock(int fd);
 
 #endif

@@ -21,15 +21,16 @@ struct ls_log_file {
     char *path;
     int fd;
     uint64_t written_at;
-    uint64_t length;  /* of the file; what is gathered comes behind it */
-    ls_error failure; /* of the first write that failed; status 0: none has */
+    uint64_t length;  /* length of the file, without the buffer's contents */
+    ls_error failure; /* the first write that failed; status 0: none */
     size_t used;
     char buffer[BUFFER];
 };
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* How much of what was written of `data`, which begins a record, are whole records. */
+/* Returns the number of bytes that form whole records, of the `written` bytes of `data`. `data`
+ * must begin with a record. */
 static size_t whole_records(const ls_log_file *f, const char *data, size_t written)
 {
     if (!f->kind->lines)
@@ -46,7 +47,7 @@ static int pass_on(const ls_log_file *f, ls_error *err)
     return f->failure.status;
 }
 
-/* `data` begins a record. */
+/* Writes `data`, which must begin with a record; cuts a partial record off after a failure. */
 static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *err)
 {
     char why[LS_REASON];
@@ -79,7 +80,7 @@ static bool is_due(const ls_log_file *f)
     return ls_now_ns() - f->written_at > WRITE_EVERY_NS;
 }
 
-/* A long record goes straight to the file. */
+/* Writes a record that is too long for the buffer directly to the file. */
 static int put_long(ls_log_file *f, const void *record, size_t count, ls_error *err)
 {
     int status = write_all(f, record, count, err);
@@ -104,7 +105,7 @@ int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *
 void ls_log_file_look(ls_log_file *f)
 {
     if (f->used > 0 && is_due(f))
-        (void)write_out(f, NULL); /* which keeps its failure */
+        (void)write_out(f, NULL); /* the failure is stored and reported by the next call */
 }
 
 int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err)
@@ -114,7 +115,7 @@ int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err)
     return status;
 }
 
-/* What cannot be synced, a pipe say, is none of our business. */
+/* A file that cannot be synced, such as a pipe, is no error. */
 int ls_log_file_sync(const ls_log_file *f, ls_error *err)
 {
     int error = ls_io_sync(f->fd);
@@ -123,10 +124,10 @@ int ls_log_file_sync(const ls_log_file *f, ls_error *err)
                : ls_io_fail(err, f->path, "sync", error);
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Everything behind the first `keep` bytes goes: it will be written once more, and a loss of power must
- * not mix the two. */
+/* Removes everything after the first `keep` bytes. It is synced at once, because what was removed
+ * will be written anew, and a loss of power must not mix the two. */
 static int cut(ls_log_file *f, uint64_t keep, ls_error *err)
 {
     struct stat st;

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The orders that the barrier stands on, macros so that a test can weaken each one and see
- * ThreadSanitizer object (tests/sync/weakened_orders.sh).
+/* The memory orders that the barrier depends on. They are macros so that a test can weaken each one
+ * and check that ThreadSanitizer reports it (tests/sync/weakened_orders.sh).
  *
- * Every arrival reads the word that the one before it wrote. As release, it hands over what its
- * rank did before; as acquire, the last one collects what all did (the word is only ever changed
- * by read-modify-writes, so the release sequences never break). The last arrival's exchange then
- * releases all of it, and each waiter acquires it when it observes the new round. */
+ * LS_BARRIER_ARRIVE: release publishes what the arriving rank wrote before. Acquire lets the last
+ * arrival see what the other ranks published, because it returns without another load of the word.
+ * LS_BARRIER_OBSERVE: acquire lets a waiting rank see what all ranks published. barrier.h has the
+ * whole argument. */
 #ifndef LS_BARRIER_ARRIVE
 #define LS_BARRIER_ARRIVE memory_order_acq_rel
 #endif
@@ -21,7 +21,8 @@
 #define LS_BARRIER_OBSERVE memory_order_acquire
 #endif
 
-/* The word: bit 63 abort, bits 16 … 62 the round, bits 0 … 15 how many ranks have arrived. */
+/* Layout of the word: bit 63 is the abort bit, bits 16 … 62 are the number of the round, bits 0 …
+ * 15 are the number of ranks that have arrived. */
 #define ABORTED (UINT64_C(1) << 63)
 #define ROUND_ONE (UINT64_C(1) << 16)
 #define ARRIVED_MASK (ROUND_ONE - 1)
@@ -55,7 +56,8 @@ void ls_barrier_fini(ls_barrier *barrier)
 
 void ls_barrier_abort(ls_barrier *barrier)
 {
-    /* relaxed: an abort hands nothing over; the verdict is the bit itself. */
+    /* relaxed: an abort publishes nothing of this thread. As a read-modify-write it continues the
+     * release sequences of the arrivals before it. */
     atomic_fetch_or_explicit(&barrier->state, ABORTED, memory_order_relaxed);
     ls_park_wake(&barrier->park);
 }
@@ -67,19 +69,21 @@ bool ls_barrier_aborted(const ls_barrier *barrier)
 
 bool ls_barrier_arrived(const ls_barrier *barrier, int rank)
 {
-    /* acquire: a rank that is counted in the word has written its flag before. */
+    /* acquire: a rank that is counted in the word has stored its round before its arrival, which
+     * this load synchronizes with. */
     uint64_t round = round_of(atomic_load_explicit(&barrier->state, memory_order_acquire));
     return atomic_load_explicit(&barrier->arrivals[rank].round, memory_order_relaxed) > round;
 }
 
-/* One rank's view of the round it is in. */
+/* One rank's view of the round that it is in. */
 struct passage {
     ls_barrier *barrier;
     uint64_t round;
-    uint64_t state; /* the word as read last */
+    uint64_t state; /* last value read from the word */
 };
 
-/* True once the round is decided: the word says so for every rank alike. */
+/* Returns true if the round is decided, that is, released or aborted. Every rank reads the same
+ * decision from the word. */
 static bool decided(void *arg)
 {
     struct passage *p = arg;
@@ -92,8 +96,8 @@ static bool released(const struct passage *p)
     return round_of(p->state) != p->round;
 }
 
-/* Counts this rank in; as the last one it moves the word to the next round, which is the release.
- * False if the barrier is aborted. */
+/* Counts this rank as arrived. The last rank to arrive moves the word to the next round, which
+ * releases the round. Returns false if the barrier is aborted. */
 static bool arrive(struct passage *p)
 {
     ls_barrier *b = p->barrier;
@@ -110,8 +114,8 @@ static bool arrive(struct passage *p)
     return true;
 }
 
-/* The deadline passed: sets the abort bit, unless the round is decided meanwhile. Returns whether
- * it was this rank that aborted. */
+/* Sets the abort bit after the deadline has passed, unless the round was decided meanwhile. Returns
+ * whether this rank has set it. */
 static bool give_up(struct passage *p)
 {
     while (!decided(p)) {
@@ -124,7 +128,8 @@ static bool give_up(struct passage *p)
     return false;
 }
 
-/* Writes "1, 3, 7" for the ranks that have not arrived, "…" behind what does not fit. */
+/* Writes the list of ranks that have not arrived, such as "1, 3, 7". A list that does not fit is
+ * truncated and ends with "…". */
 static void name_missing(char *text, size_t size, const ls_barrier *b)
 {
     size_t used = 0;
@@ -138,7 +143,7 @@ static void name_missing(char *text, size_t size, const ls_barrier *b)
         }
         used += (size_t)snprintf(text + used, size - used, "%s%d", used ? ", " : "", i);
     }
-    if (used == 0) /* it set its flag but the abort came before its arrival */
+    if (used == 0) /* the last rank has stored its round, but the abort came before its arrival */
         snprintf(text, size, "none but the last, which came as the deadline passed");
 }
 
@@ -157,11 +162,13 @@ static int timed_out(const struct passage *p, ls_error *err)
 int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err)
 {
     assert(rank >= 0 && rank < barrier->ranks);
-    /* relaxed: the round cannot end without this rank, so the number read is the current one. */
+    /* relaxed: the number is the current one. This thread cannot read an older value of the word
+     * than it read in its last call (coherence), which was of this round or of the end of the round
+     * before; and the current round cannot end without this rank. */
     struct passage p = {.barrier = barrier};
     p.state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
     p.round = round_of(p.state);
-    /* relaxed: published by the arrival that follows. */
+    /* relaxed: the arrival that follows publishes it. */
     atomic_store_explicit(&barrier->arrivals[rank].round, p.round + 1, memory_order_relaxed);
     if (!arrive(&p))
         return ls_fail(err, LS_EABORTED, "the barrier was aborted");

@@ -1,21 +1,30 @@
-/* A barrier for N ranks whose every round ends the same way for all of them.
+/* A barrier for N ranks in which every round ends in the same way for all ranks.
  *
  *     ls_barrier b;
  *     ls_barrier_init(&b, host, 4, spins, &err);
  *     ls_barrier_wait(&b, rank, deadline_ns, &err);   // each of the 4 threads, round after round
  *     ls_barrier_abort(&b);                           // any thread: no rank passes any more
  *
- * The commit point. One atomic word holds the round's number, how many ranks have arrived, and the
- * abort bit. The last arrival moves the word to the next round (release); an abort, or the first
- * rank whose deadline passes, sets the bit (abort). Each is a single exchange of that one word, so
- * one of them comes first and refuses the other. Once the bit is set the word changes no more:
- * every rank reads the same verdict from it, however late it looks. Hence in each round either
- * all ranks return LS_OK or none does.
+ * Commit point. One atomic word holds the number of the round, the number of ranks that have
+ * arrived, and the abort bit. The last arrival moves the word to the next round (the release of the
+ * round). An abort, or the first rank whose deadline passes, sets the bit. Each of these is a
+ * single read-modify-write of the word, so one of them comes first in its modification order and
+ * excludes the other for this round. After the bit is set, the word does not change any more, so
+ * every rank reads the same decision from it, however late it looks. Hence in each round either all
+ * ranks return LS_OK or none does.
  *
- * It is the sense-reversing barrier with the round's number as the sense: a rank knows the round
- * it enters, which cannot end without it, and waits until the number has moved on.
+ * It is a sense-reversing barrier with the number of the round as its sense: a rank knows the
+ * number of the round that it enters, because that round cannot end without it, and waits until the
+ * number in the word has changed.
  *
- * What a rank wrote before ls_barrier_wait is visible to every rank after the round is released.
+ * Memory order. What a rank wrote before ls_barrier_wait is visible to every rank that returns
+ * LS_OK from the same round. Rank r's arrival A(r) is a read-modify-write with release order, after
+ * r's writes. Every modification of the word is a read-modify-write (arrivals, aborts, time-outs),
+ * so all modifications that follow A(r) belong to the release sequence headed by A(r). The last
+ * arrival L comes after every A(r) and has acquire order: it reads from the release sequence of
+ * each, and synchronizes with each A(r). A waiting rank returns LS_OK after an acquire load has
+ * read the value of L or a later one. That value, too, is in the release sequence of each A(r), and
+ * of L itself. So the writes of all ranks happen before the return of all ranks.
  */
 #ifndef SYNC_BARRIER_H
 #define SYNC_BARRIER_H
@@ -26,49 +35,56 @@
 #include <lockstep/status.h>
 #include <stdalign.h>
 
-#define LS_BARRIER_MAX_RANKS 65535
+#define LS_BARRIER_MAX_RANKS 65535 /* most ranks of a barrier: what 16 bits of the word can count */
 
-/* One rank's last round, on a cache line of its own. */
+/* The last round of one rank, on a cache line of its own. */
 typedef struct ls_barrier_arrival {
-    alignas(64) _Atomic uint64_t round; /* the round it reached last, plus one; 0: none yet */
+    alignas(64) _Atomic uint64_t round; /* number of the last round it entered, plus 1; 0: none */
 } ls_barrier_arrival;
 
-/* The fields are the barrier's own business. */
+/* A barrier. Only this module accesses the fields. */
 typedef struct ls_barrier {
-    /* Frozen after init. */
-    alignas(64) ls_barrier_arrival *arrivals;
-    const ls_host *host;
-    int ranks;
-    alignas(64) _Atomic uint64_t state; /* abort bit, round, ranks that have arrived */
-    alignas(64) ls_park park;
+    alignas(64) ls_barrier_arrival *arrivals; /* [ranks]; the pointer is constant after init */
+    const ls_host *host;                      /* constant after init */
+    int ranks;                                /* constant after init */
+    alignas(64) _Atomic uint64_t state;       /* abort bit, round, number of arrived ranks */
+    alignas(64) ls_park park;                 /* park word of the waiting ranks */
 } ls_barrier;
 
-/* A barrier for ranks 0 … ranks − 1. `spins`: as from ls_spins_for. `host` may be NULL.
- * Errors: LS_EINVAL, LS_ENOMEM. */
+/* Initialises a barrier for ranks 0 … ranks − 1. `spins` is a result of ls_spins_for. `host` may be
+ * NULL. Errors: LS_EINVAL, LS_ENOMEM. */
 int ls_barrier_init(ls_barrier *barrier, const ls_host *host, int ranks, unsigned spins,
                     ls_error *err);
 
-/* No rank may be inside a call. A zeroed barrier is allowed. */
+/* Frees the barrier's memory. No rank may be inside a call. A zeroed barrier is allowed. */
 void ls_barrier_fini(ls_barrier *barrier);
 
-/* Each rank's own thread. Returns when all ranks have arrived (LS_OK), when the barrier is aborted
- * (LS_EABORTED), or when `deadline_ns` (ls_now_ns time, UINT64_MAX: never) has passed, put off for as
- * long as this rank is stopped meanwhile (base/clock.h): then it aborts the barrier for all ranks, and
- * returns LS_ETIMEDOUT with a message that names the ranks that are missing. A deadline that passes while the last rank arrives is decided by the
- * commit point: LS_OK for all, or LS_OK for none. */
+/* Waits until all ranks have arrived. Each rank calls it on its own thread.
+ *
+ * - rank: number of the calling rank
+ * - deadline_ns: in the time of ls_now_ns; UINT64_MAX: no deadline. It is postponed by the time
+ *   during which the process is stopped meanwhile (base/clock.h).
+ *
+ * Returns LS_OK if all ranks have arrived; LS_EABORTED if the barrier is aborted; or LS_ETIMEDOUT
+ * if the deadline has passed, with a message that names the missing ranks, after it has aborted the
+ * barrier for all ranks. If the deadline passes while the last rank arrives, the commit point
+ * decides: LS_OK for all ranks or for none. */
 int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err);
 
-/* Any thread, any number of times. Every rank that waits, and every later call, returns
- * LS_EABORTED for good: ranks that go on make a new barrier. A round already released stays released: its ranks return
- * LS_OK, even those that have not noticed yet. */
+/* Aborts the barrier permanently: every rank that waits, and every later call, returns LS_EABORTED.
+ * Ranks that continue need a new barrier. A round that was released before stays released: its
+ * ranks return LS_OK, including those that have not noticed the release yet. Any thread, any number
+ * of times. */
 void ls_barrier_abort(ls_barrier *barrier);
 
-/* Any thread. Whether the barrier is aborted. If so, what every rank wrote before its last arrival
- * is visible to the caller (an arrival that comes behind the abort does not count). */
+/* Returns whether the barrier is aborted. If it is, what every rank wrote before its last arrival
+ * is visible to the caller; an arrival that was refused because of the abort does not count. The
+ * reason is that the abort, and any modification after it, belongs to the release sequence of each
+ * arrival, and that the word is loaded with acquire order. Any thread. */
 bool ls_barrier_aborted(const ls_barrier *barrier);
 
-/* Any thread. Whether `rank` has arrived in the round that is under way. Once the barrier is
- * aborted, a rank that comes too late counts as arrived too: it is alive. */
+/* Returns whether `rank` has arrived in the current round. After an abort, a rank that arrives too
+ * late counts as arrived as well, because it is alive. Any thread. */
 bool ls_barrier_arrived(const ls_barrier *barrier, int rank);
 
 #endif

@@ -13,26 +13,30 @@ int ls_heartbeat_place(const ls_heartbeat *heartbeat)
     return (int)(atomic_load_explicit(&heartbeat->word, memory_order_relaxed) & LS_PLACE_MAX);
 }
 
-/* The one place where time is counted against a thread that shows no sign of life.
+/* Returns how much of the attended time since the last look counts against a silent thread.
+ * `before` and `now` are its states at the last look and at this one.
  *
- * A deadline is to find threads that hang, and a thread can hang in two ways: asleep, in a call that does
- * not return (a driver's, mostly), or at work, in a loop that does not end. Time counts while it does
- * either. It must not count while the thread could do nothing about its silence, and that, too, comes in
- * two ways:
- *   - every thread was stopped, the watcher included. The watcher notices by its own absence: it planned
- *     to look again long before (ls_attended_ns);
- *   - this thread alone was: no CPU was free for it (state R, and it did not run), or a debugger
- *     holds it (t, T). While it is in one of these states only the time that it did run counts, which
- *     is nothing for a thread that is stopped, a share for one on a starved machine, and all for
- *     one that spins.
- * Asleep all time counts but that on the run queue in between: a thread that sleeps and wakes
- * by turns waits for a CPU each time. The kernel adds a wait to queued_ns when it is over, so this may be
- * more than the time since the last look; what is too much was not counted as it passed.
+ * A deadline is meant to find threads that hang. A thread can hang asleep, in a call that does not
+ * return (usually of a driver), or running, in a loop that does not end. Time counts in both cases.
+ * Time must not count while the thread cannot run, for which there are two reasons:
  *
- * Until the thread is suspected, and where the system tells nothing of threads, all attended time counts (but
- * not what the watcher lacked a CPU, since the thread may have lacked it too): a
- * hung thread is found everywhere, a starved one is told apart on Linux with /proc alone. A thread of
- * which another one waits inside an op (a team's) is told apart by its own state: the one that waits sleeps. */
+ * - All threads are stopped, including the watcher. The watcher notices it by its own absence,
+ *   because it meant to look again much earlier (ls_attended_ns).
+ * - Only this thread cannot run: no CPU is free for it (state R, but it does not run), or a
+ *   debugger stops it (t, T). In these states only the time for which it did run counts. That is
+ *   none for a stopped thread, a part for a thread on an overloaded machine, and all for a thread
+ *   that spins.
+ *
+ * For a sleeping thread all time counts except the time on the run queue, because a thread that
+ * alternately sleeps and wakes waits for a CPU each time. The kernel adds a wait to queued_ns when
+ * the wait is over, so the increase may exceed the time since the last look; the excess belongs to
+ * earlier looks, at which it was not counted.
+ *
+ * Before the thread is suspected, and on systems that report nothing about threads, all attended
+ * time counts, except time for which the watcher itself lacked a CPU, since the thread may have
+ * lacked one as well. So a hung thread is found on every system, but a thread without a CPU is
+ * recognised only on Linux with /proc. If one thread of a team waits for another inside an op,
+ * their own states tell them apart: the one that waits is asleep. */
 static uint64_t count(const ls_thread_use *before, const ls_thread_use *now, uint64_t attended_ns)
 {
     if (before->state == 0 || now->state == 0)
@@ -49,7 +53,7 @@ void ls_silence_look(ls_silence *s, const ls_heartbeat *heartbeat, int thread, u
                      uint64_t suspicious_ns)
 {
     const ls_thread_use before = s->use;
-    /* One load, so that the place is that of the beat. */
+    /* A single load, so that the place belongs to the beat that was counted. */
     uint64_t word = atomic_load_explicit(&heartbeat->word, memory_order_relaxed);
     if (word >> 24 != s->count || s->since_ns == 0) {
         *s = (ls_silence){word >> 24, (int)(word & LS_PLACE_MAX), ls_now_ns(), 0, {0}};
@@ -60,7 +64,7 @@ void ls_silence_look(ls_silence *s, const ls_heartbeat *heartbeat, int thread, u
     s->held_ns += count(&before, &s->use, attended_ns);
 }
 
-/* ---- marks ------------------------------------------------------------------------------------ */
+/* ---- marks ----------------------------------------------------------------------------------- */
 
 int ls_marks_init(ls_marks *marks, const ls_host *host, size_t capacity, ls_error *err)
 {
@@ -90,9 +94,10 @@ int ls_marks_take(ls_marks *marks, ls_mark *out)
     return ls_ring_try_pop(&marks->ring, out) == LS_OK;
 }
 
-/* ---- what a thread does ----------------------------------------------------------------------- */
+/* ---- states of threads ----------------------------------------------------------------------- */
 
-/* "12/task/34": the number that this /proc knows the thread by, whatever namespace it is of. */
+/* The link reads "12/task/34". Its last part is the thread's number in the PID namespace of this
+ * /proc, which may differ from the number that gettid returns. */
 int ls_thread_self(void)
 {
     char link[64];
@@ -104,7 +109,8 @@ int ls_thread_self(void)
     return slash ? (int)strtol(slash + 1, NULL, 10) : 0;
 }
 
-/* The first bytes of a file of the thread's. */
+/* Reads the first size − 1 bytes of /proc/self/task/`thread`/`name` as text. Returns false on
+ * failure. */
 static bool read_file(char *text, size_t size, int thread, const char *name)
 {
     char path[64];
@@ -126,7 +132,7 @@ bool ls_thread_look(ls_thread_use *out, int thread)
         return false;
     out->ran_ns = strtoull(text, &end, 10);
     out->queued_ns = strtoull(end, NULL, 10);
-    /* "34 (a name, with any character) S …" */
+    /* The file reads "34 (a name with any characters) S …". */
     const char *name_end = read_file(text, sizeof text, thread, "stat") ? strrchr(text, ')') : NULL;
     if (name_end && name_end[1] == ' ')
         out->state = name_end[2];

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* syscall(); this file alone in the room */
+#define _GNU_SOURCE /* for syscall(); no other file of this directory defines it */
 #include "sync/park.h"
 
 #include <errno.h>
@@ -9,15 +9,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The futex call below takes the kernel's 64-bit struct timespec. */
+/* The futex call below needs the kernel's 64-bit struct timespec. */
 _Static_assert(sizeof(time_t) == 8 && sizeof(long) == 8, "written for 64-bit Linux");
 
 #define ANNOUNCED 1u
-/* About 30 µs of pauses: no longer than it takes to wake a sleeping thread. */
+
+/* Number of checks before sleeping: about 30 µs of pauses, which is no longer than waking a
+ * sleeping thread takes. */
 #define SPINS 1000u
 
-/* How the waker looks for announcements. A test build replaces it by a plain load, to see that
- * the stress test notices. */
+/* The operation L of park.h, with which the waker looks for announcements. A test build replaces it
+ * by a plain load, and checks that the stress test notices. */
 #ifndef LS_PARK_LOOK
 #define LS_PARK_LOOK(word) atomic_fetch_add_explicit(word, 0, memory_order_acq_rel)
 #endif
@@ -44,9 +46,11 @@ void ls_park_init(ls_park *park, unsigned spins)
 
 uint32_t ls_park_prepare(ls_park *park)
 {
-    /* acquire: sees the changes of every waker that looked before this announcement.
-     * release: keeps the release sequence of those wakers intact for later waiters (an RMW does
-     * so anyway) and orders this thread's past before a waker that reads the announcement. */
+    /* acquire: synchronizes with every waker whose look precedes this announcement in the word's
+     * modification order, so the check that follows sees their changes (park.h).
+     * release: orders what this thread did before against a waker that reads the announcement. The
+     * release sequences of earlier looks continue through any read-modify-write, and do not need
+     * it. */
     return atomic_fetch_or_explicit(&park->word, ANNOUNCED, memory_order_acq_rel) | ANNOUNCED;
 }
 
@@ -54,7 +58,7 @@ bool ls_park_sleep(ls_park *park, uint32_t key, uint64_t deadline_ns)
 {
     struct timespec until = {(time_t)(deadline_ns / 1000000000u),
                              (long)(deadline_ns % 1000000000u)};
-    /* The bit-set form is the one that takes an absolute monotonic time. */
+    /* Only the bit-set form of the call takes an absolute monotonic time. */
     long failed = syscall(SYS_futex, &park->word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, key,
                           deadline_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
     return !(failed && errno == ETIMEDOUT);
@@ -67,14 +71,16 @@ bool ls_park_announced(const ls_park *park)
 
 void ls_park_wake(ls_park *park)
 {
-    /* release: hands the caller's change to a waiter that announces itself after this look. */
+    /* release: hands the caller's change to every waiter that announces itself after this look. */
     uint32_t seen = LS_PARK_LOOK(&park->word);
     if (!(seen & ANNOUNCED))
         return;
-    /* Adding one clears the announcement and carries into the count, in one step. If the exchange
-     * fails, another waker did it for the same sleepers, and a waiter that announced itself since then
-     * did so after the look above and sees the change. The count returns after 2³¹ wake-ups, far
-     * more than fit between a prepare and its sleep. */
+    /* Adding 1 clears the announcement, bit 0, and carries into the count, in one step. The
+     * exchange can fail only if another waker has done the same since the look above, because
+     * announcements leave a word that has bit 0 set unchanged. That waker wakes the same sleepers.
+     * A waiter that has announced itself since then did so after the look above, and sees the
+     * change. The count wraps after 2³¹ wake-ups, many more than can happen between a prepare and
+     * its sleep. */
     if (atomic_compare_exchange_strong_explicit(&park->word, &seen, seen + 1, memory_order_acq_rel,
                                                 memory_order_relaxed))
         syscall(SYS_futex, &park->word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
@@ -92,7 +98,8 @@ bool ls_park_until(ls_park *park, bool (*ready)(void *arg), void *arg, uint64_t 
         if (ready(arg))
             return true;
         bool over = !ls_park_sleep(park, key, deadline_ns);
-        /* The kernel sees no deadline of a sleeper that is woken time and again. */
+        /* If this thread is woken again and again, the kernel never reports that the deadline has
+         * passed, so it is checked here as well. */
         if (over || (deadline_ns != UINT64_MAX && ls_now_ns() >= deadline_ns))
             return ready(arg);
     }

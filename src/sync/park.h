@@ -1,24 +1,35 @@
-/* Parking: putting a thread to sleep until another thread has changed something.
+/* Parking: puts a thread to sleep until another thread has changed something.
  *
  *     waiting side                              changing side
  *     ls_park_until(&p, ready, arg, deadline);  change what ready() reads; ls_park_wake(&p);
  *
- * A park word holds no condition of its own; the condition lives in the caller's atomics, and the
- * word only carries the announcement "a thread may be asleep" and a count of wake-ups. Any number
- * of threads may wait on one word, and any number may wake it; a wake-up is for all of them.
- * Where no thread waits, ls_park_wake costs one atomic read-modify-write and no system call.
+ * A park word contains no condition. The condition is in atomics of the caller; the word only holds
+ * the announcement "a thread may be asleep" (bit 0) and a count of wake-ups (the other bits). Any
+ * number of threads may wait on one word, and any number may wake it; a wake-up wakes all waiters.
+ * If no thread waits, ls_park_wake costs one atomic read-modify-write and no system call.
  *
- * Why no wake-up is lost. The waiter *announces itself, then checks*; the waker *changes, then
- * looks for announcements*. Both steps on the word are read-modify-writes, so one of them comes
- * first in the word's modification order:
- *   - the announcement comes first: the waker sees it, moves the count on and wakes. A waiter that
- *     has not gone to sleep yet finds the count moved, and the kernel does not let it sleep;
- *   - the waker's look comes first: the announcement reads from it (or from a later link of its
- *     release sequence), hence acquires the change, and the check after it sees that change.
- * A plain load in place of the waker's read-modify-write would break this: the processor may
- * perform it before the change leaves its store buffer. tests/sync/test_park_model.c shows that.
+ * Why no wake-up is lost. A waiter first announces itself, A, and then checks the condition, C. A
+ * waker first changes the condition, M, and then looks for announcements, L. Both A and L are
+ * acquire-release read-modify-writes of the word, so one of them comes first in the word's
+ * modification order:
  *
- * Lifetime: the word must outlive every call on it, the wakers' included.
+ * - L comes first. All modifications of the word are read-modify-writes, hence all that follow L, A
+ *   included, belong to the release sequence headed by L. A reads the modification immediately
+ *   before it, which is L or a later part of that sequence, so L synchronizes with A. M is
+ *   sequenced before L, and C after A: M happens before C, and the check sees the change.
+ * - A comes first. Either L reads the announcement, or another waker has cleared it between A and
+ *   L. Wakers clear it only by the exchange X that also increments the count, and wake all sleepers
+ *   after it. If L reads the announcement, this waker attempts X, which fails only if another
+ *   waker's X came between, and then that one counts. So in every case an X follows A, and a
+ *   wake-up follows X. A waiter that is not asleep yet finds that the word differs from the key
+ *   that A returned, and the kernel does not let it sleep; a waiter that is asleep is woken. Either
+ *   starts over with a new announcement A', to which the same two cases apply. Only finitely many
+ *   modifications precede L, so in the end A' follows L.
+ *
+ * A plain load in place of L would break the argument: the processor may perform the load before M
+ * leaves its store buffer. tests/sync/test_park_model.c shows that.
+ *
+ * Lifetime: the word must outlive every call on it, including the calls of wakers.
  */
 #ifndef SYNC_PARK_H
 #define SYNC_PARK_H
@@ -30,42 +41,48 @@
 #include <stdint.h>
 
 typedef struct ls_park {
-    _Atomic uint32_t word; /* bit 0: a waiter announced itself; above: how often it was woken */
-    unsigned spins;        /* checks made before the first announcement; frozen after init */
+    _Atomic uint32_t word; /* bit 0: a waiter has announced itself; above: number of wake-ups */
+    unsigned spins;        /* number of checks before the first announcement; constant after init */
 } ls_park;
 
-/* How many checks, a pause apart, are worth making before a thread goes to sleep: some tens of
- * microseconds where every thread has a CPU, none where `threads` share fewer `cpus` and spinning
- * would hold up the very thread that is waited for. */
+/* Returns the number of checks, one ls_spin_pause apart, that a thread should make before it goes
+ * to sleep: about 30 µs of them if each of `threads` threads has a CPU; 0 if they share fewer
+ * `cpus`, because spinning would then delay the thread that is waited for. Any thread. */
 unsigned ls_spins_for(int threads, int cpus);
 
-/* Tells the processor that this is a spin loop. */
+/* Tells the processor that it is in a spin loop. Any thread. */
 void ls_spin_pause(void);
 
-/* An unset word; `spins` as from ls_spins_for. There is nothing to release. */
+/* Initialises a park word. `spins` is a result of ls_spins_for. A park word needs no cleanup. */
 void ls_park_init(ls_park *park, unsigned spins);
 
-/* Returns true as soon as ready(arg) does, false when `deadline_ns` (ls_now_ns time, UINT64_MAX:
- * never) has passed and ready(arg) is still false. `ready` is called on this thread, often; it
- * must read what the waker changes through atomics (acquire, if data is handed over). */
+/* Waits until ready(arg) returns true, and returns true then. Returns false if `deadline_ns` (in
+ * the time of ls_now_ns; UINT64_MAX: no deadline) has passed and ready(arg) is still false. `ready`
+ * is called on the waiting thread, many times. It must read what the waker changes through atomics,
+ * with acquire order if data is handed over. Any thread. */
 bool ls_park_until(ls_park *park, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
 
-/* The same for a timeout in attended time (base/clock.h): a pause of this thread uses up none of it. What
- * is left of it stays in `patience`, for another wait. */
+/* Does the same with a limit in attended time (base/clock.h), which does not pass while the process
+ * is stopped. The time that is left remains in `patience`, for another wait. Any thread. */
 bool ls_park_patiently(ls_park *park, bool (*ready)(void *arg), void *arg, ls_patience *patience);
 
-/* Wakes every thread that waits on the word. Call it after the change that they wait for. */
+/* Wakes every thread that waits on the word. It must be called after the change that they wait for.
+ * Any thread. */
 void ls_park_wake(ls_park *park);
 
-/* Whether the next ls_park_wake will, as far as can be told now, have a waiter to wake. Nothing may
- * depend on it but speed. */
+/* Returns whether the next ls_park_wake will probably have a waiter to wake. The result may be
+ * outdated when it is used, so nothing but speed may depend on it. Any thread. */
 bool ls_park_announced(const ls_park *park);
 
-/* The pieces of ls_park_until, for a loop of one's own: prepare, check the condition, and if it
- * does not hold, sleep with the key that prepare returned; then start over. A waiter whose check
- * succeeds just leaves: the announcement it leaves behind costs the next waker one system call.
- * ls_park_sleep returns false when the deadline has passed; true means "check again", no more. */
+/* Announces the calling thread as a waiter and returns the key for ls_park_sleep. It is the first
+ * half of ls_park_until, for callers with a loop of their own: prepare, check the condition, sleep
+ * with the key if it does not hold, and start over. A waiter whose check succeeds simply leaves;
+ * its announcement remains, and costs the next waker one system call. */
 uint32_t ls_park_prepare(ls_park *park);
+
+/* Sleeps until a wake-up after the ls_park_prepare that returned `key`, or until `deadline_ns`.
+ * Returns false if the deadline has passed. True only means that the caller has to prepare and
+ * check again. */
 bool ls_park_sleep(ls_park *park, uint32_t key, uint64_t deadline_ns);
 
 #endif

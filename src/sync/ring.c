@@ -5,22 +5,23 @@
 
 #include <string.h>
 
-/* The five orders that the ring stands on. They are macros so that a test can weaken each one and
- * see ThreadSanitizer object (tests/sync/weakened_orders.sh). */
-#ifndef LS_RING_TAIL_RELEASE /* producer: the slot is written before the consumer may see it */
+/* The five memory orders that the ring depends on (ring.h has the argument). They are macros so
+ * that a test can weaken each one and check that ThreadSanitizer reports it
+ * (tests/sync/weakened_orders.sh). */
+#ifndef LS_RING_TAIL_RELEASE /* producer: publishes the slot that it has written */
 #define LS_RING_TAIL_RELEASE memory_order_release
 #endif
-#ifndef LS_RING_TAIL_ACQUIRE /* consumer: the slot is read after it was seen to be written */
+#ifndef LS_RING_TAIL_ACQUIRE /* consumer: reads a slot only after it was published */
 #define LS_RING_TAIL_ACQUIRE memory_order_acquire
 #endif
-#ifndef LS_RING_HEAD_RELEASE /* consumer: the slot is read before the producer may reuse it */
+#ifndef LS_RING_HEAD_RELEASE /* consumer: returns the slot that it has read */
 #define LS_RING_HEAD_RELEASE memory_order_release
 #endif
-#ifndef LS_RING_HEAD_ACQUIRE /* producer: the slot is reused after it was seen to be free */
+#ifndef LS_RING_HEAD_ACQUIRE /* producer: overwrites a slot only after it was returned */
 #define LS_RING_HEAD_ACQUIRE memory_order_acquire
 #endif
 
-#ifndef LS_RING_CLOSE_RELEASE /* closer: what it did before is seen with the end of the queue */
+#ifndef LS_RING_CLOSE_RELEASE /* closing thread: publishes what it did before the close */
 #define LS_RING_CLOSE_RELEASE memory_order_release
 #endif
 
@@ -69,19 +70,21 @@ static void *slot(const ls_ring *ring, uint64_t position)
 
 int ls_ring_try_push_quietly(ls_ring *ring, const void *item)
 {
-    /* relaxed: the producer wrote the count itself, and the closing bit orders nothing. */
+    /* relaxed: the producer itself wrote the count, and nothing is read because of the closing
+     * bit. */
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
     if (tail & CLOSED)
         return LS_ECLOSED;
     if (tail - ring->head_seen == ring->capacity) {
-        /* Pairs with the release in ls_ring_try_pop: the slot's last reader has finished. */
+        /* Pairs with the release in ls_ring_try_pop: the consumer has finished reading the slot. */
         ring->head_seen = atomic_load_explicit(&ring->head, LS_RING_HEAD_ACQUIRE);
         if (tail - ring->head_seen == ring->capacity)
             return LS_EAGAIN;
     }
     memcpy(slot(ring, tail), item, ring->item_size);
-    /* Publishes the slot; pairs with the acquire in ls_ring_try_pop. An exchange and not a store,
-     * because it must fail if the ring was closed meanwhile: a store would wipe the bit out. */
+    /* Publishes the slot; pairs with the acquire in ls_ring_try_pop. It is a compare-exchange
+     * because it must fail if the ring was closed meanwhile; a store would erase the closing
+     * bit. */
     if (!atomic_compare_exchange_strong_explicit(&ring->tail, &tail, tail + 1, LS_RING_TAIL_RELEASE,
                                                  memory_order_relaxed))
         return LS_ECLOSED;
@@ -98,31 +101,32 @@ int ls_ring_try_push(ls_ring *ring, const void *item)
 
 int ls_ring_try_pop(ls_ring *ring, void *item)
 {
-    /* relaxed: only the consumer writes it. */
+    /* relaxed: only the consumer writes `head`. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     if (head == ring->tail_seen) {
-        /* Pairs with the release in ls_ring_try_push: the slots below were written. Count and
-         * closing bit are read together, so "closed and empty" is final. */
+        /* Pairs with the release in ls_ring_try_push: all slots below this count have been written.
+         * The count and the closing bit are read together, so "closed and empty" is final. */
         uint64_t tail = atomic_load_explicit(&ring->tail, LS_RING_TAIL_ACQUIRE);
         ring->tail_seen = tail & ~CLOSED;
         if (head == ring->tail_seen)
             return tail & CLOSED ? LS_ECLOSED : LS_EAGAIN;
     }
     memcpy(item, slot(ring, head), ring->item_size);
-    /* Gives the slot back; pairs with the acquire in ls_ring_try_push. */
+    /* Returns the slot to the producer; pairs with the acquire in ls_ring_try_push. */
     atomic_store_explicit(&ring->head, head + 1, LS_RING_HEAD_RELEASE);
     ls_park_wake(&ring->producer);
     return LS_OK;
 }
 
-/* One attempt at a time, for ls_park_until: ready when the outcome is anything but "try again". */
+/* Arguments and result of an attempt to push or pop, for ls_park_until: the condition of the wait
+ * is that an attempt has another result than LS_EAGAIN. */
 struct attempt {
-    ls_ring *const *rings;
+    ls_ring *const *rings; /* [n] */
     int n;
-    const void *in;
-    void *out;
-    int which;
-    int status;
+    const void *in; /* item to push */
+    void *out;      /* buffer for the popped item */
+    int which;      /* index of the ring that was served last */
+    int status;     /* result of the last attempt */
 };
 
 static bool pushed(void *arg)
@@ -158,7 +162,7 @@ static bool has_room(void *arg)
     return closed || ls_ring_length(ring) < ring->capacity;
 }
 
-/* Waits on the producer's side until `ready` says that the attempt is over. */
+/* Waits on the producer's side until ready(a) returns true. */
 static int producer_waits(bool (*ready)(void *arg), struct attempt *a, uint64_t deadline_ns,
                           ls_error *err)
 {
@@ -199,8 +203,9 @@ int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint6
 
 void ls_ring_close(ls_ring *ring)
 {
-    /* Pairs with the acquire in ls_ring_try_pop. The read-modify-write keeps the producer's release
-     * sequence whole, so a consumer that reads the count from here still acquires the slots. */
+    /* Pairs with the acquire in ls_ring_try_pop. As a read-modify-write it continues the producer's
+     * release sequence, so a consumer that reads the count from here still synchronizes with the
+     * producer. */
     atomic_fetch_or_explicit(&ring->tail, CLOSED, LS_RING_CLOSE_RELEASE);
     ls_park_wake(ring->consumer);
     ls_park_wake(&ring->producer);
@@ -208,8 +213,11 @@ void ls_ring_close(ls_ring *ring)
 
 size_t ls_ring_length(const ls_ring *ring)
 {
-    /* Head first: the tail read after it is at least as large, so the difference is not negative.
-     * It can exceed the capacity when both move in between; then the ring was full. */
+    /* `head` is read first, so that the difference is not negative: the consumer has stored that
+     * value of `head` after it read a `tail` at least as large, its store synchronizes with this
+     * acquire load, and a later load of `tail` cannot return an older value (coherence). The
+     * difference can exceed the capacity if both counts change between the two loads; it is limited
+     * to the capacity then. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed) & ~CLOSED;
     uint64_t length = tail - head;

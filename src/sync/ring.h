@@ -7,20 +7,33 @@
  *     ls_ring_close(&ring);                               // any thread
  *     ls_ring_fini(&ring);                                // when both sides have left
  *
- * Items are copied in and out. Trying to push or pop takes no lock and no system call unless the
- * other side is asleep; pushing and popping with a deadline park.
+ * Items are copied in and out. ls_ring_try_push and ls_ring_try_pop take no lock, and make no
+ * system call unless the other side is asleep. The functions with a deadline park the thread
+ * (park.h).
  *
- * Memory order, in one paragraph: `tail` counts items pushed and is advanced by the producer
- * alone, `head` counts items popped and is advanced by the consumer alone. The producer writes a
- * slot, then releases `tail`; the consumer acquires `tail`, then reads the slot. The consumer
- * reads the slot, then releases `head`; the producer acquires `head`, then overwrites the slot.
- * So every access to a slot by one side happens before the next access by the other. The closing
- * bit lives in `tail` as well, and is set with a release: an item is either pushed before the
- * close, and will be delivered, or the push fails. Nothing relies on an order between `head` and
- * `tail` themselves.
+ * Memory order. `tail` is the number of items pushed, and only the producer increments it. `head`
+ * is the number of items popped, and only the consumer changes it. Item i is in slot i mod
+ * capacity.
  *
- * Each side keeps the other's index as it last saw it and reads the shared one again only when the
- * old value says full (or empty), so that the two cache lines travel rarely.
+ * - From producer to consumer: the producer writes the slot of item i, then sets `tail` to i + 1
+ *   with release order. The consumer reads that slot only after an acquire load of `tail` has
+ *   returned more than i. All later modifications of `tail` are read-modify-writes (increments, and
+ *   the setting of the closing bit), so the load reads from the release sequence of that increment:
+ *   the write of the slot happens before the read.
+ * - From consumer to producer: the consumer reads the slot of item i, then stores i + 1 to `head`
+ *   with release order. The producer overwrites that slot, with item i + capacity, only after an
+ *   acquire load of `head` has returned at least i + 1. The load reads that store, or a later one,
+ *   before which the consumer's read is sequenced as well: the read of the slot happens before the
+ *   write.
+ * - Closing: the closing bit is the top bit of `tail`. Either an item is pushed before the close,
+ *   and will be delivered, or its push fails. The bit is set with release order, so a consumer that
+ *   finds the ring closed sees what the closing thread did before.
+ *
+ * Neither argument needs an order between modifications of `head` and modifications of `tail`.
+ *
+ * Each side keeps the other side's count as it last read it, and reads the shared one again only if
+ * the old value says that the ring is full (or empty). So the two cache lines rarely move between
+ * CPUs.
  */
 #ifndef SYNC_RING_H
 #define SYNC_RING_H
@@ -32,27 +45,28 @@
 #include <stdalign.h>
 #include <stddef.h>
 
-/* The fields are the ring's own business. */
+/* A ring. Only this module accesses the fields. */
 typedef struct ls_ring {
-    /* Frozen after init. */
-    alignas(64) unsigned char *slots;
+    /* Constant after init. */
+    alignas(64) unsigned char *slots; /* [capacity][item_size] */
     size_t item_size;
     uint64_t capacity; /* a power of two */
     const ls_host *host;
-    ls_park *consumer; /* where the consumer sleeps: `own`, or a word shared by several rings */
-    /* The producer's line. */
-    alignas(64) _Atomic uint64_t tail; /* items pushed; the top bit: closed */
-    uint64_t head_seen;
-    /* The consumer's line. */
-    alignas(64) _Atomic uint64_t head; /* items popped */
-    uint64_t tail_seen;
-    /* Touched when a side sleeps or looks whether the other does. */
-    alignas(64) ls_park producer;
-    alignas(64) ls_park own;
+    ls_park *consumer; /* park word of the consumer: `own`, or one that several rings share */
+    /* The producer's cache line. */
+    alignas(64) _Atomic uint64_t tail; /* number of items pushed; top bit: the ring is closed */
+    uint64_t head_seen;                /* last value that the producer read from `head` */
+    /* The consumer's cache line. */
+    alignas(64) _Atomic uint64_t head; /* number of items popped */
+    uint64_t tail_seen;                /* last value that the consumer read from `tail` */
+    /* Accessed when a side goes to sleep, or checks whether the other side sleeps. */
+    alignas(64) ls_park producer; /* park word of the producer */
+    alignas(64) ls_park own;      /* default park word of the consumer */
 } ls_ring;
 
-/* A ring for `capacity` items (rounded up to a power of two) of `item_size` bytes each; both are at
- * least 1. `host` may be NULL. Waiting parks at once.
+/* Initialises a ring for `capacity` items of `item_size` bytes each. The capacity is rounded up to
+ * a power of two; both must be at least 1. `host` may be NULL. Waits on the ring sleep without
+ * spinning first.
  * Errors: LS_EINVAL, LS_ENOMEM. */
 int ls_ring_init(ls_ring *ring, const ls_host *host, size_t item_size, size_t capacity,
                  ls_error *err);
@@ -60,45 +74,50 @@ int ls_ring_init(ls_ring *ring, const ls_host *host, size_t item_size, size_t ca
 /* Frees the slots. Neither side may be inside a call. A zeroed ring is allowed. */
 void ls_ring_fini(ls_ring *ring);
 
-/* Before the first use: makes the consumer sleep on `park`, which outlives the ring, in place of a
- * word of the ring's own. Rings with the same consumer share one word, and ls_ring_pop_any then
- * waits for all of them at once. */
+/* Makes the consumer sleep on `park`, which must outlive the ring, instead of a word of the ring.
+ * If several rings with the same consumer share a park word, ls_ring_pop_any can wait for all of
+ * them at once. It must be called before the first use of the ring. */
 void ls_ring_share_consumer(ls_ring *ring, ls_park *park);
 
-/* Producer. Copies the item in. LS_OK, LS_EAGAIN (full) or LS_ECLOSED. */
+/* Copies an item into the ring and wakes the consumer if it sleeps. Returns LS_OK, LS_EAGAIN (the
+ * ring is full) or LS_ECLOSED. Called by the producer. */
 int ls_ring_try_push(ls_ring *ring, const void *item);
 
-/* The same, but wakes no consumer that sleeps: one that is awake may see the item, all others with the next one that is
- * pushed otherwise, which has to follow. */
+/* Does the same as ls_ring_try_push, but does not wake the consumer. A consumer that is awake may
+ * see the item at once. One that sleeps sees it only after the next ls_ring_try_push or
+ * ls_ring_push, which must follow. Called by the producer. */
 int ls_ring_try_push_quietly(ls_ring *ring, const void *item);
 
-/* Consumer. Copies the oldest item out. LS_OK, LS_EAGAIN (empty), or LS_ECLOSED once the ring is
- * closed and every item has been popped. */
+/* Copies the oldest item out of the ring. Returns LS_OK, LS_EAGAIN (the ring is empty), or
+ * LS_ECLOSED (the ring is closed and every item has been popped). Called by the consumer. */
 int ls_ring_try_pop(ls_ring *ring, void *item);
 
-/* Producer. As ls_ring_try_push, but waits for room until `deadline_ns` (ls_now_ns time,
- * UINT64_MAX: never). Errors: LS_ETIMEDOUT, LS_ECLOSED (also when closed while waiting). */
+/* Pushes an item as ls_ring_try_push does, but waits for room until `deadline_ns`, in the time of
+ * ls_now_ns; UINT64_MAX: no deadline. Errors: LS_ETIMEDOUT, LS_ECLOSED (also if the ring is closed
+ * during the wait). Called by the producer. */
 int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error *err);
 
-/* Producer. Waits until a push would find room, which stays so until the producer pushes. Errors:
- * as ls_ring_push. */
+/* Waits until the ring has room for an item. Since only the producer fills the ring, the room
+ * remains until the producer pushes. Errors: as ls_ring_push. Called by the producer. */
 int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err);
 
-/* The consumer of `n` ≥ 1 rings that share one park word: pops an item from any of them, waiting
- * until `deadline_ns`. `*which` is the index last served on entry (−1 at first) and the index of
- * the item's ring on return; the search starts behind it, so that no ring starves. A ring that is
- * closed and empty is passed over. All rings have the same item size.
- * Errors: LS_ETIMEDOUT, LS_ECLOSED (all of them closed and empty). */
+/* Pops an item from any of `n` ≥ 1 rings that share one park word and have the same item size, and
+ * waits for one until `deadline_ns`. On entry *which is the index of the ring that was served last,
+ * or −1 at first; on return it is the index of the item's ring. The search starts with the next
+ * index, so no ring starves. Rings that are closed and empty are skipped.
+ * Errors: LS_ETIMEDOUT, LS_ECLOSED (all rings are closed and empty). Called by the consumer of all
+ * rings. */
 int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint64_t deadline_ns,
                     ls_error *err);
 
-/* Any thread, any number of times. Pushes fail from now on; pops deliver what is left, then fail.
- * Wakes both sides. What the first caller did before is visible to the consumer that finds the ring
- * closed. */
+/* Closes the ring and wakes both sides. Later pushes fail; pops deliver the remaining items and
+ * then fail. A consumer that finds the ring closed sees what each caller of this function did
+ * before the call that it reads, in particular what the first caller did. Any thread, any number of
+ * times. */
 void ls_ring_close(ls_ring *ring);
 
-/* Items in the ring. Exact on the producer's or the consumer's thread while the other side rests;
- * otherwise a value that was true a moment ago. Any thread. */
+/* Returns the number of items in the ring. It is exact on the producer's or the consumer's thread
+ * while the other side does nothing; otherwise it may be outdated when it is used. Any thread. */
 size_t ls_ring_length(const ls_ring *ring);
 
 #endif

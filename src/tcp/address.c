@@ -1,4 +1,4 @@
-/* Addresses as users write them, and as members tell them to each other. */
+/* Parses, packs and formats addresses. */
 #include "base/error.h"
 #include "tcp/join.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- what users write ------------------------------------------------------------------------- */
+/* ---- addresses from users -------------------------------------------------------------------- */
 
 static int fail_form(const char *text, bool bare, ls_error *err)
 {
@@ -17,7 +17,7 @@ static int fail_form(const char *text, bool bare, ls_error *err)
                    bare ? "[ADDRESS]:PORT" : "HOST:PORT", bare ? ":7070" : "10.0.0.1:7070");
 }
 
-/* Of "[HOST]:PORT", or of "HOST:PORT", the parts. */
+/* Splits "[HOST]:PORT" or "HOST:PORT". Returns false for any other text. */
 static bool cut(tcp_address *out, const char *text)
 {
     const char *colon = text ? strrchr(text, ':') : NULL;
@@ -73,7 +73,7 @@ int tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error
     return status;
 }
 
-/* ---- kinds of addresses ----------------------------------------------------------------------- */
+/* ---- kinds of addresses ---------------------------------------------------------------------- */
 
 static struct in6_addr six_of(const struct sockaddr *at)
 {
@@ -110,7 +110,7 @@ bool tcp_means_itself(const char *host)
            inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1;
 }
 
-/* ---- on the wire ------------------------------------------------------------------------------ */
+/* ---- addresses in messages ------------------------------------------------------------------- */
 
 void tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_storage *at)
 {

@@ -1,13 +1,17 @@
-/* Proving to each other that one belongs to the run.
+/* The handshake: caller and listener prove to each other that they know the run's secret.
  *
- *     caller                                   the one that is called
- *     hello: version, who, which channel, nonce ──▶
- *                                            ◀── nonce, proof of (hello, nonce)
+ *     caller                                              listener
+ *     hello: version, member, channel, nonce   ──▶
+ *                                              ◀──  nonce, proof of (hello, nonce)
  *     proof of (hello, nonce)                  ──▶
- *                                            ◀── verdict: welcome, or why not
+ *                                              ◀──  verdict: welcome, or the reason why not
  *
- * The member that is called serves many callers at once, so that a silent one delays nobody. A caller that finds that
- * the other end has another secret sends its proof all the same, so that this end learns it, too. */
+ * A proof is an HMAC-SHA-256 with the secret over one letter, which tells the two ends apart, the
+ * hello and the listener's nonce. Each end has chosen a nonce, so that no proof can be used again.
+ *
+ * The listener serves many callers at once, so that a silent one delays nobody. A caller that
+ * finds that the listener has another secret sends its proof all the same, so that the
+ * listener learns it, too. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "hash/hash.h"
@@ -19,15 +23,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC 0x50434c53u                         /* "SLCP" */
-#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 2) /* … and of the greeting */
-#define LATE_NS UINT64_C(1000000000)              /* for a caller of a run that has begun */
+#define MAGIC 0x50434c53u /* "SLCP" */
+/* version of the transport's interface, and of the handshake */
+#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 2)
+/* time limit for a caller of a run that has begun */
+#define LATE_NS UINT64_C(1000000000)
 
 typedef struct answer {
     uint8_t nonce[NONCE], proof[PROOF];
 } answer;
 
-/* `who`: 'a' of the one that was called, 'c' of the caller. */
+/* Computes the proof of one end: `who` is 'a' for the listener, 'c' for the caller. */
 static void prove(uint8_t out[PROOF], const joining *j, char who, const hello *h,
                   const uint8_t nonce[NONCE])
 {
@@ -37,7 +43,7 @@ static void prove(uint8_t out[PROOF], const joining *j, char who, const hello *h
     ls_hmac_sha256(out, j->place.secret, j->place.secret_bytes, claim, sizeof claim);
 }
 
-/* In a time that tells nothing of where two proofs differ. */
+/* Compares two proofs in constant time, so that the duration does not tell where they differ. */
 static bool same(const uint8_t *a, const uint8_t *b)
 {
     unsigned differs = 0;
@@ -46,7 +52,7 @@ static bool same(const uint8_t *a, const uint8_t *b)
     return differs == 0;
 }
 
-/* ---- being called ----------------------------------------------------------------------------- */
+/* ---- the listener ---------------------------------------------------------------------------- */
 
 static void drop(joining *j, int i)
 {
@@ -60,7 +66,7 @@ static void let_in(joining *j)
     if (fd < 0)
         return;
     tcp_set_up(fd);
-    if (j->guests == GUESTS) { /* the one that has been silent longest */
+    if (j->guests == GUESTS) { /* full: the connection that has been silent longest is dropped */
         int oldest = 0;
         for (int i = 1; i < GUESTS; i++)
             if (j->guest[i].since_ns < j->guest[oldest].since_ns)
@@ -70,10 +76,11 @@ static void let_in(joining *j)
     j->guest[j->guests++] = (guest){.fd = fd, .since_ns = ls_now_ns()};
 }
 
-/* How much of a hello is needed to see that it is another version's. */
+/* Bytes of a hello that are needed to see that it is of another version. */
 enum { VERSION_BYTES = 2 * sizeof(uint32_t) };
 
-/* A hello is answered as soon as it is whole. Members that call a run find its listener again when they regroup. */
+/* Answers a complete hello. In a run that has begun, members are not answered here: they call
+ * again, and reach the listener when they regroup. */
 static bool give_answer(joining *j, guest *g)
 {
     answer a;
@@ -84,7 +91,7 @@ static bool give_answer(joining *j, guest *g)
     memcpy(a.nonce, g->nonce, NONCE);
     prove(a.proof, j, 'a', h, g->nonce);
     return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
-           (ssize_t)sizeof a; /* there is room in a new one */
+           (ssize_t)sizeof a; /* the socket's buffer is empty, so it has room */
 }
 
 static bool is_of_this_version(joining *j, const guest *g)
@@ -97,7 +104,7 @@ static bool is_of_this_version(joining *j, const guest *g)
     return false;
 }
 
-/* Whether one that has no number yet may come in. */
+/* Decides whether a caller that is not a member yet may join. Returns a tcp_verdict_kind. */
 static uint32_t judge(joining *j, const guest *g)
 {
     const hello *h = &g->said.hello;
@@ -118,7 +125,8 @@ static uint32_t judge(joining *j, const guest *g)
     return TCP_MEMBERS;
 }
 
-/* A caller has proved itself, or not. 1: it is welcome, −1: it has to go. */
+/* Checks the proof of a caller and sends the verdict. Returns 1 if the caller is welcome, −1 if
+ * it must be dropped. */
 static int decide(joining *j, guest *g)
 {
     uint8_t proof[PROOF];
@@ -136,7 +144,8 @@ static int decide(joining *j, guest *g)
                : -1;
 }
 
-/* Takes in what the guest says. 1: it has proved itself, 0: not yet, −1: it has to go. */
+/* Reads from a pending connection. Returns 1 if the caller has proved itself and is welcome, 0 if
+ * data are still missing, −1 if it must be dropped. */
 static int listen_to(joining *j, guest *g)
 {
     const bool greeted = g->got >= sizeof(hello);
@@ -152,7 +161,8 @@ static int listen_to(joining *j, guest *g)
     return greeted ? decide(j, g) : give_answer(j, g) ? 0 : -1;
 }
 
-/* Serves all callers, having waited for one at most so long. A caller that is welcome: its connection; or −1. */
+/* Serves all pending connections, after waiting up to `wait_ns` for data. Returns the connection of
+ * a caller that is welcome, or −1. */
 static int serve(joining *j, uint64_t wait_ns, hello *said)
 {
     struct pollfd watch[GUESTS + 1];
@@ -162,7 +172,8 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
     watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
     poll(watch, (nfds_t)j->guests + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
     const bool calls = watch[j->guests].revents != 0;
-    for (int i = j->guests - 1; i >= 0; i--) { /* the last one takes the place of one that goes */
+    /* Backwards, because drop() moves the last one to the place of the dropped one. */
+    for (int i = j->guests - 1; i >= 0; i--) {
         guest *g = &j->guest[i];
         const int heard = watch[i].revents ? listen_to(j, g) : 0;
         if (heard > 0) {
@@ -191,7 +202,7 @@ int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 
 bool tcp_answer_late(joining *j)
 {
-    enum { AT_MOST = 64 }; /* a crowd is for the next time */
+    enum { AT_MOST = 64 }; /* further callers are served by the next call */
     hello unused;
     int before = -1;
     for (int i = 0; i < AT_MOST && before != j->guests; i++) {
@@ -203,15 +214,16 @@ bool tcp_answer_late(joining *j)
     return j->guests > 0;
 }
 
-/* ---- calling ---------------------------------------------------------------------------------- */
+/* ---- the caller ------------------------------------------------------------------------------ */
 
-/* An address that swallows everything leaves time for others. */
+/* Limits one attempt, so that an address that swallows packets leaves time for others. */
 uint64_t tcp_try_until(const joining *j)
 {
     return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
 }
 
-/* Whoever hangs up may have been in a crowd of strangers: LS_EIO, the caller may call again. */
+/* Reports a failed handshake. The listener may have dropped this caller in a crowd of strangers, so
+ * the status is LS_EIO: the caller may call again. */
 static int fail_greeting(const joining *j, int error, ls_error *err)
 {
     char why[LS_REASON];
@@ -239,7 +251,7 @@ static int heed_verdict(const joining *j, ls_error *err)
     }
 }
 
-/* Both ends prove themselves. */
+/* Performs the caller's side of the handshake. */
 int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
 {
     answer a;

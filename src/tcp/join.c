@@ -1,5 +1,5 @@
-/* How members of a run come to be connected: behind their rendezvous (meet.c) each connects to those before it, by
- * channel. */
+/* Connects the members of a run: after the rendezvous (meet.c), each member connects to those with
+ * lower numbers, once for each channel. */
 #include "tcp/join.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -17,7 +17,7 @@ static int no_memory(ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for a rendezvous");
 }
 
-/* ---- the others' addresses -------------------------------------------------------------------- */
+/* ---- addresses of the others ----------------------------------------------------------------- */
 
 void tcp_reach(joining *j, int origin, int *fd, int *error)
 {
@@ -35,7 +35,9 @@ void tcp_reach(joining *j, int origin, int *fd, int *error)
     tcp_dial(fd, error, (const struct sockaddr *)&at, bytes, tcp_try_until(j));
 }
 
-/* Behind a gateway that calls in its name a member is reached at its own address, and not at the gateway's. */
+/* Returns whether the member has a second address. A member whose connections pass
+ * through a gateway that replaces the source address may listen at its own address and
+ * not at the gateway's. */
 static bool has_another(const entry *e)
 {
     static const uint8_t none[16];
@@ -69,9 +71,10 @@ static int reach_member(joining *j, int origin, int *fd, ls_error *err)
     return *fd >= 0 ? LS_OK : fail_reach(j, &j->entry[origin], error, err);
 }
 
-/* ---- connections ------------------------------------------------------------------------------ */
+/* ---- connections ----------------------------------------------------------------------------- */
 
-/* One that was hung up on, which a crowd of strangers at the other end can cause, may be called again. */
+/* Connects to a member on one channel. If the connection is closed during the handshake, which a
+ * crowd of strangers at the other end can cause, it is attempted again. */
 static int call_member(joining *j, int member, int channel, ls_error *err)
 {
     const int origin = tcp_set_nth(&j->vote.formed.set, member);
@@ -102,7 +105,8 @@ static int call_member(joining *j, int member, int channel, ls_error *err)
     }
 }
 
-/* To those before this one; at the start the first member's first channel is there already. */
+/* Connects to all members with lower numbers. At the start, the connection to the first member on
+ * the first channel exists already. */
 static int call_members(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member;
@@ -113,8 +117,8 @@ static int call_members(joining *j, ls_error *err)
     return status;
 }
 
-/* Makes the caller's connection a line. A caller of another group, or of a vote, or that means another member, is
- * refused. Returns whether it was taken. */
+/* Makes a caller's connection that of its member and channel. Refuses a caller of another group, of
+ * a vote, or one that means another member. Returns whether the connection was taken. */
 static bool take_member(joining *j, int fd, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
@@ -131,7 +135,7 @@ static bool take_member(joining *j, int fd, const hello *h)
     return true;
 }
 
-/* The first host to which a connection is missing. */
+/* Reports the first host whose connection is missing. */
 static int fail_await(const joining *j, ls_error *err)
 {
     int member = j->wire->base.member + 1;
@@ -176,9 +180,10 @@ int tcp_connect_all(joining *j, ls_error *err)
     return status ? status : await_members(j, err);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
-/* Without a call that could wait. */
+/* Reads and checks the options. Makes no call that could wait, except to resolve
+ * the advertised name. */
 static int read_place(joining *j, ls_error *err)
 {
     const ls_tcp_place *p = &j->place;
@@ -205,7 +210,7 @@ static int read_place(joining *j, ls_error *err)
     return p->advertise ? tcp_read_advertised(&j->advertise, p->advertise, err) : LS_OK;
 }
 
-/* A copy: the caller may be gone when this still goes on. */
+/* Copies the secret, because the caller may have returned while joining still goes on. */
 static int keep_secret(joining *j, ls_error *err)
 {
     j->secret = ls_alloc(NULL, j->place.secret_bytes);
@@ -270,8 +275,8 @@ static void name_this_host(joining *j)
     tcp_take_name(j->host, name);
 }
 
-/* The listener of the first stays open, so that nobody else gets its port, and late callers hear that the run has begun;
- * so do all where members may regroup. */
+/* The first member's listener stays open, so that no other program gets its port, and late callers
+ * are told that the run has begun. If members may regroup, all listeners stay open. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err)
 {
     joining *j = ls_alloc(NULL, sizeof *j);

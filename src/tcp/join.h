@@ -1,6 +1,11 @@
-/* The wire over TCP: the inside of ls_wire_tcp (<lockstep/sys/wire.h>), its lines, and what the two halves of a
- * meeting share. Every two members have one connection for each channel, a *line*, so that what waits on one
- * channel holds up no other. */
+/* The transport over TCP: internals of ls_wire_tcp (<lockstep/sys/wire.h>).
+ *
+ * Every two members have one connection for each channel, a tcp_line, so that data that wait on one
+ * channel do not block another.
+ *
+ * Names in this directory: a `joining` is the state of a rendezvous, `door` its listening socket, a
+ * `guest` a pending connection whose other end has not proved itself yet, and a `note` a message
+ * between the first member and another one during the rendezvous. */
 #ifndef TCP_JOIN_H
 #define TCP_JOIN_H
 
@@ -13,40 +18,40 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* First in, first out; grows. */
+/* A first-in, first-out queue of transfers, which grows as needed. */
 typedef struct tcp_queue {
     ls_transfer **item;
-    unsigned first, count, room; /* room is a power of two */
+    unsigned first, count, room; /* room: capacity, a power of two */
 } tcp_queue;
 
-/* One direction of a line. */
+/* One direction of a connection. */
 typedef struct tcp_flow {
     tcp_queue queue;
-    /* Of the first: bytes that have gone, or come, its head included. */
+    /* Progress of the first transfer in bytes, its header included. */
     size_t done;
-    uint64_t head; /* its length; of one byte order, as all that members say */
+    uint64_t head; /* header: length of the message in bytes, in the members' common byte order */
 } tcp_flow;
 
 typedef struct tcp_line {
-    int fd; /* −1: this member's own, which has none */
+    int fd; /* −1: not connected, or this member itself */
     bool broken;
     tcp_flow out, in;
 } tcp_line;
 
 struct joining;
 
-enum { TCP_HOST = 64 }; /* bytes of a host's name */
+enum { TCP_HOST = 64 }; /* bytes of a host's name, the zero included */
 
 typedef struct tcp_wire {
     ls_wire base;
-    char (*host)[TCP_HOST];      /* [members]: their names, for messages */
-    struct joining *meeting;     /* what a later one needs; NULL: there will be none */
+    char (*host)[TCP_HOST];      /* [members]: names of their hosts, for messages */
+    struct joining *meeting;     /* state that a regrouping needs; NULL: none is possible */
     tcp_line *line;              /* [members][LS_WIRE_CHANNELS] */
-    struct pollfd *watch;        /* as many */
-    uint64_t door_ns;            /* its listener is looked at again */
-    ls_transfer **ended;         /* the place for it of the poll that is under way, … */
-    int ended_count, ended_most; /* … and how many are there, and have room */
-    ls_error broken; /* the first line that broke, until what had ended before has been named */
+    struct pollfd *watch;        /* [members · LS_WIRE_CHANNELS] */
+    uint64_t door_ns;            /* time at which to look at the listener again */
+    ls_transfer **ended;         /* output array of the current poll() */
+    int ended_count, ended_most; /* number of entries used; capacity */
+    ls_error broken;             /* the first connection that broke, until it has been reported */
 } tcp_wire;
 
 static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
@@ -54,54 +59,60 @@ static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
     return &w->line[member * LS_WIRE_CHANNELS + channel];
 }
 
-/* Lines for `members`, without connections. Errors: LS_ENOMEM. */
+/* Allocates unconnected connections for `members` members. Errors: LS_ENOMEM. */
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
 
-/* Closes what there is of lines and connections, and frees the wire, but not its meeting. */
+/* Closes all connections and frees the transport, but not its `meeting`. */
 void tcp_free(tcp_wire *w);
 
-/* The slots `post` and `poll`. */
+/* The functions `post` and `poll` of the transport. */
 int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err);
 int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
 
-/* Says on every line that nothing more comes, and waits until the others have said so too, two seconds at most. */
+/* Shuts down the sending side of every connection, and waits until the others have done the same,
+ * two seconds at most. */
 void tcp_drain(tcp_wire *w);
 
-/* Meets the others at the place, and connects to all of them: fills the wire's numbers and lines, with sockets
- * that never block; with options->regroups, so that surviving members can regroup. Errors: those of ls_wire_tcp's
- * open; what was made is in the wire. */
+/* Meets the other members at the rendezvous and connects to all of them: sets the transport's
+ * member numbers and connections, whose sockets never block. With options->regroups the
+ * surviving members can regroup later. Errors: those of ls_wire_tcp's open; what was allocated
+ * is then in the transport. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err);
-void tcp_forget_meeting(struct joining *j); /* NULL is allowed */
+/* Closes the listener and all pending connections, and frees the rendezvous. NULL is allowed. */
+void tcp_forget_meeting(struct joining *j);
 
-/* Callers that come to a run that has begun are answered that it has; those that have not proved themselves soon are
- * hung up on, and so are members: they call again. Waits for nobody. Returns whether somebody is being answered. */
+/* Tells callers of a run that has begun that it has. Callers that do not prove themselves soon
+ * are dropped, and so are members, which call again. Does not wait. Returns whether a
+ * handshake is in progress. */
 bool tcp_answer_late(struct joining *j);
 
-/* The slot `regroup`, but for the table that *out is of. */
+/* The function `regroup`; the caller sets the new transport's type. */
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err);
 
-/* ---- meeting ---------------------------------------------------------------------------------- */
+/* ---- the rendezvous -------------------------------------------------------------------------- */
 
 enum { NONCE = 16, PROOF = 32, GUESTS = 128, MEET = 256, TCP_NOTE = 400 };
 
-#define TCP_NOBODY UINT32_MAX /* a caller that has no number yet */
+#define TCP_NOBODY UINT32_MAX /* member number of a caller that has none yet */
 
-/* Members are of one byte order: the fingerprint of a run sees to that. */
+/* The first message of a connection. All members have the same byte order, because the fingerprint
+ * of a run contains it. */
 typedef struct hello {
     uint32_t magic, version;
-    uint32_t from,
-        to; /* what caller and listener were called in the first group; of a line, `from` is of its group */
+    /* Numbers of caller and listener in the first group. For a connection of a group, `from` is
+     * the number in that group. */
+    uint32_t from, to;
     uint32_t channel;
-    uint32_t port;       /* where the caller listens itself, … */
-    uint32_t advertised; /* … and whether `address` is where others reach it, */
-    uint32_t members;    /* how many it expects */
-    uint64_t run, group; /* the first member's number for the run; tcp_ballot.number */
-    uint8_t address[16]; /* of the caller, as it knows it */
-    char host[TCP_HOST]; /* its name */
+    uint32_t port;       /* port at which the caller listens */
+    uint32_t advertised; /* `address` is one that others reach */
+    uint32_t members;    /* number of members that the caller expects */
+    uint64_t run, group; /* number drawn by the first member; tcp_ballot.number */
+    uint8_t address[16]; /* address at which the caller listens, as it knows it */
+    char host[TCP_HOST]; /* name of the caller's host */
     uint8_t nonce[NONCE];
 } hello;
 
-/* What the listener answers to a caller that has proved itself. */
+/* The listener's answer to a caller that has proved itself. */
 typedef enum tcp_verdict_kind {
     TCP_WELCOME = 'w',
     TCP_MEMBERS = 'm',
@@ -109,143 +120,151 @@ typedef enum tcp_verdict_kind {
 } tcp_verdict_kind;
 
 typedef struct tcp_verdict {
-    uint32_t kind, members; /* that the listener expects */
-    char host[TCP_HOST];    /* the listener's name */
+    uint32_t kind, members; /* number of members that the listener expects */
+    char host[TCP_HOST];    /* name of the listener's host */
 } tcp_verdict;
 
-/* Where a member listens: an IPv4 address as one of IPv6. The second address is zero where there is none. */
+/* Address of a member's listener; IPv4 addresses are mapped to IPv6. The second address is
+ * zero if there is none. */
 typedef struct entry {
     uint8_t address[2][16];
     uint32_t port;
     char host[TCP_HOST];
 } entry;
 
-/* What the first member and another one say to each other between its welcome and the first transfer. */
+/* Messages between the first member and another between its verdict and the first transfer. */
 typedef enum tcp_note_kind {
-    TCP_COMING,    /* the first: so many have come */
-    TCP_COMPLETE,  /* the first: all have; the entries follow */
-    TCP_CONNECTED, /* another: it is connected to all */
-    TCP_GO,        /* the first: so are all */
-    TCP_FAILED     /* either: nothing comes of it, and why */
+    TCP_COMING,    /* from the first: number of members that have come */
+    TCP_COMPLETE,  /* from the first: all have come; the entries follow */
+    TCP_CONNECTED, /* from another: it is connected to all */
+    TCP_GO,        /* from the first: all are connected to all */
+    TCP_FAILED     /* from either: the rendezvous has failed; the text says why */
 } tcp_note_kind;
 
 typedef struct tcp_note {
-    uint32_t kind, members, member,
-        unused; /* member: the receiver's number, or how many have come */
+    /* member: number of the receiver, or of the members that have come */
+    uint32_t kind, members, member, unused;
     uint64_t run;
     char text[TCP_NOTE];
 } tcp_note;
 
-/* A caller that has not proved itself yet. */
+/* A pending connection, whose other end has not proved itself yet. */
 typedef struct guest {
     int fd;
     struct {
         hello hello;
         uint8_t proof[PROOF];
     } said;
-    size_t got; /* bytes of `said` */
+    size_t got; /* number of bytes of `said` received */
     uint8_t nonce[NONCE];
     uint64_t since_ns;
 } guest;
 
-/* "HOST:PORT" in its parts. */
+/* "HOST:PORT" split into its parts. */
 typedef struct tcp_address {
-    char host[MEET]; /* "": none was given */
+    char host[MEET]; /* "": not given */
     char port[8];
 } tcp_address;
 
 typedef struct joining {
     tcp_wire *wire;
-    ls_tcp_place place; /* `secret` is a copy, and no text is the caller's */
+    ls_tcp_place place; /* `secret` points to a copy; the texts have been read and are NULL */
     ls_wire_options options;
     void *secret;
-    tcp_address meet, listen; /* "": none */
+    tcp_address meet, listen; /* "": not given */
     struct sockaddr_storage advertise;
     bool advertises;
-    char host[TCP_HOST];       /* this machine's name */
-    char where[MEET + 16];     /* the rendezvous, for messages: "10.0.0.1:7070" */
-    char target[MEET + 16];    /* who is being called, likewise */
-    tcp_verdict verdict;       /* the last listener's that answered */
-    uint64_t until_ns, try_ns; /* one try to reach, or to greet */
-    struct addrinfo *found;    /* what `meet` is known by */
-    int door;                  /* the socket that this member listens at; −1: none */
+    char host[TCP_HOST];       /* name of this host */
+    char where[MEET + 16];     /* address of the rendezvous, for messages: "10.0.0.1:7070" */
+    char target[MEET + 16];    /* address that is being called, for messages */
+    tcp_verdict verdict;       /* verdict of the last listener that answered */
+    uint64_t until_ns, try_ns; /* end of the rendezvous; time limit of one connection attempt */
+    struct addrinfo *found;    /* resolved addresses of `meet` */
+    int door;                  /* listening socket; −1: none */
     guest guest[GUESTS];
     int guests;
-    /* Of the first: who has called. Of the others: where those listen. */
+    /* First member: connections of the members that have come. Others: caller[0] only tells whether
+     * the first has sent TCP_GO. entry: [members], addresses of the listeners. */
     int *caller;
     entry *entry;
-    struct sockaddr_storage first; /* the address that answered */
+    struct sockaddr_storage first; /* address of the first member that answered */
     socklen_t first_bytes;
-    bool is_first, complete; /* complete: all have come */
-    bool running;            /* running: the wire is open, and no regrouping is under way */
-    int complaints;          /* about callers that were turned away, … */
-    char refused[320];       /* … and the last one */
-    char told[TCP_NOTE + 8]; /* what was said last while waiting, … */
-    uint64_t told_ns;        /* … and when; 0: never */
-    /* Of who is left when members are lost. */
+    bool is_first, complete; /* complete: all members have come */
+    bool running;            /* the transport is open, and no regrouping is in progress */
+    int complaints;          /* number of logged warnings about refused callers */
+    char refused[320];       /* the last one of them */
+    char told[TCP_NOTE + 8]; /* last line that was logged while waiting */
+    uint64_t told_ns;        /* time at which it was logged; 0: never */
+    /* State for regrouping after members have been lost. */
     uint64_t run;
     tcp_vote vote;
-    const ls_regroup *how; /* while they meet; NULL: at the start */
+    const ls_regroup *how; /* arguments of the regrouping in progress; NULL: at the start */
     struct {
         int fd;
         hello said;
-    } early[GUESTS]; /* callers of a group that this one has not heard of yet */
+    } early[GUESTS]; /* connections of a group that this member has not heard of yet */
     int earlies;
 } joining;
 
-/* What a rendezvous looks at again after so long at the latest. */
+/* Longest time without a look at what a rendezvous waits for. */
 #define TCP_AGAIN_NS UINT64_C(100000000)
-#define TCP_TRY_NS UINT64_C(5000000000) /* one try at the start */
+#define TCP_TRY_NS UINT64_C(5000000000) /* time limit of one attempt at the start */
 
 static inline uint64_t tcp_sooner(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* For poll: rounded up. */
+/* Returns milliseconds for poll(), rounded up. */
 static inline int tcp_milliseconds(uint64_t ns)
 {
     return (int)(ns / 1000000u) + 1;
 }
 
-/* Whether the descriptor, −1 for none, is ready before the time is over. */
+/* Waits until the descriptor is ready; −1: sleeps. Returns false if `until_ns` has
+ * been reached first. */
 bool tcp_ready(int fd, short events, uint64_t until_ns);
 
-/* When a try to reach, or to greet, that begins now is over. */
+/* Returns the end of a connection attempt or handshake that begins now. */
 uint64_t tcp_try_until(const joining *j);
 
-/* 0, or errno; ETIMEDOUT, and ECONNRESET when the other end has closed. */
+/* Sends (`out`) or receives all bytes. Returns 0 or an errno; ETIMEDOUT at `until_ns`; ECONNRESET
+ * if the other end has closed the connection. */
 int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns);
 
-/* A socket as all of this room's: it never blocks, and is closed on exec. */
+/* Sets up a socket: it does not block, is closed on exec and sends without delay. */
 void tcp_set_up(int fd);
 
-/* Random bytes. Errors: LS_ESYSTEM. */
+/* Fills `out` with random bytes. Errors: LS_ESYSTEM. */
 int tcp_draw(void *out, size_t bytes, ls_error *err);
 
-/* Listens there: fills j->door. 0, or errno. */
+/* Opens j->door, a listening socket at the address. `both_families`: an IPv6 socket also accepts
+ * IPv4. Returns 0 or an errno. */
 int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families);
 
-/* Connects: *fd, or −1 and errno in *error. */
+/* Connects to an address: sets *fd, or *fd to −1 and *error to an errno. */
 void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns);
 
-/* Sleeps for TCP_AGAIN_NS, or until the rendezvous is over. */
+/* Sleeps for TCP_AGAIN_NS, or until the end of the rendezvous. */
 void tcp_pause(const joining *j);
 
-/* The next caller at the listener that knows the secret and is welcome, and what it said; −1 when the time is over. */
+/* Waits for the next caller that knows the secret and is welcome. Returns its connection and sets
+ * *said, or returns −1 at `until_ns`. */
 int tcp_await_caller(joining *j, uint64_t until_ns, hello *said);
 
-/* Connects to a member of the first group at its first address: *fd, or −1 and what is the matter, of errno, in
- * *error. */
+/* Connects to a member of the first group at its first address: sets *fd, or *fd to −1 and
+ * *error to an errno. */
 void tcp_reach(joining *j, int origin, int *fd, int *error);
 
-/* All members of the group connect to each other: fills the wire's lines. Errors: as tcp_join. */
+/* Connects all members of the group to each other and sets the transport's connections.
+ * Errors: those of tcp_join. */
 int tcp_connect_all(joining *j, ls_error *err);
 
-/* Nobody is being met any more: hangs up on all callers but those that have become lines. */
+/* Ends a rendezvous: closes all connections of callers that have not been
+ * taken by the transport. */
 void tcp_hang_up(joining *j);
 
-/* A member that waits in the rendezvous is alive: beats. */
+/* Reports a sign of life of a member that waits in the rendezvous. */
 static inline void tcp_beat(const joining *j)
 {
     if (j->how && j->how->alive)
@@ -254,50 +273,54 @@ static inline void tcp_beat(const joining *j)
         j->options.alive(j->options.user);
 }
 
-/* Says hello, and both ends prove themselves. Errors: LS_EUNSUPPORTED (another secret, or a run that has begun),
- * LS_EINVAL (another number of members), LS_EIO (hung up on: it may be tried again), LS_ESYSTEM. */
+/* Sends the hello and completes the handshake. Errors: LS_EUNSUPPORTED (another secret, or the run
+ * has begun), LS_EINVAL (another number of members), LS_EIO (the connection was closed: it may be
+ * tried again), LS_ESYSTEM. */
 int tcp_greet(joining *j, int fd, hello *h, ls_error *err);
 
-/* ---- meet.c: who is first, and who are the others ------------------------------------------------ */
+/* ---- meet.c: finds the first member and the others ------------------------------------------- */
 
-/* Finds out who is first, and meets the others: numbers, names and addresses of all. Errors: as tcp_join. */
+/* Finds out which member is first, and meets the others: sets numbers, names and addresses of all.
+ * Errors: those of tcp_join. */
 int tcp_meet(joining *j, ls_error *err);
-/* Behind the others' connections: all are connected, or all fail. `status` and `err` are of this member's. */
+/* Called after connecting to the others: returns LS_OK on all members or fails on all. `status` and
+ * `err` are this member's result. */
 int tcp_agree_to_go(joining *j, int status, ls_error *err);
-/* A member has said meanwhile that it fails, or has gone. Does not wait. Errors: LS_ESYSTEM. */
+/* Checks for messages of other members that have failed or closed their connection. Does not wait.
+ * Errors: LS_ESYSTEM. */
 int tcp_heed_notes(joining *j, ls_error *err);
 
-/* ---- address.c ---------------------------------------------------------------------------------- */
+/* ---- address.c ------------------------------------------------------------------------------- */
 
-/* "HOST:PORT", the host in brackets where it has colons itself; `bare`: it may be missing, and the port be 0. Errors:
- * LS_EINVAL. */
+/* Reads "HOST:PORT", with brackets around a host that contains colons. `bare`: the host may be
+ * missing, and the port be 0. Errors: LS_EINVAL. */
 int tcp_read_address(tcp_address *out, const char *text, bool bare, ls_error *err);
-/* "HOST[:PORT]" as an address that others reach. Errors: LS_EINVAL. */
+/* Reads "HOST[:PORT]", an address at which others reach this member. Errors: LS_EINVAL. */
 int tcp_read_advertised(struct sockaddr_storage *out, const char *text, ls_error *err);
-/* Whether these addresses are of this machine alone, or stand for all of a machine's. */
+/* Return whether an address is a loopback address, or stands for all addresses of a host. */
 bool tcp_is_loopback(const struct sockaddr *at);
 bool tcp_is_any(const struct sockaddr *at);
-/* Known by hosts files, or by names that mean this machine, as loopback: whether only that. */
+/* Returns whether a host's name is an address, or one of the names of loopback. */
 bool tcp_means_itself(const char *host);
-/* As 16 bytes of IPv6, and back; the port is of the socket's address. */
+/* Convert a socket address to the 16 bytes of an IPv6 address and a port, and back. */
 void tcp_pack_address(uint8_t out[16], uint32_t *port, const struct sockaddr_storage *at);
 socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address[16],
                              uint32_t port);
-/* "10.0.0.1:7070"; without a port for 0. */
+/* Formats an address, "10.0.0.1:7070"; without the port if it is 0. */
 const char *tcp_show_address(char out[80], const uint8_t address[16], uint32_t port);
-/* A host's name from elsewhere, as it can be printed. */
+/* Copies a host's name received from elsewhere; replaces bytes that cannot be printed by '?'. */
 void tcp_take_name(char out[TCP_HOST], const char *from);
 
-/* ---- log.c ---------------------------------------------------------------------------------------- */
+/* ---- log.c ----------------------------------------------------------------------------------- */
 
-/* A line for the caller's log. */
+/* Logs a line by the options' `say`. */
 void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What this member waits for: said when it changes, at once where that is `news`, and every half a minute. Returns
- * whether it was said. */
+/* Logs what this member waits for: when the text changes (at once if it is `news`), and every 30
+ * seconds. Returns whether it was logged. */
 bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* A caller was turned away: said for the first few. */
+/* Logs that a caller was refused, for the first few callers. */
 void tcp_log_refused(joining *j, int fd, const char *host, const char *why);
 
 #endif

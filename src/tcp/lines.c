@@ -1,5 +1,6 @@
-#define _GNU_SOURCE /* ppoll */
-/* Transfers over TCP. A message is its head, which is its length, and its bytes. Nothing here waits but poll. */
+#define _GNU_SOURCE /* for ppoll */
+/* Transfers over TCP. A message consists of a header, its length in bytes as a uint64_t, and its
+ * data. Nothing here waits except poll. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -16,18 +17,19 @@
 enum {
     HEAD = sizeof(uint64_t),
     QUEUE = 16,
-    TURN = 1 << 20 /* bytes of one line before the next has its turn */
+    TURN = 1 << 20 /* bytes of one connection before it is the next one's turn */
 };
 #define LONGEST_NS 1000000000u
-#define DOOR_NS 1000000000u  /* from one look at the listener to the next … */
-#define BUSY_NS 10000000u    /* … while a caller is being answered */
-#define DRAIN_NS 2000000000u /* the longest wait for the others' end */
+#define DOOR_NS 1000000000u  /* interval between two looks at the listener */
+#define BUSY_NS 10000000u    /* the same while a handshake is in progress */
+#define DRAIN_NS 2000000000u /* longest wait for the others to shut down */
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
 static int push(tcp_queue *q, ls_transfer *t, ls_error *err)
 {
-    if (q->count == q->room) { /* on the way up; a step has as many transfers as the last one */
+    /* It grows in the first steps only, because all steps have the same number of transfers. */
+    if (q->count == q->room) {
         const unsigned room = q->room ? 2 * q->room : QUEUE;
         ls_transfer **item = ls_alloc_array(NULL, room, sizeof(ls_transfer *));
         if (!item)
@@ -51,14 +53,14 @@ static ls_transfer *pop(tcp_queue *q)
     return t;
 }
 
-/* ---- lines ---------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static ls_transfer *first_of(const tcp_queue *q)
 {
     return q->item[q->first];
 }
 
-/* What is left of the first message and its head. */
+/* Lists the remaining parts of the first transfer: header and data. Returns their number. */
 static size_t parts_of(struct iovec part[2], tcp_flow *flow)
 {
     const ls_transfer *t = first_of(&flow->queue);
@@ -78,7 +80,7 @@ static int fail_line(const tcp_wire *w, const ls_transfer *t, int error, ls_erro
                    error ? ls_reason(why, error) : "it was closed there");
 }
 
-/* A received head is whole: whether the message is as long as the transfer expects. */
+/* Checks a received header: the message must be as long as the transfer expects. */
 static int check_head(const tcp_wire *w, const tcp_flow *flow, const ls_transfer *t, ls_error *err)
 {
     return flow->head == t->bytes
@@ -88,7 +90,8 @@ static int check_head(const tcp_wire *w, const tcp_flow *flow, const ls_transfer
                          w->host[t->peer], (unsigned long long)flow->head, t->bytes);
 }
 
-/* As much of a direction's first message as the connection takes, or has. *moved: bytes; 0: none now. */
+/* Sends or receives as much of the first transfer as the connection allows. *moved becomes the
+ * number of bytes; 0: none at present. */
 static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *moved,
                      ls_error *err)
 {
@@ -110,7 +113,7 @@ static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *
                                                                     : LS_OK;
 }
 
-/* One direction of a line, until it stops or has had its turn. */
+/* Moves transfers in one direction of a connection until it blocks or has had its turn. */
 static int go_on(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
 {
     size_t moved = 1;
@@ -134,7 +137,8 @@ static int lines_of(const tcp_wire *w)
     return w->base.members * LS_WIRE_CHANNELS;
 }
 
-/* A line that breaks keeps none of the others from going on: on one of them may stand why. */
+/* Moves transfers on all connections. A broken connection does not stop the others, because one of
+ * them may carry the reason. */
 static void go_on_all(tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {
@@ -164,7 +168,8 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
         if (events && !line->broken)
             w->watch[count++] = (struct pollfd){.fd = line->fd, .events = events};
     }
-    ppoll(w->watch, count, &limit, NULL); /* whatever ends it, the lines are looked at again */
+    /* Whatever ends the wait, all connections are tried again. */
+    ppoll(w->watch, count, &limit, NULL);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------ */
@@ -195,7 +200,7 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
         mind_listener(w, now);
         if (w->ended_count > 0)
             break;
-        if (w->broken.status) { /* once; the other lines go on in later polls */
+        if (w->broken.status) { /* reported once; other connections go on in later polls */
             const ls_error why = w->broken;
             w->broken.status = LS_OK;
             return ls_fail(err, why.status, "%s", why.text);
@@ -220,7 +225,7 @@ void tcp_drain(tcp_wire *w)
             ;
 }
 
-/* ---- making and freeing --------------------------------------------------------------------- */
+/* ---- creating and freeing -------------------------------------------------------------------- */
 
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
 {
@@ -228,7 +233,8 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     w->line = ls_alloc_array(NULL, count, sizeof *w->line);
     w->watch = ls_alloc_array(NULL, count, sizeof *w->watch);
     w->host = ls_alloc_array(NULL, (size_t)members, sizeof *w->host);
-    if (!w->line || !w->watch || !w->host) /* of no members, as far as the end is concerned */
+    /* base.members remains 0, so that tcp_free touches no connection. */
+    if (!w->line || !w->watch || !w->host)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
     for (size_t i = 0; i < count; i++)
         w->line[i].fd = -1;

@@ -1,4 +1,4 @@
-/* What a member says while it waits for the others, and of callers that it turns away. */
+/* Log lines of a member that waits for others, and about callers that it refuses. */
 #include "base/clock.h"
 #include "tcp/join.h"
 
@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define AGAIN_NS UINT64_C(30000000000)
-#define CHANGE_NS UINT64_C(2000000000) /* reasons why nobody answers may take turns */
+/* reasons why nobody answers may alternate, so changes are logged at this interval */
+#define CHANGE_NS UINT64_C(2000000000)
 enum { MOST_COMPLAINTS = 16 };
 
 void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
@@ -56,7 +57,7 @@ void tcp_log_refused(joining *j, int fd, const char *host, const char *why)
     char text[sizeof j->refused] = "";
     snprintf(text, sizeof text, "host %s (%s) %s, and was turned away", name, address, why);
     if (strcmp(text, j->refused) == 0)
-        return; /* it calls again */
+        return; /* the same caller again */
     memcpy(j->refused, text, sizeof text);
     tcp_log(j, LS_LOG_WARNING, "%s%s", text,
             ++j->complaints == MOST_COMPLAINTS ? "; of further ones nothing is said" : "");

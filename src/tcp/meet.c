@@ -1,5 +1,5 @@
-/* The rendezvous: the first member waits until all others have called, and tells them who they are and where the others
- * listen; later, that all are connected. */
+/* The rendezvous. The first member waits until all others have called. Then it tells each its
+ * number and the addresses of all listeners and, later, that all are connected to each other. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -13,13 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SAID = -2 }; /* of `caller`: it has said that it is connected; of the first: that all are */
-#define CONNECT_NS UINT64_C(60000000000) /* for all to connect to each other, once they have come */
-#define CAUSE_NS UINT64_C(2000000000)    /* for the first's word of what failed */
-#define ENDING_NS UINT64_C(3000000000)   /* for a run that has begun, and may be ending */
-#define TELL_NS UINT64_C(10000000000)    /* from one word to those that wait to the next */
+/* value in `caller`: the member has sent TCP_CONNECTED; of the first: it has sent TCP_GO */
+enum { SAID = -2 };
+/* time limit for connecting all members to each other, once they have come */
+#define CONNECT_NS UINT64_C(60000000000)
+/* longest wait for the first member's message about the cause of a failure */
+#define CAUSE_NS UINT64_C(2000000000)
+#define ENDING_NS UINT64_C(3000000000) /* how long a run that has begun may take to end */
+#define TELL_NS UINT64_C(10000000000)  /* interval between two messages to members that wait */
 
-/* ---- listening -------------------------------------------------------------------------------- */
+/* ---- listening ------------------------------------------------------------------------------- */
 
 static int find(struct addrinfo **out, const tcp_address *a)
 {
@@ -28,7 +31,7 @@ static int find(struct addrinfo **out, const tcp_address *a)
     return getaddrinfo(a->host, a->port, &hints, out);
 }
 
-/* All addresses of this machine: of both families where it has both. */
+/* Listens at all addresses of this host, of both families if it has both. */
 static int listen_at_all(joining *j)
 {
     struct sockaddr_storage at;
@@ -60,7 +63,8 @@ static int fail_listen(const joining *j, int error, ls_error *err)
                    ls_reason(why, error));
 }
 
-/* An address that a hosts file gives to this machine's own name, 127.0.1.1, leads no other host here. */
+/* Checks that other hosts can reach an address. A hosts file may map this host's own name to
+ * 127.0.1.1, which leads no other host here. */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
@@ -80,7 +84,7 @@ static int check_reached(const tcp_address *a, const struct addrinfo *found, con
                    a->host, tcp_show_address(shown, packed, 0), cure, a->port);
 }
 
-/* Where the options say. */
+/* Listens at the address of the options. */
 static int listen_as_told(joining *j, ls_error *err)
 {
     struct addrinfo *found;
@@ -100,9 +104,9 @@ static int listen_as_told(joining *j, ls_error *err)
     return status == LS_OK && error ? fail_listen(j, error, err) : status;
 }
 
-/* ---- the first member ------------------------------------------------------------------------- */
+/* ---- the first member ------------------------------------------------------------------------ */
 
-/* Callers that have hung up are removed. */
+/* Removes callers that have closed their connection. */
 static void forget_gone(joining *j, int *count)
 {
     char byte;
@@ -118,8 +122,9 @@ static void forget_gone(joining *j, int *count)
     }
 }
 
-/* Where a caller listens: at the address that it was seen to come from, or at its own, behind a gateway that calls in
- * its name. */
+/* Sets the addresses of a caller's listener: the address that the caller's connection comes
+ * from and, if it differs, the address that the caller knows, since a gateway may have
+ * replaced the former. */
 static void note_entry(entry *e, int fd, const hello *h)
 {
     struct sockaddr_storage from = {0}, own;
@@ -138,7 +143,7 @@ static void note_entry(entry *e, int fd, const hello *h)
         memcpy(e->address[1], h->address, 16);
 }
 
-/* "a, b, c", cut where it is long. */
+/* Formats "a, b, c", truncated if it gets too long. */
 static void list_hosts(char *out, size_t size, const joining *j, int count)
 {
     size_t used = 0;
@@ -152,12 +157,13 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
     }
 }
 
-/* To one that waits; what does not go at once goes never. */
+/* Sends a message to a member that waits. If it cannot be sent at once, the
+ * connection is shut down. */
 static void tell(joining *j, int caller, const tcp_note *note)
 {
     if (send(j->caller[caller], note, sizeof *note, MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)sizeof *note)
-        shutdown(j->caller[caller], SHUT_RDWR); /* it will be found gone */
+        shutdown(j->caller[caller], SHUT_RDWR); /* forget_gone() will remove it */
 }
 
 static void tell_those_here(joining *j, int count, tcp_note_kind kind, const char *text)
@@ -169,7 +175,7 @@ static void tell_those_here(joining *j, int count, tcp_note_kind kind, const cha
         tell(j, i, &note);
 }
 
-/* Here and to those that wait. */
+/* Logs the progress here and sends it to the members that wait. */
 static void say_progress(joining *j, int count, uint64_t *told_ns)
 {
     char hosts[TCP_NOTE - 100];
@@ -229,7 +235,8 @@ static int gather_callers(joining *j, ls_error *err)
     return LS_OK;
 }
 
-/* By where they listen, so that the same hosts have the same numbers whoever comes first. */
+/* Sorts the callers by the addresses of their listeners, so that the same hosts have the same
+ * numbers in whatever order they come. */
 static void sort_callers(joining *j)
 {
     for (int i = 2; i < j->place.members; i++)
@@ -243,7 +250,8 @@ static void sort_callers(joining *j)
         }
 }
 
-/* As the courier calls them; from the last one, so that each still finds the first one's name as it is. */
+/* Makes the names of hosts unique in the same way as cluster/courier.c. It begins with the last
+ * member, because each must still find the first one's name unchanged. */
 static void number_namesakes(joining *j)
 {
     for (int m = j->place.members - 1; m > 0; m--)
@@ -255,7 +263,8 @@ static void number_namesakes(joining *j)
             }
 }
 
-/* Each caller's line is its first channel's from now on. */
+/* Sends all callers their numbers and the entries. Each caller's connection becomes that
+ * of its first channel. */
 static int tell_callers(joining *j, ls_error *err)
 {
     char why[LS_REASON];
@@ -296,10 +305,11 @@ static int be_first(joining *j, ls_error *err)
     return status ? status : tell_callers(j, err);
 }
 
-/* ---- the others ------------------------------------------------------------------------------- */
+/* ---- the other members ----------------------------------------------------------------------- */
 
-/* On this side of the connection to the first member, which is the network that leads to it, unless the options say
- * where. What is to be said of it goes into the hello. */
+/* Opens this member's listener. Unless the options give an address, it is the local address of the
+ * connection to the first member, because that network leads to the first member. Writes the
+ * listener's address into the hello. */
 static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
 {
     char why[LS_REASON];
@@ -337,7 +347,8 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
     return LS_OK;
 }
 
-/* Loopback beside other addresses is this machine's own view of a name. */
+/* Returns whether to try an address. Loopback addresses among others are skipped: they are this
+ * host's own view of a name. */
 static bool is_to_try(const joining *j, const struct addrinfo *a)
 {
     return tcp_means_itself(j->meet.host) || !tcp_is_loopback(a->ai_addr);
@@ -357,7 +368,8 @@ static void reach_any(joining *j, int *fd, int *error)
     }
 }
 
-/* A name may lead elsewhere by now: a service, whose first member was started anew. */
+/* Resolves the first member's name again. It may have another address by now, for example a service
+ * whose first member was restarted. */
 static void find_again(joining *j)
 {
     struct addrinfo *found;
@@ -391,7 +403,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                               j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
 }
 
-/* The next note of the first. LS_EIO: it has gone. */
+/* Receives the next message of the first member. Errors: LS_ETIMEDOUT; LS_EIO if it has gone. */
 static int hear_note(joining *j, int fd, tcp_note *note, ls_error *err)
 {
     char why[LS_REASON];
@@ -444,7 +456,8 @@ static int hear_first(joining *j, int fd, ls_error *err)
     return LS_OK;
 }
 
-/* A run that has begun may be at its end, and the next one on its hosts begin here first: that is seen soon. */
+/* Returns whether a run that has begun may end soon: the next run may begin on this host first,
+ * while the last one is ending on the first member's host. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)
@@ -454,7 +467,8 @@ static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
     return ls_now_ns() < *until_ns;
 }
 
-/* One that was hung up on, by a gateway say that has nobody behind it yet, or that was the first and ended. */
+/* Returns whether to call again: the connection was closed, for example by a gateway that has no
+ * listener yet, or by a first member that ended. */
 static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why,
                              uint64_t *ending_ns)
 {
@@ -491,9 +505,10 @@ static int call_first(joining *j, ls_error *err)
     return status;
 }
 
-/* ---- who is first ----------------------------------------------------------------------------- */
+/* ---- choosing the first member --------------------------------------------------------------- */
 
-/* A name that is not known yet may be soon: that of a service whose hosts are being started. */
+/* Resolves the first member's name; waits if it is unknown, because the hosts of a service
+ * may still be starting. */
 static int await_name(joining *j, ls_error *err)
 {
     int code;
@@ -513,13 +528,14 @@ static int await_name(joining *j, ls_error *err)
     return check_reached(&j->meet, j->found, "say --listen", err);
 }
 
-/* No address of this machine, or of no network that it has. */
+/* Returns whether the address is not one of this host's, or of a family that it lacks. */
 static bool is_elsewhere(int error)
 {
     return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
 }
 
-/* Where nobody is said to be first, it is the one that can listen at the address. */
+/* Guesses whether this member is first if the options do not say: it is if it can
+ * listen at the address. */
 static int guess_first(joining *j, bool *first, ls_error *err)
 {
     char why[LS_REASON];
@@ -529,7 +545,7 @@ static int guess_first(joining *j, bool *first, ls_error *err)
             error = tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
     *first = error == 0;
     return *first || is_elsewhere(error) || error == EADDRINUSE
-               ? LS_OK /* in use: by the first member, on this machine */
+               ? LS_OK /* EADDRINUSE: the first member listens on this host */
                : ls_fail(err, LS_ESYSTEM, "cannot listen at %s: %s", j->where,
                          ls_reason(why, error));
 }
@@ -547,7 +563,7 @@ int tcp_meet(joining *j, ls_error *err)
     return status;
 }
 
-/* ---- all are connected ------------------------------------------------------------------------ */
+/* ---- waiting until all are connected --------------------------------------------------------- */
 
 static int fail_note(const joining *j, int member, const tcp_note *note, ls_error *err)
 {
@@ -558,7 +574,8 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
                        : ls_fail(err, LS_ESYSTEM, "host %s says: %.380s", host, note->text);
 }
 
-/* Of the first: whatever the others have said so far. Of another: what the first has. */
+/* First member: reads a message of another member. Others: reads the first member's
+ * message. Does not wait. */
 static int heed_member(joining *j, int member, ls_error *err)
 {
     tcp_note note;
@@ -622,8 +639,8 @@ static int await_all(joining *j, ls_error *err)
     return status;
 }
 
-/* Of another, which has failed and said so: one failure causes others, and the first heard of all of them. What it says
- * was the cause takes the place of this one's own. */
+/* Replaces this member's own failure by its cause. A failure of one member causes failures of
+ * others, and the first member hears of all of them; it tells another member the cause. */
 static int hear_cause(const joining *j, int status, ls_error *why)
 {
     tcp_note note;

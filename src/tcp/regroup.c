@@ -1,11 +1,12 @@
-#define _GNU_SOURCE /* POLLRDHUP; this file and lines.c alone in the room */
-/* Members are lost: those that are left find each other at their doors, which stay open all the time, vote who goes
- * on (vote.h), and connect anew.
+#define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
+/* Regrouping after members have been lost. The surviving members find each other at their
+ * listeners, which stay open all the time, vote which of them go on (vote.h), and connect anew.
  *
- * Each calls the lower ones, which it has reached at the start. A door of theirs that refuses is that of a process
- * that has ended; so is a higher one's, which may be behind a firewall, if the lines to it have ended as well. One
- * that was silent, or has said that it leaves, is suspected, and waited for by nobody; the others have a moment to
- * come. */
+ * Each member calls those with lower numbers, which it has reached at the start. If a listener
+ * refuses, its process has ended. A member with a higher number may be behind a firewall; it is
+ * called only if its connections have ended as well, to see whether its listener refuses. A member
+ * that was silent, or has said that it leaves, is suspected, and nobody waits for it. The others
+ * have a limited time to come. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -18,18 +19,21 @@
 #include <unistd.h>
 
 #define LOOK_NS UINT64_C(5000000)
-#define SAY_NS UINT64_C(100000000)     /* its state, at least so often */
-#define MOMENT_NS UINT64_C(1500000000) /* for those that are not suspected, at most */
+/* longest interval between two messages with this member's state */
+#define SAY_NS UINT64_C(100000000)
+#define MOMENT_NS UINT64_C(1500000000) /* most time for members that are not suspected */
 #define LEAST_MOMENT_NS UINT64_C(200000000)
-enum { MOMENTS = 4, MOMENTS_IN_ALL = 6 }; /* of one vote; of all, and of connecting anew */
-enum { ON_VOTE = LS_WIRE_CHANNELS };      /* a caller's channel */
+/* number of such times for one vote; for all votes and connecting anew */
+enum { MOMENTS = 4, MOMENTS_IN_ALL = 6 };
+/* channel in the hello of a caller that takes part in the vote */
+enum { ON_VOTE = LS_WIRE_CHANNELS };
 
 /* A member of the first group in this vote. */
 typedef struct voter {
-    int fd; /* −1: not here */
+    int fd; /* −1: not connected */
     size_t got;
     tcp_word in;
-    uint64_t next_ns; /* to be called again */
+    uint64_t next_ns; /* earliest time of the next call */
     bool shunned;     /* it has kept the others waiting */
 } voter;
 
@@ -37,17 +41,17 @@ typedef struct meeting {
     joining *j;
     tcp_vote *vote;
     tcp_wire *old;
-    tcp_set before; /* whom it is with */
+    tcp_set before; /* members of the group before the loss */
     voter *voter;   /* [vote->members] */
     uint64_t moment_ns, over_ns;
-    uint64_t call_ns; /* the next call, and … */
-    int called;       /* … who was called last */
-    uint64_t settled_by_ns, since_ns,
-        said_ns; /* since: the last change of who is here, or of a vote */
+    uint64_t call_ns; /* earliest time of the next outgoing call */
+    int called;       /* member that was called last */
+    /* since_ns: time of the last change of the connected members or of the vote */
+    uint64_t settled_by_ns, since_ns, said_ns;
     bool formed;
 } meeting;
 
-/* ---- connections ------------------------------------------------------------------------------ */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static void part_from(meeting *m, int who)
 {
@@ -99,7 +103,8 @@ static int index_of(const tcp_set *set, int who)
     return index;
 }
 
-/* Whether a line of the old wire has ended, whatever waits in it to be read. */
+/* Returns whether a connection of the old transport has ended, also if data in
+ * it are still unread. */
 static bool has_hung_up(const meeting *m, int who)
 {
     bool hung_up = false;
@@ -111,8 +116,8 @@ static bool has_hung_up(const meeting *m, int who)
     return hung_up;
 }
 
-/* A door that is there shows that a higher one is alive: it will call. One that swallows calls leaves time to answer
- * others. */
+/* Calls a member. If a member with a higher number accepts the connection, it is alive and will
+ * call itself. A call that takes long is followed by as much time for incoming connections. */
 static void call(meeting *m, int who)
 {
     joining *j = m->j;
@@ -142,7 +147,8 @@ static bool is_to_call(const meeting *m, int who)
            (who < m->vote->own || has_hung_up(m, who));
 }
 
-/* As long as a call takes, others are answered behind it: they may be the ones that matter. */
+/* Calls the next member. After an outgoing call that took t, incoming connections are served for t
+ * before the next call: they may be the ones that matter. */
 static void call_others(meeting *m)
 {
     const int members = m->vote->members;
@@ -156,7 +162,8 @@ static void call_others(meeting *m)
     }
 }
 
-/* A line of a group that was formed where this member has not heard of it yet waits until it has. */
+/* Takes an incoming connection. A connection of a group that was formed and that this member has
+ * not heard of yet is kept until it has. */
 static void answer_door(meeting *m)
 {
     joining *j = m->j;
@@ -176,7 +183,7 @@ static void answer_door(meeting *m)
     }
 }
 
-/* ---- what is said ----------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void hear(meeting *m, int who, const tcp_word *in)
 {
@@ -211,10 +218,10 @@ static void listen_to(meeting *m, int who)
     }
 }
 
-/* ---- the vote --------------------------------------------------------------------------------- */
+/* ---- voting ---------------------------------------------------------------------------------- */
 
-/* Suspects the members that keep the vote waiting: the lowest, if it has not proposed; in a vote of this member's,
- * those that have not accepted. */
+/* Suspects the members that keep the vote waiting: the lowest, if it has not proposed; in a vote of
+ * this member's own, those that have not accepted. */
 static void shun_silent(meeting *m)
 {
     const tcp_vote *v = m->vote;
@@ -248,7 +255,7 @@ static void vote(meeting *m)
         shun_silent(m);
 }
 
-/* "a, b", as far as there is room. */
+/* Formats "a, b", truncated to `size` bytes. */
 static void list_hosts(char *out, size_t size, const meeting *m, const tcp_set *set)
 {
     size_t used = 0;
@@ -258,7 +265,7 @@ static void list_hosts(char *out, size_t size, const meeting *m, const tcp_set *
                                      m->j->entry[i].host);
 }
 
-/* LS_OK: this part may still win the vote. */
+/* Returns LS_OK if the connected members may still win the vote, else LS_ESTALLED. */
 static int check_hope(const meeting *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
@@ -305,7 +312,7 @@ static int agree(meeting *m, ls_error *err)
     return status;
 }
 
-/* ---- a new wire ------------------------------------------------------------------------------- */
+/* ---- the new transport ----------------------------------------------------------------------- */
 
 static void part_from_all(meeting *m)
 {
@@ -323,7 +330,8 @@ static void begin(meeting *m, const tcp_set *suspects)
     m->j->until_ns = tcp_sooner(now + MOMENTS * m->moment_ns, m->over_ns);
 }
 
-/* Those that the vote was with stay connected until all lines are there: what was said last arrives. */
+/* Connects the group that was formed. The connections of the vote stay open until then, so that the
+ * last messages arrive. */
 static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;
@@ -343,7 +351,8 @@ static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
     return status;
 }
 
-/* Another loss while they connect takes another vote, in which one fewer may take part. */
+/* Votes and connects. If another member is lost while connecting, another vote follows, in which
+ * one fewer may take part. */
 static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_error *err)
 {
     int status = LS_ESTALLED;
@@ -392,7 +401,8 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
     int status = meet_anew(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
-    tcp_hang_up(j); /* on callers that have not proved themselves, or came too late */
+    /* Closes connections of callers that have not proved themselves, or came too late. */
+    tcp_hang_up(j);
     ls_free(NULL, m.voter);
     if (status)
         return status;

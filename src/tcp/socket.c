@@ -1,4 +1,4 @@
-/* Sockets, whose calls all have a time limit, and random bytes. */
+/* Socket functions, all with a time limit, and random bytes. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "tcp/join.h"
@@ -97,7 +97,7 @@ void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, u
 
 void tcp_pause(const joining *j)
 {
-    /* Nothing to be ready: it sleeps. */
+    /* Without a descriptor tcp_ready just sleeps. */
     (void)tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns));
     tcp_beat(j);
 }

@@ -1,4 +1,4 @@
-/* Who goes on: see vote.h. */
+/* The rules of the vote; see vote.h. */
 #include "tcp/vote.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -7,7 +7,7 @@
 
 enum { WORDS = LS_MEMBERS_MAX / 64 };
 
-/* ---- sets ------------------------------------------------------------------------------------- */
+/* ---- sets ------------------------------------------------------------------------------------ */
 
 int tcp_set_count(const tcp_set *s)
 {
@@ -40,7 +40,7 @@ static bool is_quorum(const tcp_set *part, const tcp_set *whole)
     return twice > all || (twice == all && tcp_set_has(part, tcp_set_nth(whole, 0)));
 }
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err)
 {
@@ -65,7 +65,8 @@ void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
     tcp_set_add(&v->here, v->own);
 }
 
-/* What it has accepted it may still hold as tried, but nothing that it was to do will be done. */
+/* Records that a member is disconnected. The disconnected member may still remember proposals that
+ * it accepted; this member's own proposal that included it is abandoned. */
 void tcp_vote_miss(tcp_vote *v, int who)
 {
     v->here.bits[who / 64] &= ~(UINT64_C(1) << (who % 64));
@@ -79,7 +80,7 @@ void tcp_vote_state(const tcp_vote *v, tcp_word *out)
     out->suspects = v->suspects;
 }
 
-/* ---- who is left ------------------------------------------------------------------------------ */
+/* ---- the members that are left --------------------------------------------------------------- */
 
 static const tcp_ballot *formed_of(const tcp_vote *v, int who)
 {
@@ -110,7 +111,8 @@ bool tcp_vote_settled(const tcp_vote *v)
     return tcp_set_count(&open) == 0;
 }
 
-/* Whether this member may be in a group that follows number `basis`. */
+/* Returns whether this member may be in a group `set` that follows the group
+ * with number `basis`. */
 static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 {
     bool allowed = basis >= v->formed.number && tcp_set_has(set, v->own);
@@ -126,7 +128,7 @@ bool tcp_vote_may(const tcp_vote *v)
     return is_quorum(&left, &last->set) && allows(v, &left, last->number);
 }
 
-/* ---- a vote ----------------------------------------------------------------------------------- */
+/* ---- voting ---------------------------------------------------------------------------------- */
 
 static void try_it(tcp_vote *v, const tcp_ballot *ballot)
 {
@@ -134,7 +136,8 @@ static void try_it(tcp_vote *v, const tcp_ballot *ballot)
     v->tried[v->tries++] = *ballot;
 }
 
-/* What was tried before it can no longer be formed without this one. */
+/* Forms a group. Proposals that were tried before it are forgotten: without this member they can
+ * no longer be formed. */
 static void form(tcp_vote *v, const tcp_ballot *ballot)
 {
     int kept = 0;
@@ -180,7 +183,8 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
     return memcmp(&shared, part, sizeof shared) == 0;
 }
 
-/* A proposal of this one's own gives way to one with a higher number. */
+/* Accepts or rejects a proposal. This member's own proposal is dropped for one
+ * with a higher number. */
 static bool accept(tcp_vote *v, const tcp_word *in)
 {
     if (in->ballot.number <= v->highest || !is_part(&in->ballot.set, &v->formed.set) ||
@@ -203,7 +207,7 @@ bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in)
 bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)
 {
     switch ((tcp_say)in->say) {
-    case TCP_STATE: /* suspected in error */
+    case TCP_STATE: /* a member that sends messages is no longer suspected */
         v->suspects.bits[from / 64] &= ~(UINT64_C(1) << (from % 64));
         v->state[from] = *in;
         tcp_set_add(&v->here, from);
@@ -215,7 +219,7 @@ bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)
         if (v->proposing && in->ballot.number == v->proposal.number)
             tcp_set_add(&v->accepted, from);
         return false;
-    case TCP_FORMED: /* one that was tried, and none since */
+    case TCP_FORMED: /* a proposal that this member has tried, and none after it */
         if (v->tries > 0 && in->ballot.number == v->highest && v->highest > v->formed.number)
             form(v, &v->tried[v->tries - 1]);
         return false;

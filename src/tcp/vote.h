@@ -1,28 +1,40 @@
-/* Who goes on when members of a group are lost: the rules alone, without connections.
+/* The vote that decides which members go on when others have been lost: the rules
+ * alone, without connections.
  *
- * Members are called by their numbers in the first group. A group has a number and a set of members. The first one
- * is *formed* from the start; each later one is proposed by the lowest of those that have found each other, accepted
- * by all that it names, and formed when all have accepted it:
+ * Members are identified by their numbers in the first group. A group has a number and a set of
+ * members. The first group is *formed* from the start. Each later group is proposed by the
+ * lowest of the members that have found each other, accepted by all its members, and formed
+ * when all have accepted it:
  *
- *     all        STATE     the group that was formed last, the highest number seen, who is suspected
+ *     all        STATE     last formed group, highest number seen, suspected members
  *     lowest     PROPOSE   {number, set}, and the number of the formed group that it follows
  *     named      ACCEPT    the proposal is *tried* from here on
  *     lowest     FORMED    when all have accepted
  *
- * A set is a *quorum* of another one if it has more than half of it, or half of it with its lowest member. A
- * proposal names members of the last formed group alone, a quorum of it; and a member accepts it only if it is a
- * quorum as well of every proposal that this member has tried since that group and does not know to be dead: that
- * one may have been formed elsewhere. (Dynamic voting, as of Lotem, Keidar and Dolev, 1997.)
+ * A set is a *quorum* of another set if it contains more than half of it, or half of it with its
+ * lowest member. Two quorums of the same set have a common member. A proposal contains only members
+ * of the last formed group, and is a quorum of it. A member accepts a proposal only if it is also a
+ * quorum of every proposal that this member has tried since that group and does not know to be
+ * dead, because such a proposal may have been formed by others. (Dynamic voting, as described by
+ * Lotem, Keidar and Dolev, 1997.)
  *
- * Why there are never two groups at work that do not know of each other. A sum needs every member of its group, so a
- * group is at work only if all of it has formed it, and none of it has left it for another vote. Let S be the first group
- * behind F, by number, that is at work, and T another one behind F. Both are quorums of F, so they share a member m,
- * which accepted both: the one with the lower number first, as a member accepts rising numbers alone. If that is S, m
- * accepted T with S tried, so T is a quorum of S, and m no longer works in S: S has ended before T begins. If that is T,
- * then S was accepted with T tried and is a quorum of T, and m no longer works in T. By induction over numbers all
- * groups that were ever at work are in one row, each a part of the one before. Whatever is not in the row ends with an
- * error: a half that is cut off, one that was stopped and wakes up, and, where a loss comes in the middle of a vote and
- * leaves it open whether a group was formed, possibly all, rather than two. */
+ * Claim: two groups that do not know of each other are never at work at the same time.
+ *
+ * A sum needs every member of its group. A group is therefore at work only while all its members
+ * have formed it, and none of them has left it for another vote. Let F be a formed group, S the one
+ * with the lowest number of the groups that follow F and are at work, and T another group that
+ * follows F. Both are quorums of F, so they have a common member m, which has accepted both. A
+ * member accepts ascending numbers only, so m has accepted the one with the lower number first.
+ *
+ * - If that is S, m accepted T after it had tried S. So T is a quorum of S, and m no longer works
+ *   in S: S has ended before T begins.
+ * - If that is T, m accepted S after it had tried T. So S is a quorum of T, and m no longer works
+ *   in T.
+ *
+ * By induction over the numbers, all groups that were ever at work form one sequence, each a subset
+ * of the one before. Members outside of this sequence end with an error: a half that is cut off,
+ * and a process that was stopped and continues later. If a loss in the middle of a vote leaves open
+ * whether a group was formed, all members may end with an error, but two groups never go on. */
 #ifndef TCP_VOTE_H
 #define TCP_VOTE_H
 
@@ -41,26 +53,27 @@ typedef struct tcp_ballot {
 
 typedef enum tcp_say { TCP_STATE, TCP_PROPOSE, TCP_ACCEPT, TCP_FORMED } tcp_say;
 
-/* What members say; of one byte order, as everything is. */
+/* A message of the vote; all members have the same byte order. */
 typedef struct tcp_word {
     uint32_t say, unused;
-    tcp_ballot ballot; /* STATE: the group formed last */
-    uint64_t number;   /* STATE: the highest seen; PROPOSE: of the formed group that it follows */
-    tcp_set suspects;  /* STATE */
+    tcp_ballot ballot; /* STATE: the group that was formed last */
+    /* STATE: highest number seen; PROPOSE: number of the formed group that it follows */
+    uint64_t number;
+    tcp_set suspects; /* STATE: suspected members */
 } tcp_word;
 
 enum { TCP_TRIED_MOST = 8 };
 
 typedef struct tcp_vote {
-    int own, members; /* of the first group */
+    int own, members; /* in the first group: number of this member, number of members */
     tcp_ballot formed;
-    tcp_ballot tried[TCP_TRIED_MOST]; /* behind it */
+    tcp_ballot tried[TCP_TRIED_MOST]; /* proposals that were tried after the formed group */
     int tries;
     uint64_t highest;
     tcp_set suspects;
-    tcp_set here;    /* whose state is known, and this one */
-    tcp_word *state; /* [members]: theirs; of its own the number stays 0 */
-    /* Its own proposal. */
+    tcp_set here;    /* members whose state is known, and this member */
+    tcp_word *state; /* [members]: states of the others; the entry of this member stays zero */
+    /* This member's own proposal. */
     bool proposing;
     tcp_ballot proposal;
     tcp_set accepted;
@@ -76,36 +89,47 @@ static inline void tcp_set_add(tcp_set *s, int i)
     s->bits[i / 64] |= UINT64_C(1) << (i % 64);
 }
 
+/* Returns the number of members of the set. */
 int tcp_set_count(const tcp_set *s);
-/* The member of the first group that is number `index` of the set; −1: it has fewer. */
+/* Returns the member of the first group that has position `index` in the set; −1
+ * if the set has fewer. */
 int tcp_set_nth(const tcp_set *s, int index);
 
-/* Errors: LS_ENOMEM. */
+/* Initialises a vote; the first group of `members` members is formed. Errors: LS_ENOMEM. */
 int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err);
+/* Frees the vote's contents. A vote that was not initialised, but zeroed, is allowed. */
 void tcp_vote_fini(tcp_vote *v);
 
-/* A vote begins: nobody is there yet. `suspects`: of this member. */
+/* Begins a vote; no other member is known to be here. `suspects`: the members that
+ * this member suspects. */
 void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects);
-/* The connection to it is gone. */
+/* Records that the connection to a member is gone. */
 void tcp_vote_miss(tcp_vote *v, int who);
+/* Writes the STATE message of this member. */
 void tcp_vote_state(const tcp_vote *v, tcp_word *out);
 
-/* Whether a word names some members of the first group and no others. */
+/* Checks a received message: whether it has a known kind and its sets contain members of
+ * the first group only. */
 bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in);
 
-/* Takes in a word from member `from`, for which tcp_vote_can_be holds. True: send *answer back. */
+/* Processes a message from member `from`, which tcp_vote_can_be has accepted. Returns true if
+ * *answer must be sent back. */
 bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer);
 
-/* The last formed group that anyone here knows, and those of it who are here. */
+/* tcp_vote_last returns the last formed group that any member here knows, tcp_vote_left the members
+ * of it that are here. */
 const tcp_ballot *tcp_vote_last(const tcp_vote *v);
 tcp_set tcp_vote_left(const tcp_vote *v);
-/* Everybody of the last group is here, or is suspected by one who is. */
+/* Returns whether every member of the last group is here or is suspected by a
+ * member that is here. */
 bool tcp_vote_settled(const tcp_vote *v);
-/* Whether those who are here may go on, as far as this member knows. */
+/* Returns whether the members that are here may go on, as far as this member knows. */
 bool tcp_vote_may(const tcp_vote *v);
-/* This one is the lowest of those left, and proposes them: *out goes to all of them but itself. */
+/* Makes a proposal if this member is the lowest of those left and they may go on. Returns true if
+ * *out must be sent to all of them but this one. */
 bool tcp_vote_propose(tcp_vote *v, tcp_word *out);
-/* All have accepted what this one proposed: *out goes to them. */
+/* Forms the group if all members of this member's proposal have accepted it. Returns true if *out
+ * must be sent to them. */
 bool tcp_vote_formed(tcp_vote *v, tcp_word *out);
 
 #endif

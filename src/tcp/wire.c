@@ -1,4 +1,4 @@
-/* The engine's table: what a caller of ls_wire_tcp gets. */
+/* The function table of the transport, which ls_wire_tcp returns. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* The lines are closed before the meeting is forgotten: a peer that finds nobody at the door also finds its lines
- * closed. */
+/* Frees the transport. Connections are closed before the listener: a peer that finds that nobody
+ * listens any more then also finds its connections closed. */
 static void end_wire(tcp_wire *w)
 {
     struct joining *meeting = w->meeting;
@@ -15,14 +15,16 @@ static void end_wire(tcp_wire *w)
     tcp_forget_meeting(meeting);
 }
 
-/* Everything has been said; what is still on its way must not be cut off by a close on this side. */
+/* Closes the transport. All messages have been sent by now; data in transit must not be lost by a
+ * close on this side. */
 static void close_tcp(ls_wire *base)
 {
     tcp_drain((tcp_wire *)base);
     end_wire((tcp_wire *)base);
 }
 
-/* The system keeps what was handed to it, and touches nothing of the transfers'. */
+/* The kernel has copied what was handed to it, and does not touch the
+ * transfers' memory any more. */
 static int abort_tcp(ls_wire *base)
 {
     end_wire((tcp_wire *)base);

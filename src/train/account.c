@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "engine/view.h"
 #include "train/run_records.h"
+#include "train/saving.h"
 
 /* Where the run ends no step is under way, and all processes tell each other what they found; where it goes on,
  * another one's shard stays unknown. */
@@ -32,6 +33,12 @@ static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *
         number, bad.shard, bad.worker, host[0] ? " of host " : "", host);
 }
 
+void ls_note_reached(struct ls_trainer *t)
+{
+    if (t->members.cluster)
+        ls_standing_of(&t->coordination->reached, t);
+}
+
 void ls_count_step(ls_coordination *c, const ls_report *r)
 {
     struct ls_trainer *t = c->t;
@@ -44,12 +51,13 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
     }
     t->told.result.steps = t->position.steps;
     c->last = *r;
+    ls_note_reached(t);
 }
 
-static int finish_step(ls_coordination *c, const ls_report *r, double seconds, ls_error *err)
+/* It has been counted. */
+static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    ls_count_step(c, r);
     ls_members_heed(t, r);
     int status = ls_record_step(t, (double)r->rows / seconds, r, err);
     ls_tell_progress(c, false, false);
@@ -77,13 +85,22 @@ int ls_account_step(ls_coordination *c, const ls_outcome *o, ls_error *err)
         ls_engine_expect(t->engine, seconds);
     }
     int status = r->skipped ? account_skipped(t, o, err) : LS_OK;
-    return status ? status : finish_step(c, r, seconds, err);
+    if (status)
+        return status;
+    ls_count_step(c, r);
+    return tell_step(c, r, seconds, err);
 }
 
-int ls_adopt_step(ls_coordination *c, const ls_report *r, ls_error *err)
+int ls_adopt_step(ls_coordination *c, const ls_report *r, const ls_standing *standing,
+                  ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const double seconds = (double)(ls_engine_ns(t->engine) - c->last_ns + 1) * 1e-9;
     int status = r->skipped ? ls_record_nonfinite(t, -1, -1, err) : LS_OK;
-    return status ? status : finish_step(c, r, seconds, err);
+    if (status)
+        return status;
+    ls_take_standing(t, standing);
+    c->last = *r;
+    ls_note_reached(t);
+    return tell_step(c, r, seconds, err);
 }

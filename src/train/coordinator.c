@@ -301,6 +301,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
     ls_tell_metric(t, &t->told.measured);
+    ls_note_reached(t);
     if (status == LS_OK)
         status = check_monitored(t, err);
     if (status == LS_OK)

@@ -21,6 +21,9 @@ typedef struct ls_coordination {
     uint64_t start_ns; /* likewise, of this epoch, as if it had run without a break */
     double longest_s;  /* of the steps so far */
     ls_report last;    /* of the last step that was done */
+    /* Over several processes: where the run stood when the last step, or the last evaluation, had come from all of
+     * them, and before this one did what follows by itself. It is what another one takes that lacks it (regroup.c). */
+    ls_standing reached;
     /* What ls_trainer_step was given; images NULL: rows come from the dataset. */
     const void *images, *labels;
     uint32_t given;
@@ -48,8 +51,12 @@ int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 void ls_count_step(ls_coordination *c, const ls_report *report);
 /* Likewise, with its record and in all that is told. Errors: those of the record, LS_ENONFINITE, the cluster's. */
 int ls_account_step(ls_coordination *c, const ls_outcome *outcome, ls_error *err);
-/* A step that another process has done, and whose weights are loaded: it counts as one of this one's. */
-int ls_adopt_step(ls_coordination *c, const ls_report *report, ls_error *err);
+/* Sets `reached`. */
+void ls_note_reached(struct ls_trainer *trainer);
+/* A step that another process has done, and whose weights are loaded: it counts as one of this one's, and the run stands
+ * where it stood there. */
+int ls_adopt_step(ls_coordination *c, const ls_report *report, const ls_standing *standing,
+                  ls_error *err);
 
 /* ---- recover.c: what happens when a worker fails, or no longer answers ------------------------- */
 

@@ -75,6 +75,11 @@ static void doubt_column(const doubter *d, const ls_column_seen *c)
             d->host, LS_LOG_WARNING,
             "column \"%.60s\" counts the rows: it says nothing of new ones; data.drop leaves it out",
             c->name);
+    else if (c->step != 0 && c->use == LS_COLUMN_NUMBER && d->info->columns > 2)
+        ls_log(d->host, LS_LOG_WARNING,
+               "column \"%.60s\" goes %s evenly from row to row, as a time or an id does: it says "
+               "little of new rows; data.drop leaves it out",
+               c->name, c->step > 0 ? "up" : "down");
     if (c->use != LS_COLUMN_LEVELS || c->named)
         return;
     if (c->levels > FEW / 2 && 2 * c->numeric >= c->levels)

@@ -4,9 +4,10 @@
  * sum of step n and has applied it waits in step n + 1 for all others: two members differ by one step at most, and
  * likewise by one evaluation, in which all bring their shards' part together. Whoever has done most, the lowest of
  * several, is the one that the others are brought level with: it sends its weights and optimizer state, and the
- * report of the step, which the others account for as if they had taken it, or what the evaluation came to. The
- * weights lie on the run's one trajectory either way. If nobody who is left has applied the step, it is repeated, and if
- * the lost one had, nothing is known of that and nothing different: the sum depends on the shards alone.
+ * report of the step, which the others account for as if they had taken it, or what the evaluation came to; and, as a
+ * whole, where the run stood behind that step or evaluation (ls_standing). The weights lie on the run's one trajectory
+ * either way. If nobody who is left has applied the step, it is repeated, and if the lost one had, nothing is known of
+ * that and nothing different: the sum depends on the shards alone.
  *
  * Nothing is adopted before the last exchange of a levelling has succeeded, so a loss in the midst of one leaves
  * members that differ by one step, for the next one to level.
@@ -103,18 +104,22 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 
 /* ---- who has done what ---------------------------------------------------------------------- */
 
-typedef struct standing {
+/* What a member has done, and what one needs that lacks the last of it. Where the run stands is shared as a whole, so
+ * that it is the same on all, whatever is in it; each does by itself what follows (the record of the epoch, say). */
+typedef struct deeds {
     uint64_t steps, evaluations;
+    ls_standing reached;      /* by the last step or evaluation */
     ls_report last;           /* of its last step */
     double value[LS_METRICS]; /* of its last evaluation */
     int32_t classes;
-} standing;
+} deeds;
 
-static void describe(standing *out, const struct ls_trainer *t)
+static void list_deeds(deeds *out, const struct ls_trainer *t)
 {
     memset(out, 0, sizeof *out);
     out->steps = t->position.steps;
     out->evaluations = t->members.evaluations;
+    out->reached = t->coordination->reached;
     out->last = t->coordination->last;
     out->last.comm.waiting = NULL;
     out->last.comm.user = NULL;
@@ -122,12 +127,12 @@ static void describe(standing *out, const struct ls_trainer *t)
     out->classes = t->told.measured.classes;
 }
 
-static bool is_behind(const standing *a, const standing *b)
+static bool is_behind(const deeds *a, const deeds *b)
 {
     return a->steps != b->steps ? a->steps < b->steps : a->evaluations < b->evaluations;
 }
 
-static int find_newest(const standing *all, int count)
+static int find_newest(const deeds *all, int count)
 {
     int newest = 0;
     for (int m = 1; m < count; m++)
@@ -136,7 +141,7 @@ static int find_newest(const standing *all, int count)
     return newest;
 }
 
-static int check_spread(const standing *all, int count, int newest, ls_error *err)
+static int check_spread(const deeds *all, int count, int newest, ls_error *err)
 {
     for (int m = 0; m < count; m++)
         if (all[m].steps + 1 < all[newest].steps ||
@@ -168,24 +173,25 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     return status;
 }
 
-static void adopt_evaluation(struct ls_trainer *t, const standing *newest)
+static void adopt_evaluation(struct ls_trainer *t, const deeds *newest, const ls_standing *reached)
 {
-    t->told.result.test_loss = newest->value[LS_METRIC_LOSS];
-    t->told.result.test_accuracy = newest->value[LS_METRIC_ACCURACY];
+    ls_take_standing(t, reached);
     memcpy(t->told.measured.value, newest->value, sizeof newest->value);
     t->told.measured.classes = newest->classes;
     t->members.evaluations = newest->evaluations;
     t->members.evaluated = true;
 }
 
-static int adopt(struct ls_trainer *t, const standing *mine, const standing *newest, ls_error *err)
+static int adopt(struct ls_trainer *t, const deeds *mine, const deeds *newest, ls_error *err)
 {
+    ls_standing reached = newest->reached;
+    reached.position.best.kept = t->position.best.kept; /* in this member's own directory */
     if (mine->steps < newest->steps) {
         int status = ls_engine_load(t->engine, t->position.steps, err);
-        return status ? status : ls_adopt_step(t->coordination, &newest->last, err);
+        return status ? status : ls_adopt_step(t->coordination, &newest->last, &reached, err);
     }
     if (mine->evaluations < newest->evaluations)
-        adopt_evaluation(t, newest);
+        adopt_evaluation(t, newest, &reached);
     return LS_OK;
 }
 
@@ -205,7 +211,7 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
 }
 
 /* All know what all have done, so all know what is sent. */
-static int level(struct ls_trainer *t, const standing *all, ls_error *err)
+static int level(struct ls_trainer *t, const deeds *all, ls_error *err)
 {
     const ls_members *m = &t->members;
     const int count = m->count, newest = find_newest(all, count);
@@ -272,9 +278,9 @@ int ls_members_level(struct ls_trainer *t, ls_error *err)
     if (!m->uneven)
         return LS_OK;
     int status;
-    standing own;
-    describe(&own, t);
-    standing *all = ls_members_gather(&status, t, &own, sizeof own, &why);
+    deeds own;
+    list_deeds(&own, t);
+    deeds *all = ls_members_gather(&status, t, &own, sizeof own, &why);
     if (all)
         status = level(t, all, &why);
     ls_free(t->host, all);

@@ -20,6 +20,7 @@
 #include "config/config.h"
 #include "nn/guarded_device.h"
 #include "nn/model.h"
+#include "records/record.h"
 #include "ref/ref.h"
 
 #ifdef LOCKSTEP_WITH_CPU
@@ -66,17 +67,20 @@ static ls_registry *registry;
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-/* What depends on when and where a run was computed. */
-static void drop_circumstances(cJSON *record)
+static int type_of(const char *name)
 {
-    static const char *const keys[] = {
-        "time",         "devices",          "device_model", "instruction_set",
-        "library",      "batch_per_device", "device_bytes", "config",
-        "images_per_s", "workers",          "seconds",      "seconds_per_epoch",
-        "checkpoint",   "best_checkpoint",  "worker",       "shard",
-        "error"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        cJSON_DeleteItemFromObjectCaseSensitive(record, keys[i]);
+    int type = 0;
+    while (type < LS_RECORD_TYPES && strcmp(ls_record_names[type], name) != 0)
+        type++;
+    return type;
+}
+
+/* Leaves the keys whose values depend neither on time nor on where the run was computed. */
+static void drop_what_varies(cJSON *record, int type)
+{
+    for (const ls_record_key *row = ls_record_keys; row->key; row++)
+        if (row->varies && row->in & 1u << type)
+            cJSON_DeleteItemFromObjectCaseSensitive(record, row->key);
 }
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
@@ -86,12 +90,12 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItem(record, "type"));
     if (!type)
         return ls_fail(err, LS_EINVAL, "swarm: a record without a type: %.200s", json);
-    if (strcmp(type, "fault") == 0) {
+    if (type_of(type) == LS_RECORD_FAULT) {
         l->lost++;
         cJSON_Delete(record);
         return LS_OK;
     }
-    drop_circumstances(record);
+    drop_what_varies(record, type_of(type));
     char *text = cJSON_PrintUnformatted(record);
     const size_t more = strlen(text);
     l->records = realloc(l->records, l->length + more + 2);

@@ -230,6 +230,29 @@ static void what_is_not_finite_takes_the_place_of_nothing(void **state)
     assert_latest(p, "finite", 0);
 }
 
+static void a_key_that_an_older_state_lacks_leaves_zero(void **state)
+{
+    static const char text[] =
+        "{\"schema\": 2, \"position\": {\"steps\": 16, \"epoch\": 2, \"step\": 0, \"recorded\": false,"
+        " \"loss\": 0, \"correct\": 0, \"rows\": 0, \"seconds\": 0, \"trained_s\": 1,"
+        " \"best\": {\"metric\": \"loss\", \"value\": 1, \"epoch\": 1, \"steps\": 8, \"waited\": 1}},"
+        " \"epochs\": 2, \"test_loss\": 1, \"test_accuracy\": 1, \"metrics\": {\"bytes\": 0, \"lines\": 0,"
+        " \"sum\": 0, \"moment\": 0}, \"shards\": 8, \"instruction_set\": \"a\", \"library\": \"b\","
+        " \"train_rows\": 9, \"test_rows\": 9, \"data_crc32\": 1, \"recipe\": {}}";
+    ls_json *doc;
+    ls_state read;
+    ls_error err = {0};
+    (void)state;
+    memset(&read, 0xff, sizeof read);
+    assert_int_equal(ls_json_parse(&doc, "state", text, strlen(text), NULL, &err), LS_OK);
+    if (ls_state_read(&read, doc, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(read.standing.position.steps, 16);
+    assert_int_equal(read.standing.position.best.kept, 0); /* younger than the others */
+    assert_true(read.standing.test_metric == 0);
+    ls_json_destroy(doc);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 LS_TESTS(train_checkpoint, "unit")
@@ -241,6 +264,7 @@ LS_TESTS(train_checkpoint, "unit")
         TEST(all_but_the_newest_and_the_one_just_saved_go),
         TEST(the_best_stays_whatever_step_it_is_of),
         TEST(what_is_not_finite_takes_the_place_of_nothing),
+        TEST(a_key_that_an_older_state_lacks_leaves_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

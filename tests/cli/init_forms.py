@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """init_forms.py TRAINER: `init` of files in the forms in which they are found: what it says, what it writes into the config,
 and that the config trains. Needs nothing but Python."""
+import gzip
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +36,12 @@ def look(what, *arguments, data, said="", trains=True):
             forms.failures.append(f"{what}: {code}: {text}")
 
 
+def fails(what, *arguments, said, code=65):
+    found, text = trainer("init", *arguments)
+    if found != code or said not in text:
+        forms.failures.append(f"{what}: expected {code} and '{said}', found {found}: {text}")
+
+
 def tables():
     look("decimal commas", "commas.csv", "--target", "value", data={"name": "csv", "target": "value", "labels": "values"},
          said="a semicolon stands between fields (data.separator)")
@@ -44,6 +52,62 @@ def tables():
     # A name with a comma, of a column that is left out.
     Path("names.csv").write_text('"id, old",a,b,y\n' + "".join(f"{i},{i % 9},{i % 5},{'ab'[i % 2]}\n" for i in range(ROWS)))
     look("a comma in a name", "names.csv", data={"drop": ["id, old"]}, said="id, old is left out")
+
+
+    # A column that is read both ways has its answer among init's options; so have separators and encodings.
+    Path("both.csv").write_text("a;y\n" + "".join(f"{i % 9 + 1},{i * 25 % 900 + 100};{'uv'[i % 2]}\n" for i in range(ROWS)))
+    fails("both ways", "both.csv", said='set data.decimal to "," or "." (of init: --decimal)')
+    look("decimal commas by an option", "both.csv", "--decimal", ",", data={"decimal": ","}, said="     5.248 ")
+    look("thousands by an option", "both.csv", "--decimal", ".", data={"decimal": "."}, said="      5248 ")
+    Path("fit.csv").write_text("a;b,y\n" + "".join(f"{i % 3};{i % 2},{'uv'[i % 2]}\n" for i in range(ROWS)))
+    fails("separators", "fit.csv", said="(of init: --separator)")
+    look("a separator by an option", "fit.csv", "--separator", ",", data={"separator": ",", "target": "y"})
+    Path("latin.csv").write_bytes("a;ort;y\n".encode() + "".join(
+        f"{i % 9};{('Köln', 'Bonn')[i % 2]};{'uv'[i % 2]}\n" for i in range(ROWS)).encode("latin-1"))
+    fails("an encoding", "latin.csv", said="(of init: --encoding)")
+    look("an encoding by an option", "latin.csv", "--encoding", "latin-1", data={"encoding": "latin-1"})
+    # Why a column is left out is said as it is; one without a name needs no key.
+    Path("odd.csv").write_text(",day,cost,long,a,y\n" + "".join(
+        f"{i},2024-01-{i % 28 + 1:02},${i},{'x' * 5000},{i * 7 % 11},{'uv'[i % 2]}\n" for i in range(ROWS)))
+    look("columns that are left out", "odd.csv", data={"drop": "day,cost,long"}, said="such as a date\n")
+    for text in ("cost is left out (data.drop): it has texts that are neither", "such as an amount of money\n",
+                 "such as a long text\n", "  (no name) "):
+        look("columns that are left out", "odd.csv", data={}, said=text, trains=False)
+    for option in ("--decimal", "--separator", "--encoding"):
+        fails("a word that it is not", "both.csv", option, "x", said=f"{option}: expected", code=64)
+        fails("no table", "first.npz", option, {"--decimal": ",", "--separator": ";", "--encoding": "latin-1"}[option],
+              said=f"{option}: is about a table", code=64)
+    Path("log.csv").write_text("time,a,y\n" + "".join(f"{1700000000 + 60 * i},{i * 7 % 11},{'uv'[i % 2]}\n" for i in range(ROWS)))
+    look("a time", "log.csv", data={"drop": None}, said="time goes up evenly from row to row")
+
+
+def files_of_data_sets():
+    """Folders of IDX and CIFAR files are known by their names."""
+    def idx(folder, name, rows):
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = bytes((i * 7 + k) % 256 for i in range(rows) for k in range(64))
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, rows, 8, 8) + pixels)
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, rows) + bytes(i % 10 for i in range(rows)))
+    for folder, path, kind in (("digits/MNIST/raw", "digits", "mnist"), ("digits", "digits", "mnist"),
+                               ("my-fashion", "my-fashion", "fashion_mnist")):
+        idx(Path(folder), "train", 60)
+        idx(Path(folder), "t10k", 20)
+        look(f"IDX in {folder}", path, data={"name": kind, "path": path, "validation": None}, said="20 test rows")
+    fails("one file of several", "digits/train-images-idx3-ubyte", said="name the directory that has all of them", code=64)
+    idx(Path("letters"), "emnist-byclass-train", 60)
+    idx(Path("letters"), "emnist-byclass-test", 20)
+    look("EMNIST", "letters", data={"name": "emnist"}, said="62 classes")
+    fails("a column of what is no table", "letters", "--target", "y", said="--target: is about a table", code=64)
+    (Path("digits") / "t10k-labels-idx1-ubyte").unlink()
+    fails("a file that is missing", "digits", said="no t10k-labels-idx1-ubyte[.gz] beside", code=66)
+    Path("pickled/cifar-10-batches-py").mkdir(parents=True)
+    Path("pickled/cifar-10-batches-py/data_batch_1").write_bytes(b"pickled")
+    fails("CIFAR in Python's form", "pickled", said="Python's form of cifar10, which is not read", code=66)
+    records = gzip.compress(bytes(3073 * 10000), 1)
+    Path("cifar").mkdir()
+    for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
+        (Path("cifar") / f"{name}.bin.gz").write_bytes(records)
+    look("CIFAR", "cifar", data={"name": "cifar10", "validation": None}, said="50000 rows of 3×32×32 bytes", trains=False)
 
 
 def arrays():
@@ -70,6 +134,7 @@ def main():
     tables()
     arrays()
     pictures()
+    files_of_data_sets()
     for line in forms.failures:
         print("FAILED:", line)
     return bool(forms.failures)

@@ -142,6 +142,36 @@ for run in packs 'does not pack'; do
     "$trainer" config.json --devices ref:1 --set run_dir=null --set data.skip_broken=true > out 2> err || fail "it $run"
     grep -q '1 images are broken and were left out' err || fail "a run that $run says so"
 done
+# New pictures have their predictions beside a broken one, which is named; the exit status tells, unless the config leaves it out.
+rc=0
+"$trainer" predict one set > out 2> err || rc=$?
+[ $rc = 65 ] && [ "$(wc -l < out)" = 12 ] && grep -q '^trainer: broken: set/cat/7.pgm: offset' err &&
+    grep -q '^trainer: set: 1 of 13 pictures are broken and have no prediction; .*: --skip-broken$' err ||
+    fail "a broken picture among others"
+rc=0
+"$trainer" predict one set --json > out 2> err || rc=$?
+[ $rc = 65 ] && [ "$(grep -c '"class":' out)" = 12 ] && grep -q '^{"file":"set/cat/7.pgm","error":"set/cat/7.pgm: offset' out ||
+    fail "a broken picture as JSON"
+rc=0
+"$trainer" predict one set --to new.csv > out 2> err || rc=$?
+[ $rc = 65 ] && [ "$(grep -c '^set/.*,[a-z]' new.csv)" = 12 ] && grep -qx 'set/cat/7.pgm,,,' new.csv ||
+    fail "a broken picture has a row with empty fields"
+rc=0
+"$trainer" predict one set --to new.jsonl > out 2> err || rc=$?
+[ $rc = 65 ] && grep -q '^{"file":"set/cat/7.pgm","error":' new.jsonl || fail "a broken picture has a line"
+for skip in --skip-broken '--set data.skip_broken=true'; do
+    [ "$skip" = --skip-broken ] && to=new.csv || to=new.jsonl
+    # shellcheck disable=SC2086
+    "$trainer" predict one set --to $to $skip > out 2> err || fail "it is left out"
+    grep -q 'cat/7' "$to" && fail "it is left out of $to"
+    grep -qx 'trainer: 1 of 13 pictures are broken and were left out' err || fail "it is counted"
+done
+for files in set/cat/7.pgm 'set/cat/7.pgm nowhere.pgm'; do
+    rc=0
+    # shellcheck disable=SC2086
+    "$trainer" predict one/weights.safetensors $files --skip-broken > out 2> err || rc=$?
+    [ $rc = 65 ] && [ ! -s out ] || fail "nothing to predict in $files"
+done
 rm set/cat/7.pgm
 # The cache keeps what is used, and so much of the rest.
 [ "$(find cache/lockstep -name 'data-*.safetensors' | wc -l)" -gt 1 ] || fail "there are several files"

@@ -6,17 +6,22 @@
 . "$(dirname "$0")/expect.sh"
 check=$2
 
+# Waits until the run that writes to stderr.txt says that an epoch is under way.
+wait_for_steps() {
+    tries=0
+    while ! grep -q 'epoch' stderr.txt && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
 # start DIRECTORY: a run without end, in the background; returns when its steps are under way.
 start() {
     : >stderr.txt
     "$program" config.json --set epochs=1000000 --set eval_every=0 --set run_dir="$1" \
         >stdout.txt 2>stderr.txt &
     pid=$!
-    tries=0
-    while ! grep -q 'epoch' stderr.txt && [ $tries -lt 600 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
+    wait_for_steps
 }
 
 # Under nohup, say, this shell's children would ignore it too.
@@ -47,11 +52,7 @@ label='a terminal that closes under nohup changes nothing'
     exec "$program" config.json --set epochs=1000000 --set eval_every=0 --set run_dir=nohup
 ) >stdout.txt 2>stderr.txt &
 pid=$!
-tries=0
-while ! grep -q 'epoch' stderr.txt && [ $tries -lt 600 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
+wait_for_steps
 before=$(grep -c '"type":"epoch"' nohup/metrics.jsonl)
 kill -HUP $pid
 while [ "$(grep -c '"type":"epoch"' nohup/metrics.jsonl)" -lt $((before + 3)) ] && [ $tries -lt 900 ]; do

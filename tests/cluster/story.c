@@ -222,7 +222,10 @@ static void *run_process(void *arg)
     p->status = ls_trainer_open(&p->trainer, &p->f.options, &p->err);
     if (p->status)
         return NULL;
+    if (p->mortal.story && p->mortal.story->marked)
+        p->trainer->position.trained_s = (double)p->member * MARK;
     p->status = ls_trainer_run(p->trainer, &p->err);
+    p->trained_s = p->trainer->position.trained_s;
     p->result = *ls_trainer_result(p->trainer);
     p->test_loss = p->result.test_loss;
     memcpy(p->hash, p->result.weights_sha256, sizeof p->hash);

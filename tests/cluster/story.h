@@ -12,7 +12,7 @@
 
 #define STEPS 9 /* three epochs of 3 */
 
-enum { MOST = 4, NEVER = -1 };
+enum { MOST = 4, NEVER = -1, MARK = 100000 };
 
 /* What befalls a member of a story over TCP. */
 typedef enum fate {
@@ -54,7 +54,7 @@ typedef struct process {
     int evaluations;
     ls_error err;
     ls_result result;
-    double test_loss;
+    double test_loss, trained_s;
     char hash[65], devices_left[512], own_dir[500], started[4200]; /* its first record */
 } process;
 
@@ -70,6 +70,7 @@ typedef struct story {
     const char *nan[MOST]; /* --inject of one member */
     uint64_t posts;        /* of the victim, in all */
     const char *set[MOST]; /* of one member */
+    bool marked;           /* each begins with MARK times its number in its position's trained_s */
     bool tcp;              /* over TCP, and those that are left go on */
     struct {
         uint64_t step;  /* behind which it is lost; 0: never */

@@ -117,6 +117,24 @@ static void who_has_done_less_is_brought_level(void **state)
         }
 }
 
+/* All that a position has goes to who is behind: also what does not follow from the step's report. The one that is left
+ * besides is the newest, and its mark stays. */
+static void where_the_run_stands_is_shared_as_a_whole(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    for (int k = 0; k < 2; k++) {
+        begin(3);
+        other.marked = true;
+        other.loss[2].step = k ? 3 : 4;
+        other.loss[2].fate = k ? FATE_KILLED_IN_GATHER : FATE_KILLED_IN_SUM;
+        tell(&other);
+        only_these_went_on(3, k ? "behind by an evaluation" : "behind by a step");
+        assert_in_range((long)other.process[0].trained_s, MARK, 2 * MARK - 1);
+        assert_in_range((long)other.process[1].trained_s, MARK, 2 * MARK - 1);
+    }
+}
+
 static void three_become_two_and_then_one(void **state)
 {
     (void)state;
@@ -272,6 +290,7 @@ LS_TESTS(cluster_regroup, "integration")
         cmocka_unit_test(any_member_may_be_lost_at_any_point),
         cmocka_unit_test(one_may_be_lost_in_an_evaluation),
         cmocka_unit_test(who_has_done_less_is_brought_level),
+        cmocka_unit_test(where_the_run_stands_is_shared_as_a_whole),
         cmocka_unit_test(three_become_two_and_then_one),
         cmocka_unit_test(another_one_may_be_lost_while_they_regroup),
         cmocka_unit_test(one_that_was_stopped_is_not_let_in_again),

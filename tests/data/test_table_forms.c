@@ -314,7 +314,9 @@ static void long_fields_in_columns_that_are_left_out_are_passed_over(void **stat
     ls_data_keys keys = classes;
     keys.drop.text = "essay";
     is(*state, text, keys, 1, 2, 3, 4);
-    refuses(*state, text, classes, "expected a field of less than 4096 bytes");
+    refuses(
+        *state, text, classes,
+        "column \"essay\": expected a text of less than 4096 bytes; name the column in data.drop");
     free(text);
 }
 

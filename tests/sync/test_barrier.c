@@ -51,6 +51,13 @@ static void start(pthread_t *t, struct member *m, struct group *g, void *(*run)(
     }
 }
 
+/* Until so many ranks are counted in: the low sixteen bits of the barrier's word. */
+static void until_there(ls_barrier *barrier, uint64_t ranks)
+{
+    while ((atomic_load(&barrier->state) & 0xFFFF) < ranks)
+        nap(1);
+}
+
 static void join(pthread_t *t, const struct group *g)
 {
     for (int i = 0; i < g->ranks; i++)
@@ -260,7 +267,7 @@ static void a_timeout_names_the_missing_ranks(void **state)
     ls_error err;
     assert_int_equal(ls_barrier_init(&g.barrier, NULL, 5, 0, NULL), LS_OK);
     start(t, m, &g, wait_once);
-    nap(20);
+    until_there(&g.barrier, 2);
     uint64_t deadline = ls_deadline_ns(20 * MS);
     assert_int_equal(ls_barrier_wait(&g.barrier, 3, deadline, &err), LS_ETIMEDOUT);
     assert_true(ls_now_ns() >= deadline);
@@ -297,7 +304,7 @@ static void abort_reaches_sleepers_and_latecomers_for_good(void **state)
     ls_error err;
     assert_int_equal(ls_barrier_init(&g.barrier, NULL, 3, 0, NULL), LS_OK);
     start(t, m, &g, wait_once);
-    nap(20);
+    until_there(&g.barrier, 2);
     assert_false(ls_barrier_aborted(&g.barrier));
     ls_barrier_abort(&g.barrier);
     ls_barrier_abort(&g.barrier);
@@ -318,7 +325,7 @@ static void a_past_deadline_still_releases_the_last_rank(void **state)
     struct member m[RANKS_MAX];
     assert_int_equal(ls_barrier_init(&g.barrier, NULL, 2, 0, NULL), LS_OK);
     start(t, m, &g, wait_once);
-    nap(20);
+    until_there(&g.barrier, 1);
     assert_int_equal(ls_barrier_wait(&g.barrier, 1, 0, NULL), LS_OK);
     join(t, &g);
     assert_int_equal(g.verdict[0], LS_OK);

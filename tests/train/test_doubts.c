@@ -79,12 +79,54 @@ static void columns_that_say_nothing_are_named(void **state)
     (void)state;
     tell(&s, "id,y", "%d,%d", 60, of_y);
     warns(&s, "column \"id\" counts the rows");
+    tell(&s, "at,y,a", "%d00,%d,1.5", 60, of_y);
+    warns(&s, "column \"at\" goes up evenly from row to row");
+    tell(&s, "at,y,a", "-%d,%d,1.5", 60, of_y);
+    warns(&s, "column \"at\" goes down evenly from row to row");
+    tell(&s, "at,y", "%d00,%d", 60, of_y); /* what else would be learnt from? */
+    assert_string_equal(s.warnings, "");
+    tell(&s, "at,y,a", "%d.5,%d,1.5", 60, of_y); /* places of a measure */
+    assert_string_equal(s.warnings, "");
     tell(&s, "who,y", "name %d,%d", 60, of_y);
     warns(&s, "column \"who\" has 60 different texts in 60 rows");
     ls_data_keys keys = of_y;
     keys.categorical.text = "a";
     tell(&s, "a,y", "%d,%d", 60, keys); /* as the config asks */
     assert_string_equal(s.warnings, "");
+}
+
+/* Seconds since 1970 are beyond what floats tell apart. */
+static void times_a_minute_apart_are_named(void **state)
+{
+    said s;
+    scratch dir;
+    ls_error err;
+    ls_dataset *split[2];
+    char text[8192] = "time,a,y\n";
+    const ls_config c = {.eval_every = 1, .loss = ls_loss_find(NULL, false)};
+    const ls_host host = {.size = sizeof host, .log = keep, .user = &s};
+    (void)state;
+    for (int broken = 0; broken < 2; broken++) {
+        size_t n = strlen("time,a,y\n");
+        for (int i = 0; i < 200; i++)
+            n += (size_t)sprintf(text + n, "%d,%d,%d\n",
+                                 1700000000 + 60 * i + (broken && i == 150 ? 400 : 0), i * 7 % 11,
+                                 i % 2);
+        memset(&s, 0, sizeof s);
+        scratch_begin(&dir);
+        scratch_file(&dir, "t.csv", text, n);
+        const ls_dataset_spec spec = {
+            .name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = of_y};
+        assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
+        ls_say_of_data(&c, split[0], split[1], &host);
+        if (broken)
+            assert_string_equal(s.warnings, "");
+        else
+            warns(&s, "column \"time\" goes up evenly from row to row");
+        ls_dataset_close(split[0]);
+        ls_dataset_close(split[1]);
+        scratch_end(&dir);
+    }
 }
 
 static void inputs_and_targets_that_look_wrong_are_said(void **state)
@@ -135,6 +177,7 @@ LS_TESTS(train_doubts, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ordinary_table_is_told_and_not_doubted),
         cmocka_unit_test(columns_that_say_nothing_are_named),
+        cmocka_unit_test(times_a_minute_apart_are_named),
         cmocka_unit_test(an_accuracy_of_the_commonest_class_is_said),
         cmocka_unit_test(inputs_and_targets_that_look_wrong_are_said),
     };

@@ -1,12 +1,17 @@
-/* When a checkpoint is due, and of which kind: the one function that decides. */
+/* When a checkpoint is due, and of which kind: the one function that decides; and when the same one is not written
+ * again. */
+#include "data/scratch.h"
 #include "runner.h"
 #include "train/saving.h"
+#include "train/train_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -95,6 +100,48 @@ static void nothing_is_due_without_a_directory(void **state)
                          LS_DUE_NOTHING);
 }
 
+/* Saves behind step 0, where no steps were trained: → the file, as the system knows it. */
+static ino_t saved(ls_trainer *t, const char *run_dir)
+{
+    char path[700];
+    struct stat s;
+    ls_error err;
+    if (ls_trainer_save(t, NULL, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    snprintf(path, sizeof path, "%s/checkpoints/step-000000000.safetensors", run_dir);
+    assert_int_equal(stat(path, &s), 0);
+    return s.st_ino;
+}
+
+static void any_value_that_changed_is_saved_again_and_times_are_not(void **state)
+{
+    (void)state;
+    scratch files;
+    fixture f;
+    char set[600];
+    scratch_begin(&files);
+    snprintf(set, sizeof set, "run_dir=%s", scratch_path(&files, "run"));
+    const char *run_dir = set + strlen("run_dir=");
+    fixture_begin(&f);
+    fixture_set(&f, set);
+    ls_trainer *t = fixture_open(&f);
+    const ino_t first = saved(t, run_dir);
+    t->position.trained_s = t->position.totals.seconds = 2;
+    assert_int_equal(saved(t, run_dir), first);
+    t->told.result.test_loss = 0.25;
+    const ino_t second = saved(t, run_dir);
+    assert_int_not_equal(second, first);
+    t->position.totals.loss = 0.5;
+    assert_int_not_equal(saved(t, run_dir), second);
+    ls_trainer_close(t);
+    f.options.resume = run_dir;
+    t = fixture_open(&f);
+    assert_true(t->told.result.test_loss == 0.25 && t->position.totals.loss == 0.5);
+    ls_trainer_close(t);
+    fixture_end(&f);
+    scratch_end(&files);
+}
+
 LS_TESTS(train_saving, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +151,7 @@ LS_TESTS(train_saving, "unit")
         cmocka_unit_test(the_end_is_saved_unless_a_loss_was_not_finite),
         cmocka_unit_test(who_takes_over_and_who_asks_is_saved_for),
         cmocka_unit_test(nothing_is_due_without_a_directory),
+        cmocka_unit_test(any_value_that_changed_is_saved_again_and_times_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

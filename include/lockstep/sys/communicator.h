@@ -1,33 +1,37 @@
-/* The communicator table: how the workers' gradients become one.
+/* The communicator table: how the gradients of all workers are summed.
  *
- * This header is for authors of back ends whose devices merge in a way of their own, and as unstable as plugin.h;
- * the library's
- * own communicators, which merge through host memory, have rows of the same table.
+ * This header is for authors of back ends whose devices sum gradients in their own way. It is as
+ * unstable as plugin.h. The library's own communicators, which merge in host memory, are rows of
+ * the same table.
  *
- * A *group* is made once, by the coordinator, for a number of ranks; each worker joins it with its
- * own *communicator*. Then, step after step, every rank calls all_reduce with its partial sums and
- * finds the sum over all ranks in its total arena.
+ * The coordinator creates a *group* for a number of ranks, and each worker joins it with its own
+ * *communicator*. Then, in every step, each rank calls all_reduce with its partial sums and finds
+ * the sum over all ranks in its total arena. An arena is one array with all parameters, or with all
+ * their gradients.
  *
- * The order of the sum. A minibatch has `shards` leaves, and T(a, b) over the leaves a … b − 1 is
- * the leaf itself when b − a = 1, else T(a, m) + T(m, b), where m = a + the largest power of two
- * below b − a. A rank's partial sums are nodes of that tree, each the T of its span; together the
- * ranks' spans cover all leaves. A communicator with `same_bits` evaluates what is left of the tree.
+ * Order of the sum: a minibatch has `shards` leaves. T(a, b), the sum of the leaves a … b − 1, is
+ * the leaf itself if b − a = 1, and otherwise T(a, m) + T(m, b), where m is a plus the largest
+ * power of two below b − a. The partial sums of a rank are nodes of that tree, each the T of its
+ * span, and the spans of all ranks together cover all leaves. A communicator with `same_bits`
+ * evaluates the rest of the tree in exactly this order.
  *
- * A step has one commit point, inside all_reduce: either every rank returns LS_OK with the whole
- * sum in memory of its own, or none does.
+ * Commit point: each step has one, inside all_reduce. Either every rank returns LS_OK with the
+ * complete sum in its own memory, or none does.
  *
- * The life of a group ends with its first abort or time-out. Each meeting of the ranks inside a
- * call has one of three ends, decided at once and the same for all ranks: released,
- * aborted, or timed out (the rank whose time was over first says LS_ETIMEDOUT, the others
- * LS_EABORTED). After an abort or a time-out every call of the group returns LS_EABORTED at once,
- * for ever: survivors leave and join a *new* group, with ranks 0 … k − 1 again and the same shards.
+ * Failure: the first abort or time-out ends the group. Every barrier of the ranks inside a call
+ * ends in one of three ways, decided at one moment and the same for all ranks: released, aborted,
+ * or timed out (the rank whose time limit passed first returns LS_ETIMEDOUT, the others
+ * LS_EABORTED). After an abort or a time-out every call of the group returns LS_EABORTED at once.
+ * The survivors leave the group and join a *new* one, with ranks 0 … k − 1 again and the same
+ * shards.
  *
- * A rank that stalls and comes back late learns it at its next meeting and touches nobody's memory
- * after that. Until then two rules keep it harmless:
- *   - the group stays: it is destroyed only when every rank has left it, so with a rank that was
- *     given up the caller keeps the group and the rank's communicator, for good if need be;
- *   - nobody writes to or frees an array that the group has seen (partial sums, totals) before each
- *     rank has returned from its last call, or `may_read` says of it that it reads no more.
+ * Stalled ranks: a rank that stalls and continues later notices the end of the group at its next
+ * barrier and accesses no other rank's memory after that. Until then two rules make it harmless:
+ *
+ * - The group remains: it is destroyed only after every rank has left it. If a rank was abandoned,
+ *   the caller keeps the group and that rank's communicator, for ever if necessary.
+ * - An array that the group has seen (partial sums, totals) is neither written nor freed before
+ *   each rank has returned from its last call, or may_read has returned 0 for that rank.
  */
 #ifndef LOCKSTEP_SYS_COMMUNICATOR_H
 #define LOCKSTEP_SYS_COMMUNICATOR_H
@@ -42,25 +46,26 @@
 extern "C" {
 #endif
 
-/* The leaves lo … hi − 1. */
+/* The leaves lo … hi − 1 of the tree. */
 typedef struct ls_span {
     int lo, hi;
 } ls_span;
 
-#define LS_SHARDS_MAX 65536 /* most leaves */
-#define LS_PARTIALS_MAX 32  /* most partial sums of a rank: 2·log₂ of that */
+#define LS_SHARDS_MAX 65536 /* most leaves of a tree */
+#define LS_PARTIALS_MAX 32  /* most partial sums of a rank: 2·log₂(LS_SHARDS_MAX) */
 
+/* A partial sum: the node of the tree over `span`. */
 typedef struct ls_partial {
     ls_span span;
-    const float *data; /* device memory; the caller keeps it until the call has returned */
+    const float *data; /* the node's arena, in device memory; valid until the call has returned */
 } ls_partial;
 
-typedef struct ls_comm_group ls_comm_group;
-typedef struct ls_comm ls_comm;
-typedef struct ls_comm_type ls_comm_type;
+typedef struct ls_comm_group ls_comm_group; /* the ranks that sum together */
+typedef struct ls_comm ls_comm;             /* one rank's communicator in a group */
+typedef struct ls_comm_type ls_comm_type;   /* an implementation: a row of the table */
 
-/* Told now and then while other processes are waited for, on the waiting thread, so that it can show that it
- * lives. */
+/* Callback of a wait for other processes. `beat` is called from time to time on the waiting thread,
+ * so that the thread can show that it is alive. */
 typedef struct ls_cluster_wait {
     void (*beat)(void *user);
     void *user;
@@ -68,125 +73,148 @@ typedef struct ls_cluster_wait {
 
 struct ls_cluster;
 
-/* The other processes of a run, as a communicator reaches them. Each process brings the nodes of the shard tree
- * that cover its leaves, and all find the tree's sum. One thread at a time; every process does the same. */
+/* The other processes of a run, the members, as a communicator reaches them. Each process
+ * contributes the nodes of the shard tree that cover its leaves (its cover), and each receives the
+ * tree's sum. One thread at a time calls these functions; every process makes the same calls. */
 typedef struct ls_members_ops {
     size_t size; /* sizeof(ls_members_ops) */
-    /* What this process brings: node i of its cover; and where the sum arrives. Both are parts of one block of
-     * the host's memory, which stays where it is while the group lives. */
+    /* Returns the buffer for node i of this process's cover, which the caller fills. */
     float *(*node)(const struct ls_cluster *members, int i);
+    /* Returns the buffer that receives the sum. */
     const float *(*total)(const struct ls_cluster *members);
+    /* Returns the block of host memory that contains all nodes and the total, and its size in
+     * bytes. The block does not move while the group exists. */
     void *(*memory)(const struct ls_cluster *members, size_t *bytes);
-    /* Optional calls before `sum`. begin: starts the sum with the floats that are ready. ready: the first `floats` floats of
-     * each node are there, for the others to have, and are not written again until the sum is done, also not
-     * in a step that is repeated; fewer than before change nothing. is_ready: how many those are. None of
-     * them waits. */
+    /* Starts the sum with the floats that are ready. Optional before `sum`; does not wait. */
     int (*begin)(struct ls_cluster *members, ls_error *err);
+    /* Declares the first `floats` floats of each node complete, so that they may be sent. The
+     * caller does not write them again until the sum is done, not even in a step that is repeated.
+     * A number below an earlier one has no effect. Optional before `sum`; does not wait. */
     void (*ready)(struct ls_cluster *members, size_t floats);
+    /* Returns the number of floats of each node that were declared complete. Does not wait. */
     size_t (*is_ready)(const struct ls_cluster *members);
-    /* All nodes are there: total ← the sum, in tree order. Goes on with what a step that failed has begun.
-     * `wait` may be NULL. Errors: LS_ESTALLED, LS_EIO, LS_EDATA, LS_EINTERNAL, LS_ENOMEM: the run is over. */
+    /* Completes the sum, in tree order, into `total`; all nodes must be complete. It continues a
+     * sum that a failed step has started. `wait` may be NULL. Errors: LS_ESTALLED, LS_EIO,
+     * LS_EDATA, LS_EINTERNAL, LS_ENOMEM. Each of them ends the run. */
     int (*sum)(struct ls_cluster *members, const ls_cluster_wait *wait, ls_error *err);
-    /* Whether a process asked to stop when it began the last sum: the same on all of them. */
+    /* Returns non-zero if any process had asked to stop when it began the last sum. The value is
+     * the same in all processes. */
     int (*agreed)(const struct ls_cluster *members);
-    /* After each attempt at a sum, also one that ended before `sum`: whether this process has made use of what
-     * was summed. One that was summed and has not been cannot be repeated: this process leaves. */
+    /* Reports, after each attempt at a sum (including one that ended before `sum`), whether this
+     * process has used the result. A completed sum whose result was not used cannot be repeated, so
+     * this process then leaves the run. */
     void (*commit)(struct ls_cluster *members, int committed);
 } ls_members_ops;
 
+/* Description of a group. */
 typedef struct ls_comm_group_desc {
     const ls_comm_type *type;
-    int ranks;
-    int shards;    /* leaves of the tree */
-    size_t floats; /* of an arena, a multiple of 16 */
-    /* First float of each parameter in the arena, ascending, then `floats`: where the arena may be cut.
-     * Outlives the group. */
+    int ranks;     /* number of ranks */
+    int shards;    /* number of leaves of the tree */
+    size_t floats; /* length of an arena in floats, a multiple of 16 */
+    /* [param_count + 1] first float of each parameter in the arena, ascending, then `floats`. The
+     * arena may be cut at these places. Outlives the group. */
     const size_t *param_offsets;
     int param_count;
-    const size_t
-        *buckets;        /* first float behind each run of parameters that is merged at once beside
-                              the backward pass, ascending; the last is `floats`. Outlives the group */
-    int bucket_count;    /* 0: the arena is one */
-    uint64_t timeout_ns; /* longest wait at one meeting of the ranks; UINT64_MAX: for ever */
-    unsigned spins;      /* checks made before a waiting rank goes to sleep */
-    const ls_host *host;
-    /* The other processes that have a part of the minibatch, and the leaves of this one's, which the ranks'
-     * partial sums cover. NULL: this process has all of them. */
+    /* [bucket_count] end, in floats, of each bucket, ascending; the last is `floats`. A bucket is a
+     * run of parameters that is merged at once while the backward pass continues. Outlives the
+     * group. */
+    const size_t *buckets;
+    int bucket_count;    /* 0: the whole arena is one bucket */
+    uint64_t timeout_ns; /* longest wait at one barrier of the ranks; UINT64_MAX: no limit */
+    unsigned spins;      /* number of checks before a waiting rank goes to sleep */
+    const ls_host *host; /* allocator and log */
+    /* The other processes that have a part of the minibatch. NULL: this process has all of it. */
     struct ls_cluster *members;
-    const ls_members_ops *members_ops; /* how members are reached */
-    ls_span span;
+    const ls_members_ops *members_ops; /* functions that reach `members` */
+    ls_span span; /* leaves of this process, which its ranks' partial sums cover; with `members` */
 } ls_comm_group_desc;
 
-/* Seconds, added to by each call. */
+/* Times of the merges, in seconds, which each call adds to; and what a merge reports besides. */
 typedef struct ls_comm_times {
-    double wait;    /* for other ranks at the barriers */
-    double exposed; /* merging, while the worker could do nothing else */
-    /* Told when a wait for other ranks begins (1) and ends (0), on the worker's thread. Optional. */
+    double wait;    /* time in which the rank waited for other ranks at barriers */
+    double exposed; /* time in which the rank merged and could not compute anything else */
+    /* Optional. Called when a wait for other ranks begins (1) and ends (0), on the worker's
+     * thread. */
     void (*waiting)(void *user, int begins);
-    void *user;
-    int asked; /* set by a merge over several processes: one of them asks all to stop */
+    void *user; /* first argument of `waiting` */
+    int asked;  /* output of a merge over several processes; non-zero: a process asks all to stop */
 } ls_comm_times;
 
-/* The start of every group and of every communicator; the implementation's own fields follow. */
+/* First fields of every group; the implementation's own fields follow. */
 struct ls_comm_group {
     const ls_comm_type *type;
-    int ranks;
-    int ahead; /* non-zero: merge_ready has something to merge in this group */
+    int ranks; /* number of ranks */
+    int ahead; /* non-zero: merge_ready can merge something in this group */
 };
 
+/* First fields of every communicator; the implementation's own fields follow. */
 struct ls_comm {
     ls_comm_group *group;
-    int rank;
+    int rank; /* this rank's number, 0 … ranks − 1 */
 };
 
-/* A row of the table of communicators. All slots are mandatory unless marked optional. */
+/* An implementation of communicators. All slots are mandatory unless marked optional. */
 struct ls_comm_type {
-    const char *name; /* config key `allreduce` */
+    const char *name; /* name of the implementation, which the config key `allreduce` selects */
     int same_bits;    /* non-zero: results do not depend on the number of workers */
-    /* Any thread. Copies `desc`. Errors: LS_EINVAL, LS_ENOMEM. */
+    /* Creates a group. Copies `desc`. Any thread. Errors: LS_EINVAL, LS_ENOMEM. */
     int (*group_create)(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
-    void (*group_destroy)(ls_comm_group *group); /* any thread, after every rank has left */
-    /* Any thread. The time limit of every wait that begins from now on; UINT64_MAX: none. */
+    /* Frees a group that every rank has left. Any thread. */
+    void (*group_destroy)(ls_comm_group *group);
+    /* Sets the time limit, in nanoseconds, of every wait that begins later; UINT64_MAX: no limit.
+     * Any thread. */
     void (*set_timeout)(ls_comm_group *group, uint64_t timeout_ns);
-    /* On the worker's thread, which may have left another group before. Errors: LS_ENOMEM,
-     * LS_EUNSUPPORTED (the device's memory is out of the others' reach). */
+    /* Joins the group as `rank`, on the worker's thread, which may have left another group before.
+     * Errors: LS_ENOMEM, LS_EUNSUPPORTED (the other ranks cannot access the device's memory). */
     int (*join)(ls_comm **out, ls_comm_group *group, int rank, ls_device *device, ls_error *err);
-    /* On the worker's thread, or on another once the worker calls nothing of the group any more.
-     * Ranks leave in any order, also after an abort. NULL is allowed. */
+    /* Leaves the group and frees the communicator, on the worker's thread, or on any thread once
+     * the worker no longer calls functions of the group. Ranks leave in any order, also after an
+     * abort. NULL is allowed. */
     void (*leave)(ls_comm *comm);
-    /* Optional. Collective, after everybody has joined: the first part of the start-up check, whose
-     * second, a merge of small integers, every group goes through. Where ranks read each other's memory,
-     * each writes a pattern of its own into `total`, or into `scratch` where that is the ranks' one total,
-     * reads everybody's, and verifies every float. All ranks return LS_OK, or none does. Both arrays have
-     * desc.floats floats of device memory; what they hold is lost.
+    /* Optional. The first part of the start-up check; the second part, a merge of small integers,
+     * runs in every group. Collective, after all ranks have joined. If ranks read each other's
+     * memory, each rank writes a pattern of its own into `total` (or into `scratch` if `total` is
+     * one array that all ranks share), reads the patterns of all ranks and verifies every float.
+     * All ranks return LS_OK, or none does. Both arrays have desc.floats floats of device memory,
+     * and their contents are lost.
      * Errors: LS_EDEVICE ("cpu(1) read 0x… from cpu(0) at float 12345: expected 0x…"), LS_EABORTED,
      * LS_ETIMEDOUT. */
     int (*check_reads)(ls_comm *comm, float *scratch, float *total, ls_error *err);
-    /* Collective. `partials` cover this rank's shards, in order; `total` (desc.floats, device
-     * memory of this rank's own, or one total of all ranks') receives the sum. Errors: LS_EABORTED
-     * when another rank aborted, LS_ETIMEDOUT, naming who is missing; `total` is then undefined, and others
-     * may still read `partials` and `total`, until they have returned too. */
+    /* Sums over all ranks. Collective, on the worker's thread.
+     *
+     * - partials, count: the partial sums that cover this rank's shards, in order of their spans
+     * - total: receives the sum, desc.floats floats of device memory; the rank's own array, or one
+     *   array that all ranks share
+     * - times: accumulates the times of the call
+     *
+     * Errors: LS_EABORTED (another rank aborted), LS_ETIMEDOUT (the message names the missing
+     * ranks). After an error `total` is undefined, and other ranks may still read `partials` and
+     * `total` until they have returned too. */
     int (*all_reduce)(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err);
-    /* Optional: merging while the backward pass still goes on. `gradient` is this rank's only
-     * partial sum; its first `floats` floats are complete once `stream`'s work up to here is done,
-     * and stay as they are. Enqueues the merge of what can be merged of them and returns. Every
-     * rank calls it with the same ascending `floats` in a step (each the end of a segment), or
-     * none does; the step's all_reduce, with that one partial sum and the same total, then ends it.
-     * Of use where the group says `ahead`, and else does nothing.
-     * Before the first all_reduce (the start-up check's, as a rule) it does nothing. From the first call to the
-     * return of all_reduce nobody frees device memory, and a rank that gives the step up aborts
-     * the group. Waits for nobody. Errors: as all_reduce. NULL: a merge begins when everything is
-     * there. */
+    /* Optional. Merges a part of the gradient while the backward pass continues. `gradient` is this
+     * rank's only partial sum. Its first `floats` floats are complete once the work that `stream`
+     * has so far is done, and they do not change after that. The function enqueues the merge of the
+     * buckets that these floats complete, and returns without waiting. In a step every rank calls
+     * it with the same ascending values of `floats`, each the end of a segment of the backward
+     * pass, or no rank calls it. The all_reduce of the step, with the same partial sum and the same
+     * total, completes the merge. The function does nothing unless ls_comm_group.ahead is set, and
+     * nothing before the group's first all_reduce, which usually is the one of the start-up check.
+     * From the first call to the return of all_reduce, device memory must not be freed, and a rank
+     * that gives up the step must abort the group. NULL: merges begin when the gradient is
+     * complete. Errors: as all_reduce. */
     int (*merge_ready)(ls_comm *comm, ls_stream *stream, const float *gradient, float *total,
                        size_t floats, ls_error *err);
-    /* Any thread: every present and later call of the group returns LS_EABORTED. */
+    /* Aborts the group: every present and later call of the group returns LS_EABORTED. Any
+     * thread. */
     void (*abort)(ls_comm_group *group);
-    /* Any thread, once the group is aborted or timed out. Whether `rank` may still read what others
-     * have shown to the group. 0 is final, and the caller may reuse that memory. A rank that is
-     * alive stops reading within microseconds of an abort. */
+    /* Returns non-zero if `rank` may still read arrays that other ranks have shown to the group.
+     * Called after the group was aborted or has timed out. 0 is final: as far as this rank is
+     * concerned the caller may reuse that memory. A rank that runs stops reading within
+     * microseconds of an abort. Any thread. */
     int (*may_read)(const ls_comm_group *group, int rank);
-    int over_members; /* non-zero: it merges over ls_comm_group_desc.members, too */
+    int over_members; /* non-zero: it also merges over ls_comm_group_desc.members */
 };
 
 #ifdef __cplusplus

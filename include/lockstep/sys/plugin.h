@@ -1,34 +1,37 @@
-/* The back-end table: what a device must offer so that Lockstep can train on it.
+/* The back-end table: the interface that a device implements so that Lockstep can train on it.
  *
- * This header is for authors of back ends, and unstable: LS_PLUGIN_ABI says which one it is. A back end is one `ls_backend`; it opens devices; a
- * device allocates memory and creates *ops*. Everything above is written once against these
- * tables and knows nothing of any library.
+ * This header is for authors of back ends. It is unstable; LS_PLUGIN_ABI is its version. A back end
+ * is one `ls_backend`, which opens devices. A device allocates memory and creates *ops*, the
+ * operations of a model. The rest of the library uses only these tables, and calls no vendor
+ * library.
  *
  * The life of an op:
  *
- *     desc.x = the tensor the previous op produced          shapes and layout, no memory yet
- *     ops->op_create(&op, device, &desc, err)               chooses kernels; op->y, sizes are known
- *     op->impl->bind(op, &buffers, err)                     once, but see LS_DEVICE_REBINDS
- *     op->impl->forward(op, stream, flags, err)             any number of times, allocates nothing
+ *     desc.x = the tensor the previous op produced     shapes and layout, no memory yet
+ *     ops->op_create(&op, device, &desc, err)          chooses kernels; sets op->y and all sizes
+ *     op->impl->bind(op, &buffers, err)                once, but see LS_DEVICE_REBINDS
+ *     op->impl->forward(op, stream, flags, err)        any number of times, allocates nothing
  *     op->impl->backward(op, stream, flags, err)
  *     op->impl->destroy(op)
  *
- * Layouts belong to the back end. A tensor carries an opaque layout; the producer of a tensor
- * chooses it, its consumers adapt (converting inside the op if they must), and a gradient always
- * has the layout of its tensor: dy that of y, dx that of x. Parameters live in whatever layout
- * their op prefers; only import_param and export_param convert. Padding in a parameter's or a
- * gradient's memory is zero and stays zero, so that element-wise work over whole arenas is safe.
+ * Layouts: they belong to the back end, and are opaque to the library. The producer of a tensor
+ * chooses its layout, and the consumers adapt, converting inside the op if necessary. A gradient
+ * always has the layout of its tensor: dy that of y, dx that of x. Parameters have the layout that
+ * their op prefers; only import_param and export_param convert. Padding in the memory of a
+ * parameter or gradient is zero and must stay zero, so that element-wise work over whole arenas is
+ * safe. An arena is one array that contains all parameters of a model, or all their gradients.
  *
- * Numerics: a gradient is a *sum* over rows. A result may depend only on the rows, the
- * parameters, the op's description and the device's instruction set: never on the worker, on
- * what ran before, or on the time.
+ * Numerics: a gradient is a *sum* over rows. A result may depend only on the rows, the parameters,
+ * the op's description and the device's instruction set, never on the worker, on earlier calls or
+ * on time.
  *
- * Threads: `probe` and `open` may be called from any thread. Everything of a device and of its
- * ops is called from one thread, the one that called `bind`, the worker's; `counted` changes nothing of
- * this. (Only the library's own CPU back end, which asks for less, is called from others.)
- * Streams: every call that computes takes a stream and may return before the work is done; errors
- * of such work surface in `sync`. NULL is the device's default stream.
- * Slots are mandatory unless marked optional; an optional slot may be NULL.
+ * Threads: any thread may call `probe` and `open`. All functions of a device and of its ops are
+ * called on one thread, the worker's, which has called the device's `bind`. The library's own CPU
+ * back end needs less, and is the only one that is called on other threads.
+ * Streams: each function that computes takes a stream and may return before the work is done.
+ * Errors of such work are reported by `sync`. NULL is the device's default stream.
+ * Slots: functions in the tables are mandatory unless marked optional. An optional slot may be
+ * NULL.
  */
 #ifndef LOCKSTEP_SYS_PLUGIN_H
 #define LOCKSTEP_SYS_PLUGIN_H
@@ -43,69 +46,73 @@
 extern "C" {
 #endif
 
-/* Raised on every incompatible change of this header; a back end must match it exactly. */
+/* Version of this header, raised with every incompatible change. A back end must match it
+ * exactly. */
 #define LS_PLUGIN_ABI 11
 
-typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
+typedef struct ls_stream ls_stream;       /* an in-order queue of work on one device */
 typedef struct ls_event ls_event;         /* a point in a stream's work */
-typedef struct ls_recording ls_recording; /* work of a stream that can be enqueued again */
-typedef struct ls_layout ls_layout;       /* how a back end arranges a tensor; NULL: row-major */
-typedef struct ls_op ls_op;
+typedef struct ls_recording ls_recording; /* work of a stream that can be enqueued repeatedly */
+typedef struct ls_layout ls_layout;       /* arrangement of a tensor in memory; NULL: row-major */
+typedef struct ls_op ls_op;               /* one operation of a model */
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
+/* Type of the elements of a tensor. */
 typedef enum ls_dtype { LS_F32 = 0, LS_U8 = 1 } ls_dtype;
 
-/* A batch of rows, each c × h × w (a vector of n features is n × 1 × 1). */
+/* A batch of rows, each of c channels, h × w pixels. A vector of n features is n × 1 × 1. */
 typedef struct ls_tensor {
     ls_dtype dtype;
     int rows, c, h, w;
-    const ls_layout *layout; /* NULL: [rows][c][h][w]. Owned by the op that produces the tensor */
-    size_t bytes;            /* of the whole tensor, the layout's padding included */
+    const ls_layout *layout; /* owned by the op that produces the tensor; NULL: [rows][c][h][w] */
+    size_t bytes;            /* total size in bytes, padding of the layout included */
 } ls_tensor;
 
 /* ---- ops ------------------------------------------------------------------------------------ */
 
+/* Kinds of ops. */
 typedef enum ls_op_kind {
-    LS_OP_GATHER = 1, /* dataset rows (u8 or f32) → x (f32), and their labels or targets */
+    LS_OP_GATHER = 1, /* dataset rows (u8 or f32) → batch (f32), with their labels or targets */
     LS_OP_CONV2D = 2, /* params: weight [out][in/groups][kh][kw], bias [out] */
     LS_OP_DENSE = 3,  /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
-    LS_OP_POOL = 4,   /* average or maximum, windows that do not fit are dropped (floor) */
+    LS_OP_POOL = 4,   /* average or maximum; windows that do not fit are dropped (floor) */
     LS_OP_RELU = 5,   /* max(x, 0), or slope·x below 0; its derivative at 0 is the slope */
     LS_OP_SOFTMAX_XENT = 6, /* logits and labels → summed loss, correct count, gradient */
-    LS_OP_SGD = 7,          /* the optimizer's step over a whole arena */
+    LS_OP_SGD = 7,          /* the update of the SGD optimizer over a whole arena */
     LS_OP_EXPORT = 8,    /* x in any layout → y row-major (layout NULL); dx from row-major dy */
     LS_OP_BATCHNORM = 9, /* params: weight [c], bias [c]; statistics over rows, h and w */
-    LS_OP_ADD = 10,      /* y = x + x2, of the same shape; x2 may have another layout */
+    LS_OP_ADD = 10,      /* y = x + x2, of equal shapes; x2 may have another layout */
     LS_OP_SIGMOID = 11,  /* 1 / (1 + e⁻ˣ) */
     LS_OP_TANH = 12,
     LS_OP_DROPOUT = 13, /* training: x / (1 − p), or 0 with probability p; else y = x */
-    LS_OP_ADAMW = 14,   /* the optimizer's step over a whole arena */
-    LS_OP_RUNNING = 15, /* running statistics ← (1 − momentum)·them + momentum·the step's */
+    LS_OP_ADAMW = 14,   /* the update of the AdamW optimizer over a whole arena */
+    LS_OP_RUNNING = 15, /* running = (1 − momentum)·running + momentum·(the step's statistics) */
     LS_OP_VECTOR_LOSS = 16, /* outputs and target vectors → summed loss, correct count, gradient */
-    LS_OP_CLIP = 17, /* the norm of an arena → what the optimizer multiplies its gradient with */
-    LS_OP_GELU = 18, /* x·Φ(x), Φ the normal distribution's: by erf, not by tanh */
-    LS_OP_SILU = 19, /* x / (1 + e⁻ˣ) */
+    LS_OP_CLIP = 17, /* norm of an arena of gradients → factor for the gradient in the optimizer */
+    LS_OP_GELU = 18, /* x·Φ(x), Φ the normal distribution function, computed with erf, not tanh */
+    LS_OP_SILU = 19,      /* x / (1 + e⁻ˣ) */
     LS_OP_LAYERNORM = 20, /* params: weight [c·h·w], bias [c·h·w]; statistics of each row */
-    LS_OP_UPSAMPLE = 21,  /* each pixel of x becomes sh × sw of y */
-    LS_OP_CONCAT =
-        22,     /* y: x's channels, then x2's, of the same h and w; x2 may have another layout */
-    LS_OP_KINDS /* none: one more than the last */
+    LS_OP_UPSAMPLE = 21,  /* each pixel of x becomes sh × sw equal pixels of y */
+    LS_OP_CONCAT = 22,    /* y has the channels of x, then those of x2, with the same h and w; x2
+                           * may have another layout */
+    LS_OP_KINDS           /* not a kind: one more than the last one */
 } ls_op_kind;
 
-/* Channels are cut into `groups` in their order: each group of outputs reads that of inputs alone. Element
- * (i, j) of the kernel meets the pixel i·dh below and j·dw to the right of the one that (0, 0) meets. */
+/* A convolution. Input and output channels are cut, in order, into `groups` equal groups; each
+ * group of outputs reads only the same group of inputs. Element (i, j) of the kernel is multiplied
+ * with the pixel i·dh below and j·dw to the right of the pixel of element (0, 0). */
 typedef struct ls_conv2d {
-    int out;    /* output channels */
-    int kh, kw; /* kernel */
+    int out;    /* number of output channels */
+    int kh, kw; /* height and width of the kernel */
     int sh, sw; /* stride */
     int ph, pw; /* zero padding on each side */
-    int bias;   /* non-zero: there is a bias */
-    int dh, dw; /* dilation; 0 counts as 1 */
-    int groups; /* divides the channels of x and y; 0 counts as 1 */
+    int bias;   /* non-zero: the op has a bias */
+    int dh, dw; /* dilation; 0 means 1 */
+    int groups; /* number of groups, a divisor of the channels of x and of y; 0 means 1 */
 } ls_conv2d;
 
-/* The same with 1 where 0 counts as 1. Any thread. */
+/* Returns `conv` with every 0 that means 1 replaced by 1. Any thread. */
 static inline ls_conv2d ls_conv2d_filled(ls_conv2d conv)
 {
     conv.dh = conv.dh ? conv.dh : 1;
@@ -114,142 +121,186 @@ static inline ls_conv2d ls_conv2d_filled(ls_conv2d conv)
     return conv;
 }
 
+/* A fully connected layer. */
 typedef struct ls_dense {
-    int out;
-    int bias;
+    int out;  /* number of outputs */
+    int bias; /* non-zero: the op has a bias */
 } ls_dense;
 
-/* An average divides by the pixels of the window that lie inside the image. Padding is smaller than
- * the kernel, so that every window has one. */
+/* Pooling. An average divides by the number of pixels of the window that lie inside the image. The
+ * padding is smaller than the kernel, so every window has at least one such pixel. */
 typedef struct ls_pool2d {
     int max; /* non-zero: maximum (the first of equal values wins), else average */
-    int kh, kw, sh, sw, ph, pw;
+    int kh, kw, sh, sw, ph, pw; /* kernel, stride and padding, as in ls_conv2d */
 } ls_pool2d;
 
-/* y = (pixel / 255 − mean[c]) / std[c], and of rows of floats y = (value − mean[c]) / std[c], each
- * operation rounded to fp32; channels beyond the fourth use the fourth's.
- * In a gather whose desc has `training` set, the image is first changed at random. With
- * w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row): when `flip` is set and w[2] is
- * odd, its columns are mirrored; then pixel (i, j) is the one at (i + w[0] mod (2·crop + 1) − crop,
- * j + w[1] mod (2·crop + 1) − crop), or a pixel of 0 where that is outside the image.
- * With v the words of LS_STREAM_AUGMENT_MORE, it is turned about its middle by (v[0] mod (512·rotate + 1)) / 256 −
- * rotate degrees before it is shifted, a pixel being made of the four it falls between; multiplied by 256 −
- * brightness + v[1] mod (2·brightness + 1) 256ths; and a square of `erase` pixels, whose middle is (v[2] mod h,
- * v[3] mod w), becomes 0. With m = w[3] mod (mixup + 1) row r is then mixed with the one behind it in the shard
- * (ls_step_args's rows with those before and behind them; the last with the first), changed as its own words say: (256 − m) and m 256ths of the two; a vector of targets, too, while a
- * class is the other's if w[2] / 256 mod 256 is below m. Bytes are rounded to bytes, as src/base/augment.h does it.
- * y's layout and bytes do not depend on `training`: the ops behind read the rows of either kind. */
+/* A gather: copies rows of the dataset into a batch and normalises them, where each operation is
+ * rounded to fp32 and channels after the fourth use mean and std of the fourth:
+ *
+ *     rows of bytes:   y = (pixel / 255 − mean[c]) / std[c]
+ *     rows of floats:  y = (value − mean[c]) / std[c]
+ *
+ * If ls_op_desc.training is set, each image is augmented first. With the random words
+ *
+ *     w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row)
+ *     v = ls_rng_words(seed, LS_STREAM_AUGMENT_MORE, epoch, dataset row)
+ *
+ * the changes are, in this order:
+ *
+ * - Flip: if `flip` is set and w[2] is odd, the columns are mirrored.
+ * - Rotation about the centre by (v[0] mod (512·rotate + 1)) / 256 − rotate degrees, with bilinear
+ *   interpolation of four pixels.
+ * - Crop: pixel (i, j) becomes the pixel at (i + w[0] mod (2·crop + 1) − crop,
+ *   j + w[1] mod (2·crop + 1) − crop), or 0 if that is outside the image.
+ * - Brightness: the image is multiplied by (256 − brightness + v[1] mod (2·brightness + 1)) / 256.
+ * - Erasing: a square of `erase` × `erase` pixels with the centre (v[2] mod h, v[3] mod w) becomes
+ *   0.
+ * - Mixup: let m be w[3] mod (mixup + 1). Row r becomes (256 − m) / 256 times itself plus m / 256
+ *   times the next row of the shard, augmented with that row's own words; the row after the last
+ *   row of the shard is its first (the fields `before` and `behind` of ls_step_args say where the
+ *   shard begins and ends). Vectors of targets are mixed in the same way; a class becomes that of
+ *   the other row if (w[2] / 256) mod 256 < m.
+ *
+ * Images of bytes are rounded to bytes. src/base/augment.h has the exact arithmetic. The layout of
+ * y and its size do not depend on `training`, because the same consumers read both kinds of
+ * batches. */
 typedef struct ls_gather {
-    float mean[4], std[4];
-    int crop;              /* pixels of zero padding for random crops, at most h + w; 0: none */
+    float mean[4], std[4]; /* normalisation of each channel */
+    int crop;              /* zero padding for random crops in pixels, at most h + w; 0: no crops */
     int flip;              /* non-zero: mirror half of the images */
-    int rotate;            /* most degrees, at most 45 */
-    int erase;             /* pixels in a square's side */
-    int brightness, mixup; /* in 256ths, at most 256 and 128 */
+    int rotate;            /* largest angle in degrees, at most 45; 0: no rotation */
+    int erase;             /* side of the erased square in pixels; 0: nothing is erased */
+    int brightness, mixup; /* largest change and share in 256ths, at most 256 and 128; 0: none */
     int floats;            /* non-zero: the dataset's rows are floats, else bytes */
-    int targets; /* floats of a row's target, which are copied as they are; 0: it has a class */
+    int targets; /* number of floats in a row's target, which are copied unchanged; 0: a class */
 } ls_gather;
 
-/* g ← g·scale + weight_decay·w;  v ← momentum·v + g (g alone when momentum is 0);
- * w ← w − lr·v, or with `nesterov` w ← w − lr·(g + momentum·v), v the new one. As PyTorch's SGD,
- * with a velocity that starts from zero. */
+/* SGD, as in PyTorch, with a velocity v that starts at zero:
+ *
+ *     g ← g·scale + weight_decay·w
+ *     v ← momentum·v + g                  just g if momentum is 0
+ *     w ← w − lr·v                        or with `nesterov` w − lr·(g + momentum·v), the new v */
 typedef struct ls_sgd {
     float momentum, weight_decay;
     int nesterov;
 } ls_sgd;
 
-/* g ← g·scale;  m ← β₁·m + (1 − β₁)·g;  v ← β₂·v + (1 − β₂)·g²;  w ← w·(1 − lr·weight_decay);
- * w ← w − lr/(1 − β₁ᵗ) · m / (√v/√(1 − β₂ᵗ) + ε), t = args->step from 1. The two
- * 1 − βᵗ are small differences: they are taken in double. m is slot[0], v is slot[1], both zero at
- * first. As PyTorch's AdamW. */
+/* AdamW, as in PyTorch, with m in slot[0] and v in slot[1], which both start at zero, and t =
+ * args->step, from 1:
+ *
+ *     g ← g·scale
+ *     m ← β₁·m + (1 − β₁)·g
+ *     v ← β₂·v + (1 − β₂)·g²
+ *     w ← w·(1 − lr·weight_decay)
+ *     w ← w − lr/(1 − β₁ᵗ) · m / (√v/√(1 − β₂ᵗ) + ε)
+ *
+ * Both terms 1 − βᵗ are differences of nearly equal numbers and are computed in double. */
 typedef struct ls_adamw {
     float beta1, beta2, epsilon, weight_decay;
 } ls_adamw;
 
-/* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and variance (divided
- * by n); forward also writes its contribution to the running statistics: rows·mean [c], then rows·variance·n/(n − 1) [c]
- * (n the values per channel); where n is 1 the running statistics themselves, which so stay as they are. Evaluation: the running statistics. With fuse_add and fuse_relu,
- * y = max(… + x2, 0). Of values about 1e19 from their mean a variance may be infinite: y is then the bias, dx 0. */
+/* Batch norm: y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. With fuse_add and
+ * fuse_relu, x2 is added to that and negative results become 0.
+ * Training uses the mean and the variance (divided by n, the number of values per channel) of the
+ * batch. forward then also writes the batch's contribution to the running statistics: rows·mean
+ * [c], followed by rows·variance·n/(n − 1) [c]. If n is 1, it contributes the running statistics
+ * themselves, which thus do not change. Evaluation uses the running statistics.
+ * If values are about 1e19 away from their mean, the variance may be infinite; y is then the bias
+ * and dx is 0. */
 typedef struct ls_batchnorm {
     float epsilon;
 } ls_batchnorm;
 
-/* y = (x − mean)/√(variance + epsilon)·weight + bias, element by element, with mean and variance (divided by n) of
- * each row over its c·h·w values, which may be as large as 1e36; epsilon > 0. */
+/* Layer norm: y = (x − mean)/√(variance + epsilon)·weight + bias, element by element, with the mean
+ * and the variance (divided by n) of each row over its n = c·h·w values. Values may be as large as
+ * 1e36; epsilon > 0. */
 typedef struct ls_layernorm {
     float epsilon;
 } ls_layernorm;
 
+/* Upsampling by repetition of pixels. */
 typedef struct ls_upsample {
-    int sh, sw; /* at least 1 */
+    int sh, sw; /* factor of the height and of the width, at least 1 */
 } ls_upsample;
 
-/* Element e (in c, h, w order) of dataset row r = args->rows[row of the batch] is dropped when
- * ls_rng_uniform(seed, stream, epoch, r·(c·h·w) + e) < p, the index in 64 bits: it is 0 in y and in
- * dx. The others are multiplied with 1/(1 − p). 0 ≤ p < 1. */
+/* Dropout. Element e (in c, h, w order) of the dataset row r = args->rows[row of the batch] is
+ * dropped, that is 0 in y and in dx, if
+ *
+ *     ls_rng_uniform(seed, stream, epoch, r·(c·h·w) + e) < p
+ *
+ * with the index computed in 64 bits. The other elements are multiplied by 1/(1 − p). */
 typedef struct ls_dropout {
-    float p;
-    uint32_t stream;
+    float p;         /* probability, 0 ≤ p < 1 */
+    uint32_t stream; /* stream of the random generator, a different one for each dropout layer */
 } ls_dropout;
 
-/* Logits are vectors (h = w = 1). The target is (1 − smoothing) for the label plus smoothing /
- * classes for each, the label included; the loss is −Σ target·log(softmax), in evaluation too. A
- * row is correct when its first largest logit is the label's. `weighted`: a row's loss, and with it its dx, is multiplied
- * with its label's of the buffers' class_weight. */
+/* Softmax with cross-entropy loss. Logits are vectors (h = w = 1). The target of each class is
+ * smoothing / classes, plus 1 − smoothing for the label. The loss of a row is
+ * −Σ target·log(softmax), in evaluation as well. A row counts as correct if the first of its
+ * largest logits is the label's. */
 typedef struct ls_softmax_xent {
-    float smoothing;
-    int weighted;
+    float smoothing; /* label smoothing, 0: none */
+    int weighted;    /* non-zero: a row's loss and dx are multiplied by class_weight[its label] of
+                      * ls_op_buffers */
 } ls_softmax_xent;
 
-/* What is lost where the output is z and the target t; a row loses the mean of it over its outputs. Of
- * bits (0 or 1) each z is a logit, and a row is correct when z > 0 where t > ½ alone; else no row is. */
+/* Loss of an output z with the target t. The loss of a row is the mean over its outputs. */
 typedef enum ls_vector_rule {
-    LS_VECTOR_MSE = 0, /* (z − t)² */
-    LS_VECTOR_BCE = 1, /* max(z, 0) − z·t + log(1 + e⁻|z|) */
+    LS_VECTOR_MSE = 0, /* (z − t)²; no row counts as correct */
+    LS_VECTOR_BCE = 1, /* max(z, 0) − z·t + log(1 + e⁻|z|), where z is the logit of a bit t; a row
+                        * counts as correct if z > 0 exactly where t > ½ */
 } ls_vector_rule;
 
-/* Outputs are vectors (h = w = 1), row-major (layout NULL). */
+/* Loss of vectors of targets. Outputs are vectors (h = w = 1), row-major (layout NULL). */
 typedef struct ls_vector_loss {
     ls_vector_rule rule;
 } ls_vector_loss;
 
-/* param[0][i] += momentum·(grad[0][i]·args->row_scale − param[0][i]); with `of_weights` grad[0] is an arena of
- * weights, of which param[0] is a moving average, and the scale is 1. */
+/* Update of running statistics:
+ *
+ *     param[0][i] += momentum·(grad[0][i]·args->row_scale − param[0][i]) */
 typedef struct ls_running {
     float momentum;
-    int of_weights;
+    int of_weights; /* non-zero: param[0] is a moving average of the arena of weights in grad[0],
+                     * and the scale is 1 instead of args->row_scale */
 } ls_running;
 
-/* With n the norm of args->scale·grad[0]: clip[0] ← min(1, most / (n + 10⁻⁶)), as PyTorch's clip_grad_norm_. Of
- * an arena in several parts each part is an op: all but the first run with LS_RUN_ACCUMULATE, which counts what
- * the ones before have summed. The squares are added up in double, in an order of `count` alone. */
+/* Gradient clipping: clip[0] ← min(1, most / (n + 10⁻⁶)), where n is the norm of
+ * args->scale·grad[0], as PyTorch's clip_grad_norm_. If an arena has several parts, there is one op
+ * per part, and all but the first run with LS_RUN_ACCUMULATE, which includes the sums of the parts
+ * before. Squares are summed in double, in an order that depends only on `count`. */
 typedef struct ls_clip {
-    float most;
+    float most; /* largest norm */
 } ls_clip;
 
-/* What a relu leaves of negative values: 0 ≤ slope ≤ 1. A fused relu has the slope 0. */
+/* ReLU. A fused relu has the slope 0. */
 typedef struct ls_relu {
-    float slope;
+    float slope; /* factor for negative values, 0 ≤ slope ≤ 1 */
 } ls_relu;
 
+/* Description of an op, for op_create. */
 typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
     ls_op_kind kind;
-    ls_tensor
-        x; /* the input as its producer made it; for a gather: one dataset row, u8 or f32, with
-                         `rows` the rows of a batch. Unused by optimizers and LS_OP_RUNNING */
-    ls_tensor x2;            /* LS_OP_ADD, LS_OP_CONCAT and fuse_add: the second input */
-    const ls_layout *y_hint; /* what preferred_layout said of y's first consumer, or NULL */
-    const ls_op *twin; /* an op of the same layer for another number of rows, or NULL: parameters
-                          are shared with it, so their layout must be the twin's */
+    ls_tensor x;  /* the input as its producer made it; for a gather, one dataset row (u8 or
+                        * f32) with `rows` the number of rows of a batch. Unused by optimizers and
+                        * LS_OP_RUNNING */
+    ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT and fuse_add */
+    const ls_layout *y_hint; /* layout that preferred_layout returned for the first consumer of y,
+                              * or NULL */
+    const ls_op *twin; /* an op of the same layer for another number of rows, or NULL. Both share
+                        * their parameters, so the new op must use the twin's layout of
+                        * parameters */
     int training;      /* non-zero: backward will be called */
-    int needs_dx;      /* non-zero: backward must write dx, and dx2 where there is an x2 */
-    int fuse_relu;     /* conv2d, dense, batchnorm, add: relu follows. May be declined with
-                         LS_EUNSUPPORTED, as every fused form */
-    int fuse_add;      /* batchnorm: x2 is added before the relu. May be declined */
-    int fuse_pool;     /* conv2d: `pool` follows (after the relu, if any). May be declined */
-    int zero_bias; /* conv2d: batch norm alone reads y, and takes each channel's mean away, so that
-                          the bias's gradient is 0: backward may leave it as it is, which is 0 */
+    int needs_dx;      /* non-zero: backward must write dx, and dx2 if there is an x2 */
+    int fuse_relu;     /* conv2d, dense, batchnorm, add: non-zero: a relu follows. op_create may
+                        * decline every fused form with LS_EUNSUPPORTED */
+    int fuse_add;      /* batchnorm: non-zero: x2 is added before the relu. May be declined */
+    int fuse_pool;     /* conv2d: non-zero: `pool` follows, after the relu if any. May be
+                        * declined */
+    int zero_bias;     /* conv2d: non-zero: only a batch norm reads y. It subtracts the mean of each
+                        * channel, so the gradient of the bias is 0, and backward need not write it:
+                        * it is 0 already */
     union {
         ls_gather gather;
         ls_conv2d conv2d;
@@ -266,285 +317,349 @@ typedef struct ls_op_desc {
         ls_vector_loss vector_loss;
         ls_clip clip;
     } u;
-    ls_pool2d pool; /* LS_OP_POOL, and fuse_pool */
-    size_t count;   /* ops of arenas: floats, a multiple of 16 but for LS_OP_RUNNING */
-    float rate;     /* optimizers: what args->lr is multiplied with; 0 counts as 1 */
+    ls_pool2d pool; /* for LS_OP_POOL and fuse_pool */
+    size_t count;   /* ops on arenas: number of floats, a multiple of 16 except for LS_OP_RUNNING */
+    float rate;     /* optimizers: factor of args->lr; 0 means 1 */
 } ls_op_desc;
 
-/* What changes from call to call. One per replica, in host memory that the op reads when its work
- * is enqueued (CPU) or that the replica copies to the device (CUDA). */
+/* Arguments that change from call to call. Each replica has one such structure in host memory. A
+ * CPU op reads it while it runs; with CUDA, the replica copies it to the device. */
 typedef struct ls_step_args {
-    const uint32_t *rows; /* gather, dropout: dataset row of each row of the batch */
-    uint32_t before,
-        behind; /* gather: how many of the same shard lie before `rows` and behind the last of them, as
-                                that is worked through in blocks; other ops need not look at it */
-    float *told;     /* optimizers with a guard: pinned memory that the step's LS_OP_STATS floats
-                             from `guard` on go to, applied or not; NULL: nowhere. A device without
-                             recordings need not look at it */
-    float lr;        /* optimizers */
-    float scale;     /* optimizers, clip: what the gradient sum is multiplied with */
-    float row_scale; /* running statistics: 1 / rows of the minibatch */
-    uint64_t step;   /* optimizers: this step's number, from 1 */
-    uint64_t seed;   /* draws of random ops: (seed, stream, epoch, dataset row or element) */
-    uint32_t epoch;
+    const uint32_t *rows;    /* gather, dropout: dataset row of each row of the batch */
+    uint32_t before, behind; /* gather: number of rows of the same shard in front of `rows` and
+                              * after the last of them, when the shard is processed in blocks of
+                              * rows. Other ops may ignore both */
+    float *told;     /* optimizers with a guard: pinned memory that receives the step's LS_OP_STATS
+                      * floats at `guard`, whether or not the step is applied; NULL: none. A device
+                      * without recordings may ignore it */
+    float lr;        /* optimizers: learning rate */
+    float scale;     /* optimizers, clip: factor of the summed gradient */
+    float row_scale; /* running statistics: 1 / (number of rows of the minibatch) */
+    uint64_t step;   /* optimizers: number of this step, from 1 */
+    uint64_t seed;   /* random ops: they draw with (seed, stream, epoch, dataset row or element) */
+    uint32_t epoch;  /* random ops: number of the epoch */
 } ls_step_args;
 
 #define LS_RECORD_STEPS 8 /* most steps of one recording */
 
-#define LS_OP_PARAMS 2 /* most parameters of one op */
-#define LS_OP_SLOTS 2  /* most optimizer slots */
-#define LS_CLIP_FLOATS 4
-#define LS_OP_STATS 2 /* floats that a loss makes */
+#define LS_OP_PARAMS 2   /* most parameters of one op */
+#define LS_OP_SLOTS 2    /* most state arenas of one optimizer */
+#define LS_CLIP_FLOATS 4 /* floats that a clip op writes */
+#define LS_OP_STATS 2    /* floats that a loss op writes */
 
-/* Every pointer an op may use, fixed by `bind`. Memory is the device's, allocated by its `alloc`,
- * except `args` and where a device says LS_DEVICE_HOST_MEMORY. Fields an op has no use for are
- * NULL. What a call writes (y, dx, gradients, saved) or uses (scratch) may hold anything before. */
+/* All pointers that an op uses, fixed by `bind`. The memory is allocated by the device's `alloc`,
+ * except `args`, and except on devices with LS_DEVICE_HOST_MEMORY. Fields that an op does not use
+ * are NULL. Memory that a call writes (y, dx, gradients, saved) or uses (scratch) may have any
+ * contents before. */
 typedef struct ls_op_buffers {
     const ls_step_args *args;
-    const void *x; /* gather: the whole dataset's images, [rows][c][h][w] u8 or f32 */
-    void *y;
-    const void *dy;             /* NULL in an op that is never trained */
-    void *dx;                   /* NULL unless needs_dx; a loss writes it in forward */
-    float *param[LS_OP_PARAMS]; /* optimizers: param[0] is the arena of weights */
-    float *grad[LS_OP_PARAMS];  /* optimizers: grad[0] is the arena of gradients, read only */
-    float *slot[LS_OP_SLOTS];   /* sgd: slot[0] is the velocity, NULL when momentum is 0 */
-    /* Optimizers, running: one float each, or both NULL. When `guard`, the step's loss, is not
-     * finite as the op's work runs, the op changes nothing but *held, which becomes 1; and while
-     * *held is not 0 it changes nothing. So a step that must not be applied may be enqueued before
-     * anybody knows, and others behind it, until the caller has set *held to 0. */
-    const float *guard; /* the first of LS_OP_STATS floats */
-    float *held;
-    /* Where a device keeps shadows (ls_device_info): parameters as it multiplies them, and gradients as
-     * its products come. A shadow is written with its parameter, by optimizers (shadow[0]: of the
-     * arena), else by the table's `shadow`. An op leaves in shadow_grad what LS_RUN_SHADOW says, and
-     * works in it. Optimizers: bit i of in_shadow, where it is not NULL, says that the gradients from
-     * 16·i on, 16 of them, are in shadow_grad[0]. */
+    const void *x;  /* the input; gather: all rows of the dataset, [rows][c][h][w], u8 or f32 */
+    void *y;        /* the output */
+    const void *dy; /* gradient of y; NULL in an op that is never trained */
+    void *dx;       /* gradient of x; NULL unless needs_dx. A loss writes it in
+                                 * forward */
+    float *param[LS_OP_PARAMS]; /* parameters; optimizers: param[0] is the arena of weights */
+    float *grad[LS_OP_PARAMS];  /* their gradients; optimizers: grad[0] is the arena, read only */
+    float *slot[LS_OP_SLOTS];   /* optimizer's state; sgd: slot[0] is the velocity, NULL if momentum
+                                 * is 0 */
+    /* Optimizers, running: the first of the LS_OP_STATS floats of the step's loss, or NULL together
+     * with `held`. If *guard is not finite when the op's work runs, the op only sets *held to 1;
+     * and while *held is not 0, the op changes nothing. So the update of a step whose loss is not
+     * finite can be enqueued before the loss is known, and later steps after it: none of them is
+     * applied until the caller has set *held to 0. */
+    const float *guard;
+    float *held; /* one float: non-zero while updates are skipped */
+    /* On devices with shadows (ls_device_info.shadow_bytes): the parameters in the form in which
+     * the device multiplies them, and gradients in the form in which its products deliver them. A
+     * shadow is written together with its parameter: by optimizers (shadow[0], for the whole
+     * arena), otherwise by ls_device_ops.shadow. Ops use shadow_grad as working memory, and leave
+     * gradients there with LS_RUN_SHADOW. */
     void *shadow[LS_OP_PARAMS], *shadow_grad[LS_OP_PARAMS];
+    /* Optimizers: bit i says that the 16 gradients from 16·i are in shadow_grad[0]; NULL: none
+     * are. */
     const uint32_t *in_shadow;
-    /* Clip writes LS_CLIP_FLOATS, the first of them what optimizers multiply the gradient with besides; NULL:
-     * they multiply it with args->scale alone. */
+    /* LS_CLIP_FLOATS floats, which clip writes. Optimizers multiply the gradient by clip[0] in
+     * addition to args->scale; NULL: by args->scale only. */
     float *clip;
-    /* Gather: the whole dataset's; losses: the batch's. Floats, [rows][targets], where rows have targets. */
+    /* Labels [rows], or if rows have vectors of targets, floats [rows][targets]. Gather: of the
+     * whole dataset; losses: of the batch. */
     const int32_t *labels;
-    int32_t *labels_out;       /* gather: the batch's */
-    float *stats;              /* losses: [0] summed loss, [1] correct predictions */
-    const float *class_weight; /* softmax_xent, where it is weighted: [classes] */
-    const void *x2;            /* the second input, and its gradient */
-    void *dx2;
-    const float *running; /* batchnorm: mean [c], variance [c]; forward reads them */
-    float *contribution;  /* batchnorm: 2·c floats, written in training */
-    void *saved;          /* op->saved_bytes, kept from forward to backward */
-    void *scratch;        /* op->scratch_bytes, used inside one call only */
+    int32_t *labels_out;       /* gather: output, labels or targets of the batch */
+    float *stats;              /* losses: [0] summed loss, [1] number of correct predictions */
+    const float *class_weight; /* softmax_xent with `weighted`: [classes] */
+    const void *x2;            /* the second input */
+    void *dx2;                 /* gradient of x2 */
+    const float *running;      /* batchnorm: mean [c], variance [c], which forward reads */
+    float *contribution;       /* batchnorm: [2·c], written in training */
+    void *saved;               /* [op->saved_bytes] data that forward keeps for backward */
+    void *scratch;             /* [op->scratch_bytes] working memory within one call */
 } ls_op_buffers;
 
 /* Flags of forward and backward. */
 enum {
-    /* Add to parameter gradients (backward), and to stats and contributions (forward), instead of
-     * overwriting them: a shard that is worked through in several blocks of rows. */
+    /* Adds to the parameter gradients (backward), and to stats and contributions (forward), instead
+     * of overwriting them. It is used when a shard is processed in several blocks of rows. */
     LS_RUN_ACCUMULATE = 1,
-    /* Forward alone follows, in evaluation: batchnorm uses the running statistics, dropout passes
-     * everything. This flag alone decides: without it both do what training does, also in an op
-     * whose `training` is 0 because nothing before it learns. A gather goes by its `training`. */
+    /* Forward in evaluation: batchnorm uses the running statistics, and dropout drops nothing. Only
+     * this flag decides: without it both ops behave as in training, even if their `training` is 0
+     * because no op before them has parameters to learn. A gather ignores the flag and follows its
+     * `training`. */
     LS_RUN_EVALUATE = 2,
-    /* Backward: gradients that the op's shadow_grads names go to shadow_grad and no further, with the
-     * same numbers. Not together with LS_RUN_ACCUMULATE. */
+    /* Backward: the gradients that the op's shadow_grads names are written to shadow_grad only,
+     * with the same values. It is not combined with LS_RUN_ACCUMULATE. */
     LS_RUN_SHADOW = 4,
-    /* Forward: nothing but import_param writes the parameters, so that what an op has made of them in an earlier
-     * forward with this flag still holds. */
+    /* Forward: only import_param writes the parameters, so data that the op derived from them in an
+     * earlier forward with this flag is still valid. */
     LS_RUN_CONSTANT = 8
 };
 
+/* Functions of an op. */
 typedef struct ls_op_impl {
     size_t size; /* sizeof(ls_op_impl) */
-    /* Errors of these three: LS_EINVAL, LS_EDATA (a label that is no class), LS_EDEVICE, LS_ENOMEM. */
+    /* Sets the buffers of the op, which are copied. Errors: LS_EINVAL, LS_EDEVICE, LS_ENOMEM. */
     int (*bind)(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
+    /* Computes y, or the effect of an op without y; enqueues the work on `stream`. `flags` are
+     * bits LS_RUN_….
+     * Errors: LS_EINVAL, LS_EDATA (a label that is not a class), LS_EDEVICE, LS_ENOMEM. */
     int (*forward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
-    /* Reads dy (and what forward saved), writes param gradients and dx. Optional: gather,
-     * losses, the optimizers, clip and running have none. */
+    /* Computes the gradients of the parameters and dx from dy and from what forward saved; enqueues
+     * the work on `stream`. Optional: gather, losses, optimizers, clip and running have no
+     * backward. Errors: as forward. */
     int (*backward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
-    /* Canonical host fp32 (row-major, shapes as in ls_op_kind) → the op's layout at `dst` in
-     * device memory, padding zeroed; and back. Optional in ops without parameters. */
+    /* Converts parameter `index` from canonical fp32 in host memory (row-major, shapes as in
+     * ls_op_kind) to the op's layout at `dst` in device memory, with padding zeroed. Optional in
+     * ops without parameters. */
     int (*import_param)(ls_op *op, int index, void *dst, const float *src, ls_error *err);
+    /* Converts parameter `index` back, from the op's layout at `src` to canonical fp32 at `dst`.
+     * Optional in ops without parameters. */
     int (*export_param)(ls_op *op, int index, float *dst, const void *src, ls_error *err);
-    void (*destroy)(ls_op *op); /* NULL is allowed */
+    /* Frees the op. NULL is allowed. */
+    void (*destroy)(ls_op *op);
 } ls_op_impl;
 
-/* The start of every op; the back end's own fields follow. Filled by op_create. */
+/* First fields of every op, which op_create fills; the back end's own fields follow. */
 struct ls_op {
     const ls_op_impl *impl;
-    ls_tensor y;                       /* rows is the x's; bytes 0 where there is no y */
-    int params;                        /* ≤ LS_OP_PARAMS */
-    size_t param_floats[LS_OP_PARAMS]; /* in the op's layout, padding included */
+    ls_tensor y;                       /* the output, with as many rows as x; bytes is 0 if there is
+                                        * none */
+    int params;                        /* number of parameters, ≤ LS_OP_PARAMS */
+    size_t param_floats[LS_OP_PARAMS]; /* size in floats in the op's layout, padding included */
     size_t contribution_floats;        /* batchnorm: 2·c; else 0 */
-    unsigned shadow_grads;             /* bit i: parameter i's gradient can stay in its shadow */
-    size_t saved_bytes, scratch_bytes;
-    const char *kernel; /* what was chosen, for people: "lanes:avx512" */
+    unsigned shadow_grads;             /* bit i: the gradient of parameter i can stay in its
+                                        * shadow */
+    size_t saved_bytes, scratch_bytes; /* sizes of ls_op_buffers.saved and .scratch */
+    const char *kernel;                /* name of the chosen kernel, for messages: "lanes:avx512" */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */
 
+/* Properties of a device, as bits of ls_device_info.flags. */
 enum {
-    LS_DEVICE_HOST_MEMORY = 1, /* host pointers work on the device; alloc gives host memory */
-    /* With the host's memory and without recordings: `bind` may be called again, between any two passes, on the
-     * path of a step, and only replaces pointers: it allocates nothing. Gradients then lie where they are merged. */
+    LS_DEVICE_HOST_MEMORY = 1, /* host pointers work on the device; alloc returns host memory */
+    /* Only with LS_DEVICE_HOST_MEMORY and without recordings: an op's `bind` may be called again
+     * between any two passes, even within a step. It only replaces pointers and allocates nothing.
+     * Gradients can then be computed directly into the memory in which they are merged. */
     LS_DEVICE_REBINDS = 2
 };
 
+/* Description of a device. */
 typedef struct ls_device_info {
     char name[16];       /* "cpu(0)", "cuda(1)": as printed in results */
     char model[96];      /* "AMD EPYC …", "NVIDIA H200" */
-    char isa[32];        /* instruction set that the bits depend on: "sm_90" */
+    char isa[32];        /* instruction set that the bits of results depend on: "sm_90" */
     char library[64];    /* "cuDNN 9.8.0" */
-    unsigned flags;      /* LS_DEVICE_… */
-    size_t memory_bytes; /* 0: unknown */
-    int threads;         /* the worker's team on the CPU, 1 elsewhere */
-    int shadow_bytes;    /* of the shadow of a parameter, 0: there are none */
-    int block_rows;      /* rows in which a shard is best worked through, 0: the whole shard */
+    unsigned flags;      /* bits LS_DEVICE_HOST_MEMORY, LS_DEVICE_REBINDS */
+    size_t memory_bytes; /* total memory of the device in bytes; 0: unknown */
+    int threads;         /* number of threads of the worker's team on a CPU, 1 elsewhere */
+    int shadow_bytes;    /* bytes of the shadow of one parameter element; 0: there are no shadows */
+    int block_rows;      /* number of rows in which a shard is best processed; 0: the whole shard */
 } ls_device_info;
 
-/* What a device did on one of its streams: a kernel, a copy. */
+/* A piece of work, such as a kernel or a copy, that a device has done on one of its streams. */
 typedef struct ls_device_span {
-    uint64_t begin_ns, end_ns; /* of CLOCK_MONOTONIC, the clock of the host's timeline */
-    const char *name;          /* the device's, until it is closed; perhaps any bytes */
-    uint32_t stream;           /* tells the device's streams apart */
+    uint64_t begin_ns, end_ns; /* time by CLOCK_MONOTONIC, the clock of the host's timeline */
+    const char *name;          /* owned by the device, until it is closed; may contain any bytes */
+    uint32_t stream;           /* number that distinguishes the device's streams */
 } ls_device_span;
 
+/* Functions of a device. All functions up to op_create that return a status may fail with LS_ENOMEM
+ * and LS_EDEVICE. */
 typedef struct ls_device_ops {
     size_t size; /* sizeof(ls_device_ops) */
+    /* Describes the device. */
     void (*describe)(const ls_device *device, ls_device_info *out);
-    /* Errors from here to op_create: LS_ENOMEM, LS_EDEVICE; of op_create also LS_EINVAL, and LS_EUNSUPPORTED
-     * for a form that it declines. */
     /* First call on the worker's thread; makes the device current there. */
     int (*bind)(ls_device *device, ls_error *err);
-    void (*close)(ls_device *device); /* last call; NULL is allowed */
-    /* Zeroed, 64-byte aligned memory. */
+    /* Last call; frees the device. NULL is allowed. */
+    void (*close)(ls_device *device);
+    /* Allocates `bytes` bytes of zeroed memory, aligned to 64 bytes. */
     int (*alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
-    void (*free)(ls_device *device, void *memory); /* NULL is allowed */
-    /* An upload has read `src` when it returns. A download's `dst` belongs to the device until `sync` of the stream
-     * has returned; one of pinned_alloc until `reached` has said that it is done. */
+    /* Frees memory of alloc. NULL is allowed. */
+    void (*free)(ls_device *device, void *memory);
+    /* Copies from host memory to the device. `src` has been read when it returns. */
     int (*upload)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                   ls_error *err);
+    /* Copies from the device to host memory. `dst` belongs to the device until `sync` of the stream
+     * has returned, or if it is memory of pinned_alloc, until `reached` has reported the download
+     * done. */
     int (*download)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                     ls_error *err);
-    /* dst ← src, within the device. */
+    /* Copies within the device. */
     int (*copy)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                 ls_error *err);
-    /* dst[i] ← a[i] + b[i], fp32, in that order; dst may be a or b. */
+    /* Computes dst[i] = a[i] + b[i] in fp32, with the operands in that order. dst may be a or b. */
     int (*add)(ls_device *device, ls_stream *stream, float *dst, const float *a, const float *b,
                size_t count, ls_error *err);
-    /* With shadow_bytes: the shadows of `count` parameters. */
+    /* Writes the shadows of `count` parameter elements, on devices with shadow_bytes. */
     int (*shadow)(ls_device *device, ls_stream *stream, void *shadow, const float *param,
                   size_t count, ls_error *err);
-    /* Optional: sum ← sum + part, two gradients of such a tensor. For back ends with layouts that are
-     * not made of fp32; NULL: all are, and `add` does it. */
+    /* Optional, for back ends with layouts whose elements are not fp32. Computes sum += part for
+     * two gradients of `tensor`. NULL: all layouts are fp32, and `add` is used. */
     int (*add_tensor)(ls_device *device, ls_stream *stream, const ls_tensor *tensor, void *sum,
                       const void *part, ls_error *err);
-    /* Returns when all work of the stream is done (NULL: of every stream), with its first error. */
+    /* Waits until all work of the stream (NULL: of every stream) is done, and returns its first
+     * error. */
     int (*sync)(ls_device *device, ls_stream *stream, ls_error *err);
+    /* Creates an op and chooses its kernels. Errors: also LS_EINVAL, and LS_EUNSUPPORTED for a
+     * fused form that it declines. */
     int (*op_create)(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err);
-    /* Optional: the layout this op would like its x in, for the producer's y_hint; NULL: any.
-     * desc->x.layout and desc->y_hint are not set yet. Owned by the device. */
+    /* Optional. Returns the layout that the op prefers for its x, which becomes the producer's
+     * y_hint, or NULL for any layout. desc->x.layout and desc->y_hint are not set yet. The device
+     * owns the layout. */
     const ls_layout *(*preferred_layout)(ls_device *device, const ls_op_desc *desc);
-    /* Optional, all four or none: streams and events. A device without them has one stream. record: where
-     * *event is NULL it makes one, else it uses that one again; events are the device's, and go with it. */
+
+    /* Streams and events: four slots, all optional together. A device without them has one
+     * stream. */
+
+    /* Creates a stream. */
     int (*stream_create)(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
+    /* Frees a stream. */
     void (*stream_destroy)(ls_device *device, ls_stream *stream);
+    /* Records an event after the stream's present work. If *event is NULL it creates the event,
+     * otherwise it reuses it. The device owns its events and frees them when it is closed. */
     int (*record)(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
+    /* Makes the stream's later work wait for an event. */
     int (*wait)(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
-    /* Optional, all five or none: work that is enqueued once, recorded, and then enqueued again as a
-     * whole. Between begin and end, what a stream is given is recorded and not run: passes of ops,
-     * copies and sums, and downloads into pinned memory, nothing else; uploads, other downloads and
-     * waiting for the device are errors, and so is a second recording. end ends a recording that
-     * failed as well. next: what follows is another step's, LS_RECORD_STEPS at most in a recording.
-     * launch takes the args of each, in order, for its ops to read: it first brings them to the
-     * device, then enqueues the recording. */
+
+    /* Recordings: five slots, all optional together. A recording is work of a stream that is
+     * recorded once and then enqueued again as a whole. Between record_begin and record_end, work
+     * for the stream is recorded and does not run. Allowed are passes of ops, copies, sums, and
+     * downloads into pinned memory. Uploads, other downloads, waits for the device and a second
+     * recording are errors. */
+
+    /* Starts a recording. */
     int (*record_begin)(ls_device *device, ls_stream *stream, ls_error *err);
+    /* Begins the next step of the recording, which has at most LS_RECORD_STEPS steps. */
     int (*record_next)(ls_device *device, ls_stream *stream, ls_error *err);
+    /* Ends the recording, also one that has failed. */
     int (*record_end)(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);
+    /* Enqueues a recording. `args` has one entry for each step of it, in order; they are first
+     * copied to the device, where the ops of that step read them. */
     int (*launch)(ls_device *device, ls_stream *stream, ls_recording *recording,
                   const ls_step_args *args, ls_error *err);
-    void (*recording_destroy)(ls_device *device, ls_recording *recording); /* NULL is allowed */
-    /* Optional, all three or none: results without waiting for all work. pinned_alloc: zeroed
-     * memory of the host, freed by pinned_free (NULL is allowed) or when the device is closed; a
-     * download into it may be recorded, and writes it when its work runs, at no other time. reached:
-     * whether the work before an event was recorded is done (*out 1) or not yet (0), with its first
-     * error; it never waits. */
+    /* Frees a recording. NULL is allowed. */
+    void (*recording_destroy)(ls_device *device, ls_recording *recording);
+
+    /* Results without waiting for all work: three slots, all optional together. */
+
+    /* Allocates zeroed host memory, which pinned_free or the closing of the device frees. A
+     * download into it may be recorded; it writes the memory when its work runs, and at no other
+     * time. */
     int (*pinned_alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
+    /* Frees memory of pinned_alloc. NULL is allowed. */
     void (*pinned_free)(ls_device *device, void *memory);
+    /* Sets *out to 1 if the work before the recorded event is done, else to 0, and returns the
+     * first error of that work. Never waits. */
     int (*reached)(int *out, ls_device *device, ls_event *event, ls_error *err);
-    /* Optional: how workers on such devices merge their gradients, NULL-terminated and static; see
-     * <lockstep/sys/communicator.h>. NULL: through the host's memory. */
+    /* Optional. Returns the communicators with which workers on such devices merge gradients
+     * (<lockstep/sys/communicator.h>), a static, NULL-terminated array. NULL: they merge in host
+     * memory. */
     const struct ls_comm_type *const *(*communicators)(void);
-    /* Optional, both or none: choices among kernels that results depend on, and that another device of the same
-     * model, instruction set and library could make otherwise. choices: those of all ops so far as text, of
-     * which as much goes to out[0 … size − 1], terminated, as fits; returns its length. choose: before the first
-     * op; the device goes by these. Errors: LS_EDATA, LS_ENOMEM; of op_create then LS_EDEVICE (a choice cannot
-     * be taken). */
+
+    /* Kernel choices: two slots, both optional together. They are choices of kernels that affect
+     * results, and that another device of the same model, instruction set and library could make
+     * differently. */
+
+    /* Writes the choices of all ops so far as text to out[0 … size − 1], truncated and
+     * zero-terminated, and returns the full length of the text. */
     size_t (*choices)(const ls_device *device, char *out, size_t size);
+    /* Makes the device use the choices in `text`, before its first op. Errors: LS_EDATA, LS_ENOMEM.
+     * op_create then fails with LS_EDEVICE if a choice cannot be applied. */
     int (*choose)(ls_device *device, const char *text, ls_error *err);
-    /* Optional, all three or none: what the device does, and when, for a timeline. It costs time, and
-     * is collected only between begin and end. begin: on the device's thread, before anything is
-     * recorded; it fails where the means are not there, and says why; the device is as good as before.
-     * take, by one other thread at a time: the next `most` spans at most, and into *lost how many were
-     * lost since the last call; returns how many it gave. The spans of a stream come nearly in order.
-     * end, by any thread while the device is open: nothing is added later; what is there can
-     * still be taken. Several devices end first, and are taken from then. close ends it too. */
+
+    /* Timeline: three slots, all optional together. Spans are collected only between begin and end,
+     * because collecting them costs time. */
+
+    /* Starts to collect spans, on the device's thread, before any work is recorded. If it fails
+     * because the device cannot collect spans, the message says why, and the device remains
+     * usable. */
     int (*spans_begin)(ls_device *device, ls_error *err);
+    /* Writes at most `most` spans to `out` and returns their number. *lost receives the number of
+     * spans that were lost since the last call. Spans of one stream come nearly in order. It is
+     * called by one thread at a time, which need not be the device's. */
     int (*spans_take)(ls_device *device, ls_device_span *out, int most, uint64_t *lost);
+    /* Stops collecting: no span is added later, and those that are there can still be taken. If
+     * there are several devices, all of them are ended before spans are taken. close ends it as
+     * well. Any thread while the device is open. */
     void (*spans_end)(ls_device *device);
 } ls_device_ops;
 
-/* The start of every device; the back end's own fields follow. */
+/* First field of every device; the back end's own fields follow. */
 struct ls_device {
     const ls_device_ops *ops;
 };
 
 /* ---- back ends ------------------------------------------------------------------------------ */
 
+/* Result of a back end's search for devices. */
 typedef struct ls_backend_info {
-    int devices;      /* how many can be opened; a CPU says how many CPUs are allowed */
-    char version[96]; /* of the back end's libraries, for `trainer --version` */
-    char reason[192]; /* why there are none, when devices is 0 */
-    int broken;       /* devices is 0 because something is wrong, not because none is there */
+    int devices;      /* number of devices that can be opened; for CPUs, of allowed CPUs */
+    char version[96]; /* versions of the back end's libraries, for `trainer --version` */
+    char reason[192]; /* reason why there is no device, if `devices` is 0 */
+    int broken;       /* non-zero: `devices` is 0 because of a fault, not because none exists */
 } ls_backend_info;
 
+/* Arguments of ls_backend.open. */
 typedef struct ls_device_request {
-    size_t size;
-    int index;           /* which device; several workers may ask for the same */
-    int threads;         /* the worker's team; 1 unless asked for */
-    const ls_host *host; /* outlives the device; may be NULL */
-    ls_precision precision;
-    const char *cache_dir; /* where choices of kernels are kept from run to run; NULL: nowhere.
-                              Outlives the device */
+    size_t size;            /* sizeof(ls_device_request) */
+    int index;              /* number of the device; several workers may open the same one */
+    int threads;            /* number of threads of the worker's team; 1 by default */
+    const ls_host *host;    /* outlives the device; may be NULL */
+    ls_precision precision; /* precision of products */
+    const char *cache_dir;  /* directory for a cache of kernel choices between runs, which outlives
+                             * the device; NULL: no cache */
 } ls_device_request;
 
+/* The table of a back end. */
 struct ls_backend {
     uint32_t abi;     /* LS_PLUGIN_ABI */
     size_t size;      /* sizeof(ls_backend) */
     const char *name; /* "cpu" */
-    int counted;      /* non-zero: devices are alike and NAME:3 means three of them; zero: they
-                         have identities and NAME:0,3 lists them */
-    /* Never fails: what is wrong is said in `out`. */
+    int counted;      /* non-zero: all devices are alike, and NAME:3 means three of them; zero:
+                       * devices have identities, and NAME:0,3 lists two of them */
+    /* Looks for devices. It cannot fail: `out` describes any fault. Any thread. */
     void (*probe)(ls_backend_info *out);
-    /* The caller closes it. Errors: LS_EINVAL (a wrong request), LS_EDEVICE (no such device, or broken),
-     * LS_EUNSUPPORTED, LS_ESYSTEM, LS_ENOMEM. */
+    /* Opens a device, which the caller closes. Any thread. Errors: LS_EINVAL (invalid request),
+     * LS_EDEVICE (no such device, or it is broken), LS_EUNSUPPORTED, LS_ESYSTEM, LS_ENOMEM. */
     int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
 };
 
 /* ---- plugins -------------------------------------------------------------------------------- */
 
-/* A back end may live in a shared library, liblockstep-NAME.so, that is loaded when it is first asked
- * for. It exports one function, of this name and type, and needs nothing of the library that loads it:
- * it writes its own errors (<lockstep/status.h>), and takes memory from the host's hooks
- * (<lockstep/host.h>) if it cares to.
+/* Name of the function that a plugin exports. A plugin is a shared library, liblockstep-NAME.so,
+ * with one back end, and is loaded when that back end is first requested. The function has the type
+ * ls_plugin_entry_fn:
  *
  *     const ls_backend *ls_plugin_backend(void);
  *
- * It returns the back end's table, static and constant; a table whose `abi` or `size` is not this
- * library's is refused. It may be called often and from any thread, and the library is never
- * unloaded. */
+ * It returns the back end's table, which is static and constant. A table whose `abi` or `size` is
+ * not the library's is refused. The function may be called repeatedly and from any thread, and the
+ * plugin is never unloaded. A plugin uses no function of the library that loads it: it writes its
+ * own errors (<lockstep/status.h>) and may allocate through the host's hooks
+ * (<lockstep/host.h>). */
 #define LS_PLUGIN_ENTRY "ls_plugin_backend"
 
+/* Type of the function LS_PLUGIN_ENTRY. */
 typedef const ls_backend *ls_plugin_entry_fn(void);
 
 #ifdef __cplusplus

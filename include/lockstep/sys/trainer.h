@@ -1,4 +1,5 @@
-/* What tests of a trainer need beside <lockstep/trainer.h>. Unstable: any version may change it. */
+/* Fault injection for tests of a trainer, besides <lockstep/trainer.h>. Unstable: any version may
+ * change it. */
 #ifndef LOCKSTEP_SYS_TRAINER_H
 #define LOCKSTEP_SYS_TRAINER_H
 
@@ -8,14 +9,19 @@
 extern "C" {
 #endif
 
-/* For ls_trainer_options.sys; read while the trainer is opened. */
+/* Value of ls_trainer_options.sys, which is read while the trainer is opened. */
 typedef struct ls_trainer_sys {
     size_t size; /* sizeof(ls_trainer_sys) */
-    /* Faults on purpose, at most 16, such as "worker=1,step=120,kind=stall,stage=merge,seconds=20". worker: from 0.
-     * step: from 1. kind: fail, stall, spin, corrupt or nan. stage, of the first three: start, shard (the default),
-     * merge, apply, report, evaluate or export. seconds, of a stall or spin: how long; absent: for ever. */
+    /* Faults to inject, such as "worker=1,step=120,kind=stall,stage=merge,seconds=20". The keys:
+     *
+     * - worker: index of the worker, from 0
+     * - step: number of the step, from 1
+     * - kind: fail, stall, spin, corrupt or nan
+     * - stage: phase of the step, for fail, stall and spin: start, shard (the default), merge,
+     *   apply, report, evaluate or export
+     * - seconds: duration of a stall or spin; absent: it never ends */
     const char *const *inject;
-    int inject_count;
+    int inject_count; /* number of faults, at most 16 */
 } ls_trainer_sys;
 
 #ifdef __cplusplus

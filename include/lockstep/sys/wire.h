@@ -1,23 +1,27 @@
-/* The wire table: how processes on several hosts, the *members* of a run, reach each other.
+/* The wire table: the transport between the processes of a run, its *members*, on one or more
+ * hosts.
  *
- * This header is for authors of engines (MPI, gloo, a test's double). It is unstable: any version may change it. An
- * engine moves messages between pairs of members and nothing else: what is
- * added up, in which order, and when a member counts as lost is decided above it, alike for all engines.
+ * This header is for authors of engines, which is the name of such transports (MPI, gloo, a test
+ * double). It is unstable: any version may change it. An engine only moves messages between pairs
+ * of members. What is summed, in which order, and when a member counts as lost is decided by the
+ * layer above, in the same way for all engines. A `wire` is one open connection of this process to
+ * all other members. The life of a wire:
  *
- *     open                                     joins the other members, on the thread that calls it
- *     post, post, …                            begins transfers
- *     poll(timeout)                            gets them on, and says which have ended
- *     regroup                                  members are lost: the surviving ones regroup, on another wire
- *     close, or abort                          in good order together with the others, or at once and alone
+ *     open              joins the other members, on the calling thread
+ *     post, post, …     starts transfers
+ *     poll(timeout)     makes progress on transfers and reports those that have ended
+ *     regroup           after a loss of members: the survivors join each other on a new wire
+ *     close, or abort   ends the wire together with the others, or at once and alone
  *
- * One thread at a time calls the slots of a wire, from open to close; an engine need not be safe for
- * several. No slot but open, close and regroup may wait for another member: post returns at once, and poll no
- * later than its timeout. Open and close run under a time limit of the caller's, who leaves a thread behind that
- * does not return from them; so an engine has its memory from the C library, and none of the caller's own.
- *
- * Messages of one channel from one member to another arrive in the order in which they were posted, and
- * the receives that take them are matched in that order, too. Between channels, and between pairs, there
- * is no order.
+ * Threads: one thread at a time calls the slots of a wire, from open to close, so an engine need
+ * not be thread-safe.
+ * Waiting: only open, close and regroup may wait for another member. post returns at once, and poll
+ * at the end of its timeout at the latest. The caller limits the time of open and close, and
+ * abandons a thread that does not return from them. An engine therefore allocates from the C
+ * library, and does not use memory of the caller.
+ * Order: messages on one channel from one member to another arrive in the order in which they were
+ * posted, and they are matched with the posted receives in that order. There is no order between
+ * channels or between pairs of members.
  */
 #ifndef LOCKSTEP_SYS_WIRE_H
 #define LOCKSTEP_SYS_WIRE_H
@@ -31,85 +35,98 @@
 extern "C" {
 #endif
 
-#define LS_WIRE_ABI 2
-#define LS_WIRE_ENTRY "ls_wire_entry"      /* what liblockstep-NAME.so shows: an ls_wire_entry_fn */
-#define LS_WIRE_CHANNELS 4                 /* 0 … 3 */
-#define LS_TRANSFER_MOST ((size_t)1 << 30) /* bytes of one transfer */
+#define LS_WIRE_ABI 2                      /* version of this header, which an engine must match */
+#define LS_WIRE_ENTRY "ls_wire_entry"      /* symbol of liblockstep-NAME.so, an ls_wire_entry_fn */
+#define LS_WIRE_CHANNELS 4                 /* number of channels between two members */
+#define LS_TRANSFER_MOST ((size_t)1 << 30) /* most bytes of one transfer */
 
 typedef struct ls_wire ls_wire;
 typedef struct ls_wire_type ls_wire_type;
 
-/* A message on its way. It and its data belong to the wire from post until poll has named it; after an
- * abort that says so, for as long as the process lives: hardware may still write there. */
+/* One message that is sent or received. The structure and its data belong to the wire from post
+ * until poll has returned the transfer. If abort returns non-zero, they belong to the wire until
+ * the process ends, because hardware may still write there. */
 typedef struct ls_transfer {
-    int peer;     /* the other member */
+    int peer;     /* number of the other member */
     int channel;  /* 0 … LS_WIRE_CHANNELS − 1 */
-    int incoming; /* non-zero: received */
-    void *data;
-    size_t bytes; /* the message's very length, at most LS_TRANSFER_MOST; 0 is allowed */
+    int incoming; /* non-zero: this process receives, else it sends */
+    void *data;   /* [bytes] the message, or the buffer for it */
+    size_t bytes; /* exact length of the message, at most LS_TRANSFER_MOST; 0 is allowed */
 } ls_transfer;
 
+/* Options of open. */
 typedef struct ls_wire_options {
     size_t size; /* sizeof(ls_wire_options) */
-    /* What to join, in the engine's terms: for "mpi" the address of an MPI_Comm, which is duplicated, in
-     * a program that has called MPI_Init_thread with MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if
-     * it makes no call of MPI while the wire is open. NULL: all processes that the launcher has started. */
+    /* The group of processes to join, in the engine's terms. For "mpi" it is the address of an
+     * MPI_Comm, which the engine duplicates; the program must have called MPI_Init_thread with
+     * MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if it makes no MPI call while the wire is
+     * open. NULL: all processes that the launcher started. */
     const void *comm;
-    int regroups; /* non-zero: `regroup` may be called one day */
-    /* Optional. An engine whose open waits for other members calls `alive` several times a second meanwhile: the
-     * caller's time limit is for silence, and the whole is the engine's to limit. `say`, from open to close: one line
-     * of what the engine waits for, or whom it has turned away, with an ls_log_level. Both on the thread that called
-     * the slot. */
+    int regroups; /* non-zero: `regroup` may be called later */
+    /* Optional; called on the thread that called the slot. While open waits for other members, the
+     * engine calls `alive` several times a second: the caller's time limit applies to the time
+     * without such a call, and the engine limits the total time. */
     void (*alive)(void *user);
+    /* Optional; called on the thread that called the slot, from open to close. Receives a log line
+     * with an ls_log_level, which says what the engine waits for or which connection it refused. */
     void (*say)(void *user, int level, const char *text);
-    void *user;
+    void *user; /* first argument of both */
 } ls_wire_options;
 
-/* Members of a wire are lost. */
+/* Arguments of regroup, after members of a wire were lost. */
 typedef struct ls_regroup {
     size_t size;           /* sizeof(ls_regroup) */
-    const uint8_t *lost;   /* [members]: non-zero: it was silent, or has said that it leaves */
-    uint64_t deadline_ns;  /* how long a member may be silent */
-    void (*alive)(void *); /* called several times within that, on the caller's thread */
+    const uint8_t *lost;   /* [members] non-zero: this member was silent, or has announced that it
+                            * leaves */
+    uint64_t deadline_ns;  /* longest silence of a member that is allowed, in nanoseconds */
+    void (*alive)(void *); /* called with `user` several times within deadline_ns, on the calling
+                            * thread */
     void *user;
-    int *origin; /* out, [members]: what each member of the new wire was called on the old one */
+    int *origin; /* output, [members]: number on the old wire of each member of the new wire */
 } ls_regroup;
 
-/* The start of every wire; the engine's own fields follow. */
+/* First fields of every wire; the engine's own fields follow. */
 struct ls_wire {
     const ls_wire_type *type;
-    int member, members; /* this process's number, and how many there are */
+    int member, members; /* this process's number, from 0, and the number of members */
 };
 
-/* All slots but regroup are mandatory. */
+/* The table of an engine. All slots but regroup are mandatory. */
 struct ls_wire_type {
     uint32_t abi;     /* LS_WIRE_ABI */
     uint32_t size;    /* sizeof(ls_wire_type) */
-    const char *name; /* config key `cluster.engine` */
-    /* Collective. Errors: LS_EUNSUPPORTED (the engine, or how it was started, will not do: what to do),
-     * LS_ESYSTEM, LS_ENOMEM. */
+    const char *name; /* name of the engine, which the config key `cluster.engine` selects */
+    /* Joins the other members and creates a wire. Collective: every member calls it. Errors:
+     * LS_EUNSUPPORTED (the engine cannot work, or not as it was started; the message says what to
+     * do), LS_ESYSTEM, LS_ENOMEM. */
     int (*open)(ls_wire **out, const ls_wire_options *options, ls_error *err);
-    /* Begins a transfer. Errors: LS_EIO, LS_ENOMEM. */
+    /* Starts a transfer and returns at once. Errors: LS_EIO, LS_ENOMEM. */
     int (*post)(ls_wire *wire, ls_transfer *transfer, ls_error *err);
-    /* Writes up to `most` transfers that have ended to `ended` and returns how many, having waited at most
-     * `timeout_ns` for the first. Errors: LS_EIO (a connection broke), LS_EDATA (a message had another
-     * length than its transfer). */
+    /* Makes progress, writes up to `most` transfers that have ended to `ended`, and returns their
+     * number or a negative status. Waits at most `timeout_ns` nanoseconds for the first. Errors:
+     * LS_EIO (a connection broke), LS_EDATA (a message had another length than the transfer that
+     * receives it). */
     int (*poll)(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
-    /* Collective, when no transfer is under way; frees the wire. */
+    /* Closes and frees the wire. Collective: every member calls it, when no transfer is under
+     * way. */
     void (*close)(ls_wire *wire);
-    /* Instead of close, at any time, for whatever reason: nothing is waited for, and nothing freed that a
-     * transfer under way may still touch. Non-zero: there may be such memory. */
+    /* Ends the wire at any time, for any reason, instead of close. It waits for nothing, and does
+     * not free memory that a transfer under way may still access. Returns non-zero if there may be
+     * such memory. */
     int (*abort)(ls_wire *wire);
-    /* Optional. When posts and polls have come to nothing: the members that find each other agree who goes on,
-     * and all of them get a wire to each other, numbered in the old order. Of any two parts that cannot reach
-     * each other at most one goes on: one that has more than half of the members, or half of them with the
-     * lowest. The old wire is to be aborted then, whatever came of it; an engine's abort that has this slot
-     * returns 0. Returns within a few times the deadline, or a few seconds, whichever is less. Errors:
-     * LS_ESTALLED (this part does not go on, or nothing came of it in that time), LS_EUNSUPPORTED (the wire
-     * was opened without `regroups`), LS_ENOMEM. */
+    /* Optional. Called after post or poll failed. The members that can reach each other agree on
+     * the group that continues, and every member of that group gets a new wire to the others,
+     * numbered in the old order. Of any two parts of the run that cannot reach each other, at most
+     * one continues: one with more than half of the old members, or with exactly half of them and
+     * the lowest-numbered member. The caller then aborts the old wire, whatever the result; with
+     * this slot, the engine's abort must return 0. Returns within a few times deadline_ns or within
+     * a few seconds, whichever is less. Errors: LS_ESTALLED (this part does not continue, or there
+     * was no agreement in time), LS_EUNSUPPORTED (the wire was opened without `regroups`),
+     * LS_ENOMEM. */
     int (*regroup)(ls_wire **out, ls_wire *wire, const ls_regroup *how, ls_error *err);
 };
 
+/* Type of the function LS_WIRE_ENTRY, which returns the engine's static table. */
 typedef const ls_wire_type *ls_wire_entry_fn(void);
 
 #ifdef __cplusplus

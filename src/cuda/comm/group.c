@@ -1,4 +1,4 @@
-/* A group of CUDA devices, and what its ways of merging are made of. */
+/* A group of CUDA devices, and the parts that its ways of merging share. */
 #include "cuda/comm/group.h"
 
 /* ---- pinning -------------------------------------------------------------------------------- */
@@ -13,8 +13,9 @@ int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
     void *memory = d->members_ops->memory(d->members, &bytes);
     cudaError_t e = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
     if (e == cudaErrorHostMemoryAlreadyRegistered) {
-        (void)
-            cudaGetLastError(); /* by a group that was not freed, as somebody was left behind in it */
+        /* An earlier group has pinned the memory and was not freed, because a rank was still inside
+         * it. */
+        (void)cudaGetLastError();
         return LS_OK;
     }
     group->pinned = e == cudaSuccess ? memory : NULL;
@@ -26,7 +27,7 @@ static void unpin(ls_cuda_group *group)
 {
     if (!group->pinned)
         return;
-    (void)cudaSetDevice(group->rank[0].ordinal); /* not to wake another */
+    (void)cudaSetDevice(group->rank[0].ordinal); /* avoids creating a context on another GPU */
     (void)cudaHostUnregister(group->pinned);
     group->pinned = NULL;
 }
@@ -88,14 +89,14 @@ void ls_cuda_group_abort(ls_comm_group *base)
 int ls_cuda_group_may_read(const ls_comm_group *base, int rank)
 {
     const ls_cuda_group *group = (const ls_cuda_group *)base;
-    /* With `nccl`, others' memory is reached through NCCL alone: also that of a rank which sleeps
+    /* With `nccl`, other ranks' memory is reached through NCCL only, also by a rank that sleeps
      * between merge_ready and all_reduce. */
     if (base->type == &ls_cuda_comm_nccl && ls_cuda_links_are_gone(group->links, 0))
         return 0;
     return ls_merge_may_read(base, rank);
 }
 
-/* ---- for the ways --------------------------------------------------------------------------- */
+/* ---- functions for the ways of merging ------------------------------------------------------- */
 
 int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
 {

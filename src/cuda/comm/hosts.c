@@ -1,26 +1,30 @@
-/* Merging over several processes, each with GPUs of its own.
+/* Merging over several processes, each of which has GPUs of its own.
  *
- *     the process's nodes of the shard tree, on its GPUs            as in one process (the ways)
- *     → the host's memory, which is pinned                          each rank its chunk
- *     → the tree over all processes' nodes                          the courier, over the wire (ls_members_ops)
+ *     the process's nodes of the shard tree, on its GPUs      as in one process (the ways)
+ *     → host memory, which is pinned                          each rank copies its chunk
+ *     → the tree over all processes' nodes                    over the network (ls_members_ops), by
+ *                                                             the cluster's progress thread
  *     → every rank's total
  *
- * So the bits are those of one process that has all the workers, and a host that is lost, or stops, or differs is
- * found as with any workers: no kernel ever waits for another host. NCCL stays within a process.
+ * The bits are therefore those of one process that has all the workers. A host that is lost, stops,
+ * or differs is found in the same way as any worker, because no kernel ever waits for another host.
+ * NCCL is used only within a process.
  *
- * Buckets ahead, where a process has one rank with one partial sum: that is the process's node as it is. Whoever runs
- * backward calls merge_ready with what is complete so far, and buckets go down on the communication stream, each
- * behind an event of the compute stream; the courier is told of those that have come down, here and while
- * all_reduce waits, and sends them while earlier layers still run.
+ * Buckets ahead. If a process has one rank with one partial sum, that sum is the process's node.
+ * The thread that runs backward calls merge_ready with the part that is complete so far. Buckets
+ * are copied to the host on the communication stream, each after an event of the compute stream.
+ * Buckets that have arrived in host memory are reported to the progress thread, in merge_ready and
+ * while all_reduce waits; it sends them while earlier layers still run.
  *
- * A step cut short behind merge_ready: what the courier was told of stays as it is, and is what the step
- * gives when it is repeated, since a node has the same bits whoever computes it; so it is not brought again.
- */
+ * A step cut short after merge_ready: the data reported to the progress thread stays as it is and
+ * is used when the step is repeated, since a node has the same bits whichever process computes it.
+ * It is therefore not copied again. */
 #include "cuda/comm/group.h"
 
-/* ---- down ----------------------------------------------------------------------------------- */
+/* ---- to the host ----------------------------------------------------------------------------- */
 
-/* This process's node `node` ← the floats first … end − 1 of `from`, an arena. */
+/* Copies floats first … end − 1 of `from`, an arena, to this process's node `node` in host
+ * memory. */
 static int bring(const ls_cuda_comm *comm, int node, const float *from, size_t first, size_t end,
                  cudaStream_t stream, ls_error *err)
 {
@@ -75,7 +79,7 @@ int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)
     return LS_OK;
 }
 
-/* ---- and up --------------------------------------------------------------------------------- */
+/* ---- from the host --------------------------------------------------------------------------- */
 
 int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
@@ -83,7 +87,7 @@ int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls
     int status = ls_merge_over_members(&comm->base, merge->times, err);
     if (status != LS_OK)
         return status;
-    comm->ahead.buckets = comm->ahead.told = 0; /* the next step's first */
+    comm->ahead.buckets = comm->ahead.told = 0; /* buckets of the next step begin at the first */
     cudaError_t e =
         cudaMemcpyAsync(merge->total, d->members_ops->total(d->members), d->floats * sizeof(float),
                         cudaMemcpyHostToDevice, merge->compute);

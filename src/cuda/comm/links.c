@@ -9,11 +9,12 @@
 #include <string.h>
 #include <time.h>
 
+/* period of the watchdog in nanoseconds */
 enum { LOOK_EVERY_NS = 2000000 };
 
 typedef struct nccl_link {
     pthread_mutex_t lock;
-    ncclComm_t comm; /* NULL before it was made, and when it was aborted */
+    ncclComm_t comm; /* NULL before it is created, and after it was aborted */
     char own_cache_line[64];
 } nccl_link;
 
@@ -21,14 +22,16 @@ struct ls_cuda_links {
     ls_barrier *barrier;
     const ls_host *host;
     int ranks;
-    ncclUniqueId id;      /* rank 0 writes it before the first meeting */
-    pthread_mutex_t lock; /* of what follows */
+    ncclUniqueId id;      /* written by rank 0 before the first meeting */
+    pthread_mutex_t lock; /* protects the fields that follow */
     pthread_cond_t changed;
     pthread_t watchdog;
-    int watched; /* there is a watchdog */
+    int watched; /* non-zero: there is a watchdog */
     int closing;
-    int gone;         /* every communicator was aborted; none is made any more */
-    ls_error failure; /* what the watchdog found; status 0: nothing */
+    /* 0: communicators may be created; 1: no more, the existing ones are being aborted; 2: all are
+     * aborted */
+    int gone;
+    ls_error failure; /* error that the watchdog has found; status 0: none */
     nccl_link link[]; /* [ranks] */
 };
 
@@ -37,7 +40,9 @@ void ls_cuda_nap(unsigned rounds)
     const struct timespec nap = {0, 50000};
     if (rounds < 64)
         return;
-    if (rounds < 4096) /* some milliseconds: a nap, however short, takes longer than most steps */
+    /* Yields for some milliseconds before it sleeps, because a sleep, however short, takes longer
+     * than most steps. */
+    if (rounds < 4096)
         sched_yield();
     else
         nanosleep(&nap, NULL);
@@ -65,7 +70,7 @@ static void abort_all(ls_cuda_links *l)
     }
 }
 
-/* Asks every communicator; an error ends the group. */
+/* Asks every communicator for errors. An error aborts the barrier. */
 static void look(ls_cuda_links *l)
 {
     for (int r = 0; r < l->ranks; r++) {
@@ -86,7 +91,8 @@ static void look(ls_cuda_links *l)
     }
 }
 
-/* Until the next look, or until somebody wakes it. */
+/* Sleeps until the next look, or until the watchdog is woken. Returns non-zero if the links are
+ * closing. */
 static int sleep_until_closing(ls_cuda_links *l)
 {
     uint64_t end = ls_now_ns() + LOOK_EVERY_NS;
@@ -102,7 +108,8 @@ static int sleep_until_closing(ls_cuda_links *l)
 static void end_all(ls_cuda_links *l)
 {
     pthread_mutex_lock(&l->lock);
-    l->gone = 1; /* first, so that no communicator is added behind the last abort */
+    /* This is set first, so that no communicator is added after the last abort. */
+    l->gone = 1;
     pthread_mutex_unlock(&l->lock);
     abort_all(l);
     pthread_mutex_lock(&l->lock);
@@ -159,7 +166,7 @@ bool ls_cuda_links_are_gone(ls_cuda_links *l, uint64_t deadline_ns)
     return gone;
 }
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static int make_locks(ls_cuda_links *l)
 {
@@ -213,7 +220,7 @@ void ls_cuda_links_destroy(ls_cuda_links *l)
 
 /* ---- a rank's calls ------------------------------------------------------------------------- */
 
-/* The watchdog's finding, once; else that somebody failed. */
+/* Returns the watchdog's error if it has found one, else that another worker failed. */
 static int say_why(ls_cuda_links *l, ls_error *err)
 {
     pthread_mutex_lock(&l->lock);
@@ -224,7 +231,8 @@ static int say_why(ls_cuda_links *l, ls_error *err)
     return ls_fail(err, LS_EABORTED, "another worker failed first");
 }
 
-/* Waits, without the lock between two looks, until the communicator is ready. */
+/* Waits until the communicator's calls are enqueued. The rank's lock is not held between two
+ * polls. */
 static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadline_ns, ls_error *err)
 {
     for (unsigned rounds = 0;; rounds++) {
@@ -246,7 +254,7 @@ static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadlin
     }
 }
 
-/* The communicator is the watchdog's to abort from here on. */
+/* Creates the rank's communicator. From then on the watchdog may abort it at any time. */
 static int make_comm(ls_cuda_links *l, int rank, ls_cuda_peer peer, ls_error *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

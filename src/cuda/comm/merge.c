@@ -1,15 +1,18 @@
-/* The phases of a merge: who joins, the first collective call, all_reduce, merge_ready; and the table. */
+/* The phases of a merge: joining and leaving, the first collective call, all_reduce and
+ * merge_ready; and the tables of the communicators. */
 #include "base/clock.h"
 #include "cuda/comm/group.h"
 
-/* How long a rank that failed waits for its GPU to let go of the others' memory, and one that leaves an aborted
- * group for NCCL to let go. */
+/* Limits of two waits in nanoseconds: of a rank that failed, until its GPU no longer touches the
+ * others' memory; of a rank that leaves an aborted group, until NCCL no longer touches the rank's
+ * memory. */
 #define GIVE_UP_NS 5000000000u
 #define LEAVE_NS 10000000000u
 
 /* ---- waiting for the GPU -------------------------------------------------------------------- */
 
-/* Polls until `whole` has passed, so that an abort or the deadline ends the wait when the GPU does not. */
+/* Polls until `whole` has passed, so that an abort or the deadline ends the wait if the GPU does
+ * not. */
 static int await_whole(ls_cuda_comm *comm, ls_error *err)
 {
     ls_cuda_device *d = comm->mine->device;
@@ -30,7 +33,7 @@ static int await_whole(ls_cuda_comm *comm, ls_error *err)
     }
 }
 
-/* Whether nothing of the stream runs any more, or nothing ever will. */
+/* Returns true if no work of the stream is running any more, or none ever will. */
 static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
 {
     for (unsigned rounds = 0;; rounds++) {
@@ -44,7 +47,8 @@ static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
     }
 }
 
-/* Aborts the group and waits, with a limit, until nothing this rank enqueued touches anybody's memory. Once. */
+/* Aborts the group and waits, up to GIVE_UP_NS, until no work that this rank has enqueued touches
+ * another rank's memory. Does so once. */
 static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
 {
     uint64_t deadline = ls_deadline_ns(GIVE_UP_NS);
@@ -59,7 +63,8 @@ static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
     (void)cudaGetLastError();
 }
 
-/* LS_OK, or LS_EABORTED of a group that is; what was enqueued ahead has then ended. */
+/* Returns LS_OK, or LS_EABORTED if the group is aborted; the work that was enqueued ahead has ended
+ * then. */
 static int check_alive(ls_cuda_comm *comm, ls_error *err)
 {
     if (!ls_merge_aborted(&comm->group->merge))
@@ -107,9 +112,9 @@ static void free_rank(ls_cuda_rank *mine)
     mine->stage_floats = 0;
 }
 
-/* Frees nothing that NCCL may still touch: where a merge was cut short, every communicator has to
- * be aborted first, and what this rank has enqueued ahead of an all_reduce that never came has to
- * end. */
+/* Leaves the group. Frees nothing that NCCL may still touch: if a merge was cut short, every
+ * communicator must be aborted first, and work that this rank has enqueued ahead of an all_reduce
+ * that never came must end. */
 static void comm_leave(ls_comm *base)
 {
     ls_cuda_comm *comm = (ls_cuda_comm *)base;
@@ -175,7 +180,8 @@ static void map_gpus(ls_cuda_comm *comm)
     }
 }
 
-/* The way depends on who shares a GPU, which is known when everybody has come. */
+/* Chooses the way of merging. It depends on which ranks share a GPU, which is known once all ranks
+ * have joined. */
 static int choose_way(const ls_cuda_way **out, ls_cuda_comm *comm, ls_error *err)
 {
     const ls_comm_type *type = comm->base.group->type;
@@ -224,7 +230,8 @@ static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
 
 /* ---- a merge -------------------------------------------------------------------------------- */
 
-/* One rank, one host: its partial sums are added on its own stream, and nobody is waited for. */
+/* Merges in a group of one rank and one process: adds the rank's partial sums on its own stream and
+ * waits for nothing. */
 static int alone(ls_cuda_comm *comm, const ls_partial *partials, int count,
                  const ls_cuda_merge *merge, ls_error *err)
 {
@@ -274,7 +281,8 @@ static int comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *p
     };
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
-    /* An aborted group is not touched: others may still read what was shown to them. */
+    /* An aborted group is not changed, because other ranks may still read what this rank has
+     * shown. */
     int status = check_alive(comm, err);
     if (status != LS_OK)
         return status;
@@ -287,7 +295,7 @@ static int comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *p
     return status;
 }
 
-/* ---- ahead ---------------------------------------------------------------------------------- */
+/* ---- merging ahead --------------------------------------------------------------------------- */
 
 int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const float *total,
                          ls_error *err)
@@ -352,9 +360,10 @@ static int comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradi
     return status;
 }
 
-/* ---- the way of workers that share one GPU -------------------------------------------------- */
+/* ---- the way for workers that share one GPU -------------------------------------------------- */
 
-/* Over several processes, of the one rank with one partial sum: the buckets that are left, then `whole`. */
+/* Over several processes, for one rank with one partial sum: enqueues the remaining buckets, then
+ * records `whole`. */
 static int bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
@@ -367,17 +376,18 @@ static int bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *
                   : ls_cuda_comm_record(comm, mine->whole, mine->device->communication->cuda, err);
 }
 
-/* Merging for workers that share one GPU: its memory is everybody's, so a rank sums its chunk from
- * where the others' partial sums are, and puts the sum where they want it.
+/* Merging for workers that share one GPU. Every rank can access the GPU's memory, so a rank
+ * computes its chunk from the others' partial sums where they are, and writes the chunk into all
+ * totals.
  *
- *     wait for everybody's `ready`
- *     my total's chunk ← the tree over everybody's partial sums
- *     that chunk → everybody's total
+ *     wait for `ready` of every rank
+ *     my total's chunk ← the tree over all ranks' partial sums
+ *     that chunk → every rank's total
  *     record `whole`
  *
- * Whose total is complete is known at the commit point: behind it, everybody's `whole` has passed.
- * So nobody writes to a partial sum or a total again before all that reads or writes it is done.
- */
+ * The commit point tells that all totals are complete: every rank reaches it only after its own
+ * `whole` has passed. Hence no rank writes to a partial sum or a total again before all work that
+ * reads or writes it is done. */
 static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     const bool members = ls_merge_has_members(&comm->group->merge);
@@ -401,7 +411,7 @@ static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_erro
 const ls_cuda_way ls_cuda_way_local = {
     .links = 0, .enqueue = enqueue_local, .ahead = ls_cuda_comm_bring_ahead};
 
-/* ---- the communicators, by name -------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 #define ROW(row_name, bits)                                                                        \
     {                                                                                              \
@@ -410,7 +420,7 @@ const ls_cuda_way ls_cuda_way_local = {
         .join = comm_join, .leave = comm_leave, .all_reduce = comm_all_reduce,                     \
         .merge_ready = comm_merge_ready, .abort = ls_cuda_group_abort,                             \
         .may_read = ls_cuda_group_may_read,                                                        \
-        .over_members = (bits), /* over a wire all is added in the tree's order */                 \
+        .over_members = (bits), /* over several processes all sums are in tree order */            \
     }
 
 const ls_comm_type ls_cuda_comm_ordered = ROW("ordered", 1);

@@ -1,21 +1,23 @@
-/* Merging with NCCL's all-reduce, in its own order, for workers that have a GPU each.
+/* Merging with NCCL's all-reduce, in NCCL's order, for workers that have a GPU each.
  *
- * The arena is reduced bucket after bucket on the communication stream, each behind an event of
- * the compute stream. A rank with several partial sums adds them up first, into its total.
+ * The arena is reduced bucket after bucket on the communication stream, each bucket after an event
+ * of the compute stream. A rank with several partial sums first adds them up into its total.
  *
- * Buckets ahead. Whoever runs backward calls merge_ready with what is complete so far, and buckets
- * go off while earlier layers still run; all_reduce enqueues the rest. That is safe before the
- * step's first meeting, which in the other ways says that everybody's partial sums and totals may
- * be touched: here a rank hands NCCL its own sum and its own total alone, both are settled by the
- * event that the bucket waits for, and NCCL itself waits for its peers' buckets. All ranks enqueue
- * the same buckets in the same order, whenever they do. Nobody is still busy with the step before:
- * all_reduce returns behind a meeting that each rank enters when its GPU has done that merge.
+ * Buckets ahead. The thread that runs backward calls merge_ready with the part of the gradient that
+ * is complete so far, and buckets are enqueued while earlier layers still run; all_reduce enqueues
+ * the rest. In the other ways of merging, the step's first meeting says that all ranks' partial
+ * sums and totals may be accessed. Here buckets may be enqueued before that meeting, for these
+ * reasons:
+ * - A rank gives NCCL only its own sum and its own total. The event that the bucket waits for
+ *   settles both, and NCCL itself waits for the peers' buckets.
+ * - All ranks enqueue the same buckets in the same order, whenever they do so.
+ * - No rank is still busy with the previous step: all_reduce returns after a meeting that each rank
+ *   enters only when its GPU has finished that merge.
  *
- * A step cut short between merge_ready and all_reduce: peers' kernels wait for buckets that never
- * come, and the watchdog aborts all communicators, whoever aborts the group. A rank with buckets
- * under way is `reading` until all are aborted, or until it has seen its streams idle: in its next
- * call, or when it leaves.
- */
+ * A step cut short between merge_ready and all_reduce leaves kernels of the peers that wait for
+ * buckets which never come. Whichever rank aborts the group, the watchdog then aborts all
+ * communicators. A rank with enqueued buckets counts as `reading` until all communicators are
+ * aborted, or until it has seen its streams idle: in its next call, or when it leaves. */
 #include "cuda/comm/group.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
@@ -27,7 +29,7 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
     int status = ls_cuda_links_begin(&nccl, comm->group->links, comm->base.rank, err);
     if (status != LS_OK)
         return status;
-    /* In a group: a call of its own may return before it has enqueued anything. */
+    /* Grouped, because a single non-blocking call may return before it has enqueued anything. */
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
         ncclResult_t called =
@@ -41,7 +43,7 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
                              ls_merge_deadline(&comm->group->merge), err);
 }
 
-/* out ← the sum of this rank's own partial sums, in turn (zeros when it has none). */
+/* out ← the sum of this rank's own partial sums in their order; zeros if it has none. */
 static int fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *err)
 {
     const int count = comm->shown->count;
@@ -59,7 +61,7 @@ static int fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *e
     return cuda_check(err, e, "%s: adding up %d partial sums", comm->mine->device->name, count);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------- */
+/* ---- the rest of a merge --------------------------------------------------------------------- */
 
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
@@ -72,7 +74,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
             ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.bucket_count, err);
     if (status != LS_OK)
         return status;
-    comm->ahead.buckets = 0; /* the next step's first */
+    comm->ahead.buckets = 0; /* buckets of the next step begin at the first */
     return ls_cuda_comm_record(comm, comm->mine->whole, comm->mine->device->communication->cuda,
                                err);
 }

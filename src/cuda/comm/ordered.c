@@ -1,26 +1,27 @@
-/* Merging in tree order on several GPUs, each with one worker or more: NCCL moves, our kernel adds.
+/* Merging in tree order on several GPUs, each with one worker or more: NCCL moves the data, a
+ * kernel of ours adds.
  *
- * A chunk of the arena belongs to each GPU. The leader of the GPU's workers does all of its work,
- * on its communication stream, between everybody's `ready` there and its own `whole`:
+ * Each GPU owns a chunk of the arena. The leader of the GPU's workers does all of the GPU's work on
+ * its communication stream, between `ready` of every rank on the GPU and its own `whole`:
  *
  *     the GPU's partial sums of chunk c → the owner of c      one NCCL group of sends and receives
  *     my total's chunk ← the tree over all partial sums       in the order of the shard tree
- *     that chunk → every leader's total                       another group
+ *     that chunk → every leader's total                       another NCCL group
  *     my total → the totals of the GPU's other workers        copies
  *
- * Over several processes the second line is about the process's own nodes, which go down to the host, and the sum
- * comes up from there (hosts.c) in place of the last two.
+ * Over several processes the second line computes the process's own nodes, which are copied to the
+ * host. The sum comes back from the host (hosts.c) instead of the last two lines.
  *
- * The GPU's memory is all its workers': their partial sums are read where they are. The others on a
- * GPU enqueue nothing; the commit point tells them that their leader has seen its `whole`.
+ * All workers of a GPU can access its memory: their partial sums are read where they are. The
+ * workers that are not leaders enqueue no merging work; the commit point tells them that their
+ * leader's `whole` has passed.
  *
- * The leader receives into a stage that holds the other GPUs' partial sums of its chunk. The stage
- * grows when the split of the shards changes, which is before anything is enqueued: memory is never
- * allocated while NCCL runs.
- */
+ * The leader receives into a stage, which holds the other GPUs' partial sums of its chunk. The
+ * stage grows only when the split of the shards changes, before anything is enqueued: memory is
+ * never allocated while NCCL runs. */
 #include "cuda/comm/group.h"
 
-/* The chunk of a GPU. */
+/* Computes the chunk of a GPU. */
 static void chunk_of(const ls_cuda_comm *comm, int gpu, size_t *first, size_t *count)
 {
     ls_merge_chunk(&comm->group->merge, comm->map.gpus, gpu, first, count);
@@ -49,7 +50,8 @@ static int grow_stage(ls_cuda_comm *comm, ls_error *err)
     return status;
 }
 
-/* Every rank finds the same answer, so that all take part in the meetings. */
+/* Grows the stages if necessary. Every rank computes the same answer for all GPUs, so that all take
+ * part in the meetings. */
 static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     int grow = 0;
@@ -57,7 +59,8 @@ static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *e
         grow |= stage_needed(comm, g) > comm->group->rank[comm->map.leader[g]].stage_floats;
     if (!grow)
         return LS_OK;
-    int status = ls_merge_meet(&comm->base, merge->times, err); /* all have looked */
+    /* After this meeting all ranks have read the sizes of the stages, which may now change. */
+    int status = ls_merge_meet(&comm->base, merge->times, err);
     if (status == LS_OK && ls_cuda_comm_leads(comm))
         status = grow_stage(comm, err);
     return status ? status : ls_merge_meet(&comm->base, merge->times, err);
@@ -65,8 +68,8 @@ static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *e
 
 /* ---- moving --------------------------------------------------------------------------------- */
 
-/* This GPU's partial sums of the peer's chunk go there; the peer's of ours come here. Both sides
- * count them rank by rank. */
+/* Sends this GPU's partial sums of the peer's chunk, and receives the peer's of this GPU's chunk.
+ * Both sides number them rank by rank. */
 static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                   cudaStream_t stream)
 {
@@ -90,7 +93,7 @@ static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
     return result;
 }
 
-/* Our chunk of the total goes there, the peer's comes here. */
+/* Sends this GPU's chunk of the total to the peer and receives the peer's chunk. */
 static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                     cudaStream_t stream)
 {
@@ -109,7 +112,7 @@ static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t ncc
 typedef ncclResult_t exchange_fn(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                  cudaStream_t stream);
 
-/* With every peer at once. The group is ended even where a call in it failed. */
+/* Exchanges with all peers at once. The NCCL group is ended even if a call in it failed. */
 static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t stream, ls_error *err)
 {
     ncclComm_t nccl;

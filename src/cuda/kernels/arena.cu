@@ -1,7 +1,8 @@
-/* Steps over whole arenas: optimizers, running statistics, sums of arenas. */
+/* Kernels over whole arenas: arguments of a step, optimizers, running statistics, clipping, sums of
+ * arenas. */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- the numbers of a step ------------------------------------------------------------------ */
+/* ---- arguments of a step --------------------------------------------------------------------- */
 
 __global__ static void set_args(ls_k_args *to, ls_k_steps value)
 {
@@ -16,21 +17,21 @@ cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cud
 
 /* ---- optimizers ----------------------------------------------------------------------------- */
 
-/* Non-zero: the step changes nothing. Nobody reads `held` in a launch that sets it: all see the same
- * loss. */
+/* Returns non-zero if the step must change nothing. A launch that sets `held` does not read it: all
+ * threads see the same loss, and read `held` only if the loss is finite. */
 __device__ static int is_held(ls_k_guard guard)
 {
     if (!guard.loss)
         return 0;
     const float loss = *guard.loss;
-    if (loss - loss == 0) /* as for finite numbers alone */
+    if (loss - loss == 0) /* true for finite numbers only */
         return *guard.held != 0;
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *guard.held = 1;
     return 1;
 }
 
-/* By the host's memory, so that no copy stands behind the update. */
+/* Reports the loss by writing to host memory, so that no copy has to follow the update. */
 __device__ static void tell(const ls_k_args *args, ls_k_guard guard)
 {
     if (blockIdx.x == 0 && threadIdx.x < 2 && guard.loss && args->told)
@@ -75,7 +76,7 @@ struct adamw_step {
     }
 };
 
-/* The four gradients from 4·i on. */
+/* Returns the four gradients from 4·i on. */
 __device__ static float4 gradients(const ls_k_update &u, uint32_t i)
 {
     if (!u.in_shadow || !(u.in_shadow[i >> 7] >> (i >> 2 & 31) & 1))
@@ -85,8 +86,9 @@ __device__ static float4 gradients(const ls_k_update &u, uint32_t i)
                        __uint_as_float(pairs.y << 16), __uint_as_float(pairs.y & 0xffff0000u));
 }
 
-/* Floats of an arena come in multiples of 16, so four at a time leave none over; quads are counted in 32
- * bits, which no GPU's memory has room to exceed. */
+/* Applies `step` to each float. The number of floats in an arena is a multiple of 16, so that
+ * groups of four leave no rest. Groups are counted in 32 bits, which no GPU's memory is large
+ * enough to exceed. */
 template <class Step> __device__ static void step_arena(const ls_k_update &u, Step step)
 {
     const float4 zero = make_float4(0, 0, 0, 0);
@@ -104,7 +106,8 @@ template <class Step> __device__ static void step_arena(const ls_k_update &u, St
         if (v2)
             v2[i] = c;
         if (u.shadow)
-            ((uint2 *)u.shadow)[i] = make_uint2(ls_rounded_pair(a.x, a.y), ls_rounded_pair(a.z, a.w));
+            ((uint2 *)u.shadow)[i] =
+                make_uint2(ls_rounded_pair(a.x, a.y), ls_rounded_pair(a.z, a.w));
     }
 }
 
@@ -125,12 +128,12 @@ cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_dec
     return cudaGetLastError();
 }
 
-/* The small differences 1 − βᵗ are taken in double, once a block. */
+/* The small differences 1 − βᵗ are computed in double, once per block. */
 __global__ static void adamw(ls_k_update u, ls_k_adamw k)
 {
     __shared__ adamw_step shared;
     tell(u.args, u.guard);
-    if (is_held(u.guard)) /* all threads alike */
+    if (is_held(u.guard)) /* the same in all threads */
         return;
     if (threadIdx.x == 0) {
         double t = (double)u.args->step, lr = rate_of(u.args, u.guard);
@@ -173,7 +176,7 @@ cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_
     return cudaGetLastError();
 }
 
-/* ---- the clip: every block sums what lies LS_K_CLIP_SUMS blocks apart, then one adds the blocks ------ */
+/* clip: each block sums every LS_K_CLIP_SUMS-th part, then one block adds the sums */
 
 __global__ static void square_blocks(double *partial, const float *grad, size_t count)
 {
@@ -216,7 +219,7 @@ struct tree {
 
 __global__ static void add_arenas(float *out, const __grid_constant__ tree t, size_t floats)
 {
-    __shared__ float stack[LS_K_STACK][LS_THREADS]; /* a column for each thread */
+    __shared__ float stack[LS_K_STACK][LS_THREADS]; /* one column per thread */
     const unsigned me = threadIdx.x;
     LS_EACH(i, floats)
     {
@@ -233,7 +236,8 @@ __global__ static void add_arenas(float *out, const __grid_constant__ tree t, si
     }
 }
 
-/* Leaves one value, never needs one that is not there, fits the stack. */
+/* Returns true if the order leaves one value, never takes a value that is not there, and fits the
+ * stack. */
 static bool is_postfix(const tree *t, int count)
 {
     int depth = 0;

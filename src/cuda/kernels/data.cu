@@ -1,12 +1,12 @@
-/* Bringing data into shape: dataset rows to a batch, layouts, number formats, biases. */
+/* Kernels that prepare data: dataset rows to a batch, layouts, number formats. */
 #include "cuda/kernels/kernels.cuh"
 
 #define LS_ANYWHERE __host__ __device__ static inline
 #include "base/augment.h"
 
-enum { AUGMENT = 3, AUGMENT_MORE = 5 /* streams of base/rng.h */ };
+enum { AUGMENT = 3, AUGMENT_MORE = 5 /* random streams, as in base/rng.h */ };
 
-/* ---- gather: a block for each row ------------------------------------------------------------ */
+/* ---- gather: one block per row --------------------------------------------------------------- */
 
 struct shift {
     int down, right, mirror;
@@ -25,7 +25,7 @@ struct gather {
     ls_divisor by_c, by_w;
 };
 
-/* The value at an element of y, in h, w, c order; its channel. */
+/* Returns the value at element e of y, in h, w, c order, and its channel in *c. */
 template <class Value>
 __device__ static Value value_of(const gather &g, const Value *image, shift s, uint32_t e, int *c)
 {
@@ -44,7 +44,8 @@ __device__ static void copy_label(const ls_k_gather &k, uint32_t row)
         k.labels_out[(size_t)blockIdx.x * k.words + i] = k.labels[(size_t)row * k.words + i];
 }
 
-/* A byte has 256 values: a block divides for each of them once, and then looks up. */
+/* Copies rows of bytes. A byte has 256 values: each block divides once for each of them and then
+ * looks values up. */
 __global__ static void gather_rows(const __grid_constant__ gather g)
 {
     __shared__ shift shared;
@@ -83,7 +84,7 @@ __global__ static void gather_floats(const __grid_constant__ gather g)
     }
 }
 
-/* ---- rows that are changed in more ways ------------------------------------------------------- */
+/* ---- rows that are augmented in more ways ---------------------------------------------------- */
 
 __device__ static void draw_change(ls_change *c, const ls_k_gather &k, uint32_t row)
 {
@@ -94,8 +95,8 @@ __device__ static void draw_change(ls_change *c, const ls_k_gather &k, uint32_t 
     ls_change_draw(c, &a, k.h, k.w, words, more);
 }
 
-__device__ static float changed(const uint8_t *plane, const uint8_t *other, const ls_change c[2], int i,
-                                int j)
+__device__ static float changed(const uint8_t *plane, const uint8_t *other, const ls_change c[2],
+                                int i, int j)
 {
     const int a = ls_changed_byte(plane, &c[0], i, j);
     const int b = c[0].other ? ls_changed_byte(other, &c[1], i, j) : 0;
@@ -115,7 +116,8 @@ __device__ static void mix_target(const ls_k_gather &k, const ls_change *c, cons
     for (int i = threadIdx.x; k.labels && k.labels_out && i < k.words; i += LS_THREADS) {
         const int32_t mine = k.labels[(size_t)row[0] * k.words + i];
         const int32_t other = k.labels[(size_t)row[1] * k.words + i];
-        const float mixed = ls_mixed_float(__uint_as_float((uint32_t)mine), __uint_as_float((uint32_t)other), c);
+        const float mixed =
+            ls_mixed_float(__uint_as_float((uint32_t)mine), __uint_as_float((uint32_t)other), c);
         k.labels_out[(size_t)blockIdx.x * k.words + i] =
             k.vectors ? (int32_t)__float_as_uint(mixed) : c->other_label ? other : mine;
     }
@@ -126,8 +128,9 @@ __global__ static void gather_changed(const __grid_constant__ gather g)
 {
     __shared__ ls_change c[2];
     const ls_k_gather &k = g.k;
-    const uint32_t row[2] = {k.args->rows[blockIdx.x], ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x,
-                                                              k.args->before, k.args->behind)};
+    const uint32_t row[2] = {
+        k.args->rows[blockIdx.x],
+        ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x, k.args->before, k.args->behind)};
     const uint32_t values = (uint32_t)(k.c * k.h * k.w);
     if (threadIdx.x < 2)
         draw_change(&c[threadIdx.x], k, row[threadIdx.x]);
@@ -165,7 +168,8 @@ cudaError_t ls_k_gather_rows(const ls_k_gather *k, cudaStream_t stream)
 
 enum { SIDE = 32, LINES = 8 };
 
-/* Through a square in shared memory, so that both sides are read and written along lines. */
+/* Transposes by way of a square in shared memory, so that both tensors are accessed along their
+ * lines. */
 __global__ static void transpose(float *to, const float *from, int rows, int a, int b)
 {
     __shared__ float square[SIDE][SIDE + 1];
@@ -179,7 +183,7 @@ __global__ static void transpose(float *to, const float *from, int rows, int a, 
         for (int l = threadIdx.y; l < SIDE; l += LINES)
             if (j0 + l < b && i0 + t < a)
                 to[r * image + (size_t)(j0 + l) * a + i0 + t] = square[t][l];
-        __syncthreads(); /* before the next image: only beyond 65,535 has a block another */
+        __syncthreads(); /* only beyond 65,535 images has a block another one */
     }
 }
 
@@ -192,7 +196,7 @@ cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
     return cudaGetLastError();
 }
 
-/* ---- bf16: the upper half of an fp32 ---------------------------------------------------------- */
+/* ---- bf16: the upper half of an fp32 number -------------------------------------------------- */
 
 __global__ static void to_bf16(uint16_t *to, const float *from, size_t count)
 {

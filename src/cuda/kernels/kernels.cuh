@@ -1,4 +1,5 @@
-/* What the kernels share: how they are laid over memory, and random numbers. */
+/* Functions that the kernels share: layout of threads over memory, number formats, sums, random
+ * numbers. */
 #ifndef CUDA_KERNELS_KERNELS_CUH
 #define CUDA_KERNELS_KERNELS_CUH
 
@@ -15,7 +16,7 @@ static inline unsigned ls_blocks(size_t items)
     return blocks < 1 ? 1u : blocks > LS_MOST_BLOCKS ? LS_MOST_BLOCKS : (unsigned)blocks;
 }
 
-/* i over 0 … n − 1, shared out over the grid. */
+/* Loops with i over 0 … n − 1, divided among the threads of the grid. */
 #define LS_EACH(i, n)                                                                              \
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                        \
          i += (size_t)gridDim.x * blockDim.x)
@@ -25,16 +26,18 @@ static inline int ls_aligned(const void *a)
     return (uintptr_t)a % 16 == 0;
 }
 
-/* ---- m × c: a thread has some channels side by side, a block positions below each other ------- */
+/* ---- m × c: threads side by side have channels, threads below each other have positions ------ */
 
-/* Values of 16 bytes if the channels divide by as many, else one: V of what follows. */
+/* Returns V, the number of adjacent channels of a thread in the functions below: as many as 16
+ * bytes hold if the channels are a multiple of that, else 1. */
 static inline int ls_wide(int c, size_t value_bytes)
 {
     return (size_t)c % (16 / value_bytes) == 0 ? (int)(16 / value_bytes) : 1;
 }
 
-/* For c channels in chunks of V: x chunks side by side, as even as 8 at most allow, and a power of two of
- * positions. It depends on the channels and V alone, as the order of sums does. */
+/* Returns the tile of threads for c channels in chunks of V: x is the number of adjacent chunks, as
+ * even as at most 8 allow, and y a power of two of positions. The tile depends on the channels and
+ * V alone, and therefore so does the order of sums. */
 static inline dim3 ls_tile_of(int c, int V)
 {
     const unsigned chunks = (unsigned)(c / V);
@@ -44,8 +47,8 @@ static inline dim3 ls_tile_of(int c, int V)
     return dim3(x, y);
 }
 
-/* Of a kernel over an m × c tensor whose threads have V channels: LS_K_BLOCK positions a block along x,
- * channels along y, which has 65,535 blocks at most, and z. */
+/* Returns the grid of a kernel over an m × c tensor whose threads have V channels: blocks of
+ * LS_K_BLOCK positions along x, channels along y, which has at most 65,535 blocks, and z. */
 static inline dim3 ls_over(size_t m, int c, int V)
 {
     const unsigned x = ls_tile_of(c, V).x, tiles = ((unsigned)(c / V) + x - 1) / x;
@@ -53,10 +56,10 @@ static inline dim3 ls_over(size_t m, int c, int V)
     return dim3((unsigned)((m + LS_K_BLOCK - 1) / LS_K_BLOCK), y, (tiles + y - 1) / y);
 }
 
-/* ---- division by a number that the host knows -------------------------------------------------- */
+/* ---- division by a number that the host knows ------------------------------------------------ */
 
-/* n / d for n below 2³¹, by a product: 2^(31 + l) / d rounded up is off by less than 2^l / d of a part
- * where 2^l is at least d. */
+/* Divides n below 2³¹ by d with a product. 2^(31 + l) / d rounded up is wrong by less than 2^l / d
+ * of a unit if 2^l is at least d. */
 struct ls_divisor {
     uint32_t d, factor, shift;
 };
@@ -81,7 +84,8 @@ struct ls_half {
     uint16_t bits;
 };
 
-/* To the nearest, ties to even; the machine does two at once. A NaN stays one. */
+/* Rounds two numbers to nearest, ties to even, with the instruction that converts two at once. A
+ * NaN remains a NaN. */
 __device__ static inline uint32_t ls_rounded_pair(float low, float high)
 {
 #ifdef __CUDA_ARCH__
@@ -122,7 +126,7 @@ __device__ static inline void ls_put(ls_half *p, size_t i, float value)
     p[i].bits = ls_rounded(value);
 }
 
-/* V values that lie side by side, as one load or store has them. */
+/* V adjacent values, which one load or store moves. */
 template <class T, int V> struct alignas(sizeof(T) * V) ls_pack {
     T of[V];
 };
@@ -151,7 +155,8 @@ template <int V> __device__ static inline void ls_widen(float to[V], ls_pack<ls_
         to[0] = __uint_as_float((uint32_t)from.of[0].bits << 16);
 }
 
-template <int V> __device__ static inline void ls_store(float *p, uint32_t chunk, const float from[V])
+template <int V>
+__device__ static inline void ls_store(float *p, uint32_t chunk, const float from[V])
 {
     ls_pack<float, V> out;
     for (int v = 0; v < V; v++)
@@ -172,7 +177,7 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
     ((ls_pack<ls_half, V> *)p)[chunk] = out;
 }
 
-/* `statement` with T as the type that tensors have. */
+/* Executes the statement with T as the type of the tensors' values. */
 #define LS_TYPED(half, T, ...)                                                                     \
     do {                                                                                           \
         if (half) {                                                                                \
@@ -184,7 +189,7 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
         }                                                                                          \
     } while (0)
 
-/* `statement` with B as the constant that `value` is. */
+/* Executes the statement with B as a compile-time constant of `value`. */
 #define LS_CHOSEN(value, B, ...)                                                                   \
     do {                                                                                           \
         if (value) {                                                                               \
@@ -196,19 +201,21 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
         }                                                                                          \
     } while (0)
 
-/* `statement` with T, and with V as the values of a chunk: of 16 bytes, or one where c does not divide. */
+/* Executes the statement with T, and with V as the values of a chunk: those of 16 bytes, or one if
+ * c is not a multiple. */
 #define LS_TILED(half, c, T, V, ...)                                                               \
     LS_TYPED(half, T, LS_CHOSEN(ls_wide(c, sizeof(T)) > 1, WIDE, {                                 \
         enum { V = WIDE ? 16 / sizeof(T) : 1 };                                                    \
         __VA_ARGS__;                                                                               \
     }))
 
-/* Where a thread of an m × c kernel is: its chunk of channels, and the positions [first, end) of its
- * block. All offsets are in chunks and fit 32 bits, as tensors have fewer than 2³¹ values. */
+/* The part of an m × c tensor that a thread works on: its chunk of channels, and the positions
+ * [first, end) of its block. All offsets count chunks and fit 32 bits, because tensors have fewer
+ * than 2³¹ values. */
 struct ls_thread_span {
     uint32_t first, end, chunk, chunks;
     __device__ bool has_channels() const { return chunk < chunks; }
-    /* Of position `i`; one behind the end is read as the last. */
+    /* Returns the offset of position `i`; a position beyond the end is read as the last one. */
     __device__ uint32_t at(uint32_t i) const { return min(i, end - 1) * chunks + chunk; }
 };
 
@@ -222,7 +229,7 @@ template <int V> __device__ static inline ls_thread_span ls_thread_span_of(uint3
     return s;
 }
 
-/* The bits of a relu's mask, one for each value of a chunk: a byte a chunk. */
+/* Returns the bits of a relu's mask for one chunk: one byte, one bit for each value. */
 template <int V> __device__ static inline uint32_t ls_above_zero(const float value[V])
 {
     uint32_t bits = 0;
@@ -231,17 +238,19 @@ template <int V> __device__ static inline uint32_t ls_above_zero(const float val
     return bits;
 }
 
-/* ---- adding lanes --------------------------------------------------------------------------- */
+/* ---- sums over lanes ------------------------------------------------------------------------- */
 
-/* Room for Q values of every thread; a row is longer than the threads so that rows begin in different
- * banks. */
+/* Shared memory for Q values of every thread. A row is longer than the number of threads so that
+ * rows begin in different banks. */
 template <int Q> struct ls_lanes_room {
     float row[Q][LS_THREADS + 8];
 };
 
-/* Every thread of the block hands in Q values; then ls_total_of gives the sum of each over the lanes. Lanes
- * are a power of two and at least Q. */
-template <int Q> __device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q> &room)
+/* Adds up values over the lanes. Every thread of the block provides Q values; afterwards
+ * ls_total_of returns the sum of each over the lanes. The number of lanes is a power of two and at
+ * least Q. */
+template <int Q>
+__device__ static inline void ls_add_lanes(const float value[Q], ls_lanes_room<Q> &room)
 {
     const uint32_t x = blockDim.x, groups = blockDim.y / Q;
     const uint32_t q = threadIdx.y % Q, group = threadIdx.y / Q;
@@ -251,7 +260,7 @@ template <int Q> __device__ static inline void ls_add_lanes(const float value[Q]
     float sum = 0;
     for (int n = 0; n < Q; n++)
         sum += room.row[q][(group + n * groups) * x + threadIdx.x];
-    /* No barrier: of the values that are still to be added, this thread alone reads the one that it replaces. */
+    /* No barrier is needed here: the value that this thread replaces is read by no other thread. */
     room.row[q][group * x + threadIdx.x] = sum;
     __syncthreads();
 }
@@ -264,7 +273,7 @@ template <int Q> __device__ static inline float ls_total_of(const ls_lanes_room<
     return sum;
 }
 
-/* The sum over a block, in a binary tree. */
+/* Returns the sum over a block, in a binary tree. */
 template <class T> __device__ static inline T ls_sum_of_block(T value)
 {
     __shared__ T sum[LS_THREADS];
@@ -285,14 +294,16 @@ __device__ static inline void ls_put_sum(float *to, double value, int add)
     *to = add ? (float)((double)*to + value) : (float)value;
 }
 
-/* norm.cu: sum[c] ← or += the sum of what all blocks of m positions put. */
+/* norm.cu: sum[c] ← or, with `add`, += the sum of the partial sums of all blocks of m positions. */
 cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, int c,
                            cudaStream_t stream);
 
-/* Of a block's sums of V channels: what is one block is finished at once, else ls_bias_finish does. */
+/* Stores a block's sums of V channels. If the grid has one block, the total is finished at once;
+ * otherwise ls_bias_finish adds the blocks. */
 template <int V>
 __device__ static inline void ls_put_partial(float *total, int add, float *partial,
-                                             const ls_lanes_room<V> &room, const ls_thread_span &span, int c)
+                                             const ls_lanes_room<V> &room,
+                                             const ls_thread_span &span, int c)
 {
     const uint32_t channel = span.chunk * V + threadIdx.y;
     if (threadIdx.y >= V || !span.has_channels())
@@ -305,7 +316,7 @@ __device__ static inline void ls_put_partial(float *total, int add, float *parti
     }
 }
 
-/* ---- Philox4x32-10, as base/rng.h has it ------------------------------------------------------ */
+/* ---- Philox4x32-10, as in base/rng.h --------------------------------------------------------- */
 
 __device__ static inline uint4 ls_random(uint64_t seed, uint32_t stream, uint32_t epoch,
                                          uint64_t index)

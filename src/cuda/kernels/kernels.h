@@ -1,17 +1,18 @@
 /* The back end's own kernels: C functions that enqueue one kernel, sometimes two, and return.
  *
- * All pointers are to the device's memory unless a line says "host". Tensors are fp32; where a
- * function says `half`, its tensors, the void pointers, are bf16 when that is set (uint16_t: the
- * upper halves of fp32, rounded to the nearest, ties to even), and everything is computed in
- * fp32 all the same. `m × c` is a tensor with the channel last: m positions (rows · h · w) of c
- * values. Every result has one order of summation, fixed by the shapes alone: it depends neither
- * on the grid nor on the GPU, and no kernel uses atomics on floats. The translation units are
- * compiled without fused multiply-adds.
+ * All pointers are to device memory unless a comment says "host". Tensors are fp32. Where a
+ * function has a parameter or field `half`, its void pointers are bf16 tensors if `half` is
+ * non-zero (uint16_t: the upper halves of fp32, rounded to nearest, ties to even); all computations
+ * are in fp32 in either case. `m × c` is a channels-last tensor: m positions (rows · h · w) of c
+ * values. "←" means that the left side is overwritten; with `add` the result is added to it.
+ *
+ * Every result has one order of summation, which the shapes alone determine: it depends neither on
+ * the grid nor on the GPU, and no kernel uses atomics on floats. The translation units are compiled
+ * without fused multiply-adds.
  *
  * Each function has a twin of the same name in plain C in tests/doubles/kernels_cpu.c, so that the
- * code around it runs without a GPU; on a GPU the twin is what the kernel is compared with.
- * Structures passed by address lie in host memory and are copied before the call returns.
- */
+ * code around it runs without a GPU; on a GPU the kernel is compared with the twin. Structures
+ * passed by address are in host memory and are copied before the call returns. */
 #ifndef CUDA_KERNELS_KERNELS_H
 #define CUDA_KERNELS_KERNELS_H
 
@@ -23,19 +24,20 @@
 extern "C" {
 #endif
 
-/* ---- the numbers of a step ------------------------------------------------------------------ */
+/* ---- arguments of a step --------------------------------------------------------------------- */
 
-/* ls_step_args as kernels read it, in device memory: a graph replays the same addresses. */
+/* ls_step_args as kernels read it. It is in device memory because a graph replays the same
+ * addresses. */
 typedef struct ls_k_args {
     const uint32_t *rows; /* device memory */
     uint32_t before, behind;
-    float *told; /* pinned; NULL: nowhere */
+    float *told; /* pinned; NULL: the loss is not reported */
     uint64_t step, seed;
     uint32_t epoch;
     float lr, scale, row_scale;
 } ls_k_args;
 
-/* Of the steps of one launch; small enough to go with a kernel's own arguments. */
+/* Arguments of the steps of one launch; small enough to be passed as a kernel's own argument. */
 enum { LS_K_STEPS = 8 };
 typedef struct ls_k_steps {
     ls_k_args step[LS_K_STEPS];
@@ -44,50 +46,52 @@ typedef struct ls_k_steps {
 /* to[0 … count) ← value->step (host). */
 cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cudaStream_t stream);
 
-/* What a kernel found wrong; `code` 0: nothing. In pinned host memory that the device sees. */
+/* An error that a kernel has found; `code` 0: none. It is in pinned host memory that the device can
+ * access. */
 typedef struct ls_k_fault {
-    int code; /* LS_K_FAULT_… */
+    int code; /* LS_K_FAULT_LABEL or 0 */
     int row, label, classes;
 } ls_k_fault;
 
-enum { LS_K_FAULT_LABEL = 1 /* a label that is no class */ };
+enum { LS_K_FAULT_LABEL = 1 /* a label that is not a class */ };
 
 /* ---- data ----------------------------------------------------------------------------------- */
 
 typedef struct ls_k_gather {
     const void *images;    /* [dataset rows][c][h][w], bytes or floats */
-    const int32_t *labels; /* of the dataset, `words` a row, or NULL */
+    const int32_t *labels; /* labels or targets of the dataset, `words` per row, or NULL */
     int32_t *labels_out;
     float *y;              /* [rows][h][w][c] */
-    const ls_k_args *args; /* rows; seed and epoch with crop or flip */
+    const ls_k_args *args; /* uses rows; also seed and epoch if rows are augmented */
     int rows, c, h, w;
     float mean[4], std[4];
-    int crop, flip; /* 0: none */
+    int crop, flip; /* 0: not done */
     int rotate, erase, brightness, mixup;
-    int floats;  /* of images; else bytes */
-    int words;   /* of a row's label or target */
-    int vectors; /* they are floats */
+    int floats;  /* non-zero: images are floats, else bytes */
+    int words;   /* words of a row's label or target */
+    int vectors; /* non-zero: targets are floats */
 } ls_k_gather;
 
-/* Dataset rows → a batch, normalised and changed as plugin.h says (ls_gather). */
+/* y ← the batch of dataset rows, normalised and augmented as plugin.h says (ls_gather). */
 cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream);
 
-/* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b: row-major to channels last with a =
- * channels, b = pixels; back with the two exchanged. */
+/* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b. Row-major to channels last with a =
+ * channels, b = pixels; the other direction with the two exchanged. */
 cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
                            cudaStream_t stream);
 
-/* fp32 to bf16, to the nearest, ties to even; and back. With `add`, to += from. */
+/* fp32 to bf16, rounded to nearest, ties to even. */
 cudaError_t ls_k_to_bf16(uint16_t *to, const float *from, size_t count, cudaStream_t stream);
+/* bf16 to fp32: to ← from, or with `add` to += from. */
 cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int add,
                            cudaStream_t stream);
 
-/* ---- element by element --------------------------------------------------------------------- */
+/* ---- element by element ---------------------------------------------------------------------- */
 
 /* to[i] ← a[i] + b[i]; `to` may be a or b. */
 cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream);
 
-/* y ← x + x2, and 0 for what is not above 0 with `relu`; y may be x or x2. */
+/* y ← x + x2; with `relu`, 0 where the sum is not above 0. y may be x or x2. */
 cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu, size_t count,
                      cudaStream_t stream);
 /* dx, dx2 ← dy, or 0 where y (may be NULL) is not above 0. dx2 may be NULL. */
@@ -95,29 +99,32 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
                           size_t count, cudaStream_t stream);
 
 typedef enum ls_k_curve {
-    LS_K_RELU, /* below 0 with `slope`, which is of it alone */
+    /* values below 0 are multiplied with `slope`, which the other curves ignore */
+    LS_K_RELU,
     LS_K_SIGMOID,
     LS_K_TANH,
     LS_K_GELU,
     LS_K_SILU
 } ls_k_curve;
+/* y ← the curve of x. */
 cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
                           cudaStream_t stream);
-/* From y, but gelu and silu from x. */
+/* dx ← dy times the derivative, computed from v: x for gelu and silu, y for the others. */
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             float slope, size_t count, cudaStream_t stream);
 
-/* Of m positions: y[c1 + c2] ← x[c1], x2[c2]; and back. */
+/* For m positions: y[c1 + c2] ← x[c1], x2[c2]. */
 cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,
                         cudaStream_t stream);
+/* The inverse: dx, dx2 ← the parts of dy. */
 cudaError_t ls_k_concat_back(float *dx, float *dx2, const float *dy, size_t m, int c1, int c2,
                              cudaStream_t stream);
 
-/* Which elements stay is drawn from (seed, number, epoch, dataset row · c·pixels + element), the
- * element counted in c, h, w order whatever lies in memory. */
+/* The kept elements are drawn from (seed, number, epoch, dataset row · c·pixels + element), where
+ * elements are counted in c, h, w order whatever the order in memory is. */
 typedef struct ls_k_dropout {
     const ls_k_args *args;
-    uint32_t number; /* the random stream */
+    uint32_t number; /* number of the random stream */
     float p;
     int rows, c, pixels;
     int channels_last;
@@ -126,99 +133,105 @@ typedef struct ls_k_dropout {
 /* kept[i] ← 1 or 0 (may be NULL); y ← x / (1 − p) where kept, else 0. */
 cudaError_t ls_k_drop(float *y, uint8_t *kept, const float *x, const ls_k_dropout *dropout,
                       cudaStream_t stream);
+/* dx ← dy / (1 − p) where kept, else 0. */
 cudaError_t ls_k_drop_back(float *dx, const float *dy, const uint8_t *kept, float p, size_t count,
                            cudaStream_t stream);
 
-/* ---- pooling, channels last ----------------------------------------------------------------- */
+/* ---- pooling, channels last ------------------------------------------------------------------ */
 
 typedef struct ls_k_pool {
-    int rows, c, h, w; /* of x */
-    int y_h, y_w;      /* of y */
+    int rows, c, h, w; /* size of x */
+    int y_h, y_w;      /* size of y */
     int kh, kw, sh, sw, ph, pw;
-    int max; /* else the average over the pixels of the window that lie inside the image */
+    /* non-zero: maximum; 0: average over the pixels of the window that are inside the image */
+    int max;
 } ls_k_pool;
 
-/* All offsets are in 32 bits: tensors have fewer than 2³¹ values.
- * `at`, of a maximum (may be NULL) ← where in the image (i·w + j) each window's first largest value is. */
+/* y ← the pooled x. For a maximum, `at` (may be NULL) ← the position in the image (i·w + j) of each
+ * window's first largest value. All offsets are 32 bits: tensors have fewer than 2³¹ values. */
 cudaError_t ls_k_pool_forward(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
                               cudaStream_t stream);
+/* dx ← the gradient of x. */
 cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *pool,
                            cudaStream_t stream);
 
-/* Each pixel of x, rows × h × w × c, becomes sh × sw of y; and the sums of these. */
+/* Upsampling: each pixel of x, rows × h × w × c, becomes sh × sw pixels of y. */
 typedef struct ls_k_upsample {
-    int rows, c, h, w; /* of x */
+    int rows, c, h, w; /* size of x */
     int sh, sw;
 } ls_k_upsample;
 
 cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, cudaStream_t stream);
+/* dx ← the sums of dy over the pixels of y that belong to each pixel of x. */
 cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *k,
                                cudaStream_t stream);
 
-/* Windows of 2 × 2 side by side, behind a bias and a relu: y has h/2 × w/2 pixels. */
+/* Adjacent windows of 2 × 2 after a bias and a relu: y has h/2 × w/2 pixels. */
 typedef struct ls_k_quads {
-    int rows, c, h, w; /* of x */
-    int max;           /* else the average */
-    int relu, half;    /* of x, y and their gradients */
+    int rows, c, h, w; /* size of x */
+    int max;           /* non-zero: maximum; 0: average */
+    int relu, half;    /* half: type of x, y and their gradients */
 } ls_k_quads;
 
-/* y ← the pooled relu of x + bias[c] (may be NULL). bits (may be NULL), a byte for each value of y: which
- * pixels of its window the gradient goes to, bit 2·line + column: the first largest one, or of an
- * average all; of these those above 0 where there is a relu. */
+/* y ← the pooled relu of x + bias[c] (may be NULL). bits (may be NULL) ← one byte for each value of
+ * y: the pixels of its window that the gradient goes to, as bit 2·line + column. These are the
+ * first largest pixel, or all pixels for an average; with a relu only those above 0. */
 cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const float *bias,
                                const ls_k_quads *quads, cudaStream_t stream);
-/* dx of x; bias_sum[c] (may be NULL) ← or += (`add`) the sum of dx over positions, with `partial` as
- * ls_k_partial_floats has it for the positions of y. */
+/* dx ← the gradient of x; bias_sum[c] (may be NULL) ← or, with `add`, += the sum of dx over
+ * positions. `partial` has ls_k_partial_floats floats for the positions of y. */
 cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, const uint8_t *bits,
                             float *partial, const ls_k_quads *quads, cudaStream_t stream);
 
-/* ---- sums over positions -------------------------------------------------------------------- */
+/* ---- sums over positions --------------------------------------------------------------------- */
 
-/* Positions that are summed as one block; the blocks' sums are then added in order. A tensor has fewer
- * than 2³¹ values and begins at a multiple of 16 bytes. */
+/* Positions that are summed as one block; the sums of the blocks are then added in order. A tensor
+ * has fewer than 2³¹ values and begins at a multiple of 16 bytes. */
 enum { LS_K_BLOCK = 256 };
 
-/* Floats of scratch that the functions of this section need for m × c. */
+/* Returns the floats of scratch memory (`partial`) that the functions of this section need for m ×
+ * c. */
 size_t ls_k_partial_floats(size_t m, int c);
 
-/* sum[c] ← Σ over positions of g, where g is dy, or 0 where y (may be NULL) is not above 0.
- * `masked` (may be NULL, may be dy) ← g. With `add`, sum += instead. */
+/* sum[c] ← or, with `add`, += Σ over positions of g, where g is dy, or 0 where y (may be NULL) is
+ * not above 0. `masked` (may be NULL, may be dy) ← g. */
 cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void *y, int half,
                            int add, float *partial, size_t m, int c, cudaStream_t stream);
-/* y (m × c) ← y + bias[c] (may be NULL), then 0 for what is not above 0 with `relu`. */
+/* y (m × c) ← y + bias[c] (may be NULL); with `relu`, 0 where the sum is not above 0. */
 cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
                       cudaStream_t stream);
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
-/* Bytes of a relu's mask: a bit for each value, 1 where y is above 0, and a byte for as many values of a
- * position as 16 bytes hold, or for one where c does not divide by them. */
+/* Returns the bytes of a relu's mask: one bit for each value, 1 where y is above 0. One byte holds
+ * the bits of as many values of a position as 16 bytes hold, or of one value if c is not a multiple
+ * of that number. */
 size_t ls_k_mask_bytes(size_t m, int c, int half);
 
 typedef struct ls_k_norm {
     size_t m;
     int c;
-    int rows; /* of the batch: the contribution is rows · mean */
+    int rows; /* rows of the batch: the contribution is rows · mean */
     float epsilon;
     int relu;
-    int half; /* of x, x2, y and their gradients */
+    int half; /* type of x, x2, y and their gradients */
 } ls_k_norm;
 
-/* mean[c], inverse[c] = 1/√(variance + ε) of x; contribution (may be NULL): rows·mean [c], rows ·
- * variance·m/(m − 1) [c], added to what is there with `add`. */
+/* mean[c], inverse[c] ← mean and 1/√(variance + ε) of x. contribution (may be NULL) ← or, with
+ * `add`, += rows·mean [c], then rows·variance·m/(m − 1) [c]. */
 cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contribution, int add,
                                  const void *x, float *partial, const ls_k_norm *norm,
                                  cudaStream_t stream);
-/* The same from running statistics: mean [c], variance [c]. */
+/* mean[c], inverse[c] ← the same from running statistics: mean [c], variance [c]. */
 cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
                               const ls_k_norm *norm, cudaStream_t stream);
-/* y ← (x − mean)·(inverse·weight) + bias (+ x2, may be NULL), then the relu if there is one; `mask`
- * (may be NULL) ← where that left y above 0. */
+/* y ← (x − mean)·(inverse·weight) + bias (+ x2, may be NULL), followed by the relu if there is one.
+ * `mask` (may be NULL) ← the positions where y is above 0. */
 cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
                             const float *mean, const float *inverse, const float *weight,
                             const float *bias, const ls_k_norm *norm, cudaStream_t stream);
-/* sums[0 … c) ← Σ g, sums[c … 2c) ← Σ g·(x − mean)·inverse, with g = dy or, when there is a relu, 0
- * where its mask has no bit. weight_grad, bias_grad ← or += (`add`) the second and the first. */
+/* sums[0 … c) ← Σ g, sums[c … 2c) ← Σ g·(x − mean)·inverse, where g is dy or, with a relu, 0 where
+ * its mask has no bit. weight_grad and bias_grad ← or, with `add`, += the second and the first. */
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
                            const void *x, const void *dy, const uint8_t *mask, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
@@ -228,15 +241,17 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream);
 
-/* ---- layer norm: of each of `rows` rows of n values, whose order is that of weight and bias ------ */
+/* layer norm: `rows` rows of n values, in the same order as weight and bias */
 
 /* y ← (x − mean)·inverse·weight + bias; stats[rows][2] ← mean and inverse = 1/√(variance + ε). */
 cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float *weight,
                             const float *bias, float epsilon, int rows, size_t n,
                             cudaStream_t stream);
+/* dx ← the gradient of x. */
 cudaError_t ls_k_layer_norm_dx(float *dx, const float *x, const float *dy, const float *weight,
                                const float *stats, int rows, size_t n, cudaStream_t stream);
-/* weight_grad, bias_grad ← or += (`add`) the sums over rows of dy·(x − mean)·inverse and of dy. */
+/* weight_grad, bias_grad ← or, with `add`, += the sums over rows of dy·(x − mean)·inverse and of
+ * dy. */
 cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, const float *x,
                                  const float *dy, const float *stats, int rows, size_t n,
                                  cudaStream_t stream);
@@ -246,87 +261,91 @@ cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, 
 typedef struct ls_k_xent {
     const float *x;        /* [rows][classes] */
     const int32_t *labels; /* [rows] */
-    const float *weight;   /* [classes], of a row by its label; NULL: 1 */
-    float *dx;             /* or NULL */
-    float *stats;          /* [0] summed loss, [1] correct */
+    const float *weight;   /* [classes], factor of a row by its label; NULL: 1 */
+    float *dx;             /* may be NULL */
+    float *stats;          /* [0] summed loss, [1] number of correct rows */
     float *row;            /* scratch: 2 · rows */
-    ls_k_fault *fault;     /* set for the first row whose label is no class */
+    ls_k_fault *fault;     /* set for the first row whose label is not a class */
     int rows, classes;
     float smoothing;
-    int add; /* stats += */
+    int add; /* non-zero: adds to stats */
 } ls_k_xent;
 
 cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream);
 
-/* As plugin.h says of ls_vector_loss; the numbers are those of ls_vector_rule. */
+/* The losses of ls_vector_loss, as plugin.h defines them. The constants equal those of
+ * ls_vector_rule. */
 enum { LS_K_MSE = 0, LS_K_BCE = 1 };
 typedef struct ls_k_vector_loss {
     const float *x, *targets; /* [rows][n] */
-    float *dx;                /* or NULL */
-    float *stats;             /* [0] summed loss, [1] correct */
+    float *dx;                /* may be NULL */
+    float *stats;             /* [0] summed loss, [1] number of correct rows */
     float *row;               /* scratch: 2 · rows */
     int rows, n;
-    int rule; /* LS_K_… */
-    int add;  /* stats += */
+    int rule; /* LS_K_MSE or LS_K_BCE */
+    int add;  /* non-zero: adds to stats */
 } ls_k_vector_loss;
 
 cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t stream);
 
 /* ---- steps over arenas ---------------------------------------------------------------------- */
 
-/* Whether a step may be applied, as plugin.h says of guard and held; both NULL: it may. The optimizers
- * put the first two floats at `loss` where args->told says. */
+/* Decides whether a step may be applied, as plugin.h says of guard and held; both NULL: it may. The
+ * optimizers write the first two floats at `loss` to args->told. */
 typedef struct ls_k_guard {
     const float *loss;
     float *held;
-    const float *clip; /* the gradient is multiplied with its first besides; NULL: with 1 */
-    float rate;        /* lr is multiplied with it; 0 counts as 1 */
+    const float *clip; /* the gradient is also multiplied with clip[0]; NULL: with 1 */
+    float rate;        /* factor of lr; 0 counts as 1 */
 } ls_k_guard;
 
-/* What an optimizer works on: arenas of `count` floats; slots may be NULL. */
+/* Arenas of an optimizer, `count` floats each. Slots may be NULL. */
 typedef struct ls_k_update {
     float *w, *slot[2];
     const float *grad;
-    uint16_t *shadow;            /* ← w in bf16; NULL: none is kept */
-    const uint16_t *shadow_grad; /* in bf16, read in place of grad … */
-    const uint32_t
-        *in_shadow; /* … where bit i is set, for 16 of them from 16·i on; NULL: nowhere */
+    uint16_t *shadow;            /* ← w in bf16; NULL: there is no shadow */
+    const uint16_t *shadow_grad; /* gradients in bf16, see in_shadow */
+    /* bit i set: the 16 gradients from 16·i on are read from shadow_grad instead of grad; NULL:
+     * none */
+    const uint32_t *in_shadow;
     const ls_k_args *args;
     ls_k_guard guard;
     size_t count;
 } ls_k_update;
 
-/* As plugin.h says of ls_sgd; slot[0] NULL when momentum is 0. lr and scale from args. */
+/* One step of SGD, as plugin.h says of ls_sgd. slot[0] is NULL if momentum is 0. lr and scale come
+ * from args. */
 cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_decay, int nesterov,
                      cudaStream_t stream);
 typedef struct ls_k_adamw {
     float beta1, beta2, epsilon, weight_decay;
 } ls_k_adamw;
+/* One step of AdamW, as plugin.h says of ls_adamw. */
 cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw,
                             cudaStream_t stream);
-/* to[i] += momentum · (sum[i]·row_scale − to[i]); `of_weights`: the scale is 1 */
+/* to[i] += momentum · (sum[i]·row_scale − to[i]); with `of_weights` the scale is 1. */
 cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
                          float momentum, int of_weights, size_t count, cudaStream_t stream);
 
-/* As plugin.h says of ls_clip. `partial`: LS_K_CLIP_SUMS doubles of scratch; `add`: on top of what an earlier call
- * has left in clip. */
+/* Computes the clip factor, as plugin.h says of ls_clip. `partial` is LS_K_CLIP_SUMS doubles of
+ * scratch memory. With `add`, the sum continues from what an earlier call has left in clip. */
 enum { LS_K_CLIP_SUMS = 256 };
 cudaError_t ls_k_clip(float *clip, double *partial, const float *grad, const ls_k_args *args,
                       float most, int add, size_t count, cudaStream_t stream);
 
 /* ---- sums of arenas ------------------------------------------------------------------------- */
 
-/* Most arenas of one call. */
+/* largest number of arenas in one call */
 enum { LS_K_ARENAS = 128 };
 
-/* A step of `order`: a number below LS_K_ARENAS puts that arena's value on a stack, LS_K_ADD
+/* A step of `order`: a number below LS_K_ARENAS pushes that arena's value on a stack; LS_K_ADD
  * replaces the two topmost values, a below b, with a + b. */
 enum { LS_K_ADD = 255 };
 
-/* out[i] ← the sum of in[k][i], k < count, i < floats, in the order of a binary tree in postfix
- * form: 2·count − 1 steps that leave one value. The stack holds at most LS_K_STACK values. `in` and `order` are host
- * arrays, copied before the call returns; out may be one of `in`. Any float count and alignment; 16-byte aligned is
- * fastest. */
+/* out[i] ← the sum of in[k][i], k < count, for i < floats, in the order of a binary tree in postfix
+ * form: 2·count − 1 steps that leave one value. The stack holds at most LS_K_STACK values. `in` and
+ * `order` are host arrays, copied before the call returns; out may be one of `in`. Any number of
+ * floats and any alignment is allowed; 16-byte alignment is fastest. */
 enum { LS_K_STACK = 16 };
 cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
                             size_t floats, cudaStream_t stream);

@@ -1,6 +1,6 @@
-/* Losses. Softmax and cross-entropy: a thread for each row where classes are few, else a warp; then the rows'
- * losses added in order. A small batch of few classes does both in one kernel, which gives the same
- * bits. Who has a row depends on the classes alone. */
+/* Losses. Softmax and cross-entropy: with few classes a thread computes a row, else a warp; then
+ * the rows' losses are added in order. A small batch of few classes does both in one kernel, with
+ * the same bits. Whether a thread or a warp computes a row depends on the classes alone. */
 #include "cuda/kernels/kernels.cuh"
 
 enum { WARP = 32, SUM_THREADS = 256, FEW = 32 /* classes */, ONE_BLOCK = 512 /* rows */ };
@@ -12,20 +12,22 @@ template <int LANES> __device__ static double add_lanes(double value)
     return value;
 }
 
-/* What a row's sums give: its loss and whether it is right. */
-__device__ static void put_row(const ls_k_xent &k, int row, int best, float m, double sum, double all)
+/* Stores a row's loss and whether its prediction is right, computed from its sums. */
+__device__ static void put_row(const ls_k_xent &k, int row, int best, float m, double sum,
+                               double all)
 {
     const double smoothing = k.smoothing;
     const int label = k.labels[row], known = label >= 0 && label < k.classes;
     const float *x = k.x + (size_t)row * k.classes;
     double target = known ? (1 - smoothing) * ((double)x[label] - (double)m) : 0;
-    /* Nothing may be learned from a row without a label. */
+    /* A row without a valid label gets the loss NaN, so that nothing is learned from it. */
     const double loss = log(sum) - target - smoothing / k.classes * all;
     k.row[row] = known ? (float)(k.weight ? (double)k.weight[label] * loss : loss) : NAN;
     k.row[k.rows + row] = best == label;
 }
 
-/* dx of class j: e/Σe − target. The sum is divided by once. */
+/* Stores dx of class j: e/Σe − target. `share` is 1/Σe, so that the division is done once per
+ * row. */
 __device__ static void put_dx(const ls_k_xent &k, int row, int j, float m, double share)
 {
     const float everywhere = (float)((double)k.smoothing / k.classes);
@@ -36,7 +38,7 @@ __device__ static void put_dx(const ls_k_xent &k, int row, int j, float m, doubl
     k.dx[at] = k.weight && label >= 0 && label < k.classes ? k.weight[label] * p : p;
 }
 
-/* The first largest value of a row. */
+/* Finds the first largest value of a row. */
 template <int LANES>
 __device__ static void find_largest(float *most, int *best, const float *x, int classes, int lane)
 {
@@ -57,7 +59,8 @@ __device__ static void find_largest(float *most, int *best, const float *x, int 
     }
 }
 
-/* loss = log Σe − Σ target·(z − m). By a warp, or by one thread: for few classes no shuffles are worth their wait. */
+/* Computes one row: loss = log Σe − Σ target·(z − m). A warp does so, or one thread if the classes
+ * are so few that shuffles are not worth their latency. */
 template <int LANES> __device__ static void do_row(const ls_k_xent &k, int row, int lane)
 {
     static_assert(LANES == 1 || LANES == WARP, "shuffles are over a whole warp");
@@ -87,7 +90,8 @@ __device__ static void report(const ls_k_xent &k, int row)
     k.fault->code = LS_K_FAULT_LABEL;
 }
 
-/* By SUM_THREADS threads of one block, the others only waiting. Without labels none is bad. */
+/* Adds up the rows with SUM_THREADS threads of one block; the other threads only take part in
+ * barriers. Without labels no row is bad. */
 __device__ static void add_rows(const ls_k_xent &k)
 {
     __shared__ double loss[SUM_THREADS], correct[SUM_THREADS];
@@ -143,7 +147,7 @@ __global__ static void __launch_bounds__(ONE_BLOCK)
 {
     if ((int)threadIdx.x < k.rows)
         do_row<1>(k, threadIdx.x, 0);
-    __syncthreads(); /* the block sees what it wrote to k.row */
+    __syncthreads(); /* makes the block's writes to k.row visible to the block */
     add_rows(k);
 }
 
@@ -162,7 +166,7 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *k, cudaStream_t stream)
     return cudaGetLastError();
 }
 
-/* ---- of target vectors: a warp for each row, then the rows in order --------------------------------- */
+/* ---- losses of target vectors: one warp per row, then the rows in order ---------------------- */
 
 __device__ static double lose(int rule, double *slope, double z, double t)
 {
@@ -173,7 +177,8 @@ __device__ static double lose(int rule, double *slope, double z, double t)
 
 __global__ static void vector_rows(const __grid_constant__ ls_k_vector_loss k)
 {
-    const int row = (int)((blockIdx.x * blockDim.x + threadIdx.x) / WARP), lane = threadIdx.x % WARP;
+    const int row = (int)((blockIdx.x * blockDim.x + threadIdx.x) / WARP),
+              lane = threadIdx.x % WARP;
     const size_t first = (size_t)row * k.n;
     if (row >= k.rows)
         return;

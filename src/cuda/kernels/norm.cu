@@ -1,13 +1,15 @@
-/* Sums over positions of an m × c tensor, biases, and batch norm, which is made of such sums.
+/* Sums over positions of an m × c tensor, biases, and batch norm, which consists of such sums; and
+ * layer norm.
  *
- * The order of a sum: positions fall into blocks of LS_K_BLOCK. Within a block, lane y of a tile
- * (ls_tile_of) adds positions y, y + lanes, …; then the lanes are added: of `lanes / Q` groups those that
- * lie as far apart, and the groups in order. The tile depends on c and the type alone. The blocks' sums
- * are then added in double by LANES lanes, and those in a binary tree.
- */
+ * The order of a sum: positions are divided into blocks of LS_K_BLOCK. Within a block, lane y of a
+ * tile (ls_tile_of) adds positions y, y + lanes, …. Then the lanes are added up: lanes that are
+ * `lanes / Q` apart form a group, each group is added, and then the groups in order. The tile
+ * depends on c and the type alone. The blocks' sums are then added in double by LANES lanes, and
+ * the lanes in a binary tree. */
 #include "cuda/kernels/kernels.cuh"
 
-/* Lanes that add up blocks, for so many channels beside each other: those of one sector of memory. */
+/* Lanes that add up blocks, for FINISH_CHANNELS adjacent channels: those of one sector of
+ * memory. */
 enum { FINISH_CHANNELS = 8, LANES = 128, FINISH_THREADS = FINISH_CHANNELS * LANES };
 
 static size_t blocks_of(size_t m)
@@ -25,18 +27,20 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
     return m * (size_t)c / (size_t)ls_wide(c, half ? sizeof(uint16_t) : sizeof(float));
 }
 
-/* ---- going over positions ------------------------------------------------------------------- */
+/* ---- loops over positions -------------------------------------------------------------------- */
 
-/* Memory answers late: a thread asks for so many positions, or blocks, before it uses the first. */
+/* Positions, or blocks, that a thread loads before it uses the first of them, because memory has a
+ * long latency. */
 #define BATCH 4
 #define IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < BATCH; k++)
 
-/* use(at, inside, x, x2) for each of the thread's positions: the chunk and its values of both tensors; x2's are there
- * with TWO, and with MASK 0 where that has no bit. Behind the last position it comes again, not inside: what it gives is
- * computed, so that a batch has no branches until then, and not kept. */
+/* Calls use(at, inside, x, x2) for each position of the thread: the chunk and its values of both
+ * tensors. x2 is loaded with TWO; with MASK its values are 0 where the mask has no bit. Beyond the
+ * last position the last one is repeated with `inside` false: its result is computed, so that a
+ * batch has no branch before that, but must not be stored. */
 template <class T, int V, bool TWO, bool MASK, class Use>
-__device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2, const uint8_t *mask,
-                                     Use use)
+__device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2,
+                                     const uint8_t *mask, Use use)
 {
     static_assert(TWO || !MASK, "the mask is the second tensor's");
     for (uint32_t i = span.first + threadIdx.y; i < span.end; i += BATCH * blockDim.y) {
@@ -61,15 +65,16 @@ __device__ static void each_position(const ls_thread_span &span, const T *x, con
     }
 }
 
-/* The same of one tensor: use(at, inside, x). */
+/* Does the same for one tensor: use(at, inside, x). */
 template <int V, class T, class Use>
 __device__ static void each_value(const ls_thread_span &span, const T *x, Use use)
 {
-    each_position<T, V, false, false>(span, x, x, nullptr,
-                                      [&](uint32_t at, bool inside, float value[V], float *) { use(at, inside, value); });
+    each_position<T, V, false, false>(
+        span, x, x, nullptr,
+        [&](uint32_t at, bool inside, float value[V], float *) { use(at, inside, value); });
 }
 
-/* ---- adding blocks -------------------------------------------------------------------------- */
+/* ---- sums over blocks ------------------------------------------------------------------------ */
 
 /* Adds both values of all lanes of a channel in a binary tree; lane 0 has the result. */
 __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREADS])
@@ -90,9 +95,9 @@ __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREAD
     __syncthreads();
 }
 
-/* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block, and adds up the
- * lanes' `sum`: lane 0 of each channel has both. Behind the last block `add` is called with zeros as well, and must
- * add nothing then. */
+/* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block,
+ * and adds up the `sum` of the lanes: lane 0 of each channel has both. Beyond the last block `add`
+ * is called with zeros and must then add nothing. */
 template <class Add>
 __device__ static void add_blocks(double sum[2], const float *partial, uint32_t blocks, uint32_t c,
                                   uint32_t channel, double (*shared)[FINISH_THREADS], Add add)
@@ -157,7 +162,8 @@ cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, 
                       cudaStream_t stream)
 {
     LS_TILED(half, c, T, V,
-             add_bias<T, V><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>((T *)y, bias, relu, (uint32_t)m, c));
+             add_bias<T, V><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>((T *)y, bias, relu,
+                                                                               (uint32_t)m, c));
     return cudaGetLastError();
 }
 
@@ -169,17 +175,17 @@ __global__ static void bias_partial(float *total, int add, float *partial, T *ma
     const ls_thread_span span = ls_thread_span_of<V>(m, c);
     float sum[V] = {0};
     if (span.has_channels())
-        each_position<T, V, RELU, false>(span, dy, y, nullptr,
-                                         [&](uint32_t at, bool inside, float g[V], const float out[V]) {
-            for (int v = 0; RELU && v < V; v++)
-                g[v] = out[v] > 0 ? g[v] : 0;
-            if (inside) {
-                if (RELU && masked)
-                    ls_store<V>(masked, at, g);
-                for (int v = 0; v < V; v++)
-                    sum[v] += g[v];
-            }
-        });
+        each_position<T, V, RELU, false>(
+            span, dy, y, nullptr, [&](uint32_t at, bool inside, float g[V], const float out[V]) {
+                for (int v = 0; RELU && v < V; v++)
+                    g[v] = out[v] > 0 ? g[v] : 0;
+                if (inside) {
+                    if (RELU && masked)
+                        ls_store<V>(masked, at, g);
+                    for (int v = 0; v < V; v++)
+                        sum[v] += g[v];
+                }
+            });
     ls_add_lanes<V>(sum, room);
     ls_put_partial<V>(total, add, partial, room, span, c);
 }
@@ -216,8 +222,8 @@ cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void 
 
 /* ---- batch norm: statistics ----------------------------------------------------------------- */
 
-/* Of each block its mean and Σ(x − mean)², from sums of the differences to its first value: those
- * are small where the mean is far from zero. */
+/* Computes the mean and Σ(x − mean)² of each block from sums of the differences to its first value.
+ * The differences are small even if the mean is far from zero. */
 template <class T, int V>
 __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int c)
 {
@@ -245,14 +251,15 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
     partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
 
-/* 0 behind the last block, where add_blocks asks too. */
+/* Returns the positions of a block: 0 beyond the last block, for which add_blocks asks too. */
 __device__ static double rows_in(uint32_t block, uint32_t m)
 {
     uint32_t first = block * LS_K_BLOCK;
     return first >= m ? 0 : (double)(m - first < LS_K_BLOCK ? m - first : LS_K_BLOCK);
 }
 
-/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Of each pair of sums the first is used. */
+/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Only the first of each
+ * pair of sums is used. */
 __global__ static void __launch_bounds__(FINISH_THREADS, 1)
 norm_finish(float *mean, float *inverse, float *contribution, int add, const float *partial,
             uint32_t blocks, ls_k_norm k)
@@ -261,7 +268,9 @@ norm_finish(float *mean, float *inverse, float *contribution, int add, const flo
     const uint32_t channel = my_channel(), c = (uint32_t)k.c, m = (uint32_t)k.m;
     double sums[2], squares[2];
     add_blocks(sums, partial, blocks, c, channel, shared,
-               [=](double to[2], uint32_t block, float block_mean, float) { to[0] += rows_in(block, m) * block_mean; });
+               [=](double to[2], uint32_t block, float block_mean, float) {
+                   to[0] += rows_in(block, m) * block_mean;
+               });
     double centre = sums[0] / (double)k.m;
     add_blocks(squares, partial, blocks, c, channel, shared,
                [=](double to[2], uint32_t block, float block_mean, float within) {
@@ -275,7 +284,8 @@ norm_finish(float *mean, float *inverse, float *contribution, int add, const flo
     inverse[channel] = (float)(1 / sqrt(variance + (double)k.epsilon));
     if (contribution) {
         ls_put_sum(&contribution[channel], k.rows * centre, add);
-        ls_put_sum(&contribution[c + channel], k.rows * (n > 1 ? squares[0] / (n - 1) : variance), add);
+        ls_put_sum(&contribution[c + channel], k.rows * (n > 1 ? squares[0] / (n - 1) : variance),
+                   add);
     }
 }
 
@@ -284,8 +294,8 @@ cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contributio
                                  cudaStream_t stream)
 {
     LS_TILED(norm->half, norm->c, T, V,
-             norm_partial<T, V><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(partial, (const T *)x,
-                                                               (uint32_t)norm->m, norm->c));
+             norm_partial<T, V><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0,
+                                  stream>>>(partial, (const T *)x, (uint32_t)norm->m, norm->c));
     norm_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
         mean, inverse, contribution, add, partial, (uint32_t)blocks_of(norm->m), *norm);
     return cudaGetLastError();
@@ -309,7 +319,7 @@ cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
 
 /* ---- batch norm: forward -------------------------------------------------------------------- */
 
-/* Of each channel of a chunk: y = (x − centre)·scale + bias. */
+/* Coefficients for each channel of a chunk: y = (x − centre)·scale + bias. */
 template <int V> struct norm_line {
     float centre[V], scale[V], bias[V];
 };
@@ -330,20 +340,20 @@ norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
         line.scale[v] = inverse[channel] * weight[channel];
         line.bias[v] = bias[channel];
     }
-    each_position<T, V, ADD, false>(span, x, x2, nullptr,
-                                    [&](uint32_t at, bool inside, float value[V], const float other[V]) {
-        for (int v = 0; v < V; v++) {
-            value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
-            if (ADD)
-                value[v] += other[v];
-            if (RELU)
-                value[v] = value[v] > 0 ? value[v] : 0;
-        }
-        if (inside)
-            ls_store<V>(y, at, value);
-        if (inside && RELU && mask)
-            mask[at] = (uint8_t)ls_above_zero<V>(value);
-    });
+    each_position<T, V, ADD, false>(
+        span, x, x2, nullptr, [&](uint32_t at, bool inside, float value[V], const float other[V]) {
+            for (int v = 0; v < V; v++) {
+                value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
+                if (ADD)
+                    value[v] += other[v];
+                if (RELU)
+                    value[v] = value[v] > 0 ? value[v] : 0;
+            }
+            if (inside)
+                ls_store<V>(y, at, value);
+            if (inside && RELU && mask)
+                mask[at] = (uint8_t)ls_above_zero<V>(value);
+        });
 }
 
 cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
@@ -351,8 +361,9 @@ cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x
                             const float *bias, const ls_k_norm *norm, cudaStream_t stream)
 {
     LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(x2, ADD, LS_CHOSEN(norm->relu, RELU, {
-        norm_apply<T, V, ADD, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
-            (T *)y, mask, (const T *)x, (const T *)x2, mean, inverse, weight, bias, *norm);
+        norm_apply<T, V, ADD, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0,
+                                      stream>>>((T *)y, mask, (const T *)x, (const T *)x2, mean,
+                                                inverse, weight, bias, *norm);
     })));
     return cudaGetLastError();
 }
@@ -370,13 +381,13 @@ __global__ static void grad_partial(float *partial, const T *x, const T *dy, con
     for (int v = 0; span.has_channels() && v < V; v++)
         centre[v] = mean[span.chunk * V + v];
     if (span.has_channels())
-        each_position<T, V, true, RELU>(span, x, dy, mask,
-                                        [&](uint32_t, bool inside, const float value[V], const float g[V]) {
-            for (int v = 0; inside && v < V; v++) {
-                sum[v] += g[v];
-                sum[V + v] += g[v] * (value[v] - centre[v]);
-            }
-        });
+        each_position<T, V, true, RELU>(
+            span, x, dy, mask, [&](uint32_t, bool inside, const float value[V], const float g[V]) {
+                for (int v = 0; inside && v < V; v++) {
+                    sum[v] += g[v];
+                    sum[V + v] += g[v] * (value[v] - centre[v]);
+                }
+            });
     ls_add_lanes<2 * V>(sum, room);
     const uint32_t channel = span.chunk * V + threadIdx.y;
     if (threadIdx.y >= V || !span.has_channels())
@@ -408,8 +419,9 @@ cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, in
                            cudaStream_t stream)
 {
     LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(norm->relu, RELU, {
-        grad_partial<T, V, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
-            partial, (const T *)x, (const T *)dy, mask, mean, inverse, *norm);
+        grad_partial<T, V, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0,
+                                   stream>>>(partial, (const T *)x, (const T *)dy, mask, mean,
+                                             inverse, *norm);
     }));
     grad_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
         weight_grad, bias_grad, sums, add, partial, (uint32_t)blocks_of(norm->m),
@@ -417,7 +429,7 @@ cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, in
     return cudaGetLastError();
 }
 
-/* Of each channel of a chunk: dx = factor·(g − first) − (x − centre)·slope. */
+/* Coefficients for each channel of a chunk: dx = factor·(g − first) − (x − centre)·slope. */
 template <int V> struct slope_line {
     float centre[V], first[V], factor[V], slope[V];
 };
@@ -439,15 +451,16 @@ __global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const uin
         line.factor[v] = factor;
         line.slope[v] = factor * scale * (sums[k.c + channel] / n);
     }
-    each_position<T, V, true, RELU>(span, x, dy, mask,
-                                    [&](uint32_t at, bool inside, float value[V], const float g[V]) {
-        for (int v = 0; v < V; v++)
-            value[v] = line.factor[v] * (g[v] - line.first[v]) - (value[v] - line.centre[v]) * line.slope[v];
-        if (inside)
-            ls_store<V>(dx, at, value);
-        if (inside && TWO)
-            ls_store<V>(dx2, at, g);
-    });
+    each_position<T, V, true, RELU>(
+        span, x, dy, mask, [&](uint32_t at, bool inside, float value[V], const float g[V]) {
+            for (int v = 0; v < V; v++)
+                value[v] = line.factor[v] * (g[v] - line.first[v]) -
+                           (value[v] - line.centre[v]) * line.slope[v];
+            if (inside)
+                ls_store<V>(dx, at, value);
+            if (inside && TWO)
+                ls_store<V>(dx2, at, g);
+        });
 }
 
 cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
@@ -455,13 +468,14 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream)
 {
     LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(dx2, TWO, LS_CHOSEN(norm->relu, RELU, {
-        norm_dx<T, V, TWO, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
-            (T *)dx, (T *)dx2, (const T *)x, (const T *)dy, mask, mean, inverse, weight, sums, *norm);
+        norm_dx<T, V, TWO, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0,
+                                   stream>>>((T *)dx, (T *)dx2, (const T *)x, (const T *)dy, mask,
+                                             mean, inverse, weight, sums, *norm);
     })));
     return cudaGetLastError();
 }
 
-/* ---- layer norm: a block for each row ------------------------------------------------------- */
+/* ---- layer norm: one block per row ----------------------------------------------------------- */
 
 __global__ static void layer_norm(float *y, float *stats, const float *x, const float *weight,
                                   const float *bias, float epsilon, size_t n)
@@ -474,7 +488,9 @@ __global__ static void layer_norm(float *y, float *stats, const float *x, const 
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         squares += (from[i] - mean) * (from[i] - mean);
     float inverse = 1 / sqrtf(ls_sum_of_block(squares) / (float)n + epsilon);
-    if (inverse == 0) { /* squares beyond the range of floats: of values so much smaller; ε is nothing to them */
+    /* The squares exceeded the range of floats. They are computed again from values scaled by 2⁻⁶⁴;
+     * ε is negligible beside them. */
+    if (inverse == 0) {
         squares = 0;
         for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
             squares += ((from[i] - mean) * 0x1p-64f) * ((from[i] - mean) * 0x1p-64f);
@@ -496,8 +512,8 @@ cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float 
     return cudaGetLastError();
 }
 
-__global__ static void layer_norm_dx(float *dx, const float *x, const float *dy, const float *weight,
-                                     const float *stats, size_t n)
+__global__ static void layer_norm_dx(float *dx, const float *x, const float *dy,
+                                     const float *weight, const float *stats, size_t n)
 {
     const size_t first = (size_t)blockIdx.x * n;
     const float mean = stats[2 * (size_t)blockIdx.x], inverse = stats[2 * (size_t)blockIdx.x + 1];
@@ -521,8 +537,9 @@ cudaError_t ls_k_layer_norm_dx(float *dx, const float *x, const float *dy, const
     return cudaGetLastError();
 }
 
-__global__ static void layer_norm_grad(float *weight_grad, float *bias_grad, int add, const float *x,
-                                       const float *dy, const float *stats, int rows, size_t n)
+__global__ static void layer_norm_grad(float *weight_grad, float *bias_grad, int add,
+                                       const float *x, const float *dy, const float *stats,
+                                       int rows, size_t n)
 {
     LS_EACH(i, n) {
         double sum = 0, product = 0;
@@ -540,7 +557,7 @@ cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, 
                                  const float *dy, const float *stats, int rows, size_t n,
                                  cudaStream_t stream)
 {
-    layer_norm_grad<<<ls_blocks(n), LS_THREADS, 0, stream>>>(weight_grad, bias_grad, add, x, dy, stats,
-                                                             rows, n);
+    layer_norm_grad<<<ls_blocks(n), LS_THREADS, 0, stream>>>(weight_grad, bias_grad, add, x, dy,
+                                                             stats, rows, n);
     return cudaGetLastError();
 }

@@ -1,11 +1,11 @@
-/* Element by element. */
+/* Kernels that compute element by element. */
 #include "cuda/kernels/kernels.cuh"
 
 #include <float.h>
 
-/* ---- out ← f(a), out ← f(a, b) ---------------------------------------------------------------- */
+/* ---- out ← f(a), out ← f(a, b) --------------------------------------------------------------- */
 
-/* Four at a time where memory allows; then the rest. */
+/* Computes four elements at a time if `wide`, then the rest one by one. */
 template <class T, class F>
 __global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, int wide)
 {
@@ -21,7 +21,7 @@ __global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, i
         ls_put(out, 4 * quads + i, f(ls_get(a, 4 * quads + i), ls_get(b, 4 * quads + i)));
 }
 
-/* With b = a where f has one argument: it is read once. */
+/* A function of one argument is called with b = a, which is read only once. */
 template <class T, class F>
 static cudaError_t map(T *out, const T *a, const T *b, F f, size_t count, cudaStream_t stream)
 {
@@ -60,7 +60,8 @@ cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu,
                      cudaStream_t stream)
 {
     if (half)
-        return map((ls_half *)y, (const ls_half *)x, (const ls_half *)x2, sum_maybe_relu{relu}, count, stream);
+        return map((ls_half *)y, (const ls_half *)x, (const ls_half *)x2, sum_maybe_relu{relu},
+                   count, stream);
     return relu ? map((float *)y, (const float *)x, (const float *)x2, sum_relu(), count, stream)
                 : map((float *)y, (const float *)x, (const float *)x2, plain_sum(), count, stream);
 }
@@ -85,7 +86,7 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return cudaGetLastError();
 }
 
-/* ---- curves: y = of(x), and dx = back(dy, v), where v is y, but x for gelu and silu ------------------ */
+/* ---- curves: y = of(x), dx = back(dy, v), where v is x for gelu and silu, else y ------------- */
 
 struct relu_curve {
     float slope;
@@ -106,19 +107,20 @@ struct tanh_curve {
     __device__ float back(float dy, float y) const { return dy * (1 - y * y); }
 };
 
-/* Infinities as the largest numbers: 0 · x is then 0, the limit of what gelu and silu multiply, not NaN. */
+/* Replaces infinities by the largest numbers, so that 0 · x is 0, the limit of the products in gelu
+ * and silu, and not NaN. */
 __device__ static float bounded(float x)
 {
     return fabsf(x) > FLT_MAX ? copysignf(FLT_MAX, x) : x;
 }
 
-/* −∞ alone. */
+/* Does so for −∞ only. */
 __device__ static float from_lowest(float x)
 {
     return x < -FLT_MAX ? -FLT_MAX : x;
 }
 
-/* How much of the normal distribution lies below x. */
+/* Returns the share of the normal distribution that is below x. */
 __device__ static float normal_below(float x)
 {
     return 0.5f * erfcf(-0.70710678f * x);
@@ -151,10 +153,10 @@ template <class C> struct slope_of {
     __device__ float operator()(float dy, float v) const { return curve.back(dy, v); }
 };
 
-/* F: value_of or slope_of. */
+/* F is value_of or slope_of. */
 template <template <class> class F>
-static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_curve curve, float slope,
-                             size_t count, cudaStream_t stream)
+static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_curve curve,
+                             float slope, size_t count, cudaStream_t stream)
 {
     switch (curve) {
     case LS_K_RELU: return map(out, a, b, F<relu_curve>{{slope}}, count, stream);
@@ -172,16 +174,16 @@ cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slop
     return map_curve<value_of>(y, x, x, curve, slope, count, stream);
 }
 
-cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve, float slope,
-                            size_t count, cudaStream_t stream)
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
+                            float slope, size_t count, cudaStream_t stream)
 {
     return map_curve<slope_of>(dx, dy, v, curve, slope, count, stream);
 }
 
 /* ---- concatenation of channels -------------------------------------------------------------- */
 
-__global__ static void concat(float *y, const float *x, const float *x2, uint32_t count, uint32_t c1,
-                              ls_divisor c)
+__global__ static void concat(float *y, const float *x, const float *x2, uint32_t count,
+                              uint32_t c1, ls_divisor c)
 {
     LS_EACH(i, count) {
         uint32_t at = ls_quotient((uint32_t)i, c), k = (uint32_t)i - at * c.d;
@@ -189,8 +191,8 @@ __global__ static void concat(float *y, const float *x, const float *x2, uint32_
     }
 }
 
-__global__ static void concat_back(float *dx, float *dx2, const float *dy, uint32_t count, uint32_t c1,
-                                   ls_divisor c)
+__global__ static void concat_back(float *dx, float *dx2, const float *dy, uint32_t count,
+                                   uint32_t c1, ls_divisor c)
 {
     LS_EACH(i, count) {
         uint32_t at = ls_quotient((uint32_t)i, c), k = (uint32_t)i - at * c.d;

@@ -1,16 +1,16 @@
-/* Pooling, channels last. Windows of 2 × 2 that lie side by side, which is what networks have, are a case
- * of their own, with the bias and the relu in front of them; all others go the general way. No index is
- * divided by a number that the host does not know. */
+/* Pooling and upsampling, channels last. Adjacent windows of 2 × 2, which most networks use, have
+ * kernels of their own, which include the preceding bias and relu; all other windows use the
+ * general kernels. Pooling divides indices by numbers that the host has prepared (ls_divisor). */
 #include "cuda/kernels/kernels.cuh"
 
-/* ---- 2 × 2 windows, side by side ------------------------------------------------------------- */
+/* ---- adjacent windows of 2 × 2 --------------------------------------------------------------- */
 
-/* The four pixels of a window, line by line. */
+/* Loops over the four pixels of a window, line by line. */
 #define QUAD(q) _Pragma("unroll") for (int q = 0; q < 4; q++)
 
 struct quads {
     ls_k_quads k;
-    uint32_t m, y_w, y_h; /* of y */
+    uint32_t m, y_w, y_h; /* size of y; m: positions */
     ls_divisor by_w, by_h;
 };
 
@@ -22,12 +22,13 @@ static quads quads_of(const ls_k_quads *k)
     return s;
 }
 
-/* A window: its line of y in its image, its column, and the chunk of x that it begins with. */
+/* A window: its line and column of y in its image, and the chunk of x that it begins with. */
 struct window_of_quads {
     uint32_t i, j, at;
 };
 
-__device__ static window_of_quads find_window(const quads &s, uint32_t position, const ls_thread_span &span)
+__device__ static window_of_quads find_window(const quads &s, uint32_t position,
+                                              const ls_thread_span &span)
 {
     const uint32_t line = ls_quotient(position, s.by_w), row = ls_quotient(line, s.by_h);
     window_of_quads q = {line - row * s.y_h, position - line * s.y_w, 0};
@@ -35,13 +36,14 @@ __device__ static window_of_quads find_window(const quads &s, uint32_t position,
     return q;
 }
 
-/* Pixel q of a window that begins at chunk `at`. */
+/* Returns pixel q of a window that begins at chunk `at`. */
 __device__ static uint32_t pixel(const quads &s, const ls_thread_span &span, uint32_t at, int q)
 {
     return at + (q / 2 * (uint32_t)s.k.w + q % 2) * span.chunks;
 }
 
-/* The window's value from its pixels, and the bits of those that the gradient goes to. */
+/* Returns the window's value, computed from its pixels, and the bits of the pixels that the
+ * gradient goes to. */
 template <bool MAX>
 __device__ static float window_value(uint32_t *bits, const float pixel[4], int relu)
 {
@@ -106,19 +108,22 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
     return cudaGetLastError();
 }
 
-/* Nothing of y depends on a last line or column that no window has. */
+/* Clears the gradient of a last line or column that no window covers, because y does not depend on
+ * it. */
 template <class T, int V>
-__device__ static void clear_rest(T *dx, const quads &s, const ls_thread_span &span, window_of_quads q)
+__device__ static void clear_rest(T *dx, const quads &s, const ls_thread_span &span,
+                                  window_of_quads q)
 {
     const float zero[V] = {0};
-    const bool right = s.k.w % 2 != 0 && q.j + 1 == s.y_w, below = s.k.h % 2 != 0 && q.i + 1 == s.y_h;
+    const bool right = s.k.w % 2 != 0 && q.j + 1 == s.y_w,
+               below = s.k.h % 2 != 0 && q.i + 1 == s.y_h;
     for (uint32_t line = 0; line < 3; line++)
         for (uint32_t column = 0; column < 3; column++)
             if ((line == 2 || column == 2) && (line < 2 || below) && (column < 2 || right))
                 ls_store<V>(dx, q.at + (line * s.k.w + column) * span.chunks, zero);
 }
 
-/* SUMS: of the bias, which is what all of dx adds up to. */
+/* With SUMS, also computes the gradient of the bias, which is the sum of all dx. */
 template <class T, int V, bool SUMS>
 __global__ static void quads_back(T *dx, float *total, int add, float *partial, const T *dy,
                                   const uint8_t *bits, const __grid_constant__ quads s)
@@ -169,18 +174,26 @@ cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy,
 
 /* ---- any windows ----------------------------------------------------------------------------- */
 
-/* A thread works on a chunk of V channels of a pixel: of y forward, of x backward. */
+/* A thread works on a chunk of V channels of a pixel: of y in forward, of x in backward. */
 struct pool {
     ls_k_pool k;
-    uint32_t items, chunks, w, h; /* of the side that threads are laid over */
+    uint32_t items, chunks, w, h; /* size of the tensor that threads are laid over */
     ls_divisor by_chunks, by_w, by_h, by_sh, by_sw;
 };
 
 static pool pool_of(const ls_k_pool *k, int V, int w, int h)
 {
     const int chunks = k->c / V;
-    pool s = {*k, (uint32_t)k->rows * h * w * chunks, (uint32_t)chunks, (uint32_t)w, (uint32_t)h,
-              ls_divide_by(chunks), ls_divide_by(w), ls_divide_by(h), ls_divide_by(k->sh), ls_divide_by(k->sw)};
+    pool s = {*k,
+              (uint32_t)k->rows * h * w * chunks,
+              (uint32_t)chunks,
+              (uint32_t)w,
+              (uint32_t)h,
+              ls_divide_by(chunks),
+              ls_divide_by(w),
+              ls_divide_by(h),
+              ls_divide_by(k->sh),
+              ls_divide_by(k->sw)};
     return s;
 }
 
@@ -189,7 +202,7 @@ static unsigned blocks_for(const pool &s)
     return (s.items + LS_THREADS - 1) / LS_THREADS;
 }
 
-/* Image r, line i, column j, chunk c. */
+/* Position of an item: image r, line i, column j, chunk c. */
 struct place {
     int r, i, j, c;
 };
@@ -203,12 +216,13 @@ __device__ static place place_of(const pool &s, uint32_t item)
     return p;
 }
 
-/* Windows are small: unrolled, they would be code that does not run. */
+/* The loops are not unrolled: windows are small, so that most of the unrolled code would not
+ * run. */
 #define EACH_OF(w, i, j)                                                                           \
     _Pragma("unroll 1") for (int i = (w).top; i < (w).bottom; i++)                                 \
         _Pragma("unroll 1") for (int j = (w).left; j < (w).right; j++)
 
-/* A window's part inside the image. */
+/* The part of a window that is inside the image. */
 struct window {
     int top, bottom, left, right;
     __device__ int pixels() const { return (bottom - top) * (right - left); }
@@ -221,7 +235,7 @@ __device__ static window window_at(const ls_k_pool &k, int i, int j)
     return w;
 }
 
-/* The outputs [first, last] whose windows cover position `at` of a side. */
+/* Computes the outputs [first, last] whose windows cover position `at` of a side. */
 __device__ static void covering(int *first, int *last, int at, int kernel, int stride,
                                 ls_divisor by_stride, int padding, int outputs)
 {
@@ -230,7 +244,7 @@ __device__ static void covering(int *first, int *last, int at, int kernel, int s
     *last = min((int)ls_quotient((uint32_t)(at + padding), by_stride), outputs - 1);
 }
 
-/* The windows that cover the pixel of x at p. */
+/* Returns the windows that cover the pixel of x at p. */
 __device__ static window windows_over(const pool &s, const place &p)
 {
     window w;
@@ -248,7 +262,8 @@ __device__ static uint32_t my_item()
 }
 
 template <int V, bool MAX>
-__global__ static void pool_forward(float *y, int32_t *at, const float *x, const __grid_constant__ pool s)
+__global__ static void pool_forward(float *y, int32_t *at, const float *x,
+                                    const __grid_constant__ pool s)
 {
     if (my_item() >= s.items)
         return;
@@ -281,7 +296,8 @@ __global__ static void pool_forward(float *y, int32_t *at, const float *x, const
 }
 
 template <int V, bool MAX>
-__global__ static void pool_back(float *dx, const float *dy, const int32_t *at, const __grid_constant__ pool s)
+__global__ static void pool_back(float *dx, const float *dy, const int32_t *at,
+                                 const __grid_constant__ pool s)
 {
     if (my_item() >= s.items)
         return;
@@ -306,7 +322,7 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at, 
     ls_store<V>(dx, my_item(), sum);
 }
 
-/* `statement` with V as the channels of a thread, MAX as k says, and s as the shape. */
+/* Executes the statement with V as the channels of a thread, MAX as k says, and s as the shape. */
 #define POOLED(k, w, h, ...)                                                                       \
     LS_CHOSEN(ls_wide((k)->c, sizeof(float)) > 1, WIDE, {                                          \
         enum { V = WIDE ? 4 : 1 };                                                                 \
@@ -317,14 +333,16 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at, 
 cudaError_t ls_k_pool_forward(float *y, int32_t *at, const float *x, const ls_k_pool *k,
                               cudaStream_t stream)
 {
-    POOLED(k, k->y_w, k->y_h, pool_forward<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, at, x, s));
+    POOLED(k, k->y_w, k->y_h,
+           pool_forward<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, at, x, s));
     return cudaGetLastError();
 }
 
 cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *k,
                            cudaStream_t stream)
 {
-    POOLED(k, k->w, k->h, pool_back<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, at, s));
+    POOLED(k, k->w, k->h,
+           pool_back<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, at, s));
     return cudaGetLastError();
 }
 
@@ -334,8 +352,10 @@ __global__ static void upsample(float *y, const float *x, ls_k_upsample k, uint3
 {
     const uint32_t c = (uint32_t)k.c, w = (uint32_t)(k.w * k.sw), h = (uint32_t)(k.h * k.sh);
     LS_EACH(i, count) {
-        uint32_t pixel = (uint32_t)i / c, column = pixel % w, line = pixel / w % h, row = pixel / w / h;
-        uint32_t from = (row * (uint32_t)k.h + line / (uint32_t)k.sh) * (uint32_t)k.w + column / (uint32_t)k.sw;
+        uint32_t pixel = (uint32_t)i / c, column = pixel % w, line = pixel / w % h,
+                 row = pixel / w / h;
+        uint32_t from =
+            (row * (uint32_t)k.h + line / (uint32_t)k.sh) * (uint32_t)k.w + column / (uint32_t)k.sw;
         y[i] = x[from * c + (uint32_t)i % c];
     }
 }
@@ -344,18 +364,23 @@ __global__ static void upsample_back(float *dx, const float *dy, ls_k_upsample k
 {
     const uint32_t c = (uint32_t)k.c, wide = (uint32_t)(k.w * k.sw);
     LS_EACH(i, count) {
-        uint32_t pixel = (uint32_t)i / c, column = pixel % (uint32_t)k.w, line = pixel / (uint32_t)k.w;
+        uint32_t pixel = (uint32_t)i / c, column = pixel % (uint32_t)k.w,
+                 line = pixel / (uint32_t)k.w;
         float sum = 0;
         for (int a = 0; a < k.sh; a++)
             for (int b = 0; b < k.sw; b++)
-                sum += dy[((line * (uint32_t)k.sh + (uint32_t)a) * wide + column * (uint32_t)k.sw + (uint32_t)b) * c + (uint32_t)i % c];
+                sum += dy[((line * (uint32_t)k.sh + (uint32_t)a) * wide + column * (uint32_t)k.sw +
+                           (uint32_t)b) *
+                              c +
+                          (uint32_t)i % c];
         dx[i] = sum;
     }
 }
 
 cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, cudaStream_t stream)
 {
-    const size_t count = (size_t)k->rows * (size_t)k->c * (size_t)(k->h * k->sh) * (size_t)(k->w * k->sw);
+    const size_t count =
+        (size_t)k->rows * (size_t)k->c * (size_t)(k->h * k->sh) * (size_t)(k->w * k->sw);
     upsample<<<ls_blocks(count), LS_THREADS, 0, stream>>>(y, x, *k, (uint32_t)count);
     return cudaGetLastError();
 }

@@ -1,8 +1,13 @@
-/* Choices of kernels. In memory: those that this device has made, for other machines to make too, or that another
- * machine has made. On disk: a file for each, named by a hash of its key. The key is the file's first
- * line, the second one a hash of the rest, which is the choice. A file appears whole or not at all: all
- * workers, and all later runs, go by the first choice that was made, so that they compute alike. Only a
- * choice that is of no use gives way, once: to the first that comes behind it. */
+/* Choices of kernels, in memory and on disk.
+ *
+ * In memory are the choices that this device has made, to be passed on to other machines, or those
+ * that another machine has passed on.
+ *
+ * On disk each choice is a file named by a hash of its key. The key is the file's first line, the
+ * second line is a hash of the rest, and the rest is the choice. A file appears whole or not at
+ * all. All workers and all later runs use the first choice that was made, so that they compute
+ * alike. Only a choice that cuDNN no longer accepts is replaced, once, by the first choice made
+ * after it. */
 #include "base/plain_file.h"
 #include "cuda/math/inside.h"
 
@@ -15,7 +20,7 @@
 
 enum { PATH_BYTES = 512, MOST_BYTES = 1 << 20 };
 
-/* FNV-1a. */
+/* Returns the FNV-1a hash of a text. */
 static uint64_t hash_of(const char *text)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -47,7 +52,7 @@ static int add(ls_math *math, const char *key, size_t key_bytes, const char *tex
     ls_math_choice *c = ls_alloc(math->desc.host, sizeof *c + key_bytes + text_bytes + 2);
     if (!c)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
-    memcpy(c->key, key, key_bytes); /* the rest is zeros */
+    memcpy(c->key, key, key_bytes); /* the memory after it is zeroed */
     memcpy(c->key + key_bytes + 1, text, text_bytes);
     c->text = c->key + key_bytes + 1;
     c->next = math->choices;
@@ -71,7 +76,7 @@ void ls_math_forget(ls_math *math)
     }
 }
 
-/* The lengths of a key and of its text, a line; then both. */
+/* Each choice is a line with the lengths of key and text, followed by both. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size)
 {
     size_t used = 0;
@@ -105,7 +110,8 @@ int ls_math_choose(ls_math *math, const char *text, ls_error *err)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* The whole file, or NULL; terminated, as memory is zeroed and holds more than the longest. */
+/* Returns the text of the file, or NULL. The text is terminated, because the memory is zeroed and
+ * larger than the largest file. */
 static void *read_file(const ls_math *math, const char *path)
 {
     size_t room = MOST_BYTES, count;
@@ -117,7 +123,7 @@ static void *read_file(const ls_math *math, const char *path)
     return NULL;
 }
 
-/* Where the choice begins in a file's text, or NULL: it is damaged, or another key's. */
+/* Returns where the choice begins in a file's text, or NULL if it is damaged or has another key. */
 static char *choice_in(char *text, const char *key)
 {
     const size_t length = strlen(key);
@@ -156,8 +162,8 @@ static int write_file(const char *path, const char *key, const char *text)
     return fclose(file) == 0 && good;
 }
 
-/* The directory and the one above it: ~/.cache/lockstep in a fresh home. What fails here fails again,
- * with a message, when the file is written. */
+/* Creates the directory and its parent: ~/.cache/lockstep in a fresh home. A failure is ignored
+ * here, because writing the file then fails with a message. */
 static void make_directory(const char *path)
 {
     char above[PATH_BYTES];
@@ -170,8 +176,9 @@ static void make_directory(const char *path)
     (void)mkdir(path, 0700);
 }
 
-/* All changes are made one after the other, under a lock of the directory: what is there then is what
- * everybody finds. Returns what unlocks; negative: it could not be locked. */
+/* Locks the directory, so that changes are made one after another and each process sees the result
+ * of the previous change. Returns a descriptor that unlocks when it is closed; negative if the
+ * directory could not be locked. */
 static int lock_changes(const ls_math *math)
 {
     const int lock = open(math->desc.cache_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -182,7 +189,7 @@ static int lock_changes(const ls_math *math)
     return -1;
 }
 
-/* One that another has put there meanwhile stays. */
+/* A file that another process has put there in the meantime stays. */
 void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
 {
     char path[PATH_BYTES];
@@ -200,7 +207,7 @@ void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
         close(lock);
 }
 
-/* The draft takes the place of what is damaged, and of nothing else. */
+/* Renames the draft to its final name, unless a valid file is there already. */
 static void install(const ls_math *math, const char *key, const char *draft, const char *path)
 {
     const int lock = lock_changes(math);

@@ -1,8 +1,8 @@
 /* Dense layers by cuBLASLt, with the bias and the relu in its epilogue.
  *
- * cuBLAS counts columns first: our row-major [r][c] is its c × r. So y[rows][out] = x·wᵀ reads
- * Y(out × rows) = W(in × out)ᵀ · X(in × rows), and likewise for the other two.
- */
+ * cuBLAS matrices are column-major: a row-major [r][c] is a c × r matrix to it. So y[rows][out] =
+ * x·wᵀ is written as Y(out × rows) = W(in × out)ᵀ · X(in × rows), and the other two passes
+ * accordingly. */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>
@@ -11,18 +11,18 @@
 enum { WORKSPACE = 8 << 20 };
 
 typedef struct dense_plan {
-    ls_math_inside inside; /* first */
+    ls_math_inside inside; /* base; must be first */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t left, right, out;
     cublasLtMatmulAlgo_t algo;
-    const void *bias; /* that `product` has */
+    const void *bias; /* bias that `product` is set to */
 } dense_plan;
 
-/* m × n ← op(left) · op(right), k long. */
+/* m × n ← op(left) · op(right), where the sum has k terms. */
 typedef struct dense_form {
     int m, n, k;
     int turn_left, turn_right;
-    int weights_left; /* the operand b is on the left, else a */
+    int weights_left; /* non-zero: operand b is on the left; else a */
 } dense_form;
 
 static dense_form form_of(const ls_math_shape *s)
@@ -72,7 +72,8 @@ static cublasStatus_t describe(dense_plan *p, const dense_form *f)
     return e;
 }
 
-/* Reductions in place are left out: they add in the order in which blocks happen to finish. */
+/* Sets the limits for the heuristic. Reductions in place are excluded, because they add in the
+ * order in which blocks happen to finish. */
 static cublasStatus_t limit(cublasLtMatmulPreference_t preference)
 {
     const uint64_t workspace = WORKSPACE;
@@ -93,9 +94,9 @@ static cublasStatus_t limit(cublasLtMatmulPreference_t preference)
     return e;
 }
 
-/* The library's first recommendation, which depends on the shapes and the device alone, so that all workers
- * take the same without a choice that is kept. Nothing is timed: the dense layers of the examples move
- * less than a megabyte each, and what they take is the launch. */
+/* Takes the library's first recommendation. It depends on the shapes and the device alone, so that
+ * all workers take the same one without keeping a choice. Nothing is timed: the dense layers of the
+ * examples move less than a megabyte each, and their time is that of the launch. */
 static cublasStatus_t choose(dense_plan *p)
 {
     cublasLtMatmulPreference_t preference = NULL;

@@ -1,14 +1,14 @@
-/* Convolutions by cuDNN: running an engine, and choosing it. */
+/* Convolutions by cuDNN: runs an engine, and chooses it. */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef struct conv_plan {
-    ls_math_inside inside; /* first */
+    ls_math_inside inside; /* base; must be first */
     ls_conv_engine engine;
-    ls_graph_object pack; /* the memory of the last run, which is mostly that of the next */
-    void *bound[5];       /* a, b, out, bias, workspace of it */
+    ls_graph_object pack; /* memory bindings of the last run; the next run mostly has the same */
+    void *bound[5];       /* addresses in `pack`: a, b, out, bias, workspace */
 } conv_plan;
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -70,18 +70,19 @@ static size_t operand_bytes(const ls_math_shape *s, int which)
     const size_t x = (size_t)s->rows * (size_t)s->h * (size_t)s->w * (size_t)s->c;
     const size_t y = (size_t)s->rows * (size_t)s->y_h * (size_t)s->y_w * (size_t)s->out;
     const size_t w = (size_t)s->out * (size_t)s->kh * (size_t)s->kw * (size_t)(s->c / s->groups);
-    const size_t role[3][3] = {{x, w, y}, {y, w, x}, {x, y, w}}; /* by kind: a, b, out */
+    /* sizes of a, b and out for each kind */
+    const size_t role[3][3] = {{x, w, y}, {y, w, x}, {x, y, w}};
     return role[s->kind][which] * element;
 }
 
-/* What candidates are timed on: memory that holds random numbers, as what a step multiplies does (zeros
- * take less power, and run faster). */
+/* Memory for timing candidates. It holds random numbers, as the operands of a step do; zeros take
+ * less power and run faster. */
 typedef struct bench {
     cudaStream_t stream;
     cudaEvent_t start, stop;
-    void *memory[6]; /* a, b, out, bias, workspace, another out */
+    void *memory[6]; /* a, b, out, bias, workspace, a second out */
     size_t bytes[6];
-    unsigned char *pinned; /* BLOCK */
+    unsigned char *pinned; /* BLOCK bytes */
 } bench;
 
 enum { OUT = 2, WORKSPACE = 4, OUT_2 = 5, BLOCK = 1 << 20 };
@@ -101,7 +102,7 @@ static void bench_fini(bench *b)
         cudaStreamDestroy(b->stream);
 }
 
-/* In ±1. The upper half of an fp32 number is a bf16 number. */
+/* Fills the pinned block with numbers in ±1. The upper half of an fp32 number is a bf16 number. */
 static void fill_pinned(bench *b, int half)
 {
     uint64_t x = 1;
@@ -111,12 +112,12 @@ static void fill_pinned(bench *b, int half)
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
         if (half)
-            bits = bits >> 16 | (bits & 0xffff0000u); /* the same number twice */
+            bits = bits >> 16 | (bits & 0xffff0000u); /* two equal bf16 numbers */
         memcpy(b->pinned + 4 * i, &bits, sizeof bits);
     }
 }
 
-/* A block of random numbers, over and over. */
+/* Fills an operand with copies of the block. */
 static cudaError_t fill(const bench *b, int which)
 {
     const size_t bytes = b->bytes[which];
@@ -164,7 +165,7 @@ static int run_on(conv_plan *p, const bench *b, int out)
     return conv_run(&p->inside, b->stream, &o, NULL);
 }
 
-/* Milliseconds of the fastest of some runs; negative: it does not run. */
+/* Returns the milliseconds of the fastest of several runs; negative if the engine does not run. */
 static float time_of(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     enum { RUNS = 6 };
@@ -183,7 +184,7 @@ static float time_of(conv_plan *p, const ls_conv_engine *engine, const bench *b)
     return best;
 }
 
-/* Whether `bytes` of both outputs, from `at` on, are the same. */
+/* Returns true if `bytes` of both outputs from `at` on are the same. */
 static bool is_same(const bench *b, size_t at, size_t bytes)
 {
     unsigned char *half = b->pinned + BLOCK / 2;
@@ -194,8 +195,8 @@ static bool is_same(const bench *b, size_t at, size_t bytes)
            cudaStreamSynchronize(b->stream) == cudaSuccess && memcmp(b->pinned, half, bytes) == 0;
 }
 
-/* Whether two runs give the same bits, whatever lay in the workspace and in the output: what an engine's
- * notes say of it has been wrong. */
+/* Returns true if two runs give the same bits whatever the workspace and the output held before. An
+ * engine's notes alone have proved wrong about this. */
 static bool is_repeatable(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     p->engine = *engine;
@@ -231,7 +232,7 @@ static void say(const conv_plan *p, ls_log_level level, const ls_conv_engine *e,
            what);
 }
 
-/* The number of the fastest of those left, which have a time; −1: there is none. */
+/* Returns the index of the smallest time; −1 if all times are negative. */
 static int least(const float *ms, int count)
 {
     int best = -1;
@@ -241,7 +242,8 @@ static int least(const float *ms, int count)
     return best;
 }
 
-/* The number of the fastest candidate that gives the same bits each time; −1: none does. */
+/* Returns the index of the fastest candidate that gives the same bits each time; −1 if none
+ * does. */
 static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, const bench *b)
 {
     float ms[LS_ENGINES];
@@ -261,7 +263,8 @@ static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, con
     return -1;
 }
 
-/* As above. Without memory to time them in, the first candidate: a convolution must not fail for that. */
+/* Does the same after preparing the memory. If there is no memory for timing, it returns the first
+ * candidate, because a convolution must not fail for that reason. */
 static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
 {
     bench b;
@@ -277,7 +280,7 @@ static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
             ": taken untried, for lack of memory to time it in");
     (void)cudaGetLastError();
     bench_fini(&b);
-    memset(&p->engine, 0, sizeof p->engine); /* it was one of the candidates */
+    memset(&p->engine, 0, sizeof p->engine); /* it was a copy of a candidate */
     return best;
 }
 
@@ -292,7 +295,7 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
         cudnnGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
         (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h, s->w, s->out, s->y_h, s->y_w,
         s->kh, s->kw, s->sh, s->sw, s->ph, s->pw);
-    /* Without groups and dilation the key is that of versions that had neither. */
+    /* Without groups and dilation the key is the same as in versions that had neither. */
     if ((s->groups > 1 || s->dh > 1 || s->dw > 1) && length > 0 && (size_t)length < size)
         snprintf(out + length, size - (size_t)length, " dilation %d %d groups %d", s->dh, s->dw,
                  s->groups);
@@ -310,8 +313,8 @@ static bool from_cache(ls_conv_engine *out, const ls_math *math, const char *key
     return found;
 }
 
-/* Times the candidates and keeps the best of them as everybody's choice, unless one was made
- * meanwhile. */
+/* Times the candidates and keeps the best one as the choice of all workers, unless another process
+ * has kept one in the meantime. */
 static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const char *key,
                 ls_error *err)
 {
@@ -330,8 +333,8 @@ static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const 
     return LS_OK;
 }
 
-/* The tuned choice is taken as others will find it; where it cannot be kept, everybody takes cuDNN's
- * first, so that all workers still choose alike. */
+/* Chooses an engine. The tuned choice is read back from the cache as other workers will read it. If
+ * it cannot be kept, every worker takes cuDNN's first candidate, so that all still choose alike. */
 static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
@@ -352,7 +355,8 @@ static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *er
     return status;
 }
 
-/* As another machine has chosen, or fail: another engine would give other bits. */
+/* Uses the engine that another machine has chosen, or fails, because another engine would give
+ * other bits. */
 static int as_given(conv_plan *p, const char *text, ls_error *err)
 {
     return ls_conv_engine_from_text(&p->engine, p->inside.math, text) == LS_OK
@@ -378,7 +382,7 @@ static int plan_alone(conv_plan *p, const char *key, ls_error *err)
     return status;
 }
 
-/* What was chosen is remembered for other machines. */
+/* Makes a plan and remembers the choice for other machines. */
 static int plan(conv_plan *p, ls_error *err)
 {
     ls_math *math = p->inside.math;

@@ -29,7 +29,7 @@ static bool set(ls_graph_object o, cudnnBackendAttributeName_t name,
     return cudnnBackendSetAttribute(o, name, type, count, value) == CUDNN_STATUS_SUCCESS;
 }
 
-/* How many there are. */
+/* Returns the number of values that were read. */
 static int get(ls_graph_object o, cudnnBackendAttributeName_t name,
                cudnnBackendAttributeType_t type, int64_t room, void *values)
 {
@@ -39,12 +39,12 @@ static int get(ls_graph_object o, cudnnBackendAttributeName_t name,
     return (int)(count < room ? count : room);
 }
 
-/* ---- what an engine is like ----------------------------------------------------------------- */
+/* ---- traits of an engine --------------------------------------------------------------------- */
 
 typedef struct traits {
     int64_t number;
     int note[NOTES];
-    int compiled; /* at run time */
+    int compiled; /* non-zero: compiled at run time */
 } traits;
 
 static void read_behavior(traits *t, ls_graph_object engine)
@@ -76,17 +76,18 @@ static bool read_traits(traits *out, ls_graph_object config)
     return good;
 }
 
-/* Whether the engine is one of Winograd's forms. cuDNN 9.19 does not say so of its engine 17 for gradients of
- * weights, whose kernels are called winograd_nonfused on an H200. */
+/* Returns true if the engine uses Winograd's algorithm. cuDNN 9.19 does not report this of its
+ * engine 17 for gradients of weights, whose kernels are called winograd_nonfused on an H200. */
 static bool is_winograd(const traits *t, const ls_math_shape *shape)
 {
     return t->note[CUDNN_NUMERICAL_NOTE_WINOGRAD] ||
            (shape->kind == LS_MATH_CONV_WEIGHTS && t->number == 17);
 }
 
-/* On fp32 operands, tensor cores mean tf32. Of Winograd's forms only those with small tiles for 3×3 kernels
- * are near enough: by the form for 5×5 kernels LeNet's gradient of weights is off by 8.7e-6, where PyTorch's
- * is off by 9.4e-7 (H200, fp32, against float64). */
+/* Returns true if the engine is deterministic and precise enough. With fp32 operands, tensor cores
+ * mean tf32. Of Winograd's forms only those with small tiles for 3×3 kernels are precise enough:
+ * with the form for 5×5 kernels the error of LeNet's gradient of weights is 8.7e-6, where PyTorch's
+ * is 9.4e-7 (H200, fp32, against float64). */
 static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
 {
     const int *note = t->note;
@@ -152,7 +153,8 @@ static int make_engine(ls_conv_engine *out, ls_graph_object config, const traits
     return status;
 }
 
-/* The configurations that one of cuDNN's modes recommends, best first. */
+/* Fetches the configurations that one of cuDNN's heuristics recommends, best first. Returns their
+ * number. */
 static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *math,
                      cudnnBackendHeurMode_t mode)
 {
@@ -176,11 +178,11 @@ static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *
     return count;
 }
 
-/* Candidates so far. */
+/* The candidates found so far. */
 typedef struct list {
     ls_conv_engine *at;
     int room, count;
-    int compiled; /* which engines are looked for: those, or all others */
+    int compiled; /* kind of engine to look for: compiled at run time, or all others */
 } list;
 
 static int variants_of(const list *l, int64_t number)
@@ -219,7 +221,7 @@ int ls_conv_engine_candidates(ls_conv_engine *out, int room, const ls_graph *g, 
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* The name on a line of its own, then cuDNN's own form. */
+/* The text is the name on a line of its own, followed by cuDNN's JSON. */
 char *ls_conv_engine_to_text(const ls_conv_engine *engine, const ls_math *math)
 {
     int64_t bytes = 0;

@@ -1,10 +1,11 @@
-/* A convolution as a graph of cuDNN's operations. */
+/* Builds the graph of a convolution from cuDNN's operations. */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Tensors that live inside the graph alone, beside the LS_GRAPH_… that a run binds memory to. */
+/* Numbers of the tensors that exist only inside a graph; a run binds memory to those of
+ * LS_GRAPH_…. */
 enum { SUM = 5, BIASED = 6 };
 
 void ls_graph_fini(ls_graph *g)
@@ -71,7 +72,8 @@ static void append(ls_graph *g, ls_graph_object operation, const char *what)
         g->operation[g->operations++] = operation;
 }
 
-/* Dimensions are n c h w, memory is channels last; `number` is what a run binds memory to. */
+/* Creates a tensor with dimensions n c h w that is stored channels last. `number` identifies it
+ * when a run binds memory to it. */
 static ls_graph_object tensor(ls_graph *g, int64_t number, cudnnDataType_t type, int n, int c,
                               int h, int w)
 {
@@ -138,7 +140,7 @@ static const pass_names passes[] = {
                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-/* A pass between x, w and y, or their gradients. */
+/* Appends a pass between x, w and y, or their gradients. */
 static void conv(ls_graph *g, ls_graph_object x, ls_graph_object w, ls_graph_object y,
                  const ls_math_shape *shape)
 {
@@ -154,7 +156,7 @@ static void conv(ls_graph *g, ls_graph_object x, ls_graph_object w, ls_graph_obj
     append(g, o, "the convolution's pass");
 }
 
-/* y ← mode(x, b); b may be NULL. In fp32. */
+/* Appends y ← mode(x, b), computed in fp32. b may be NULL. */
 static void pointwise(ls_graph *g, cudnnPointwiseMode_t mode, ls_graph_object x, ls_graph_object b,
                       ls_graph_object y)
 {
@@ -172,7 +174,7 @@ static void pointwise(ls_graph *g, cudnnPointwiseMode_t mode, ls_graph_object x,
     append(g, o, "a pointwise operation");
 }
 
-/* Puts the operations together. */
+/* Finalizes the graph of all operations. */
 static void close_graph(ls_graph *g, const ls_math *math)
 {
     ls_graph_object o = new_object(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -196,7 +198,8 @@ static void build_forward(ls_graph *g, const ls_math_shape *s, ls_graph_object x
         return;
     }
     ls_graph_object sum = tensor(g, SUM, CUDNN_DATA_FLOAT, n, c, high, wide);
-    ls_graph_object bias = tensor(g, LS_GRAPH_BIAS, type, 1, c, 1, 1); /* else no engine fuses it */
+    /* The bias has the type of the other operands; otherwise no engine fuses it. */
+    ls_graph_object bias = tensor(g, LS_GRAPH_BIAS, type, 1, c, 1, 1);
     conv(g, x, w, sum, s);
     if (!s->relu) {
         pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, y);
@@ -215,7 +218,7 @@ void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *s)
     const int y_is = s->kind == LS_MATH_CONV_DATA ? LS_GRAPH_A : LS_GRAPH_B;
     memset(g, 0, sizeof *g);
     ls_graph_object x = tensor(g, x_is, type, s->rows, s->c, s->h, s->w);
-    /* cuDNN takes as many groups as x has times the weights' channels. */
+    /* cuDNN derives the number of groups: channels of x divided by those of the weights. */
     ls_graph_object w = tensor(g, w_is, type, s->out, s->c / s->groups, s->kh, s->kw);
     if (s->kind == LS_MATH_CONV) {
         build_forward(g, s, x, w, type);

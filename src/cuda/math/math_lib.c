@@ -1,4 +1,4 @@
-/* The libraries behind math_lib.h: handles, versions, and which library makes which plan. */
+/* The implementation of math_lib.h: handles, versions, and the choice of the library for a plan. */
 #include "cuda/math/inside.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@ void ls_math_version(char *out, size_t size)
              cudnn % 100, blas / 10000, blas / 100 % 100);
 }
 
-/* The order of run-time paths decides which copy is loaded; an older one lacks what the header
- * promised. */
+/* The order of run-time search paths decides which copy of cuDNN is loaded. An older one lacks
+ * functions that the header declares. */
 const char *ls_math_misfit(void)
 {
     size_t have = cudnnGetVersion();
@@ -41,7 +41,7 @@ static int open_libraries(ls_math *math, ls_error *err)
     return LS_OK;
 }
 
-/* Planning for a device that need not be there. */
+/* Describes a device for planning; it need not exist on this machine. */
 static int describe_device(ls_math *math, ls_error *err)
 {
     const char *json = math->desc.device_json;

@@ -1,4 +1,4 @@
-/* Convolutions and matrix products: the seam between ops and NVIDIA's libraries.
+/* Convolutions and matrix products: the interface between ops and NVIDIA's libraries.
  *
  *     ls_math_shape shape = {.kind = LS_MATH_CONV, …};
  *     ls_math_plan *plan;
@@ -7,16 +7,16 @@
  *     status = ls_math_run(plan, stream, &operands, err);           enqueues, allocates nothing
  *     ls_math_plan_destroy(plan);
  *
- * In the plugin this is cuDNN and cuBLASLt (math_lib.c, cudnn_*.c, cublas_dense.c); in tests a double
- * in plain C takes its place (tests/doubles/math_cpu.c).
+ * The plugin implements this with cuDNN and cuBLASLt (math_lib.c, cudnn_*.c, cublas_dense.c); tests
+ * link a double in plain C instead (tests/doubles/math_cpu.c).
  *
- * Tensors are channels last, conv weights [out][kh][kw][c / groups], dense weights [out][inputs]. With
- * `half`, all operands of a convolution are bf16, its bias too, and of a product the two factors; what
- * a product puts out, and its bias, is fp32. Results do not depend on what ran before: engines that are
- * not deterministic are never taken.
+ * Tensors are channels last, convolution weights are [out][kh][kw][c / groups], dense weights
+ * [out][inputs]. With `half`, all operands of a convolution are bf16, its bias included; of a dense
+ * product only the two factors are bf16, its result and bias are fp32. Results do not depend on
+ * what ran before: engines that are not deterministic are never used.
  *
- * Threads: everything of one ls_math on the worker's thread. The version functions: any thread.
- */
+ * Threads: all calls with one ls_math are made on the worker's thread. The version functions may be
+ * called on any thread. */
 #ifndef CUDA_MATH_MATH_LIB_H
 #define CUDA_MATH_MATH_LIB_H
 
@@ -29,26 +29,36 @@ typedef struct ls_math ls_math;
 typedef struct ls_math_desc {
     const ls_host *host;
     const char *device; /* "cuda(0)", for messages */
-    const char *model;  /* "NVIDIA H200": part of the name of a choice that is kept on disk */
-    int compute;        /* 90: compute capability 9.0 */
+    const char *model;  /* "NVIDIA H200": part of the key of a choice that is kept on disk */
+    int compute;        /* compute capability; 90 is 9.0 */
     ls_precision precision;
-    const char *cache_dir;   /* Where choices of kernels are kept. With it, plans are tuned on the
-                              device, and the first choice for a shape is everybody's from then
-                              on; NULL: the library's own first choice, without tuning */
-    const char *device_json; /* not NULL: plan for a device so described; nothing can be run */
+    /* Directory where choices of kernels are kept. With it, plans are tuned on the device, and the
+     * first choice for a shape is used by all workers and all later runs. NULL: the library's own
+     * first choice is used, without tuning. */
+    const char *cache_dir;
+    /* not NULL: plans are for the device so described, and cannot be run */
+    const char *device_json;
 } ls_math_desc;
 
+/* Opens the libraries for one device. The strings of `desc` must outlive the result. Returns LS_OK,
+ * LS_ENOMEM, LS_EDEVICE (a library does not start), or LS_EINVAL (cuDNN rejects device_json). */
 int ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err);
-void ls_math_close(ls_math *math); /* NULL is allowed */
+/* Closes the libraries and frees all choices. All plans must be destroyed. `math` may be NULL. */
+void ls_math_close(ls_math *math);
 
-/* "cuDNN 9.19.0, cuBLAS 13.1". */
+/* Writes the versions of the libraries, as in "cuDNN 9.19.0, cuBLAS 13.1". */
 void ls_math_version(char *out, size_t size);
-/* Why the libraries that were loaded do not fit those this was built with, or NULL. Static. */
+/* Returns why the loaded libraries do not fit those of the build, as a static text, or NULL if they
+ * fit. */
 const char *ls_math_misfit(void);
 
-/* ---- choices, of which results depend ---- as the device table's choices and choose ------------------ */
+/* ---- choices that results depend on; as `choices` and `choose` of the device table ----------- */
 
+/* Writes all choices as text, at most `size` bytes with the terminator. Returns the length of the
+ * whole text without it. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size);
+/* Takes the choices of another machine; from then on nothing is timed. Errors: LS_EDATA,
+ * LS_ENOMEM. */
 int ls_math_choose(ls_math *math, const char *text, ls_error *err);
 
 /* ---- plans ---------------------------------------------------------------------------------- */
@@ -65,33 +75,40 @@ typedef enum ls_math_kind {
 typedef struct ls_math_shape {
     ls_math_kind kind;
     int half;
-    int bias, relu;    /* LS_MATH_CONV, LS_MATH_DENSE: fused behind it; without a bias no relu */
-    int rows, c, h, w; /* of x; of sizes a dense layer has rows, c, its inputs, and out alone */
-    int out, y_h, y_w; /* of y */
+    /* fused operations that follow LS_MATH_CONV or LS_MATH_DENSE; without a bias there is no
+     * relu */
+    int bias, relu;
+    /* size of x. A dense layer uses only rows, c (its inputs) and out. */
+    int rows, c, h, w;
+    int out, y_h, y_w; /* channels and size of y */
     int kh, kw, sh, sw, ph, pw, dh, dw;
-    int groups; /* of channels: weights are [out][kh][kw][c / groups] */
+    int groups; /* groups of channels */
 } ls_math_shape;
 
 typedef struct ls_math_plan {
     size_t workspace_bytes;
-    char name[96]; /* for people: "cudnn eng6 tc" */
+    char name[96]; /* name for people, as in "cudnn eng6 tc" */
 } ls_math_plan;
 
-/* LS_EUNSUPPORTED: no engine of the library does this, or none that is deterministic and precise
- * enough; a caller that asked for a fused form asks for the plain one then. Others: LS_EDEVICE,
- * LS_ENOMEM. */
+/* Creates a plan. Errors: LS_EUNSUPPORTED if no engine of the library computes this, or none that
+ * is deterministic and precise enough; a caller that asked for a fused form then asks for the plain
+ * one. LS_EDEVICE, LS_ENOMEM. */
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err);
-void ls_math_plan_destroy(ls_math_plan *plan); /* NULL is allowed */
+/* Destroys a plan. `plan` may be NULL. */
+void ls_math_plan_destroy(ls_math_plan *plan);
 
 typedef struct ls_math_operands {
     const void *a, *b;
     const void *bias;
-    void *out; /* overwritten; of LS_MATH_DENSE_WEIGHTS added to with `add` */
+    /* result; overwritten, but with `add` LS_MATH_DENSE_WEIGHTS adds to it */
+    void *out;
     int add;
     void *workspace;
 } ls_math_operands;
 
+/* Enqueues the plan's work on `stream`; allocates nothing. Errors: LS_EINVAL if the ls_math can
+ * only plan, LS_EDEVICE, LS_ENOMEM. */
 int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands *operands,
                 ls_error *err);
 
