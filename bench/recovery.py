@@ -99,7 +99,7 @@ class Loss:
     """What came of one loss, at `lost_ns`."""
 
     def __init__(self, told, lost_ns, expected):
-        steps = sorted((when, step_of(entry)) for entry in told.lines for when in (entry[0],) if step_of(entry))
+        steps = sorted((entry[0], step_of(entry)) for entry in told.lines if step_of(entry))
         before = max((step for when, step in steps if when <= lost_ns), default=0)
         behind = [(when, step) for when, step in steps if when > lost_ns]
         self.seconds = (next(when for when, step in behind if step > before) - lost_ns) * 1e-9
