@@ -74,7 +74,7 @@ typedef struct ls_node_dx {
     size_t at;         /* byte offset in the activations */
     bool add;          /* must be added to the input's dy, to which a later node has written */
     float *sum;        /* destination of the addition, set by bind */
-    const float *part; /* what is added to it, set by bind */
+    const float *part; /* source of the addition, set by bind */
     size_t count;      /* number of floats to add */
 } ls_node_dx;
 
