@@ -22,7 +22,7 @@
 /* Distance between the sort indices of two workers; their devices' tracks lie in between. */
 #define SORT_STEP 256
 
-/* Phases, in the order in which they follow in a step. */
+/* Phases; those of a step are in their order. */
 typedef enum phase {
     REST,
     BEGIN,
