@@ -218,7 +218,7 @@ typedef struct ls_outcome {
     const ls_report *report;
     bool failed; /* there are faults, see ls_engine_faults */
     /* If the step was skipped: a worker and a shard of this process whose loss was not finite. −1:
-     * the shard belongs to another process. */
+     * none was found in this process. */
     int bad_worker, bad_shard;
 } ls_outcome;
 

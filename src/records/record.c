@@ -223,7 +223,7 @@ const ls_record_key ls_record_keys[] = {
     {.key = NULL},
 };
 
-/* `values`: what the row's `at` counts from. */
+/* Writes the value of a row. `values`: the struct from whose start row->at counts. */
 static void put_member(ls_json_writer *w, const ls_record_key *row, const void *values,
                        const ls_record *r)
 {
@@ -231,7 +231,7 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     switch (row->kind) {
     case LS_MEMBER_INT_IF_ANY:
         if (*(const int *)value == 0)
-            break; /* else as any number */
+            break; /* otherwise written as any int */
     /* fall through */
     case LS_MEMBER_INT: ls_json_put_int(w, row->key, *(const int *)value); break;
     case LS_MEMBER_UINT: ls_json_put_uint(w, row->key, *(const uint64_t *)value); break;
@@ -240,14 +240,14 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     case LS_MEMBER_FLOAT_OR_NULL: ls_json_put_float(w, row->key, *(const float *)value); break;
     case LS_MEMBER_DOUBLE_IF_ANY:
         if (isnan(*(const double *)value))
-            break; /* else as any double */
+            break; /* otherwise written as any double */
     /* fall through */
     case LS_MEMBER_DOUBLE:
     case LS_MEMBER_DOUBLE_OR_NULL: ls_json_put_double(w, row->key, *(const double *)value); break;
     case LS_MEMBER_BOOL: ls_json_put_bool(w, row->key, *(const bool *)value); break;
     case LS_MEMBER_TEXT_IF_ANY:
         if (!*(const char *const *)value)
-            break; /* else as any text */
+            break; /* otherwise written as any text */
     /* fall through */
     case LS_MEMBER_TEXT:
     case LS_MEMBER_TEXT_OR_NULL:

@@ -112,7 +112,9 @@ int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
  * so. Errors: the cluster's. */
 int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
 /* Called after the run, which ended with `status`: compares the final weights of all members, and
- * learns whether the first member has saved. Errors: LS_EDIVERGED, LS_ENOMEM, the cluster's. */
+ * learns whether the first member has saved. If the run failed on this member, it leaves instead;
+ * after LS_EDIVERGED it ends the run on all members if they survive losses. Errors: LS_EDIVERGED,
+ * LS_ENOMEM, the cluster's. */
 int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
 
 /* ---- regroup.c ------------------------------------------------------------------------------ */

@@ -10,7 +10,7 @@ typedef enum ls_occasion {
     LS_STEP_DONE, /* `steps` steps are done, or will be */
     /* An epoch is done and the next has begun; `evaluated`: its end was evaluated. */
     LS_EPOCH_DONE,
-    LS_TAKEN_OVER, /* this member has taken over the run directory from a lost member */
+    LS_TAKEN_OVER, /* this member has become the first one after the loss of the first */
     LS_RUN_ENDED,  /* the run has ended with `status` */
     LS_ASKED       /* the caller has asked for a checkpoint */
 } ls_occasion;
