@@ -99,10 +99,11 @@ static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *grou
 
 /* Returns whether a stalled worker may still read what the other workers have shown to the old
  * group. Waits up to 0.1 s for such workers, because a worker that is merely slow stops reading
- * within microseconds of the abort. A worker that sleeps in the middle of a merge reads the shown
- * arrays when it wakes, whatever they contain by then, and writes into its own memory or into the
- * old group's total, which no other worker reads any more. That is harmless as long as the arrays
- * exist, so the caller keeps them if this function returns true. */
+ * within microseconds of the abort; once may_read has returned 0, that worker reads nothing more
+ * (merge/group.h). A worker that sleeps in the middle of a merge reads the shown arrays when it
+ * wakes, whatever they contain by then, and writes into its own memory or into the old group's
+ * total, which no other worker reads any more. That is harmless as long as the arrays exist, so the
+ * caller keeps them if this function returns true. */
 static bool peer_may_read(const ls_engine *e, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};

@@ -12,8 +12,8 @@ bool ls_engine_has_room(const ls_engine *engine);
 /* Returns the number of steps that were submitted and not yet collected. */
 uint64_t ls_engine_in_flight(const ls_engine *engine);
 /* Returns the preferred number of steps of the next range, if the epoch has so many left. It is 1
- * unless there is only one worker, and either its device takes several steps in one launch, or its
- * steps end sooner than the coordinator can be woken. */
+ * unless one worker is left, its rows are resident, and either its device takes several steps in
+ * one launch, or its steps end sooner than the coordinator can be woken. */
 uint32_t ls_engine_steps_at_once(const ls_engine *engine);
 
 /* ---- data of jobs and steps, for use while no worker has work -------------------------------- */

@@ -26,7 +26,7 @@
 
 _Static_assert(LS_RESULT_SLOTS >= LS_IN_FLIGHT, "each step under way has a slot of its own");
 
-/* ---- choice of the way ---------------------------------------------------------------------- */
+/* ---- choosing how steps are run ------------------------------------------------------------- */
 
 /* Called by the replica when the first `floats` floats of the worker's only gradient are complete:
  * passes them to the communicator. Does nothing outside a step, because gradients are computed for

@@ -1,5 +1,11 @@
 /* A trainer that its caller drives, one step at a time: steps, and the functions that may be called
- * between them. */
+ * between them.
+ *
+ * Each function first checks that the trainer can still do the work, and begins the run's records
+ * if necessary. An error that leaves the trainer unchanged (is_harmless) is only returned. Any
+ * other error ends the training: it is kept in trainer->broken, and later calls that need the
+ * training return it again.
+ */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"

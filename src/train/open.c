@@ -1,4 +1,10 @@
-/* Opening a run: creates everything, in the order in which the parts depend on each other. */
+/* Opening a run: creates everything, in the order in which the parts depend on each other.
+ *
+ * Each stage (see ls_open_run) uses only what earlier stages have created. After a failure the
+ * remaining stages are skipped, and ls_trainer_close frees what exists. In a run of several
+ * processes all members go through the same stages, several of which exchange data, so a member
+ * that fails leaves the cluster, and the others learn why.
+ */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
