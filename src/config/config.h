@@ -82,7 +82,8 @@ typedef struct ls_config {
     /* Non-zero: only the tensors of that file that fit are taken, and `init` sets the others. */
     int init_partial;
     ls_schedule schedule;
-    const cJSON *freeze, *lr_factors; /* by patterns of parameter names; NULL: none */
+    /* patterns of parameter names, as in ls_model_set_rates; NULL: none */
+    const cJSON *freeze, *lr_factors;
     /* Non-zero: lr is meant for a minibatch of 256 rows, and is scaled in proportion to
      * batch_size. */
     int linear_scaling;
@@ -92,7 +93,7 @@ typedef struct ls_config {
     double label_smoothing;
     const cJSON *class_weights; /* for cross-entropy; NULL: none */
     ls_gather preprocessing;    /* normalisation, and augmentation of training rows */
-    double brightness, mixup;   /* as the config has them; `preprocessing` has them in 256ths */
+    double brightness, mixup;   /* fractions; `preprocessing` has them in 256ths */
     int capacities; /* number of entries of `capacity`, one per device; 0: devices are equal */
     double capacity[LS_DEVICES_MAX];
     const char *run_dir;       /* "": none; NULL: runs/<time>-<name> */
@@ -101,7 +102,7 @@ typedef struct ls_config {
     unsigned metrics;          /* bit mask of metrics, 1 << ls_metric; set by ls_config_fit_data */
     /* Metric that decides which evaluation is the best; "auto": one that fits. */
     const char *monitor_name;
-    ls_metric monitor; /* that metric; set by ls_config_fit_data */
+    ls_metric monitor; /* the chosen metric; set by ls_config_fit_data */
     /* Number of consecutive evaluations without improvement that ends the run; 0: none does. */
     int patience;
     struct {

@@ -258,8 +258,9 @@ ls_worker_job ls_worker_evaluate;
 /* A worker's participation in the run. */
 typedef enum ls_presence {
     LS_LIVE,
-    LS_LOST,   /* its device failed; its thread still answers, and only releases it at the end */
-    LS_STALLED /* it does not answer; its thread and the memory it uses are left alone */
+    /* the device failed; the thread still answers, and only releases the device at the end */
+    LS_LOST,
+    LS_STALLED /* the worker does not answer; its thread and memory are left alone */
 } ls_presence;
 
 /* Writes the faults of live workers since the last job or the last group, and those of lost workers

@@ -43,7 +43,7 @@ typedef struct ls_old_fold {
 typedef struct ls_train_worker {
     ls_engine *engine;
     int index;
-    bool idle;              /* it no longer takes part: its jobs do nothing */
+    bool idle;              /* the worker takes no part any more: its jobs do nothing */
     int rank;               /* rank in the group, among the live workers */
     int shard_lo, shard_hi; /* shards shard_lo … shard_hi − 1 belong to it */
     ls_device *device;
@@ -58,7 +58,8 @@ typedef struct ls_train_worker {
     ls_range item[LS_IN_FLIGHT];
     ls_device_info info;
     ls_error error; /* error of its last job, or of the first step that failed */
-    /* It has no peers and its steps are short: the steps of a range are reported together. */
+    /* The worker has no peers and its steps are short: the steps of a range are reported
+     * together. */
     bool quick;
     bool alone;                     /* the minibatch has one shard, which is this worker's */
     uint32_t length;                /* preferred number of steps of a range */

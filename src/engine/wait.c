@@ -95,7 +95,7 @@ static void listen(ls_watch *watch, const ls_engine *e)
     const uint64_t attended = ls_attended_ns(&watch->seen_ns, had_no_cpu(watch, e));
     for (int w = 0; w < e->workers; w++)
         if (e->worker[w].presence == LS_STALLED || ls_pool_busy(e->pool, w) == 0)
-            watch->silence[w] = (ls_silence){0}; /* it has no work or is already stalled */
+            watch->silence[w] = (ls_silence){0}; /* the worker has no work or has stalled */
         else
             ls_silence_look(&watch->silence[w], &e->worker[w].heartbeat,
                             ls_pool_thread_number(e->pool, w), attended, e->deadline_ns / 8);

@@ -44,7 +44,7 @@ typedef struct ls_members {
     bool uneven;          /* since the last loss some members may have done more than others */
     bool evaluated;       /* the interrupted evaluation was adopted from another member */
     bool took_over;       /* this member has taken over as the first, with a run directory */
-    bool unsaved;         /* that run directory has no checkpoint yet */
+    bool unsaved;         /* the run directory of a new first member has no checkpoint yet */
     char lost[200];       /* hosts that were lost last */
 } ls_members;
 

@@ -50,7 +50,8 @@ typedef struct ls_run_told {
 
 struct ls_trainer {
     /* Constant from the first step on. */
-    ls_trainer_options options;     /* its callbacks, cluster and sources are those below */
+    /* the copies below replace its callbacks, cluster and sources */
+    ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* zeroed: none */
     ls_trainer_cluster cluster;     /* zeroed: as the config says */
     const ls_host *host;
