@@ -314,7 +314,7 @@ def main():
         rows = []
         for name, way in ways.items():
             rows.append(row_of(name, [way(draw) for _ in range(args.kills)]))
-            print(f"{name}: done", file=sys.stderr)
+            print(f"{name}: {digits(rows[-1]['median_s'])}", file=sys.stderr)
         shares = measure_shares(lockstep, 5)
         if args.mpi:
             shares += measure_mpi(lockstep, args.mpi.resolve())

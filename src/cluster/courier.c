@@ -9,13 +9,12 @@
 #include <string.h>
 
 #define MAGIC 0x4c53776du
-#define IDLE_NS 5000000u   /* between two looks at the transport without an order */
-#define ACTIVE_NS 2000000u /* longest poll during an order */
-#define OWN_NS 100000u     /* longest poll while this member may still bring a part of a sum */
-#define SAY_NS 1000000000u /* longest interval between two signs of life */
-#define LAST_WORD_NS 300000000u
-/* time for the last message after a fault (LAST_WORD_NS); after a loss */
-#define LOSS_WORD_NS 20000000u
+#define IDLE_NS 5000000u        /* between two looks at the transport without an order */
+#define ACTIVE_NS 2000000u      /* longest poll during an order */
+#define OWN_NS 100000u          /* longest poll while this member may still bring a part of a sum */
+#define SAY_NS 1000000000u      /* longest interval between two signs of life */
+#define LAST_WORD_NS 300000000u /* time for the last message after a fault */
+#define LOSS_WORD_NS 20000000u  /* time for the last message after a loss */
 enum { AT_ONCE = 64, IN_VAIN = 8 };
 
 /* Returns the number of members of the progress thread's transport. It can differ from c->members,
@@ -257,8 +256,9 @@ static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
                : 0;
 }
 
-/* Short messages come through, long ones do not: a link on the way takes smaller packets than the hosts believe, and
- * whoever drops those that are larger is not heard. */
+/* Reports that no data move although signs of life do. A likely cause is a link that takes smaller
+ * packets than the hosts send, while a firewall drops the ICMP messages that say so: short messages
+ * then arrive and long ones do not. */
 static void note_stuck(ls_cluster *c, const char *what)
 {
     int m = 0;

@@ -102,7 +102,7 @@ typedef struct ls_peer {
     ls_control in, out, last;
     ls_parcel in_parcel, out_parcel, last_parcel;
     ls_head head_in;
-    int coming;                        /* messages of orders that it has yet to send */
+    int coming;                        /* number of messages of orders that it has yet to send */
     size_t under_way;                  /* bytes of orders in transit to it */
     ls_parcel *waiting, **waiting_end; /* transfers to be posted after these */
 } ls_peer;

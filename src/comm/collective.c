@@ -1,5 +1,7 @@
-/* The public all-reduce: a communicator with one shard per rank. What it adds is freedom from the
- * arenas' rules: any number of floats, and sums in place. Such arrays go through a stage. */
+/* The public all-reduce (<lockstep/collective.h>): a communicator with one shard per rank. Arenas
+ * must have a multiple of 16 floats, and partial sums and total must be different arrays. The
+ * public function has neither restriction: it copies arrays that violate one of them through
+ * staging buffers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -9,24 +11,24 @@
 #include <lockstep/collective.h>
 #include <string.h>
 
-#define GRAIN 16 /* floats: an arena's length is a multiple of it */
-#define MOST_RANKS 65535
+#define GRAIN 16         /* the length of an arena is a multiple of this number of floats */
+#define MOST_RANKS 65535 /* most ranks of a group */
 
-/* A rank's part; its own thread's. */
+/* Data of one rank. Only the rank's thread accesses it during calls. */
 typedef struct member {
-    ls_comm *comm;     /* NULL before its first call */
-    ls_device *device; /* it joined with */
-    float *stage[2];   /* stand in for its arrays where those break the rules: in, out */
-    char own_cache_line[64];
+    ls_comm *comm;           /* the rank's communicator; NULL before its first call */
+    ls_device *device;       /* device of the first call, which later calls must pass as well */
+    float *stage[2];         /* staging buffers for `in` and `out`; NULL: not needed so far */
+    char own_cache_line[64]; /* padding: the next rank's data is on another cache line */
 } member;
 
 struct ls_collective {
     ls_comm_group *group;
-    member *member;
-    int ranks;
-    size_t floats;
-    size_t padded;           /* floats, rounded up to GRAIN */
-    size_t param_offsets[2]; /* one "parameter": everything */
+    member *member;          /* [ranks] */
+    int ranks;               /* number of ranks */
+    size_t floats;           /* length of the caller's arrays */
+    size_t padded;           /* `floats`, rounded up to a multiple of GRAIN */
+    size_t param_offsets[2]; /* the whole arena as one parameter */
     const ls_host *host;
 };
 
@@ -115,6 +117,7 @@ void ls_collective_abort(ls_collective *c)
     c->group->type->abort(c->group);
 }
 
+/* Joins the group in the rank's first call, and checks the device in later calls. */
 static int join(ls_collective *c, int rank, ls_device *device, ls_error *err)
 {
     member *m = &c->member[rank];
@@ -125,7 +128,8 @@ static int join(ls_collective *c, int rank, ls_device *device, ls_error *err)
     return m->comm ? LS_OK : c->group->type->join(&m->comm, c->group, rank, device, err);
 }
 
-/* Host memory will do: join has refused devices that do not share it. */
+/* Allocates a staging buffer. It is in host memory, because join refuses devices that do not share
+ * it. */
 static int make_stage(const ls_collective *c, float **stage, ls_error *err)
 {
     if (!*stage)
@@ -133,6 +137,7 @@ static int make_stage(const ls_collective *c, float **stage, ls_error *err)
     return *stage ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %zu floats", c->padded);
 }
 
+/* Runs one all-reduce of a rank, through staging buffers if necessary. */
 static int reduce(ls_collective *c, int rank, const float *in, float *out, ls_error *err)
 {
     member *m = &c->member[rank];
@@ -178,6 +183,6 @@ int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in
     if (status == LS_OK)
         status = reduce(c, rank, in, out, err);
     if (status)
-        ls_collective_abort(c); /* its peers would wait for this rank */
+        ls_collective_abort(c); /* otherwise the other ranks would wait for this one */
     return status;
 }

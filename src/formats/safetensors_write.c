@@ -1,3 +1,5 @@
+/* Writes safetensors files. The checksum is part of the header, so a file with a state is produced
+ * twice: first into the hash, then into the file. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"

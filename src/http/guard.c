@@ -1,3 +1,10 @@
+/* Threads of a server: the daemon's own threads report connections and their phases; the thread
+ * `watch` closes connections that are late or too many; the thread `door` accepts connections while
+ * there is room. All three use the list of connections under `lock`; `changed` is signalled when
+ * one arrives, when room becomes free, and at the end.
+ *
+ * Connections are never closed here but shut down. The daemon owns their descriptors and closes
+ * them when it notices. */
 #include "http/guard.h"
 
 #include <arpa/inet.h>
@@ -264,7 +271,7 @@ static void look(http_guard *g)
     double room = 0;
     while (is_crowded(g) && room == 0)
         room = close_one(g, now);
-    /* The daemon may not have noticed that other connections have ended; closing one wakes it up. */
+    /* The daemon may not have noticed that other connections have ended; closing one wakes it. */
     if (g->count >= most_visitors(g) && room == 0 && (room = close_one(g, now)) == 0)
         room = now + GRACE_S;
     const struct timespec until = time_at((room > 0 && room < next ? room : next) + 0.001);

@@ -1,3 +1,4 @@
+/* Checks the names by which a server is addressed. */
 #include "http/guard.h"
 
 #include <arpa/inet.h>

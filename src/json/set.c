@@ -1,3 +1,4 @@
+/* Applies `--set a.b=v` to a document. */
 #include "json/json.h"
 
 #include "base/error.h"

@@ -1,3 +1,5 @@
+/* Creates the ops of a plan, runs them, and describes them. The layout of memory
+ * is in plan_memory.c. */
 #include "nn/plan.h"
 
 #include "base/error.h"

@@ -71,11 +71,11 @@ int ls_fuse_reader(const ls_model *model, int layer);
 
 /* The gradient of one input of a node. */
 typedef struct ls_node_dx {
-    size_t at;  /* byte offset in the activations */
-    bool add;   /* must be added to the input's dy, to which a later node has written */
-    float *sum; /* destination of the addition, set by bind; part: source; count: floats */
-    const float *part;
-    size_t count;
+    size_t at;         /* byte offset in the activations */
+    bool add;          /* must be added to the input's dy, to which a later node has written */
+    float *sum;        /* destination of the addition, set by bind */
+    const float *part; /* what is added to it, set by bind */
+    size_t count;      /* number of floats to add */
 } ls_node_dx;
 
 /* One op. */

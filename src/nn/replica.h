@@ -287,8 +287,9 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
-/* Moves a subset: from now on its rows, as many as before, are at `data`. A replica that reads host
- * memory needs a device with LS_DEVICE_REBINDS, and must have recorded no graph. Errors: those of an
+/* Sets new host memory for the rows of a subset, as many as before. If the device reads host
+ * memory, its ops are bound again: it must have LS_DEVICE_REBINDS, and nothing may have been
+ * recorded. Otherwise the device keeps its copy until ls_replica_refresh. Errors: those of an
  * op's bind. */
 int ls_replica_data_at(ls_replica *replica, ls_subset subset, const ls_replica_data *data,
                        ls_error *err);

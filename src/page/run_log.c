@@ -1,3 +1,6 @@
+/* Collects the records of a run. Steps need bounded memory: when LS_RUN_STEPS entries are full,
+ * adjacent entries are merged in pairs and `width` is doubled, so every entry but the last stands
+ * for `width` steps. */
 #include "page/page.h"
 
 #include "base/error.h"

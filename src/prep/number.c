@@ -1,3 +1,7 @@
+/* Parses numbers of tables. Most numbers have few digits: their mantissa and power of ten are exact
+ * doubles, so that one operation rounds once and gives the bits of strtod. For longer ones
+ * ls_number_scan uses an approximation if all doubles near it round to the same float. strtod reads
+ * the rest. */
 #include "prep/number.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Creates and applies descriptions of rows. */
 #include "prep/prep.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* Appends records to a file through a buffer that is written once a second. */
 #include "store/log_file.h"
 
 #include "base/clock.h"

@@ -183,10 +183,10 @@ typedef struct joining {
     int door;                  /* listening socket; −1: none */
     guest guest[GUESTS];
     int guests;
-    /* First member: connections of the members that have come. Others: caller[0] only tells whether
-     * the first has sent TCP_GO. entry: [members], addresses of the listeners. */
+    /* [members]: the first member's connections to the members that have come. On other members
+     * caller[0] only tells whether the first has sent TCP_GO. */
     int *caller;
-    entry *entry;
+    entry *entry;                  /* [members]: addresses of the listeners */
     struct sockaddr_storage first; /* address of the first member that answered */
     socklen_t first_bytes;
     bool is_first, complete; /* complete: all members have come */
