@@ -16,7 +16,8 @@
 
 /* ---- one file ------------------------------------------------------------------------------- */
 
-/* What is not finite is not worth keeping: it would take the place of what can be gone on from. */
+/* Fails if a value is not finite. Such a checkpoint would replace one from which a run can go
+ * on. */
 static int check_finite(const float *values, size_t count, ls_error *err)
 {
     for (size_t i = 0; i < count; i++)
@@ -25,7 +26,8 @@ static int check_finite(const float *values, size_t count, ls_error *err)
     return LS_OK;
 }
 
-/* Under PyTorch's names for them. A name of a layer has no '/'. */
+/* Writes the prefixes of the states' tensors, with PyTorch's names for the states. Names of layers
+ * contain no '/', so the prefixes are unambiguous. */
 static void name_slots(char prefix[LS_STATES][40], const ls_optimizer *optimizer)
 {
     for (int i = 0; i < ls_optimizer_states(optimizer); i++)
@@ -66,7 +68,8 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, con
         group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
     int status = ls_safetensors_load_groups(group, 1 + ls_optimizer_states(optimizer), path, model,
                                             host, err);
-    /* Where the weights are an average, those that are trained have the same statistics. */
+    /* If the weights are a moving average, the trained weights have the same running statistics,
+     * which are not stored twice. */
     for (int i = 0; i < model->stats && ls_optimizer_average(optimizer) >= 0; i++)
         memcpy(values->slot[ls_optimizer_average(optimizer)] + model->stat[i]->offset,
                values->weights + model->stat[i]->offset,
@@ -76,8 +79,8 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, con
 
 /* ---- the state ------------------------------------------------------------------------------ */
 
-/* Where all labels fit into a byte they count as bytes: as in the checkpoints of versions that knew no
- * others. */
+/* Adds labels to the checksum as one byte each. It is used if all labels fit into a byte; the first
+ * versions, which had no other labels, did that, and checksums must not change. */
 static uint32_t add_labels(uint32_t crc, const int32_t *labels, size_t rows)
 {
     uint8_t byte[1024];
@@ -97,7 +100,7 @@ uint32_t ls_data_crc32(ls_dataset *const *data)
     for (int s = 0; s < LS_SUBSETS; s++) {
         const ls_dataset_info *info = ls_dataset_describe(data[s]);
         const ls_dataset_view view = ls_dataset_resident(data[s]);
-        if (!view.images) /* streamed: the rows are not known before they are trained on */
+        if (!view.images) /* streamed rows are not known before they are trained on */
             continue;
         crc = ls_crc32(crc, view.images, view.rows * ls_dataset_image_bytes(data[s]));
         crc = info->targets == 0 && info->classes <= 256
@@ -134,7 +137,7 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     if (at->best.epoch > 0)
         write_best(w, &at->best);
     else
-        ls_json_put_null(w, "best"); /* nothing was evaluated */
+        ls_json_put_null(w, "best"); /* nothing was evaluated yet */
     ls_json_close(w);
 }
 
@@ -184,7 +187,7 @@ static uint64_t read_count(ls_fields *f, const char *key, double most)
     return (uint64_t)value;
 }
 
-/* null: a number that there is not */
+/* Reads a number; null means that there is none, and becomes NaN. */
 static double read_optional(ls_fields *f, const char *key)
 {
     double value = NAN;
@@ -201,7 +204,7 @@ static const cJSON *read_object(ls_fields *f, const char *key)
     return node;
 }
 
-/* A metric's name, of one that is a number. */
+/* Reads the name of a metric whose value is a number. */
 static ls_metric read_metric(ls_fields *f)
 {
     int m;
@@ -219,7 +222,7 @@ static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_err
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->steps = read_count(&f, "steps", EXACT);
     out->waited = (uint32_t)read_count(&f, "waited", 1e6);
-    if (ls_field_any(&f, "kept")) /* younger than the rest */
+    if (ls_field_any(&f, "kept")) /* this key was added later */
         out->kept = read_count(&f, "kept", EXACT);
     return ls_fields_end(&f);
 }
@@ -255,7 +258,7 @@ static int read_metrics(ls_sink_mark *out, const ls_json *doc, const cJSON *node
     return ls_fields_end(&f);
 }
 
-/* All but the position. */
+/* Reads a standing except its position. */
 static void read_standing(ls_standing *out, ls_fields *f)
 {
     long epochs;
@@ -264,7 +267,7 @@ static void read_standing(ls_standing *out, ls_fields *f)
     out->test_loss = read_optional(f, "test_loss");
     out->test_accuracy = read_optional(f, "test_accuracy");
     out->metric = LS_METRIC_CONFUSION;
-    if (ls_field_any(f, "metric")) { /* younger than the rest */
+    if (ls_field_any(f, "metric")) { /* this key was added later */
         out->metric = read_metric(f);
         out->test_metric = read_optional(f, "test_metric");
     }
@@ -295,7 +298,7 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err)
 {
     ls_error cause;
-    memset(out, 0, sizeof *out); /* what an older file lacks */
+    memset(out, 0, sizeof *out); /* members that an older file lacks stay 0 */
     int status = read_all(out, doc, &cause);
     return status ? ls_fail(err, LS_EDATA, "%.400s; use another checkpoint", cause.text) : LS_OK;
 }
@@ -307,7 +310,7 @@ void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps)
     snprintf(out, LS_CHECKPOINT_NAME, "step-%09llu.safetensors", (unsigned long long)steps);
 }
 
-/* Only names that ls_checkpoint_name makes. */
+/* Parses a name; accepts only names that ls_checkpoint_name writes. */
 static bool read_name(const char *name, uint64_t *steps)
 {
     char again[LS_CHECKPOINT_NAME];
@@ -326,9 +329,9 @@ bool ls_checkpoint_is_named(const char *path)
     return read_name(slash ? slash + 1 : path, &steps);
 }
 
-/* ---- what there is -------------------------------------------------------------------------- */
+/* ---- listing -------------------------------------------------------------------------------- */
 
-/* The steps of a directory's checkpoints, the newest first. */
+/* The numbers of steps of a directory's checkpoints, newest first. */
 typedef struct listing {
     uint64_t *steps;
     size_t count, capacity;
@@ -350,7 +353,7 @@ static int add(listing *l, uint64_t steps, const ls_host *host)
     return LS_OK;
 }
 
-/* A directory that does not exist has none. */
+/* Lists the checkpoints of a directory. A directory that does not exist has none. */
 static int list(listing *out, const char *directory, const ls_host *host, ls_error *err)
 {
     char why[LS_REASON];
@@ -389,9 +392,10 @@ bool ls_checkpoints_exist(const char *directory)
     return found;
 }
 
-/* ---- the newest that is whole --------------------------------------------------------------- */
+/* ---- the newest complete checkpoint --------------------------------------------------------- */
 
-/* A file without a state is none that a run has saved. */
+/* Reads the state of a checkpoint and verifies the file. A file without a state was not saved by a
+ * run. */
 static int open_one(char **state, const char *path, const ls_host *host, ls_error *err)
 {
     int status = ls_safetensors_state(state, path, host, err);
@@ -403,7 +407,8 @@ static int open_one(char **state, const char *path, const ls_host *host, ls_erro
     return status;
 }
 
-/* Earlier versions kept a directory for each: "step-000000469" with a manifest.json. */
+/* Fails because a directory has no checkpoints. Versions before 0.2 had a directory for each
+ * checkpoint, "step-000000469" with a manifest.json; these are reported. */
 static int fail_without_any(const char *directory, ls_error *err)
 {
     char old[LS_CHECKPOINT_NAME] = "", path[LS_PATH_BYTES];

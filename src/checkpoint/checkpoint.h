@@ -1,16 +1,21 @@
-/* Checkpoints: what a run must have on the disk to go on as if it had never stopped. Each is one file,
+/* Checkpoints: files with everything that a run needs to go on as if it had never stopped. Each is
+ * one file,
  *
  *     <run>/checkpoints/step-000000469.safetensors
  *
- * with the weights and running statistics under PyTorch's names, the optimizer's state behind them
- * ("optimizer/momentum_buffer/conv1.weight"), and in the header's metadata the run's state, a JSON text,
- * and a SHA-256 over the whole. It is written under a hidden name beside, synced, renamed, and its
- * directory synced: it is there whole, or not at all. Any thread; files are not shared.
+ * with the weights and running statistics under PyTorch's names, then the optimizer's states
+ * ("optimizer/momentum_buffer/conv1.weight"). The header's metadata hold the run's state, a JSON
+ * text, and a SHA-256 of the whole file. A checkpoint is written to a hidden file in the same
+ * directory, synced and renamed, and then the directory is synced: after a crash it exists
+ * completely or not at all.
  *
- * To add a value to a checkpoint, change four files: make it a member of ls_position here, or of ls_standing where it is
- * the caller's result and not the run's place; write and read it (checkpoint.c); advance it with each step
- * (ls_count_step in train/account.c) or with each epoch (record_epoch in train/coordinator.c), or, in ls_standing, take it
- * from the result and give it back (train/saving.c); and say it in train/README.md, "Checkpoints".
+ * Threads: any thread; no two threads may use the same file at the same time.
+ *
+ * To add a value to a checkpoint, change four files: make it a member of ls_position here, or of
+ * ls_standing if it belongs to the caller's result instead of the run's position; write and read it
+ * (checkpoint.c); advance it with each step (ls_count_step in train/account.c) or with each epoch
+ * (record_epoch in train/coordinator.c), or, in ls_standing, copy it from the result and back
+ * (train/saving.c); and describe it in train/README.md, "Checkpoints".
  */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
@@ -23,121 +28,133 @@
 
 #include <stdbool.h>
 
-#define LS_CHECKPOINT_NAME 48 /* bytes of a name, the zero included */
+#define LS_CHECKPOINT_NAME 48 /* size in bytes of a name, the zero included */
 
 /* ---- one file ------------------------------------------------------------------------------- */
 
-/* Weights and the optimizer's slots in canonical order, in the places of the model's parameters. */
+/* Weights and optimizer states in canonical layout, [model->floats] each. */
 typedef struct ls_checkpoint_values {
     float *weights;
-    float *const *slot; /* ls_optimizer_states of them */
+    float *const *slot; /* [ls_optimizer_states] */
 } ls_checkpoint_values;
 
-/* Writes a checkpoint to `path`, or replaces it; it lasts at the return. Errors: LS_ENONFINITE (a
- * weight is not), LS_EIO (nothing has changed), LS_ENOMEM. */
+/* Writes a checkpoint to `path`, or replaces the file; it is durable on return. `state`: the run's
+ * state as JSON. Errors: LS_ENONFINITE (a weight is not finite), LS_EIO (nothing has changed),
+ * LS_ENOMEM. */
 int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimizer *optimizer,
                         const ls_checkpoint_values *values, const char *state, const ls_host *host,
                         ls_error *err);
 
-/* Reads the tensors of one whose state has been verified (ls_safetensors_state). Errors: LS_EDATA with
- * file and offset, LS_EIO, LS_ENOMEM; what `values` hold is undefined then. */
+/* Reads the tensors of a checkpoint whose state has been verified (ls_safetensors_state). Errors:
+ * LS_EDATA with file and offset, LS_EIO, LS_ENOMEM; the contents of `values` are then undefined. */
 int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
                        const ls_optimizer *optimizer, const ls_host *host, ls_error *err);
 
-/* ---- the state: what a checkpoint says besides weights and optimizer state ------------------ */
+/* ---- the state: data besides weights and optimizer states ----------------------------------- */
 
+/* Totals of an epoch. */
 typedef struct ls_epoch_totals {
-    double loss, correct, rows; /* summed over the epoch's minibatches */
-    double seconds;             /* training only */
+    double loss, correct, rows; /* sums over the epoch's minibatches */
+    double seconds;             /* seconds of training, without evaluation and saving */
 } ls_epoch_totals;
 
-/* The best evaluation so far, by the config's `monitor`, and how many have not been better since. */
+/* The best evaluation so far, by the config's `monitor`. */
 typedef struct ls_best {
     ls_metric metric;
     double value;
-    uint32_t epoch; /* after which it was, from 1; 0: there is none */
+    uint32_t epoch; /* number of the epoch that it followed, from 1; 0: there is none */
+    /* Number of evaluations since then, none of which was better. */
     uint32_t waited;
-    uint64_t steps; /* that were done then */
-    uint64_t kept;  /* those of the last one before it that has a checkpoint; 0: none */
+    uint64_t steps; /* number of steps done then */
+    /* Number of steps of the previous best evaluation that has a checkpoint; 0: none. */
+    uint64_t kept;
 } ls_best;
 
-/* Where a run stands, between two steps: what a checkpoint must remember besides the weights. A member that an older
- * file lacks is 0 when that is read (ls_state_read); where 0 will not do, its reader gives another value. */
+/* Position of a run between two steps, which a checkpoint stores besides the weights. A member that
+ * an older file lacks becomes 0 (ls_state_read); if 0 is not suitable, the reader sets another
+ * value. */
 typedef struct ls_position {
-    uint64_t steps; /* done since the start of training, skipped ones included */
-    uint32_t epoch; /* the one under way, from 0; the number of epochs when all is done */
-    uint32_t step;  /* of this epoch's steps, how many are done */
-    bool recorded;  /* its record is out: only its evaluation is left */
+    uint64_t steps; /* steps done since the start of training, skipped ones included */
+    uint32_t epoch; /* index of the current epoch, from 0; number of epochs at the end */
+    uint32_t step;  /* number of this epoch's steps that are done */
+    bool recorded;  /* the epoch's record was written: only its evaluation is left */
     ls_epoch_totals totals;
-    double trained_s; /* in finished epochs */
+    double trained_s; /* seconds of training in finished epochs */
     ls_best best;
 } ls_position;
 
-/* Where a run stands and what it has come to: saved, resumed, and shared with the other processes of the run, as a whole
- * (ls_standing_of, ls_take_standing: train/saving.c). */
+/* Position and results of a run. It is saved, resumed, and shared with the other processes of the
+ * run as a whole (ls_standing_of, ls_take_standing: train/saving.c). */
 typedef struct ls_standing {
     ls_position position;
-    int epochs;                      /* finished */
-    double test_loss, test_accuracy; /* of the last evaluation; NaN: none was measured */
-    ls_metric metric; /* what is printed of it, and its value; LS_METRIC_CONFUSION: not known */
+    int epochs;                      /* number of finished epochs */
+    double test_loss, test_accuracy; /* results of the last evaluation; NaN: there is none */
+    /* Metric that is reported, and its value; LS_METRIC_CONFUSION: not known. */
+    ls_metric metric;
     double test_metric;
 } ls_standing;
 
-/* The version of the state's form. A key that is added is optional when read and leaves the version as it is; that is raised when an
- * older program would misread the state. */
+/* Version of the state's schema. A new key is optional for readers, and does not change the
+ * version. The version is raised if an older program would misread the state. */
 #define LS_STATE_SCHEMA 2
 
+/* The state that a checkpoint stores as JSON. */
 typedef struct ls_state {
     ls_standing standing;
-    ls_sink_mark metrics; /* in metrics.jsonl: behind what came before */
+    ls_sink_mark metrics; /* end of the records in metrics.jsonl at the time of saving */
     int shards;
-    const char *isa, *library; /* the bits depend on them */
+    const char *isa, *library; /* instruction set and library, on which results depend */
     uint64_t train_rows, test_rows;
-    uint32_t data_crc32; /* of images and labels */
-    const cJSON *recipe; /* ls_config_write_recipe */
+    uint32_t data_crc32; /* checksum of images and labels */
+    const cJSON *recipe; /* recipe, as ls_config_write_recipe writes it */
 } ls_state;
 
-/* Writes it as members of the state's object, which is open. What differs is written differently: the saver compares
- * these texts. */
+/* Writes a standing as members of the state's JSON object, which is open. Different standings give
+ * different texts, which the saver compares. */
 void ls_standing_write(ls_json_writer *w, const ls_standing *standing);
 
-/* Writes it, but for `recipe`, in whose place the config's is written. */
+/* Writes a state; the config's recipe takes the place of state->recipe. */
 void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *config);
 
-/* Reads it; texts and the recipe belong to `doc`. Whatever *out held is cleared first, so a key that may lack leaves 0.
- * Errors: LS_EDATA with file, line and column. */
+/* Reads a state. *out is cleared first, so a member whose optional key is missing is 0. Texts and
+ * the recipe belong to `doc`. Errors: LS_EDATA with file, line and column. */
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err);
 
-/* Of all images and labels, 0.05 s for 50 MB. */
-uint32_t ls_data_crc32(ls_dataset *const *data); /* [LS_SUBSETS] */
+/* Returns the checksum of all resident images and labels; takes about 0.05 s for 50 MB. data:
+ * [LS_SUBSETS]. */
+uint32_t ls_data_crc32(ls_dataset *const *data);
 
-/* ---- those of a run ------------------------------------------------------------------------- */
+/* ---- the checkpoints of a run --------------------------------------------------------------- */
 
-/* The name of the checkpoint behind `steps` steps. */
+/* Writes the name of the checkpoint after `steps` steps. */
 void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps);
 
-/* Whether the last part of `path` is such a name. */
+/* Returns whether the last component of `path` is such a name. */
 bool ls_checkpoint_is_named(const char *path);
 
-/* Whether the directory has any, whole or not. */
+/* Returns whether the directory has any checkpoint, complete or not. */
 bool ls_checkpoints_exist(const char *directory);
 
-/* Finds the newest one that is whole: its path and its state, which the caller frees. With `warns` the host's log hears
- * of those that are newer and damaged. Errors: LS_ENOENT (there are none), LS_EDATA (none is
- * whole, or they are of a version that kept a directory for each), LS_EIO, LS_ENOMEM. */
+/* Finds the newest complete checkpoint, and returns its path and state, which the caller frees.
+ * `warns`: newer checkpoints that are damaged are logged. Errors: LS_ENOENT (there are none),
+ * LS_EDATA (none is complete, or they were saved by a version that used a directory for each),
+ * LS_EIO, LS_ENOMEM. */
 int ls_checkpoints_latest(char **path, char **state, const char *directory, bool warns,
                           const ls_host *host, ls_error *err);
 
-/* The one with the best evaluation, as the newest whole one says: its path, which the caller frees. Errors: LS_ENOENT
- * (the run keeps none, or it is gone), those of ls_checkpoints_latest. */
+/* Finds the checkpoint of the best evaluation, according to the newest complete one, and returns
+ * its path, which the caller frees. Errors: LS_ENOENT (nothing was evaluated, or that checkpoint is
+ * not kept), those of ls_checkpoints_latest. */
 int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err);
 
-/* The path of the checkpoint behind the best evaluation of the run in `run_dir`. Returns whether there is one. */
+/* Writes the path of the checkpoint of the best evaluation of the run in `run_dir`. Returns whether
+ * that file exists. */
 bool ls_checkpoint_of_best(char *path, size_t size, const char *run_dir, const ls_best *best);
 
-/* Removes all but the newest `keep` ≥ 1, the one called `saved`, which is known to be whole, and that of the best
- * evaluation (NULL: whichever that is), or of the one that was kept before it where it has none. Goes on after a failure
- * and returns the first. Errors: LS_EIO, LS_ENOMEM. */
+/* Removes old checkpoints. Keeps the newest `keep` ≥ 1, the one called `saved`, which is known to
+ * be complete, and the one of the best evaluation, or if it has none that of best->kept. `best`
+ * NULL: none is kept for that reason. Goes on after an error and returns the first. Errors: LS_EIO,
+ * LS_ENOMEM. */
 int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
                          const ls_host *host, ls_error *err);
 

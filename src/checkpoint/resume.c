@@ -1,4 +1,4 @@
-/* Going on where a run was left: after an interrupt, a crash, or a loss of power. */
+/* Resuming a run after an interrupt, a crash, or a loss of power. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
@@ -11,15 +11,15 @@
 
 #define RUNS "runs"
 
-/* ---- which run ------------------------------------------------------------------------------ */
+/* ---- choice of the run ---------------------------------------------------------------------- */
 
-/* What a run says about itself in its first record. */
+/* Contents of a run's first record. */
 typedef struct beginning {
     ls_json *doc;
     const char *time, *name;
 } beginning;
 
-/* The first line of the run's metrics.jsonl; the caller frees it. */
+/* Reads the first line of the run's metrics.jsonl, which the caller frees. */
 static int read_first_line(void **text, size_t *length, const char *path, const ls_host *host,
                            ls_error *err)
 {
@@ -73,7 +73,8 @@ static bool has_checkpoints(const char *run)
     return ls_checkpoints_exist(ls_path_join(path, run, "checkpoints"));
 }
 
-/* When the config of the run was written, which is done once, at its start. Zero where there is none. */
+/* Returns when the run's config was written, which happens once, at its start; zero: it has
+ * none. */
 static struct timespec config_time(const char *run)
 {
     char path[LS_PATH_BYTES];
@@ -83,8 +84,9 @@ static struct timespec config_time(const char *run)
     return s.st_mtim;
 }
 
-/* Begun later. Records say the second; of two in the same second the one whose config was written later, and, where
- * that is not known either, the one with the longer name. */
+/* Returns whether run a began later than run b. Records give the time in seconds. If the seconds
+ * are equal, the run whose config was written later is the later one, and if that does not decide
+ * it, the one with the longer name. */
 static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)
@@ -97,11 +99,11 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
         return at.tv_sec > bt.tv_sec;
     if (at.tv_nsec != bt.tv_nsec)
         return at.tv_nsec > bt.tv_nsec;
-    const size_t n = strlen(a_run), m = strlen(b_run); /* NAME, NAME-2, … NAME-10 */
+    const size_t n = strlen(a_run), m = strlen(b_run); /* the names are NAME, NAME-2, … NAME-10 */
     return n != m ? n > m : strcmp(a_run, b_run) > 0;
 }
 
-/* Takes the run in the place of the latest one so far if it is later. */
+/* Replaces the latest run so far by this one if it is later. */
 static void consider(char **latest, beginning *begun, const char *run, const char *name,
                      bool resumable, const ls_host *host)
 {
@@ -169,7 +171,7 @@ static int find_directory(char **out, const char *wanted, const ls_config *confi
     return ls_path_copy(out, wanted, host, err);
 }
 
-/* ---- its newest checkpoint ------------------------------------------------------------------ */
+/* ---- the run's newest checkpoint ------------------------------------------------------------ */
 
 static int read_state(ls_resumed *r, const char *text, const ls_host *host, ls_error *err)
 {
@@ -191,7 +193,7 @@ static int open_checkpoint(ls_run_files *files, const ls_host *host, ls_error *e
     return status;
 }
 
-/* Before anything is written there. */
+/* Fails if the directory is not that of a run; called before anything is written into it. */
 static int check_is_run(const char *path, ls_error *err)
 {
     static const char *const traces[] = {"config.json", "metrics.jsonl", "checkpoints"};
@@ -253,7 +255,7 @@ void ls_resumed_fini(ls_resumed *r, const ls_host *host)
     ls_free(host, r->path);
 }
 
-/* ---- the same recipe, the same data --------------------------------------------------------- */
+/* ---- checks of recipe, data and position ---------------------------------------------------- */
 
 static int check_recipe(const ls_resumed *r, const ls_successor *run, ls_error *err)
 {
@@ -304,7 +306,8 @@ int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *r, cons
     return status ? status : check_position(r, run, err);
 }
 
-/* The devices are open: bits depend on the library, and of some on the instruction set. */
+/* Called when the devices are open. All results depend on the library, and some on the instruction
+ * set. */
 void ls_resume_compare_libraries(const ls_resumed *r, const char *isa, const char *library,
                                  const ls_host *host)
 {

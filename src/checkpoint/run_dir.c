@@ -35,7 +35,7 @@ static int make_fresh(char *path, size_t size, const char *name, ls_error *err)
                : ls_fail(err, LS_EIO, "%.300s: is taken, and so are all before it", path);
 }
 
-/* The file that says that a run was here, or NULL. */
+/* Returns the name of a file that shows that the directory was used by a run, or NULL. */
 static const char *trace_of_a_run(const char *path)
 {
     static const char *const traces[] = {"metrics.jsonl", "weights.safetensors", "config.json"};
@@ -56,7 +56,7 @@ static int check_unused(const char *dir, ls_error *err)
                : LS_OK;
 }
 
-/* ---- a run's own ---------------------------------------------------------------------------- */
+/* ---- creation ------------------------------------------------------------------------------- */
 
 static int write_config(const char *dir, const ls_config *config, const ls_host *host,
                         ls_error *err)
@@ -91,7 +91,7 @@ int ls_run_dir_make(ls_run_files *files, const char *wanted, const ls_config *co
         status = check_unused(path, err);
     if (status == LS_OK)
         status = ls_dir_lock_take(&files->lock, path, host, err);
-    if (status == LS_OK) /* another one may have come and gone meanwhile */
+    if (status == LS_OK) /* another run may have begun and ended before the lock was taken */
         status = check_unused(path, err);
     return status ? status : write_config(files->path, config, host, err);
 }
@@ -105,7 +105,7 @@ int ls_run_dir_make_apart(ls_run_files *files, int member, const ls_config *conf
     int n = snprintf(wanted, sizeof wanted, "%.2000s%s%.200s.member-%d",
                      config->run_dir ? config->run_dir : "", config->run_dir ? "" : "runs/",
                      config->run_dir ? "" : config->name, member);
-    /* What an earlier loss has left there stays. */
+    /* A directory left by an earlier loss is not used again. */
     for (int i = 2; trace_of_a_run(wanted) && i < MOST_APART; i++)
         snprintf(wanted + n, sizeof wanted - (size_t)n, "-%d", i);
     return ls_run_dir_make(files, wanted, config, host, err);

@@ -1,8 +1,8 @@
-/* Saving checkpoints (checkpoint.h) while a run goes on.
+/* The saver: writes checkpoints (checkpoint.h) while a run goes on.
  *
- * While no worker is at work the weights are copied out of a replica; a thread of the saver's own then
- * writes them, and training goes on. The copy belongs to that thread until it is done: the next
- * snapshot waits for it.
+ * While no worker has work, the coordinator copies the weights out of a replica. A thread of the
+ * saver's own then writes the copy, and training goes on. The copy belongs to that thread until the
+ * save is done, so the coordinator waits for it (ls_saver_rest) before it makes the next copy.
  */
 #include "checkpoint/saver.h"
 #include "base/clock.h"
@@ -15,34 +15,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Time after which a save is considered to hang. */
 #define LONGEST_SAVE_NS ((uint64_t)600 * 1000000000u)
 
 struct ls_saver {
     ls_saver_desc run;
     ls_pool *pool;   /* the writing thread */
     char *directory; /* <run>/checkpoints */
-    bool busy;       /* a save was begun and not looked at since */
-    bool hangs;      /* it took too long, and is waited for no more */
-    /* What is being saved; the writing thread's while it is busy. */
+    bool busy;       /* a save was begun, and its end was not noted yet */
+    bool hangs;      /* the save took too long, and is no longer waited for */
+    /* Data being saved; the writing thread owns it while `busy` is set. */
     ls_checkpoint_values values;
     ls_json_writer state;
     ls_position position;
     char name[LS_CHECKPOINT_NAME];
     uint32_t data_crc32;
     bool has_crc;
-    /* What came of it. */
+    /* Result of the save. */
     int status;
     ls_error error;
     uint64_t begin_ns, end_ns;
-    /* Where the run stands, as text: in the save that was begun last, and in the last one that succeeded. */
+    /* The run's standing as JSON text: at the save begun last, and at the last save that
+     * succeeded. */
     ls_json_writer standing, saved;
     bool saved_any;
-    char path[4200]; /* the file of the last one that succeeded; "": none did */
+    char path[4200]; /* path of the last checkpoint that was saved; "": none was */
 };
 
 /* ---- the writing thread --------------------------------------------------------------------- */
 
-/* The records that the checkpoint counts on are on the disk before it is. */
+/* Makes the records durable to which the checkpoint refers, and then writes it. */
 static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer *state,
                       const ls_checkpoint_values *values, ls_error *err)
 {
@@ -53,7 +55,8 @@ static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer
                                         run->host, err);
 }
 
-/* Old ones that cannot be removed do no harm: the save itself succeeded. */
+/* The job of the writing thread: writes the checkpoint and removes old ones. If old ones cannot be
+ * removed, the save has succeeded all the same. */
 static int save(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -73,9 +76,10 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
     return LS_OK;
 }
 
-/* ---- waiting for it ------------------------------------------------------------------------- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
-/* Until nothing is being written. s->status, and s->error, are what came of the save that was; LS_OK: there was none. */
+/* Waits until nothing is being written. s->status and s->error are then the result of that save;
+ * s->status is LS_OK if there was none. */
 static int wait_until_idle(struct ls_saver *s, ls_error *err)
 {
     if (!s->busy) {
@@ -101,7 +105,6 @@ static int wait_until_idle(struct ls_saver *s, ls_error *err)
     return LS_OK;
 }
 
-/* The save under way, if there is one. Where it failed the run goes on, and the next one may succeed. */
 int ls_saver_rest(struct ls_saver *s, ls_error *err)
 {
     if (!s)
@@ -120,7 +123,8 @@ const char *ls_saver_path(const struct ls_saver *s)
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-/* All of it but the clock's values, which go on while nothing is trained: they alone are not worth a save. */
+/* Writes a standing without durations. They grow even while nothing is trained, and a change of
+ * them alone is not worth a save. */
 static void write_standing(ls_json_writer *out, const ls_standing *standing)
 {
     ls_standing still = *standing;
@@ -131,8 +135,8 @@ static void write_standing(ls_json_writer *out, const ls_standing *standing)
     ls_json_close(out);
 }
 
-/* Whether the run stands where it did in the last save that succeeded. s->standing ← where it stands. Errors:
- * LS_ENOMEM. */
+/* Sets *same to whether the standing is that of the last save that succeeded, and stores its text
+ * in s->standing. Errors: LS_ENOMEM. */
 static int compare_with_saved(bool *same, struct ls_saver *s, const ls_standing *standing,
                               ls_error *err)
 {
@@ -146,7 +150,7 @@ static int compare_with_saved(bool *same, struct ls_saver *s, const ls_standing 
     return saved ? LS_OK : LS_ENOMEM;
 }
 
-/* The text of the state, with where the records are by now. */
+/* Flushes the records and writes the text of the state with their present end. */
 static int write_state(ls_json_writer *out, const ls_saver_desc *run, const ls_state *state,
                        ls_error *err)
 {
@@ -202,7 +206,7 @@ void ls_saver_forget(struct ls_saver *s)
         s->saved_any = false;
 }
 
-/* ---- elsewhere ------------------------------------------------------------------------------ */
+/* ---- saving to a file ----------------------------------------------------------------------- */
 
 int ls_save_to_file(const char *path, const ls_saver_desc *run, const ls_state *state,
                     const ls_checkpoint_values *values, ls_error *err)
@@ -226,7 +230,8 @@ int ls_save_to_file(const char *path, const ls_saver_desc *run, const ls_state *
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* A link in the place of the directory would lead checkpoints, and the pruning of old ones, elsewhere. */
+/* Creates the directory. A symbolic link in its place is refused, because it would redirect
+ * checkpoints, and the removal of old ones, to another place. */
 static int make_directory(const char *path, ls_error *err)
 {
     struct stat st;

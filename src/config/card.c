@@ -10,8 +10,8 @@
 
 enum {
     SCHEMA = 1,
-    /* Below what a file's header may be (nn/safetensors_format.h, json/json.h): tensors and a checkpoint's state are
-     * in it, too. */
+    /* Less than the limits of a file's header (nn/safetensors_format.h, json/json.h), because
+     * tensors and a checkpoint's state are in it, too. */
     MOST_VALUES = 900000,
     MOST_BYTES = 12 << 20
 };
@@ -45,7 +45,7 @@ static void write_text(ls_json_writer *w, const ls_model *model, const ls_config
     ls_json_close(w);
 }
 
-/* Of a text in a file's header, which is JSON itself. */
+/* Returns the size of a text in a file's header, which is itself JSON. */
 static size_t escaped_bytes(const char *text, size_t length)
 {
     size_t n = length;
@@ -134,7 +134,7 @@ static void read_names(ls_card *c, ls_fields *f)
     }
 }
 
-/* What a file that does not say how rows are prepared lets one infer. */
+/* Infers how rows are prepared if the file does not describe it. */
 static int infer_preparation(ls_card *c, const ls_json *doc, size_t input, bool floats,
                              ls_error *err)
 {
@@ -199,7 +199,7 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
     int status = ls_json_parse(&doc, name, text, strlen(text), host, err);
     if (status == LS_OK && (status = read_fields(out, doc, err)) != LS_OK)
         ls_card_fini(out);
-    /* No config of the caller's is wrong: the file is. */
+    /* An error in the file is not an error of the caller's config. */
     if (status != LS_ECONFIG)
         return status;
     if (err)
@@ -239,7 +239,7 @@ int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char
     *weights = NULL;
     int status =
         ls_model_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
-    if (status) /* of a layer the message says it all, of sizes it does not say whose */
+    if (status) /* messages about layers are complete; those about sizes need the path */
         return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
                        status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
     status = ls_safetensors_card(&(*model)->card, path, host, err);

@@ -17,8 +17,8 @@ static bool same_group(const ls_config_key *a, const ls_config_key *b)
     return a->key && b->key && strcmp(a->group, b->group) == 0;
 }
 
-/* Reads the row under its name. A key with its former name is read where a run has written it, and refused
- * where the user has; beside the key itself it says nothing. */
+/* Reads a row's key. A key under its former name is read if a run has written it, and refused if
+ * the user has. If the present name is there too, the former one is ignored. */
 static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
 {
     ls_config_key as = *row;
@@ -36,7 +36,7 @@ static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
     ls_config_read_key(c, f, &as);
 }
 
-/* The rows of one group, from an object that may be absent; returns the row behind them. */
+/* Reads the rows of one group from an object, which may be absent. Returns the row after them. */
 static const ls_config_key *read_group(ls_config *c, ls_fields *top, const ls_config_key *row)
 {
     static const cJSON nothing = {.type = cJSON_Object};
@@ -109,7 +109,7 @@ int ls_config_check_options(const ls_trainer_options *o, ls_error *err)
     return status ? status : check_array(o->step_rows, o->step_row_count, "step_rows", err);
 }
 
-/* A model given as a path is looked for beside the config file. */
+/* Reads the model from a file; its path is relative to the config file. */
 static int read_model_file(ls_config *c, const char *config_path, ls_error *err)
 {
     char path[4096];
@@ -223,7 +223,7 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Bits, 1 << part, of what a recipe is made of. */
+/* Returns the parts of a config that belong to the recipe, as a bit mask of 1 << part. */
 static unsigned parts_of_recipe(const ls_config *c)
 {
     const ls_schedule_rule rule = c->schedule.rule;
@@ -236,7 +236,7 @@ static bool is_among(unsigned parts, const ls_config_key *row)
     return parts & 1u << row->part;
 }
 
-/* The rows of these parts. A group is opened where its first row is written. */
+/* Writes the rows of these parts. A group is opened when its first row is written. */
 static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, unsigned parts)
 {
     const ls_config_key *open = NULL;
@@ -304,7 +304,7 @@ int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *nod
     return read_rows(out, doc, node, err);
 }
 
-/* A row's value as it would stand in a config, in brackets; NULL without memory. */
+/* Returns a row's value as it would be written in a config, in braces; NULL: out of memory. */
 static const char *show(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
     ls_json_writer_reset(w);
@@ -314,7 +314,7 @@ static const char *show(ls_json_writer *w, const ls_config *c, const ls_config_k
     return ls_json_writer_text(w, NULL, NULL);
 }
 
-/* What stands behind the key in such a text, cut where it gets long. */
+/* Copies the value from such a text, and truncates it if it is long. */
 static void shorten(char out[128], const char *text, const ls_config_key *row)
 {
     const size_t skip = strlen(row->key) + strlen("{\"\":"), length = strlen(text);
@@ -363,7 +363,8 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* The loss is known before the data is: of one target "auto" is mse. */
+/* Returns whether the network learns values, before the data is known: for one target "auto" is
+ * mse. */
 static bool learns_values(const ls_config *c)
 {
     return c->loss_name && (strcmp(c->loss_name, "auto") == 0 || strcmp(c->loss_name, "mse") == 0);
@@ -385,7 +386,7 @@ static ls_dataset_spec data_spec(const ls_config *c)
     return spec;
 }
 
-/* What the data that is named does not have is refused where it stands. */
+/* Refuses keys that the named data does not have, with their place. */
 static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error *err)
 {
     ls_error cause;

@@ -1,4 +1,5 @@
-/* What of a config depends on the data: metrics, the loss, augmentation, weights of classes. */
+/* The parts of a config that depend on the data: metrics, loss, augmentation, weights of
+ * classes. */
 #include "config/config.h"
 
 #include "base/error.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what is measured ----------------------------------------------------------------------- */
+/* ---- metrics -------------------------------------------------------------------------------- */
 
 static int refuse_metric(ls_error *err, const ls_config *c, const cJSON *name, unsigned fitting)
 {
@@ -90,7 +91,7 @@ static int choose_monitor(ls_config *c, ls_error *err)
 
 /* ---- the loss ------------------------------------------------------------------------------- */
 
-/* The names of the losses for such targets, behind "auto". */
+/* Lists the names of the losses for such targets, after "auto". */
 static void list_losses(char *out, size_t size, bool vectors)
 {
     size_t used = (size_t)snprintf(out, size, "auto");
@@ -99,11 +100,11 @@ static void list_losses(char *out, size_t size, bool vectors)
             used += (size_t)snprintf(out + used, size - used, ", %s", l->name);
 }
 
-/* What is done to images needs some. */
+/* Fails if the config has an augmentation that the rows do not allow. */
 static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_error *err)
 {
     const ls_gather *g = &c->preprocessing;
-    const char *key = NULL; /* the first that is set */
+    const char *key = NULL; /* the first augmentation that is set */
     if (g->crop)
         key = "augment.crop";
     else if (g->flip)
@@ -181,7 +182,8 @@ static int read_weights(float *out, const ls_config *c, int classes, ls_error *e
     return sum > 0 ? LS_OK : ls_config_fail(err, c, key, LS_ECONFIG, "class_weights: all are 0");
 }
 
-/* Counted in integers: any number of hosts finds the same. */
+/* Computes balanced weights. Rows are counted in integers, so any number of hosts gets the same
+ * weights. */
 static int balance(float *out, const ls_config *c, const ls_dataset *train, int classes,
                    ls_error *err)
 {

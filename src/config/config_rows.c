@@ -11,7 +11,7 @@
 
 static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node);
 
-/* ---- what rows have in common ---------------------------------------------------------------- */
+/* ---- reading and writing by rows ------------------------------------------------------------- */
 
 static void *value_of(ls_config *c, const ls_config_key *row)
 {
@@ -97,7 +97,8 @@ static void read_name(ls_config *c, ls_fields *f, const ls_config_key *row, cons
                        "name: expected a word without '/', which becomes part of a file name");
 }
 
-/* A number for all channels, or an array of one number per channel (the last one serves the rest). */
+/* Reads a number for all channels, or an array of one number per channel, of which the last serves
+ * the remaining channels. */
 static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     float *out = value_of(c, row);
@@ -162,20 +163,22 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 enum { MOST_SHARDS = 8 };
 
-/* Whether a shard has rows to pay for the sum of its gradient. */
+/* Returns whether the work of a shard is worth the sum of its gradient. */
 static bool pays(int rows, double uses, int shards)
 {
     return rows / shards >= LS_SHARD_ROWS &&
            rows * uses / shards >= (shards > 2 ? 2 * LS_SHARD_USES : LS_SHARD_USES);
 }
 
-/* Groups of sixteen rows that the largest shard takes, the last one maybe partly empty. */
+/* Returns the number of groups of sixteen rows of the largest shard, the last of which may be
+ * partly empty. */
 static int groups_of(int rows, int shards)
 {
     return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
 }
 
-/* Whether `a` shards have fewer groups in all than `b`, and no worker of two or of eight has more. */
+/* Returns whether `a` shards have fewer groups in total than `b` shards, and at most as many on
+ * each worker if there are two workers, or eight. */
 static bool wastes_less(int rows, int a, int b)
 {
     const int in_a = groups_of(rows, a), in_b = groups_of(rows, b);
@@ -211,7 +214,7 @@ int ls_config_shards(const ls_config *c, const ls_model *model)
     return c->shards < 0 ? ls_shards_for(c->batch_size, ls_uses_of_weights(model)) : c->shards;
 }
 
-/* An integer, or "devices" for one shard per device. */
+/* Reads an integer, or "devices" for one shard per device. */
 static void read_shards(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     long shards;
@@ -252,7 +255,7 @@ static void write_seed(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_put_uint(w, row->key, c->seed);
 }
 
-/* Absent: a directory of the run's own; null or "": none. */
+/* Reads run_dir. If it is absent the run gets a directory of its own; null or "" means none. */
 static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const char *none = NULL;
@@ -262,7 +265,8 @@ static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, c
         ls_field_text(f, row->key, &none, &c->run_dir);
 }
 
-/* Names of columns: a text, a number that is one's name, or, of a key that takes several, a list of them. */
+/* Returns whether a value is the name of a column: a text, or a number or truth value whose text is
+ * the name. Keys that take several columns also accept a list of names. */
 static bool is_name(const cJSON *node)
 {
     return cJSON_IsString(node) || cJSON_IsNumber(node) || cJSON_IsBool(node);
@@ -301,7 +305,7 @@ static void write_names(ls_json_writer *w, const ls_config *c, const ls_config_k
         ls_json_put_node(w, row->key, names->list);
 }
 
-/* A value that is looked into where the model is known. */
+/* Reads a value that is interpreted later, when the model is known. */
 static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)f;
@@ -327,8 +331,8 @@ static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_conf
     ls_optimizer_write(w, row->key, &c->optimizer);
 }
 
-/* {"weights": FILE, "partial": true}. A rule may stand beside it, because --set added the file, or for what a
- * partial file does not have. */
+/* Reads init, a rule or {"weights": FILE, "partial": true}. A rule may also be beside the file,
+ * because --set added the file, or for the parameters that a partial file does not have. */
 static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     static const int whole = 0;
@@ -362,8 +366,9 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_close(w);
 }
 
-/* What rows are scaled by: −1 unless the config says it, and then on where the data has the key. Configs that runs of
- * older versions have written do not say all of it, and nothing was scaled then. */
+/* Reads whether rows are scaled. The value is −1 if the config does not say it; scaling is then on
+ * if the data has the key. Configs written by runs of older versions do not always say it; nothing
+ * was scaled then, so they are read as false. */
 static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const int unsaid = c->written ? 0 : -1;
@@ -411,18 +416,23 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
     }
 }
 
-/* ---- the rows ------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
-static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL}; /* as in ls_precision */
+/* in the order of ls_precision */
+static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL};
 static const char *const scalings[] = {"none", "linear", NULL};
 static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
-static const char *const label_forms[] = {"auto", "classes", "values", NULL}; /* ls_label_form */
-static const char *const at_missing[] = {"refuse", "zero", "mean", NULL};     /* ls_missing */
-static const char *const decimals[] = {"auto", ".", ",", NULL};               /* ls_decimal */
+/* in the order of ls_label_form */
+static const char *const label_forms[] = {"auto", "classes", "values", NULL};
+/* in the order of ls_missing */
+static const char *const at_missing[] = {"refuse", "zero", "mean", NULL};
+static const char *const decimals[] = {"auto", ".", ",", NULL}; /* in the order of ls_decimal */
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
-static const char *const layouts[] = {"channels_first", "channels_last", NULL}; /* ls_row_layout */
-static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* as in ls_cluster_engine */
+/* in the order of ls_row_layout */
+static const char *const layouts[] = {"channels_first", "channels_last", NULL};
+/* in the order of ls_cluster_engine */
+static const char *const engines[] = {"auto", "none", "mpi", NULL};
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 

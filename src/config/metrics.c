@@ -46,7 +46,7 @@ unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
 {
     unsigned all = ls_metrics_of(loss, outputs);
     if (outputs <= 5)
-        all &= ~ONE(TOP5); /* it would be 1 */
+        all &= ~ONE(TOP5); /* the share would always be 1 */
     return outputs <= LS_CONFUSION_CLASSES ? all : all & ~ONE(CONFUSION);
 }
 
@@ -86,7 +86,8 @@ static size_t row_of(const ls_judged *j, uint32_t i)
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
-/* The class with the largest score, the first of equal ones: as the loss's kernels see it. */
+/* Returns the class with the largest score, the first of equal ones, as the kernels of the loss
+ * do. */
 static int largest(const float *score, int classes)
 {
     int best = 0;
@@ -96,7 +97,7 @@ static int largest(const float *score, int classes)
     return best;
 }
 
-/* Classes before the label. */
+/* Returns the number of classes that rank before the label. */
 static int rank_of(const float *score, int classes, int label)
 {
     int rank = 0;
@@ -188,7 +189,7 @@ static double target(const ls_judged *j, uint32_t i, int k)
     return (double)((const float *)j->labels)[row_of(j, i) * (size_t)j->outputs + (size_t)k];
 }
 
-/* Σ(target − mean)² of an output. */
+/* Returns Σ(target − mean)² of an output. */
 static double spread(const ls_judged *j, int k)
 {
     double sum = 0, squares = 0;
@@ -231,7 +232,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of one output; NaN where it has not both kinds of rows. Twice the pairs, so that a tie is a whole number. */
+/* Returns the AUC of one output; NaN: not both kinds of rows occur. It counts twice the number of
+ * pairs, so that a tie counts as an integer. */
 static double auc_of(scored *list, uint32_t rows)
 {
     uint64_t pairs2 = 0, negatives = 0, positives = 0;
@@ -284,7 +286,7 @@ int ls_measure(ls_measured *out, unsigned wanted, const ls_judged *j, const ls_h
     out->classes = 0;
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         out->value[m] = wanted >> m & 1 ? NAN : out->value[m];
-    if (j->rows == 0 || !are_finite(j)) /* no order among scores that are no numbers */
+    if (j->rows == 0 || !are_finite(j)) /* scores that are not finite have no order */
         return LS_OK;
     if (wanted & (ONE(TOP5) | ONE(CONFUSION)))
         measure_classes(out, wanted, j);

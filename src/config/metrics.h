@@ -1,15 +1,19 @@
-/* What an evaluation finds out: loss and accuracy, which come out of the loss's own kernels, and metrics of the scores
- * of all rows. These are computed by one thread, row after row, in integers or double: the number of devices, hosts,
- * shards and rows of a minibatch changes no bit of them.
+/* Metrics of an evaluation: loss and accuracy, which the kernels of the loss compute, and metrics
+ * that are computed from the scores of all rows. The latter are computed by one thread, row after
+ * row, in integers or double, so their bits do not depend on the number of devices, hosts, shards
+ * or rows of a minibatch.
  *
- *     top5        share of rows whose label is among the five largest scores; of equal scores the first class is larger
- *     confusion   how many rows of each class were taken for which, and from it precision (hits of the rows taken for a
- *                 class) and recall (hits of its rows)
+ *     top5        share of rows whose label is among the five largest scores; of equal scores the
+ *                 one of the lower class counts as larger
+ *     confusion   number of rows of each class that were taken for each class; from it precision
+ *                 (hits / rows taken for the class) and recall (hits / rows of the class)
  *     mae         mean of |score − target| over rows and outputs
- *     r2          1 − Σ(score − target)² / Σ(target − mean of its output)², both sums over all rows and outputs
- *     auc         of each output the share of pairs of a row with target > 0.5 and one without in which the first has the
- *                 larger score, equal ones counting half (the Mann-Whitney statistic: pairs are counted in integers);
- *                 the mean over the outputs that have both
+ *     r2          1 − Σ(score − target)² / Σ(target − mean of its output)², both sums over all rows
+ *                 and outputs
+ *     auc         for each output, the share of pairs of a row with target > 0.5 and a row without
+ *                 in which the former has the larger score; equal scores count half (the
+ *                 Mann-Whitney statistic; pairs are counted in integers). The result is the mean
+ *                 over the outputs that have both kinds of rows
  */
 #ifndef CONFIG_METRICS_H
 #define CONFIG_METRICS_H
@@ -29,72 +33,78 @@ typedef enum ls_metric {
     LS_METRIC_MAE,
     LS_METRIC_R2,
     LS_METRIC_AUC,
-    LS_METRIC_CONFUSION, /* no number */
+    LS_METRIC_CONFUSION, /* a matrix instead of a number */
     LS_METRICS
 } ls_metric;
 
-/* Their names in the config and in records; where records want a number, "test_<name>". */
-extern const char *const ls_metric_names[LS_METRICS + 1]; /* NULL behind the last */
+/* Names of the metrics in the config and in records, where the key of a number is "test_<name>".
+ * The last entry is NULL. */
+extern const char *const ls_metric_names[LS_METRICS + 1];
 
-/* The metric of that name; LS_METRICS: none has it. */
+/* Returns the metric of a name; LS_METRICS: there is none. */
 ls_metric ls_metric_find(const char *name);
 
-/* Whether the larger of two values is the better one. */
+/* Returns whether larger values of a metric are better. */
 bool ls_metric_rises(ls_metric metric);
 
-/* Classes whose rows are counted by default, and at most. */
+/* Most classes for which the confusion matrix is measured by default, and at all. */
 enum { LS_CONFUSION_CLASSES = 100, LS_CONFUSION_MOST = 1000 };
 
-/* Of data with so many classes, or targets: the metrics that have a meaning, and those of them that are measured by
- * default, as sums of 1 << metric. */
+/* Return, for data with `outputs` classes or targets, the metrics that have a meaning, and those
+ * that are measured by default, as bit masks of 1 << metric. */
 unsigned ls_metrics_of(const ls_loss *loss, int outputs);
 unsigned ls_metrics_by_default(const ls_loss *loss, int outputs);
-/* Whether some of these need scores, and those that need none. */
+/* Return whether some of the metrics `wanted` need scores, and those of them that need none. */
 bool ls_metrics_need_scores(unsigned wanted);
 unsigned ls_metrics_without_scores(unsigned wanted);
 
-/* Scores that metrics are worth which nobody named. */
+/* Most bytes of scores that are stored for metrics that the config does not name. */
 #define LS_SCORES_BYTES ((uint64_t)256 << 20)
 
-/* What came out. */
+/* Results of an evaluation. */
 typedef struct ls_measured {
-    double value[LS_METRICS]; /* NaN: not measured, or it has no meaning for these rows */
-    int classes;              /* of the matrix; 0: there is none */
-    uint32_t *confusion;      /* [class][taken for], the caller's */
+    double value[LS_METRICS]; /* NaN: not measured, or without meaning for these rows */
+    int classes;              /* number of classes of the matrix; 0: there is no matrix */
+    uint32_t *confusion;      /* [class][taken for], owned by the caller */
 } ls_measured;
 
-/* The one that tells most: accuracy where the loss knows it, else the first of r2 and mae that is wanted and,
- * where something was measured, has a value; else the loss. `measured` NULL: nothing was yet. */
+/* Returns the metric to report: accuracy if the loss has it; otherwise the first of r2 and mae that
+ * is wanted, and that has a value if something was measured; otherwise the loss. `measured` NULL:
+ * nothing was measured yet. */
 ls_metric ls_metric_told(const ls_loss *loss, unsigned wanted, const ls_measured *measured);
 
-/* Rows of a data set, and what the model made of them. */
+/* Rows of a data set with the model's scores. */
 typedef struct ls_judged {
     const float *scores; /* [rows][outputs] */
-    const void *labels;  /* int32_t, or float [outputs], of row[i] */
-    const uint32_t *row; /* [rows]; NULL: row i is number i */
+    const void *labels;  /* int32_t, or float [outputs], of each row of the data set */
+    const uint32_t *row; /* [rows] row numbers in `labels`; NULL: 0, 1, 2 and so on */
     uint32_t rows;
     int outputs;
 } ls_judged;
 
-/* Nothing is measured yet. */
+/* Sets all results to "not measured". */
 void ls_measured_clear(ls_measured *measured);
 
-/* Measures what is wanted, and nothing where not all scores are finite, as after a run that has diverged;
- * out->value of other metrics, loss and accuracy stay. out->confusion has room for
- * outputs × outputs where that is wanted. Errors: LS_ENOMEM (of AUC). */
+/* Measures the metrics `wanted` that need scores. If not all scores are finite, as after a run that
+ * has diverged, their values become NaN. Loss, accuracy and metrics that are not wanted keep their
+ * values. out->confusion must have room for outputs × outputs counts if the matrix is wanted.
+ * Errors: LS_ENOMEM (for auc). */
 int ls_measure(ls_measured *out, unsigned wanted, const ls_judged *judged, const ls_host *host,
                ls_error *err);
 
-/* What the matrix is written as, "precision", "recall" and "confusion"; ends with NULL. */
+/* Keys under which the matrix is written: "precision", "recall" and "confusion"; the last entry is
+ * NULL. */
 extern const char *const ls_class_keys[];
-/* One of these as a member of a JSON object; nothing where there is no matrix. */
+/* Writes one of these keys as a member of a JSON object; nothing if there is no matrix. */
 void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *measured);
 
-/* Room for the matrix of so many classes, where it is wanted. Errors: LS_ENOMEM. */
+/* Clears the results, and allocates the matrix of `outputs` classes if it is wanted. Errors:
+ * LS_ENOMEM. */
 int ls_measured_init(ls_measured *out, unsigned wanted, int outputs, const ls_host *host,
                      ls_error *err);
 
-/* Of the matrix; NaN where no row was taken for the class, or is of it. */
+/* Return precision and recall of a class from the matrix; NaN if no row was taken for the class, or
+ * belongs to it. */
 double ls_precision_of(const ls_measured *measured, int class);
 double ls_recall_of(const ls_measured *measured, int class);
 

@@ -7,14 +7,15 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const schedules[] = {"constant",   "step",        "cosine", "one_cycle",
-                                        "triangular", "exponential", NULL}; /* as in the enum */
+static const char *const schedules[] = {"constant", "step", "cosine", "one_cycle",
+                                        /* in the order of the enum */
+                                        "triangular", "exponential", NULL};
 
-/* A key of some rules. */
+/* A key that some rules have. */
 typedef struct schedule_key {
     const char *name;
-    unsigned rules; /* 1 << rule each */
-    size_t at;      /* in ls_schedule */
+    unsigned rules; /* bit mask of rules, 1 << rule */
+    size_t at;      /* offset in ls_schedule */
     double fallback, min, max;
 } schedule_key;
 
@@ -36,7 +37,7 @@ static const schedule_key schedule_keys[] = {
 
 enum { SCHEDULE_KEYS = sizeof schedule_keys / sizeof *schedule_keys };
 
-/* `f` NULL: all keys have their defaults. */
+/* Reads the keys of the rule. `f` NULL: all have their defaults. */
 static void read_keys(ls_schedule *s, ls_fields *f)
 {
     for (const schedule_key *k = schedule_keys; k < schedule_keys + SCHEDULE_KEYS; k++) {
@@ -85,14 +86,15 @@ void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *s)
     ls_json_close(w);
 }
 
-/* Half a cosine from `first` to `last`. */
+/* Returns the value of half a cosine from `first` to `last` at the fraction `done`. */
 static double cosine(double first, double last, double done)
 {
     const double pi = 3.14159265358979323846;
     return last + (first - last) * 0.5 * (1 + ls_cos(pi * fmin(1, done)));
 }
 
-/* Of `steps` in all. The last step of the way up is the one before peak · steps. */
+/* Returns the factor of step t of `steps`. The last step of the way up is the one before peak ·
+ * steps. */
 static double one_cycle(const ls_schedule *s, double t, double steps)
 {
     const double top = s->peak * steps - 1;

@@ -1,11 +1,12 @@
-/* The engine's life, and its queue's sending end. */
+/* Opening and closing of an engine, and the sending end of its queue. */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/worker.h"
 
 #include <string.h>
 
-#define CLOSE_NS ((uint64_t)2 * 1000000000u) /* for workers that were left behind to come back */
+/* how long stopping waits for stalled workers to come back */
+#define CLOSE_NS ((uint64_t)2 * 1000000000u)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
@@ -18,7 +19,7 @@ static int open_pool(ls_engine *e, ls_error *err)
     o.inbox = LS_IN_FLIGHT * 2;
     o.stop = ls_worker_close;
     o.user = e;
-    e->desc.devices = NULL; /* the caller's */
+    e->desc.devices = NULL; /* the list belongs to the caller */
     return ls_device_pool_create(&e->pool, &o, err);
 }
 
@@ -71,7 +72,8 @@ int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* Others go on with this pool: its workers only put down what was this engine's. */
+/* Stops this engine in a pool of the caller's, whose workers only release what belongs to the
+ * engine. */
 static int leave_pool(ls_engine *e)
 {
     int status = LS_OK;
@@ -137,12 +139,14 @@ ls_engine_state *ls_engine_weights(ls_engine *e)
 
 /* ---- the queue ------------------------------------------------------------------------------ */
 
-/* The inboxes have room for as many ranges as there are slots. */
+/* The range is copied to a slot of each worker. The inboxes have room for as many ranges as there
+ * are slots. */
 int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
 {
     const uint64_t slot = e->items++ % LS_IN_FLIGHT;
     const bool at_rest = e->taken == e->sent;
-    if (at_rest || e->streams) /* reading rows may have taken long: no worker's silence */
+    /* reading rows may have taken long, which must not count as silence */
+    if (at_rest || e->streams)
         ls_watch_begin(&e->watch);
     if (at_rest)
         e->next_number = range->first_step + 1;
@@ -153,7 +157,7 @@ int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
         w->item[slot] = *range;
         w->item[slot].engine = e;
         int status = ls_pool_submit(e->pool, i, ls_worker_train, &w->item[slot], err);
-        if (status) { /* the workers that did get the range wait for their peers */
+        if (status) { /* workers that did get the range wait for their peers */
             e->group->type->abort(e->group);
             return status;
         }

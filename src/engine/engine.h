@@ -1,48 +1,64 @@
-/* The engine: data-parallel training of one model by several workers. A worker is a thread with a device of its own
- * and a replica of the model. What a run wants of them is decided above (train/): the engine is given a description of
- * the work, and knows neither configs nor records nor checkpoints. This page says how it works; the functions follow.
+/* The engine: data-parallel training of one model by several workers.
  *
- * THE QUEUE. One thread, the coordinator, leads: it alone calls the functions below. It cuts an epoch into minibatches
- * and sends ranges, a range being one or a few consecutive steps, into the inbox of every worker, a bounded queue with
- * one writer and one reader that needs no lock. All workers get the same range. At most LS_IN_FLIGHT are out: one is
- * worked at while the next one waits, so that no worker is idle between two steps, and none gets far ahead.
+ * A worker is a thread with its own device and its own replica of the model. Policy lies in the
+ * caller (train/): the engine receives a description of the work, and knows no configuration files,
+ * records or checkpoints. This page explains how the engine works; the functions follow.
+ *
+ * QUEUE. One thread, the coordinator, calls all functions below. It cuts an epoch into minibatches
+ * and sends ranges of one or a few consecutive steps to the workers. Each worker has an inbox, a
+ * bounded lock-free queue with one writer and one reader, and every worker receives the same
+ * ranges. At most LS_IN_FLIGHT ranges are outstanding: while a worker runs one, the next is already
+ * in its inbox, so that it is never idle between two steps; and no worker gets far ahead of the
+ * others.
  *
  *     coordinator                          worker                              worker
  *     ls_engine_submit(range) ──inbox──▶   gather, forward, backward           (the same, on
  *                                          of each of its shards                its shards)
- *                                          ┃ the merge: all workers meet ┃
- *                                          the optimizer's step
- *     ls_engine_collect()    ◀──reports──  "done", loss, times
+ *                                          ┃ all-reduce:  all workers meet ┃
+ *                                          optimizer step
+ *     ls_engine_collect()    ◀──reports──  status, loss, times
  *
- * THE STEP. A minibatch is cut into a fixed number of shards, whatever the number of workers. Each worker has some of
- * them; group.c deals them out. It computes their gradients one after another and adds them up as a binary tree over the
- * shards prescribes. When all gradients are merged every worker has the same sum, and applies the same step of the
- * optimizer to its own replica. So equal replicas stay equal, bit for bit, and nothing but gradients is ever exchanged
- * (worker_step.c).
+ * STEP. A minibatch is cut into a fixed number of shards, which does not depend on the number of
+ * workers; group.c assigns the shards to workers. A worker computes the gradients of its shards
+ * one after another, and adds them in the order that a binary tree over the shards prescribes.
+ * After the all-reduce every worker has the same sum, and applies the same optimizer step to its
+ * own replica. Replicas that were equal therefore stay equal, bit for bit, and only gradients are
+ * exchanged (worker_step.c).
  *
- * THE MERGE. An all-reduce: each worker brings the partial sums of its shards, and all get the total. The additions
- * are those of the tree over all shards, in its order, so the total does not depend on how many workers there are. Where
- * each worker has one shard, the part of a gradient that is complete is merged while backward computes the rest.
- * Loss, hits and the number of rows are the last floats of the gradient and are summed with it.
+ * ALL-REDUCE, also called the merge. Each worker contributes the partial sums of its shards, and
+ * every worker receives the total. The additions are those of the tree over all shards, in the
+ * tree's order, so the total does not depend on the number of workers. If each worker has exactly
+ * one shard, the part of the gradient that is complete is merged while backward computes the rest.
+ * The loss, the number of correct rows and the number of rows are the last floats of the gradient,
+ * and are summed with it.
  *
- * THE COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the whole sum, or none does. If a
- * worker fails earlier, the others get no sum, and nobody applies the step. If it fails later, the others have the sum,
- * and all of them apply the step. So after any failure those that are left agree on how many steps are done, without
- * asking each other, and no replica has to be repaired.
+ * COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the complete
+ * sum, or no worker does. If a worker fails before that point, the others get no sum, and no
+ * worker applies the step. If it fails after that point, the others have the sum, and all of them
+ * apply the step. After any failure the remaining workers therefore agree on the number of steps
+ * done without a message, and no replica needs repair.
  *
- * A LOST WORKER. A worker whose device fails says so in its report and takes no further part. One that shows no sign of
- * life for the deadline has stalled, which wait.c decides. Its thread cannot be stopped and may still use memory that
- * it shares with the others, so they leave that alone and get new memory (ls_engine_leave_stalled). Either way
- * ls_engine_collect, or the job that was under way, comes back with faults (ls_engine_faults). The coordinator judges
- * them (train/recover.c), removes the workers whose devices failed (ls_engine_drop), and has the others form a new
- * group (ls_engine_form), among whom the shards are dealt out anew. The tree has not changed: when the step is sent
- * again its sum, and the weights of the run, are the bits they would have been.
+ * LOST WORKERS. A worker whose device fails says so in its report and takes no further part. A
+ * worker that shows no sign of life for the deadline has stalled; wait.c decides this. The thread
+ * of a stalled worker cannot be stopped, and may still use memory that it shares with the others.
+ * The others leave that memory to it and get new memory (ls_engine_leave_stalled). In both cases
+ * ls_engine_collect, or the current job, returns with faults (ls_engine_faults). The coordinator
+ * then classifies the faults (train/recover.c), removes the workers whose devices failed
+ * (ls_engine_drop), and has the remaining workers form a new group (ls_engine_form), which
+ * distributes the shards anew. The tree is unchanged: if the step is submitted again, its sum, and
+ * with it the final weights of the run, have the same bits as without the failure.
  *
- * The functions: ls_engine_open and, at the end, ls_engine_stop and ls_engine_destroy; ls_engine_submit and
- * ls_engine_collect for steps; ls_engine_run_all for all else that workers do, ls_engine_load and ls_engine_read_back
- * among it; and after a failure ls_engine_faults, ls_engine_leave_stalled, ls_engine_drop and ls_engine_form. What only
- * looks at an engine is in engine/view.h. Only the coordinator calls them. While a worker is at work it calls
- * ls_engine_submit and ls_engine_collect alone.
+ * The functions by purpose:
+ *
+ *     life         ls_engine_open, ls_engine_stop, ls_engine_destroy
+ *     steps        ls_engine_submit, ls_engine_collect
+ *     other work   ls_engine_run_all, and with it ls_engine_load, ls_engine_read_back
+ *     failures     ls_engine_faults, ls_engine_leave_stalled, ls_engine_drop, ls_engine_form
+ *
+ * Functions that only observe an engine are in engine/view.h.
+ *
+ * Threads: only the coordinator calls these functions. While a worker has work, it calls only
+ * ls_engine_submit and ls_engine_collect.
  */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -64,48 +80,55 @@
 typedef struct ls_engine ls_engine;
 struct ls_cluster;
 
-/* Most consecutive steps that one range may hold. */
+/* Most consecutive steps in one range. */
 #define LS_RANGE_MAX 32
-/* Ranges a worker may hold at once: one runs while the next one waits. More would only let a worker run ahead of the
- * others. */
+/* Most ranges that a worker holds at once: it runs one while the next waits. More would only let a
+ * worker run ahead of the others. */
 #define LS_IN_FLIGHT 2
-/* Most numbers of rows in ls_engine_desc.step_rows. */
+/* Capacity of ls_engine_desc.step_rows. */
 #define LS_STEP_ROWS 8
 
 /* ---- the description ------------------------------------------------------------------------ */
 
-/* What is to be done. All else that it points to, but for `devices`, outlives the engine. */
+/* Description of the work. Everything that it points to must outlive the engine, except
+ * `devices`. */
 typedef struct ls_engine_desc {
-    /* By whom: the threads of `pool`, or of one that is made of `devices` (the engine adds what happens at the end of a
-     * thread, and the size of an inbox). */
+    /* The workers' threads: `pool`, or if it is NULL a new pool made from `devices`, to which the
+     * engine adds the stop hook and the size of the inboxes. */
     ls_pool *pool;
     const ls_device_pool_options *devices;
-    /* What is trained, and how. */
+    /* Model and training method. */
     const ls_model *model;
     const ls_optimizer *optimizer;
     const ls_gather *preprocessing;
     const ls_loss *loss;
     float label_smoothing;
-    float *class_weight; /* [classes], by ls_alloc, the engine's from then on; NULL: all alike */
+    /* [classes], allocated with ls_alloc; the engine takes ownership. NULL: equal weights. */
+    float *class_weight;
     uint64_t seed;
-    bool nominal;        /* a sum of gradients is divided by batch_size, not by its rows */
-    bool skip_nonfinite; /* a step whose loss is not finite is left out; else no other is begun */
-    /* On what. Training rows that are not resident are streamed: they pass through ls_engine_feed. */
+    bool nominal; /* a sum of gradients is divided by batch_size instead of its number of rows */
+    /* A step whose loss is not finite is not applied, and training goes on; if false, no further
+     * step is begun after such a step. */
+    bool skip_nonfinite;
+    /* Data. Training rows that are not resident in memory are streamed through ls_engine_feed. */
     ls_dataset *const *data; /* [LS_SUBSETS] */
     uint32_t batch_size;
-    const uint32_t *step_rows; /* further numbers of rows that a minibatch may have */
+    /* [step_row_count] further numbers of rows that a minibatch may have */
+    const uint32_t *step_rows;
     int step_row_count;
-    bool scores;            /* an evaluation brings every row's scores, not only sums */
-    const atomic_int *stop; /* not 0: an evaluation ends early; NULL: never */
-    /* How it is divided. */
-    int shards;                 /* of a minibatch; 0: one for each worker */
-    const double *capacity;     /* of each worker; NULL: they are equal */
-    struct ls_cluster *cluster; /* the other processes; NULL: there is none */
-    /* How it is watched. */
-    double deadline_s; /* how long a worker may be silent; 0: by the longest step so far */
+    bool scores;            /* an evaluation returns the scores of every row, not only sums */
+    const atomic_int *stop; /* not 0: an evaluation ends early; NULL: it never does */
+    /* Distribution of the shards. */
+    int shards;                 /* number of shards of a minibatch; 0: one per worker */
+    const double *capacity;     /* [workers] relative speed of each worker; NULL: all equal */
+    struct ls_cluster *cluster; /* the other processes of the run; NULL: none */
+    /* Supervision. `deadline_s`: longest silence of a worker in seconds; 0: derived from the
+     * longest step. */
+    double deadline_s;
     ls_injections injections;
-    /* Called with `user`: while the coordinator waits, now and then, and after each job; and on each worker's thread,
-     * before anything is computed on its device. Both may be NULL. */
+    /* Callbacks, which receive `user`; each may be NULL. `idle` is called on the coordinator's
+     * thread, now and then while it waits and after each job. `opened` is called on each worker's
+     * thread before its device computes anything. */
     void (*idle)(void *user);
     void (*opened)(void *user, int worker, ls_device *device);
     void *user;
@@ -114,39 +137,41 @@ typedef struct ls_engine_desc {
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* Makes the workers' threads, each with its device, and the memory that they share with the coordinator. What they
- * compute with they make in the job ls_worker_open. After a failure *out is to be stopped and destroyed all the same,
- * unless it is NULL. Errors: LS_EINVAL (the list of devices), LS_ENOMEM, those of
- * ls_device_pool_create. */
+/* Creates the workers' threads, each with its device, and the memory that they share with the
+ * coordinator. The replicas are built later, by the job ls_worker_open. After a failure the caller
+ * must still stop and destroy *out, unless it is NULL. Errors: LS_EINVAL (the list of devices),
+ * LS_ENOMEM, those of ls_device_pool_create. */
 int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err);
 
-/* Ends the workers; a pool that was lent goes on without this engine. LS_ESTALLED: one that was left behind has not come
- * back and may still use whatever it reached, so that the engine, and what its description points to, have to stay.
- * NULL is allowed. */
+/* Ends the workers. A pool of the caller's is not destroyed: its workers only release what belongs
+ * to this engine. Returns LS_ESTALLED if a worker that was abandoned has not come back; it may
+ * still use any memory that it could reach, so the engine and everything that its description
+ * points to must be kept. NULL is allowed. */
 int ls_engine_stop(ls_engine *engine);
-/* Frees the engine, which was stopped. NULL is allowed. */
+/* Frees the engine, which must have been stopped. NULL is allowed. */
 void ls_engine_destroy(ls_engine *engine);
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-/* Canonical weights, and the optimizer's state in the places of the model's parameters: what workers begin with, and
- * what is read back from them. */
+/* Weights and optimizer states in canonical layout: the values from which workers start, and the
+ * values that are read back from them. */
 typedef struct ls_engine_state {
-    /* The weights, model->floats of them; where a moving average is kept, the average. */
+    /* [model->floats] the weights, or their moving average if one is kept */
     float *canonical;
-    /* The optimizer's states, of as many floats each; where a moving average is kept, one of them is the weights that
-     * are trained. NULL: there is no such state. */
+    /* [model->floats] each, or NULL if there is no such state; the optimizer's states. If a moving
+     * average is kept, one of them holds the weights that are trained. */
     float *slot[LS_STATES];
-    bool has_slots; /* whether ls_worker_open reads the states: not at the beginning of a run */
+    bool has_slots; /* ls_worker_open loads the states too; false at the beginning of a run */
 } ls_engine_state;
 
-/* Returns the engine's weights and states. After ls_engine_leave_stalled it may be another object. */
+/* Returns the engine's weights and states. ls_engine_leave_stalled may replace the object. */
 ls_engine_state *ls_engine_weights(ls_engine *engine);
-/* Loads ls_engine_weights into all replicas. `steps_done`: the number of steps that are done, which faults name. Errors:
- * those of ls_engine_run_all. */
+/* Loads ls_engine_weights into all replicas. `steps_done`: number of completed steps, which faults
+ * report. Errors: those of ls_engine_run_all. */
 int ls_engine_load(ls_engine *engine, uint64_t steps_done, ls_error *err);
-/* Compares the replicas and, with `exports`, copies weights and states of one into ls_engine_weights. Errors:
- * LS_EDIVERGED names the replica that differs; those of ls_engine_run_all. */
+/* Compares the checksums of all replicas; if `exports`, also copies the weights and states of one
+ * replica into ls_engine_weights. Errors: LS_EDIVERGED, with the checksum of each worker, if the
+ * replicas differ; those of ls_engine_run_all. */
 int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls_error *err);
 
 /* ---- steps ---------------------------------------------------------------------------------- */
@@ -155,46 +180,51 @@ int ls_engine_read_back(ls_engine *engine, bool exports, uint64_t steps_done, ls
 typedef struct ls_range {
     ls_engine *engine; /* set by ls_engine_submit */
     uint32_t epoch;
-    uint64_t first_step; /* counted from the start of the run, from 0 */
+    uint64_t first_step; /* index in the run, from 0 */
     uint32_t steps;
-    const uint32_t
-        *rows; /* the minibatches, one after another; they stay until the steps are collected */
-    uint32_t row_count; /* of all steps together; only the last may be ragged */
+    /* Row indices of the minibatches, one minibatch after another; must stay valid until the steps
+     * are collected. */
+    const uint32_t *rows;
+    uint32_t row_count; /* number of `rows`; only the range's last minibatch may be smaller */
     float lr[LS_RANGE_MAX];
 } ls_range;
 
-/* What a worker says of one step. */
+/* A worker's report of one step. */
 typedef struct ls_report {
-    uint64_t number; /* of the step, from 1 */
-    int status;      /* not LS_OK: the step was not applied by this worker */
+    uint64_t number; /* number of the step, from 1 */
+    int status;      /* not LS_OK: this worker did not apply the step */
     bool skipped;    /* the loss was not finite: no worker applied it */
-    int bad_shard;   /* skipped: the first of this worker's shards whose loss was not; −1: none */
-    float loss;      /* of the whole minibatch, summed; the same from every worker */
+    /* If skipped: the first of this worker's shards whose loss was not finite; −1: none. */
+    int bad_shard;
+    float loss; /* loss summed over the whole minibatch; the same on every worker */
     float correct;
     float rows;
-    uint64_t
-        ended_ns;   /* when the step was over, where it is reported later than that; 0: it is not */
-    int steps_left; /* this step, and those that came to an end with it and are reported after it */
+    /* Time of ls_now_ns at the end of the step, if the report is sent later than that; else 0. */
+    uint64_t ended_ns;
+    /* Number of steps that ended together and are not reported yet, this one included. */
+    int steps_left;
     ls_replica_times times;
     ls_comm_times comm;
 } ls_report;
 
-/* Sends a range to every worker, at work or not; there has to be room for it (ls_engine_has_room). Errors: those of
- * ls_pool_submit; the group is aborted then. */
+/* Sends a range to every live worker, idle or not. There must be room for it (ls_engine_has_room).
+ * Errors: those of ls_pool_submit; the group is then aborted. */
 int ls_engine_submit(ls_engine *engine, const ls_range *range, ls_error *err);
 
-/* How a step ended. */
+/* Result of a step. */
 typedef struct ls_outcome {
-    /* Of one of the workers that completed the step, applied or skipped; all that are left did the same. NULL: the step
-     * failed, and no worker applied it. */
+    /* Report of one worker that completed the step, applied or skipped; all remaining workers did
+     * the same. NULL: the step failed, and no worker applied it. */
     const ls_report *report;
-    bool failed; /* there are faults: ls_engine_faults */
-    /* Of a step that was skipped: a worker and shard of this process whose loss was not finite; −1: none was here. */
+    bool failed; /* there are faults, see ls_engine_faults */
+    /* If the step was skipped: a worker and a shard of this process whose loss was not finite. −1:
+     * none was found in this process. */
     int bad_worker, bad_shard;
 } ls_outcome;
 
-/* Waits for every worker's report of the next step, or until the workers that sent none have been silent for the
- * deadline. After a failure no step is begun any more; what is in flight has to be collected before anything else. */
+/* Waits until every worker has reported the next step, or until the workers that have not reported
+ * it have been silent for the deadline. After a failure workers begin no further step; the steps in
+ * flight must be collected before anything else is done. */
 void ls_engine_collect(ls_engine *engine, ls_outcome *out);
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
@@ -202,44 +232,50 @@ void ls_engine_collect(ls_engine *engine, ls_outcome *out);
 struct ls_train_worker;
 struct ls_exchange;
 
-/* What every worker does between steps, on its thread. */
+/* A job: work that every worker does between steps, on its own thread. */
 typedef int ls_worker_job(struct ls_train_worker *worker, const struct ls_exchange *e);
 
-/* Has every worker that answers do the job, and waits. `steps_done`: the number of steps that are done, which faults
- * name. Returns LS_OK when all live workers did it, else the first cause; ls_engine_faults has them all. */
+/* Runs a job on every worker that is not stalled, and waits for it. `steps_done`: number of
+ * completed steps, which faults report. Returns LS_OK if all live workers did the job, else the
+ * first cause; ls_engine_faults returns all of them. */
 int ls_engine_run_all(ls_engine *engine, ls_worker_job *job, uint64_t steps_done, ls_error *err);
 
-/* Learns which device it has. */
+/* Reads the description of the worker's device. */
 ls_worker_job ls_worker_describe;
-/* Worker 0's device's choices among kernels → ls_engine_choices. */
+/* Worker 0 writes its device's choices among kernels to ls_engine_choices. */
 ls_worker_job ls_worker_choices;
-/* Builds the replica, from ls_engine_weights, with the choices that are there. */
+/* Builds the replica from ls_engine_weights, with the choices among kernels if there are any. */
 ls_worker_job ls_worker_open;
-/* Worker 0: the checksum of shard 0's gradient of the first minibatch, as the rows lie. */
+/* Worker 0 computes the checksum of the gradient of shard 0 of the first minibatch, with rows in
+ * stored order. */
 ls_worker_job ls_worker_probe;
-/* This worker's shards of every test minibatch → ls_engine_test. */
+/* Evaluates this worker's shards of every test minibatch and writes the results to
+ * ls_engine_test. */
 ls_worker_job ls_worker_evaluate;
 
 /* ---- faults --------------------------------------------------------------------------------- */
 
-/* Whether a worker takes part. */
+/* A worker's participation in the run. */
 typedef enum ls_presence {
     LS_LIVE,
-    LS_LOST,   /* its device failed; its thread answers, and only closes it at the end */
-    LS_STALLED /* it no longer answers: its thread and its memory are left alone */
+    /* the device failed; the thread still answers, and only releases the device at the end */
+    LS_LOST,
+    LS_STALLED /* the worker does not answer; its thread and memory are left alone */
 } ls_presence;
 
-/* Stores the faults of live workers since the last job or the last group, and those of lost workers that were not
- * dropped yet; the first fault of a worker counts. Returns their number; out: [LS_DEVICES_MAX]. */
+/* Writes the faults of live workers since the last job or the last group, and those of lost workers
+ * that ls_engine_drop has not returned yet. A worker has at most one fault, its first. Returns
+ * their number; out: [LS_DEVICES_MAX]. */
 int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
-/* To be called first after a failure: leaves the memory that was shared with a worker which has stalled since to that
- * worker, and gives the others new memory. Errors: LS_ENOMEM. */
+/* Leaves the memory shared with newly stalled workers to them, and allocates new memory for the
+ * others. Must be called first after a failure. Errors: LS_ENOMEM. */
 int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
-/* Drops the workers whose devices failed: they take no part any more. Returns the number of workers that failed
- * or stalled since the last call, and stores their faults; out: [LS_DEVICES_MAX]. */
+/* Removes the workers whose devices failed. Returns the number of workers that failed or stalled
+ * since the last call, and writes their faults; out: [LS_DEVICES_MAX]. */
 int ls_engine_drop(ls_engine *engine, const ls_fault **out);
-/* Forms a group of the live workers, which join and check it, and deals the shards out anew. `merge`: how gradients are
- * merged; NULL: as before. Errors: those of the communicator and of ls_engine_run_all. */
+/* Creates a group of the live workers, which join and check it, and distributes the shards anew.
+ * `merge`: how gradients are merged; NULL: as before. Errors: those of the communicator and of
+ * ls_engine_run_all. */
 int ls_engine_form(ls_engine *engine, const ls_comm_type *merge, uint64_t steps_done,
                    ls_error *err);
 

@@ -1,23 +1,26 @@
-/* The exchange, which the engine keeps to itself. */
+/* The exchange: memory that the coordinator and the workers share. Internal to the engine. */
 #ifndef ENGINE_EXCHANGE_H
 #define ENGINE_EXCHANGE_H
 
 #include "engine/engine.h"
 
-/* Memory that workers read and write on behalf of the coordinator. When a worker has to be left behind, all of it is
- * left to that worker, and its peers get a new one: what it may still do to it then does no harm. */
+/* Memory that jobs of workers read and write on behalf of the coordinator. If a worker stalls, the
+ * whole exchange is left to that worker, and the other workers get a new one, so that later writes
+ * of the stalled worker do no harm. */
 typedef struct ls_exchange {
     ls_engine *engine;
-    uint32_t *permutation[2]; /* training rows of even and odd epochs */
-    ls_sharded_rows test;     /* of an evaluation */
+    uint32_t *permutation[2]; /* [2][training rows] order of the rows in even and odd epochs */
+    ls_sharded_rows test;     /* rows and results of an evaluation */
     ls_engine_state state;
-    int exporter;             /* the worker that exports, −1: none */
-    uint64_t steps;           /* applied so far */
-    struct ls_exchange *next; /* of those left behind */
+    int exporter;             /* index of the worker that exports its weights; −1: none */
+    uint64_t steps;           /* number of steps applied so far */
+    struct ls_exchange *next; /* next in the list of exchanges left to stalled workers */
 } ls_exchange;
 
-/* For the engine's data, model and optimizer. Errors: LS_ENOMEM. */
+/* Creates an exchange for the engine's data, model and optimizer. Sets engine->lacks_scores if it
+ * fails for want of memory for scores. Errors: LS_ENOMEM. */
 int ls_exchange_create(ls_exchange **out, ls_engine *engine, ls_error *err);
-void ls_exchange_destroy(ls_exchange *exchange, const ls_host *host); /* NULL is allowed */
+/* Frees an exchange. NULL is allowed. */
+void ls_exchange_destroy(ls_exchange *exchange, const ls_host *host);
 
 #endif

@@ -1,4 +1,5 @@
-/* A failure as one value, from where it is seen to the record that tells of it. */
+/* A failure as one value, passed from the place where it is detected to the record that reports
+ * it. */
 #ifndef ENGINE_FAULT_H
 #define ENGINE_FAULT_H
 
@@ -6,10 +7,10 @@
 #include <stdint.h>
 
 typedef struct ls_fault {
-    int worker;       /* −1: another host */
-    uint64_t step;    /* in which, from 1, or after which */
-    ls_error error;   /* why; its status is LS_OK where there is no fault */
-    double silence_s; /* of a stall: for how long there had been no sign of life */
+    int worker;       /* index of the worker; −1: another host */
+    uint64_t step;    /* number, from 1, of the step in which or after which the failure happened */
+    ls_error error;   /* the cause; its status is LS_OK if there is no fault */
+    double silence_s; /* seconds without a sign of life, if the fault is a stall */
 } ls_fault;
 
 #endif

@@ -1,38 +1,40 @@
-/* The feed: where streamed training rows wait for their step. */
+/* The feed: buffers for streamed training rows between reading and their step. */
 #ifndef ENGINE_FEED_H
 #define ENGINE_FEED_H
 
 #include "data/dataset.h"
 #include "engine/engine.h"
 
-/* A slot for each work item in flight. When a worker has to be left behind, the feed is left to it, which may still read
- * rows, and its peers get a new one. */
+/* Has one slot per range in flight. If a worker stalls, the feed is left to that worker, which may
+ * still read rows, and the other workers get a new feed. */
 typedef struct ls_feed {
     const ls_host *host;
     uint32_t batch;
-    size_t image_bytes, label_bytes; /* of a row's values, and of its label or target */
+    size_t image_bytes, label_bytes; /* size of a row's values, and of its label or target */
     char *images, *labels;           /* [LS_IN_FLIGHT · batch] */
-    uint32_t *index;                 /* 0, 1, 2, …: a slot's rows are its part of this */
-    struct ls_feed *next;            /* of those left behind */
+    uint32_t *index; /* [LS_IN_FLIGHT · batch] 0, 1, 2, …; each slot uses its part as row indices */
+    struct ls_feed *next; /* next in the list of feeds left to stalled workers */
 } ls_feed;
 
-/* Errors: LS_ENOMEM. */
+/* Creates a feed for minibatches of up to `batch` rows of `data`. Errors: LS_ENOMEM. */
 int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, const ls_host *host,
                    ls_error *err);
-void ls_feed_destroy(ls_feed *feed); /* NULL is allowed */
+/* Frees a feed. NULL is allowed. */
+void ls_feed_destroy(ls_feed *feed);
 
-/* As a replica's data: all slots. */
+/* Returns all slots together as the data of a replica. */
 ls_replica_data ls_feed_data(const ls_feed *feed);
 
-/* The rows of a slot, as work items name them. */
+/* Returns the row indices of a slot, [batch], for ls_range.rows. */
 const uint32_t *ls_feed_rows(const ls_feed *feed, uint32_t slot);
 
-/* Fills a slot that no work item uses: from the dataset, or with the caller's rows. Errors: those of
+/* Fills a slot that no range in flight uses with n rows of the dataset. Errors: those of
  * ls_dataset_read. */
 int ls_feed_read(ls_feed *feed, uint32_t slot, const ls_dataset *data, const uint32_t *rows,
                  uint32_t n, ls_error *err);
-/* The targets of a slot's rows, where rows have some. */
+/* Returns the targets of a slot's rows, if the dataset has targets. */
 const float *ls_feed_targets(const ls_feed *feed, uint32_t slot);
+/* Fills a slot that no range in flight uses with n rows of the caller's. */
 void ls_feed_copy(ls_feed *feed, uint32_t slot, const void *images, const void *labels, uint32_t n);
 
 #endif

@@ -1,12 +1,12 @@
-/* Groups: who takes part, which shards each worker has, and how the workers that are left go on after a failure.
+/* Groups: membership, the assignment of shards to workers, and recovery after a failure.
  *
- * A group is never used again once a member of it was lost. A new one is made, and the shards are dealt out anew among
- * the survivors. Since the result of a step depends on its shards and not on the worker that computes them, the final
- * weights are those of the undisturbed run.
+ * A group is never used again once it has lost a member. A new group is created, and the shards are
+ * distributed anew among the remaining workers. The result of a step depends on its shards and not
+ * on the workers that compute them, so the final weights are those of an undisturbed run.
  *
- * A worker that no longer answers cannot be stopped. It is left behind with all memory it may still touch (its replica,
- * the exchange, the feed, the group), and the survivors go on with memory of their own. If it wakes up, it finds its group
- * aborted, and idles.
+ * A stalled worker cannot be stopped. It keeps all memory that it may still touch (its replica, the
+ * exchange, the feed, the group), and the other workers continue with new memory. If it wakes up,
+ * it finds its group aborted and does nothing more.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -20,7 +20,7 @@
 
 /* ---- shards --------------------------------------------------------------------------------- */
 
-/* Of all shards those of this process. */
+/* Writes the range of shards lo … hi − 1 that belongs to this process. */
 static void find_span(const ls_engine *e, int *lo, int *hi)
 {
     struct ls_cluster *cluster = e->desc.cluster;
@@ -69,7 +69,8 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
         .param_offsets = ls_replica_param_offsets(replica, &params),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
-        .timeout_ns = UINT64_MAX, /* the watch knows who is to blame, and aborts the group */
+        /* the watch (wait.c) finds the hung worker and aborts the group */
+        .timeout_ns = UINT64_MAX,
         .spins = ls_spins_for(e->live, ls_allowed_cpus()),
         .host = e->desc.host,
         .members = e->desc.cluster,
@@ -81,22 +82,28 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
     const bool one_total = status == LS_OK && e->merge == &ls_comm_ordered && !e->desc.cluster &&
                            ls_worker_rebinds(first) && e->desc.optimizer->ema == 0;
     e->total = one_total ? ls_host_group_total(*out) : NULL;
-    /* A worker whose own total cannot be allocated either may be retried once. */
+    /* Each worker now allocates a total of its own when it joins. If that fails too, the caller may
+     * try once more (train/recover.c). */
     if (one_total && !e->total)
         ls_log(e->desc.host, LS_LOG_WARNING,
                "out of memory for one total of all workers: each has its own");
     return status;
 }
 
+/* Returns whether a stalled worker may still use `group`: it was a member, or its stall has not
+ * been dealt with yet. */
 static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
 {
     return w->presence == LS_STALLED && (w->member_of == group || !w->told);
 }
 
-/* A worker that was left behind may still be about to read what the survivors showed to the old group. A
- * worker that is merely slow stops within microseconds of the abort. One that sleeps in the midst of
- * a merge reads, when it wakes, what is there by then, into memory of its own or the old group's total, which no worker
- * reads any more. That is harmless as long as the memory exists. Returns whether there is such a worker. */
+/* Returns whether a stalled worker may still read what the other workers have shown to the old
+ * group. Waits up to 0.1 s for such workers, because a worker that is merely slow stops reading
+ * within microseconds of the abort; once may_read has returned 0, that worker reads nothing more
+ * (merge/group.h). A worker that sleeps in the middle of a merge reads the shown arrays when it
+ * wakes, whatever they contain by then, and writes into its own memory or into the old group's
+ * total, which no other worker reads any more. That is harmless as long as the arrays exist, so the
+ * caller keeps them if this function returns true. */
 static bool peer_may_read(const ls_engine *e, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};
@@ -123,7 +130,7 @@ bool ls_readers_asleep(const ls_engine *e)
     return false;
 }
 
-/* The old group goes when no worker can come back to it. */
+/* Destroys the old group, or keeps it in a list if a stalled worker may still use it. */
 static int retire(ls_engine *e, ls_comm_group *group, ls_error *err)
 {
     bool kept = false;
@@ -181,17 +188,18 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done,
     for (int i = 0; i < e->workers; i++)
         if (e->worker[i].presence == LS_LIVE)
             e->worker[i].member_of = fresh;
-    /* Every worker leaves the old one. */
+    /* every worker leaves the old group in this job */
     status = ls_engine_run_all(e, ls_worker_join, steps_done, err);
     int retire_status = old ? retire(e, old, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
+    /* no group and no worker is left that could touch the memory of earlier sums */
     if (status == LS_OK && e->desc.cluster && !e->old_groups && !any_stalled(e))
-        ls_cluster_free_old(e->desc.cluster); /* no group, no worker is left that knows of it */
+        ls_cluster_free_old(e->desc.cluster);
     return status ? status : ls_engine_run_all(e, ls_worker_check, steps_done, err);
 }
 
-/* ---- who is left ---------------------------------------------------------------------------- */
+/* ---- remaining workers ---------------------------------------------------------------------- */
 
 int ls_engine_faults(const ls_engine *e, const ls_fault **out)
 {
@@ -204,7 +212,7 @@ int ls_engine_faults(const ls_engine *e, const ls_fault **out)
     return count;
 }
 
-/* The rows of the epoch under way move on to the new exchange. */
+/* Replaces the exchange. The order of rows of the current epoch is copied to the new one. */
 static int renew_exchange(ls_engine *e, ls_error *err)
 {
     ls_exchange *fresh, *old = e->exchange;
@@ -220,7 +228,7 @@ static int renew_exchange(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
-/* Whether the replicas that are left can be told where their rows lie from now on. */
+/* Returns whether the remaining replicas can be bound to another address of their rows. */
 static bool may_move_rows(const ls_engine *e)
 {
     bool may = true;
@@ -231,7 +239,7 @@ static bool may_move_rows(const ls_engine *e)
     return may;
 }
 
-/* Its rows are read anew for the step that is repeated. */
+/* Replaces the feed. The caller reads the rows again for the step that is repeated. */
 static int renew_feed(ls_engine *e, ls_error *err)
 {
     ls_feed *fresh, *old = e->feed;

@@ -86,7 +86,7 @@ int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch
     return count;
 }
 
-/* ---- what outputs mean ---------------------------------------------------------------------------- */
+/* ---- meaning of outputs ---------------------------------------------------------------------- */
 
 int ls_best_class(const float *logits, int classes, double *probability)
 {

@@ -1,10 +1,10 @@
-/* Inference: what a model makes of rows, forward alone, on one device. One path for all who ask:
+/* Inference: the forward pass of a model over rows, on one device. All callers use the same code:
  *
- *     a run's evaluation         shards of every minibatch, by the replicas that are trained (worker.c)
- *     trainer eval, predict      the same, by replicas that are made for it (cli/trained.c)
+ *     evaluation in a run        shards of every minibatch, by the replicas in training (worker.c)
+ *     trainer eval, predict      the same, by replicas made for the purpose (cli/trained.c)
  *     ls_snapshot_predict        images in the caller's memory, by a predictor (train/snapshot.c)
  *
- * Everything with a replica is called on the thread that its device is bound to.
+ * Threads: functions with a replica are called on the thread to which its device is bound.
  */
 #ifndef ENGINE_INFER_H
 #define ENGINE_INFER_H
@@ -23,44 +23,51 @@ typedef struct ls_tally {
     double loss, correct;
 } ls_tally;
 
-/* Rows of the test subset, cut as training cuts them: into minibatches of `batch` rows, and these into shards. Nothing that comes out depends on how many workers
- * share the shards. */
+/* The rows of the test subset, cut as in training: into minibatches of `batch` rows, and each of
+ * these into shards. The results do not depend on how many workers share the shards. */
 typedef struct ls_sharded_rows {
     uint32_t rows, batch, shards;
-    uint32_t *row;   /* 0, 1, 2, … */
-    ls_tally *tally; /* [minibatch][shard] */
-    float *scores;   /* [rows][classes], what the loss reads; NULL: tallies alone are wanted */
-    int classes;     /* of the scores */
-    const atomic_int *stop; /* not 0: ends early, the results are void; NULL: never */
+    uint32_t *row;          /* [rows] the numbers from 0 on */
+    ls_tally *tally;        /* [minibatch][shard] */
+    float *scores;          /* [rows][classes] input of the loss; NULL: only tallies are wanted */
+    int classes;            /* number of scores of a row */
+    const atomic_int *stop; /* not 0: end early, the results are void; NULL: never */
 } ls_sharded_rows;
 
-/* How many rows are evaluated at a time where training takes minibatches of `batch` rows: as many, but no fewer than
- * LS_EVALUATED of each shard, so that small minibatches do not make evaluation slow. */
+/* Returns the number of rows of an evaluation's minibatch, if training uses minibatches of `batch`
+ * rows: the same number, but at least LS_EVALUATED rows per shard, so that small minibatches do not
+ * make evaluation slow. */
 enum { LS_EVALUATED = 64 };
 uint32_t ls_evaluation_batch(uint32_t batch, uint32_t shards);
 
-/* rows, batch and shards are set: allocates row and tally. Errors: LS_ENOMEM. */
+/* Allocates `row` and `tally` of a struct whose rows, batch and shards are set. Errors:
+ * LS_ENOMEM. */
 int ls_sharded_rows_init(ls_sharded_rows *rows, const ls_host *host, ls_error *err);
+/* Frees `row` and `tally`. */
 void ls_sharded_rows_fini(ls_sharded_rows *rows, const ls_host *host);
 
-/* Runs shards `lo` … `hi` − 1 of every minibatch: → their tallies, and scores. */
+/* Evaluates shards lo … hi − 1 of every minibatch, and writes their tallies and scores. Returns
+ * early with LS_OK if *stop is not 0. Errors: those of ls_replica_evaluate. */
 int ls_infer_shards(const ls_sharded_rows *rows, ls_replica *replica, int lo, int hi,
                     ls_error *err);
-/* Of all tallies, in row order: the same on any number of workers. */
+/* Returns the sum of all tallies in row order, which is the same for any number of workers. */
 ls_tally ls_sharded_rows_sum(const ls_sharded_rows *rows);
 
-/* Appends to `sizes`, of which there are `count`, what shards of so many rows can have and is not there
- * yet: LS_SHARD_SIZES at most. Returns how many there are then. */
+/* Appends to `sizes` each number of rows that a shard can have, if `rows` rows are cut into
+ * minibatches of `batch` rows and `shards` shards; at most LS_SHARD_SIZES numbers, none of them
+ * twice. `count` is the number of entries before; returns the number after. */
 enum { LS_SHARD_SIZES = 4 };
 int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch, uint32_t shards);
 
-/* ---- what outputs mean ------------------------------------------------------------------------ */
+/* ---- meaning of outputs ---------------------------------------------------------------------- */
 
-/* Logits of a row → probabilities of classes: their softmax. Both may be one. */
+/* Computes the probabilities of the classes, the softmax of a row's logits. `out` and `logits` may
+ * be the same array. */
 void ls_softmax(float *out, const float *logits, int classes);
-/* The first largest logit, as in training, and its softmax. */
+/* Returns the index of the first largest logit, as training counts it, and writes its softmax. */
 int ls_best_class(const float *logits, int classes, double *probability);
-/* One output of a model of vectors → its value; of bits, a probability. */
+/* Returns the value of one output of a model of vectors: a probability if the outputs are bits,
+ * otherwise the output itself. */
 double ls_output_value(const ls_loss *loss, float output);
 
 #endif

@@ -14,8 +14,8 @@ static const char *const stages[] = {"start",  "shard",    "merge",  "apply",
     "expected worker=N,step=N,kind=fail|stall|spin|corrupt|nan, and if need be "                   \
     "stage=start|shard|merge|apply|report|evaluate|export and seconds=X"
 
-/* Texts keep the point as decimal separator whatever the locale, since integers and thousandths are
- * all that is read. */
+/* Parses a decimal integer of at most `most`. The parser reads only digits and "." so that the
+ * result does not depend on the locale's decimal separator. */
 static bool read_number(const char *text, size_t length, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;
@@ -39,7 +39,7 @@ static bool read_word(const char *text, size_t length, const char *const *words,
     return false;
 }
 
-/* "2", "0.25" */
+/* Parses seconds such as "2" or "0.25", with at most 6 decimals. */
 static bool read_seconds(const char *text, size_t length, double *out)
 {
     const char *point = memchr(text, '.', length);
@@ -62,7 +62,8 @@ static bool read_seconds(const char *text, size_t length, double *out)
 static const char *const keys[] = {"worker", "step", "kind", "stage", "seconds", NULL};
 enum { WORKER, STEP, KIND, STAGE, SECONDS };
 
-/* One key=value, of a key that was not there yet; notes in *seen which, 1 << key. */
+/* Parses one key=value and sets bit `key` in *seen. Returns false if it is malformed or the key was
+ * there before. */
 static bool read_pair(ls_injection *out, const char *pair, size_t length, unsigned *seen)
 {
     const char *value = memchr(pair, '=', length);
@@ -117,7 +118,7 @@ int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
     return LS_OK;
 }
 
-/* A sleep that no signal cuts short. */
+/* Sleeps; signals do not shorten the sleep. */
 static void stall(double seconds)
 {
     struct timespec left = {.tv_sec = (time_t)seconds,

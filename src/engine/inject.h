@@ -1,20 +1,20 @@
-/* Faults on purpose: for tests, and for users who want to see what a run survives.
+/* Fault injection: for tests, and for users who want to see which failures a run survives.
  *
  *     worker=1,step=120,kind=stall,stage=merge,seconds=20
  *
  * | key     | meaning                                                                    |
  * |---------|----------------------------------------------------------------------------|
- * | worker  | which, from 0                                                              |
- * | step    | in which step, from 1; at the stages evaluate and export: the first one at |
- * |         | or behind it                                                               |
- * | kind    | fail: the device fails; stall: nothing goes on; spin: nor here, but it     |
- * |         | burns its CPU; corrupt: a bit of the worker's weights flips; nan: a        |
- * |         | shard's loss is not a number                                               |
+ * | worker  | index of the worker, from 0                                                |
+ * | step    | number of the step, from 1; at the stages evaluate and export the fault    |
+ * |         | fires at the first occasion in this step or a later one                    |
+ * | kind    | fail: the device fails; stall: the worker's thread sleeps; spin: it runs   |
+ * |         | in a loop and uses its CPU; corrupt: a bit of the worker's weights flips;  |
+ * |         | nan: the loss of a shard becomes NaN                                       |
  * | stage   | start, shard (before the last shard), merge, apply, report, evaluate,      |
- * |         | export; default shard; of fail, stall and spin only                        |
- * | seconds | how long a stall or spin lasts; default: for ever                          |
+ * |         | export; default shard; only for fail, stall and spin                       |
+ * | seconds | duration of a stall or spin; default: for ever                             |
  *
- * Each fires once. None is ever on by itself.
+ * Each injection fires once. Without --inject there are none.
  */
 #ifndef ENGINE_INJECT_H
 #define ENGINE_INJECT_H
@@ -33,7 +33,7 @@ typedef enum ls_inject_kind {
     LS_INJECT_NAN
 } ls_inject_kind;
 
-/* Where in a worker's work. The last two are not part of a step. */
+/* Stage of a worker's work. The last two are not part of a step. */
 typedef enum ls_stage {
     LS_STAGE_START,
     LS_STAGE_SHARD,
@@ -46,11 +46,11 @@ typedef enum ls_stage {
 
 typedef struct ls_injection {
     int worker;
-    uint64_t step; /* from 1 */
+    uint64_t step; /* number of the step, from 1 */
     ls_inject_kind kind;
     ls_stage stage;
-    double seconds; /* of a stall or spin; < 0: for ever */
-    bool fired;     /* the worker's thread alone reads and writes it */
+    double seconds; /* seconds of a stall or spin; < 0: for ever */
+    bool fired;     /* read and written only by the worker's thread */
 } ls_injection;
 
 typedef struct ls_injections {
@@ -58,17 +58,19 @@ typedef struct ls_injections {
     ls_injection item[LS_INJECTIONS_MAX];
 } ls_injections;
 
-/* Adds one. Errors: LS_EINVAL, saying what was expected. */
+/* Parses `text` and adds the injection to `out`. Errors: LS_EINVAL, with the expected form. */
 int ls_inject_parse(ls_injections *out, const char *text, ls_error *err);
 
-/* A worker's thread, at a stage of step `step` (from 1): stalls, or fails with LS_EDEVICE, where an
- * injection of its says so. */
+/* Executes the injections for this worker, step (from 1) and stage: sleeps, spins, or returns
+ * LS_EDEVICE. The worker's thread. */
 int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, ls_error *err);
 
-/* Whether an injection of this kind, corrupt or nan, fires for the worker in this step; once. */
+/* Returns whether an injection of this kind (corrupt or nan) is due for the worker in this step,
+ * and marks it as fired. The worker's thread. */
 bool ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind);
 
-/* Whether anything is still to happen to the worker in this step. */
+/* Returns whether an injection that has not fired is due for the worker within this step. The
+ * worker's thread. */
 bool ls_inject_planned(const ls_injections *all, int worker, uint64_t step);
 
 #endif

@@ -1,16 +1,17 @@
-/* Jobs: what the coordinator has all workers do between steps. */
+/* Jobs: work that all workers do between steps. */
 #include "base/error.h"
 #include "engine/worker.h"
 
 #include <stdio.h>
 
-/* Runs the worker's `job`. What it comes to is the status of the worker's `error`. */
+/* Runs the worker's `job` on its thread. The result is stored as the status of the worker's
+ * `error`. */
 static int run_job(const ls_worker *thread, void *arg, ls_error *err)
 {
     (void)err;
     const ls_exchange *e = arg;
     ls_train_worker *w = &e->engine->worker[thread->index];
-    /* A worker that lost its device only leaves its group. */
+    /* A worker that lost its device only runs the job in which it leaves its group. */
     const bool idle = w->idle && w->job != ls_worker_join;
     w->device = ls_worker_device(thread);
     w->error.status = idle ? LS_OK : w->job(w, e);
@@ -18,14 +19,14 @@ static int run_job(const ls_worker *thread, void *arg, ls_error *err)
     return LS_OK;
 }
 
-/* Those that were left behind already are not asked. */
+/* Submits the job to all workers that are not stalled. */
 static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
 {
     for (int i = 0; i < e->workers; i++) {
         if (e->worker[i].presence == LS_STALLED)
             continue;
         e->worker[i].job = job;
-        /* What stands if the caller cancels his pool before the job begins. */
+        /* The result if the caller cancels its pool before the job begins. */
         if (e->worker[i].presence == LS_LIVE)
             ls_fail(&e->worker[i].error, LS_ECANCELED,
                     "its job was dropped: the pool was cancelled");
@@ -61,7 +62,8 @@ int ls_engine_load(ls_engine *e, uint64_t steps_done, ls_error *err)
 
 /* ---- reading back --------------------------------------------------------------------------- */
 
-/* With three or more, the odd one out; with two it cannot be told. */
+/* Returns LS_EDIVERGED with all checksums if they differ. With three or more workers the reader
+ * sees which one differs from the others; with two this cannot be decided. */
 static int compare_checksums(const ls_engine *e, uint64_t steps_done, ls_error *err)
 {
     const int first = ls_first_live(e);

@@ -1,4 +1,3 @@
-/* What may be seen of the engine. */
 #include "engine/view.h"
 #include "engine/worker.h"
 
@@ -68,9 +67,12 @@ const ls_replica *const *ls_engine_replica_at(const ls_engine *e, int worker)
     return (const ls_replica *const *)&e->worker[worker].replica;
 }
 
-/* The presence, the shards and the report are the coordinator's, also of a worker that has stalled. Its device,
- * replica and checksum are written by jobs, which it may be in. A live worker's jobs are over, and a lost one's, whose
- * end is waited for like any other: what they have written is visible. */
+/* The coordinator alone writes presence, shards and report, even of a stalled worker. Jobs write
+ * device, replica and checksum on the worker's thread, so these are read only if the worker's last
+ * job has ended: the coordinator waits for the jobs of live and lost workers (ls_await_jobs), and
+ * the pool makes all writes of a finished job visible to the thread that saw it finish
+ * (pool/pool.h). Ranges, which may be under way, do not write these fields. A stalled worker may
+ * still be in a job. */
 ls_worker_view ls_engine_worker(const ls_engine *e, int worker)
 {
     const ls_train_worker *w = &e->worker[worker];

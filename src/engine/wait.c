@@ -1,5 +1,12 @@
-/* The coordinator waits for workers, and looks after their signs of life meanwhile: for the reports of a step, or for a
- * job that all of them do. */
+/* Waiting: the coordinator waits for the reports of a step, or for a job that all workers do, and
+ * watches the workers' signs of life meanwhile.
+ *
+ * While it waits it looks every LS_NAP_NS at the heartbeat of each awaited worker. A worker without
+ * a sign of life for the deadline is declared stalled. Time during which the worker could not run
+ * (the process was stopped, or no CPU was free) does not count (sync/heartbeat.h). A worker that
+ * waits for its peers in a merge shows no signs of life of its own; it counts as silent for as long
+ * as the liveliest of its peers. Threads: the coordinator's.
+ */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -9,11 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define START_NS ((uint64_t)300 * 1000000000u) /* before anything was measured */
+#define START_NS ((uint64_t)300 * 1000000000u) /* deadline before any step was measured */
+/* Shortest deadline that is derived from measured steps. */
 #define LEAST_NS ((uint64_t)10 * 1000000000u)
+/* A derived deadline in units of the longest step. */
 #define TIMES_LONGEST 20
-#define GRACE_NS 500000000u /* for a worker that merges, once the group was aborted */
-#define PAUSE_NS 500000000u /* a shorter absence is not worth a word */
+#define GRACE_NS 500000000u /* time to leave a merge once the group was aborted */
+#define PAUSE_NS 500000000u /* shorter pauses are not reported */
 
 /* ---- the process's pauses ------------------------------------------------------------------- */
 
@@ -27,8 +36,9 @@ uint64_t ls_engine_ns(const ls_engine *e)
     return ls_engine_ns_at(e, ls_now_ns());
 }
 
-/* The coordinator was asleep from `begin_ns` on, for a nap. Where it is late it was stopped, but for what its thread
- * waited for a CPU. */
+/* Called after a short sleep of the coordinator that began at `begin_ns`. If the coordinator woke
+ * late, the process was stopped, except for the time in which the coordinator's thread waited for a
+ * CPU. */
 static void note_pause(ls_engine *e, uint64_t begin_ns)
 {
     const uint64_t away = ls_now_ns() - begin_ns, before = e->queued_ns;
@@ -66,8 +76,8 @@ void ls_watch_begin(ls_watch *watch)
     *watch = (ls_watch){.seen_ns = ls_now_ns()};
 }
 
-/* For how long the watcher itself had no CPU since its last look, which matters once a worker is suspected:
- * a thread that hangs on a busy machine is to be found no later. */
+/* Returns for how long the watcher itself had no CPU since its last look. This is read only once a
+ * worker is suspected, so that a thread that hangs on a busy machine is found no later. */
 static uint64_t had_no_cpu(ls_watch *watch, const ls_engine *e)
 {
     const ls_thread_use before = watch->own;
@@ -85,14 +95,14 @@ static void listen(ls_watch *watch, const ls_engine *e)
     const uint64_t attended = ls_attended_ns(&watch->seen_ns, had_no_cpu(watch, e));
     for (int w = 0; w < e->workers; w++)
         if (e->worker[w].presence == LS_STALLED || ls_pool_busy(e->pool, w) == 0)
-            watch->silence[w] = (ls_silence){0}; /* it has nothing to do */
+            watch->silence[w] = (ls_silence){0}; /* the worker has no work or has stalled */
         else
             ls_silence_look(&watch->silence[w], &e->worker[w].heartbeat,
                             ls_pool_thread_number(e->pool, w), attended, e->deadline_ns / 8);
 }
 
-/* A worker that waits for its peers in a merge is as alive as the liveliest of them: as long as one gets on, or
- * is kept from it, there is something to wait for. */
+/* Reduces the silence of workers that wait in a merge to that of the liveliest awaited worker: as
+ * long as one worker makes progress, or is kept from it, the others have a reason to wait. */
 static void excuse_waiting(ls_watch *watch, const ls_engine *e, const bool *awaited)
 {
     uint64_t least = UINT64_MAX;
@@ -109,7 +119,7 @@ static bool is_merging(const ls_silence *silence)
     return silence->place == LS_PLACE_MERGE || silence->place == LS_PLACE_WAIT;
 }
 
-/* ---- leaving a worker behind ---------------------------------------------------------------- */
+/* ---- stalled workers ------------------------------------------------------------------------ */
 
 static const char *name_of(int place)
 {
@@ -125,8 +135,8 @@ static const char *name_of(int place)
     }
 }
 
-/* Once there is a group all workers have opened, and their replicas may be looked at; before that one may be about to
- * make its own. */
+/* Formats where the worker is. Once there is a group, all workers have been opened and their
+ * replicas may be read; before that, a worker may be about to create its replica. */
 static void say_where(char *out, size_t size, const ls_engine *e, const ls_train_worker *w)
 {
     const int place = ls_heartbeat_place(&w->heartbeat);
@@ -135,8 +145,8 @@ static void say_where(char *out, size_t size, const ls_engine *e, const ls_train
     snprintf(out, size, "%s", e->group ? name_of(place) : "opening");
 }
 
-/* Formats how long the worker was silent. Time during which it was stopped or had no CPU is named separately where it
- * exceeds 0.5 s. */
+/* Formats how long the worker was silent. Time during which it was stopped or had no CPU is
+ * reported separately if it exceeds 0.5 s. */
 static void say_how_long(char *out, size_t size, const ls_silence *silence)
 {
     const double held_s = (double)silence->held_ns * 1e-9;
@@ -148,7 +158,8 @@ static void say_how_long(char *out, size_t size, const ls_silence *silence)
                  all_s - held_s);
 }
 
-/* Leaves a worker behind that shows no sign of life in or after step `step`. */
+/* Declares a worker stalled that shows no sign of life in or after step `step`: records its fault,
+ * abandons its thread in the pool, and aborts the group. */
 static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silence *silence)
 {
     ls_train_worker *w = &e->worker[worker];
@@ -165,10 +176,10 @@ static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silen
         e->group->type->abort(e->group);
 }
 
-/* A look, every LS_NAP_NS while workers are waited for: those marked in `awaited` that show no sign of life for the
- * deadline are left behind, in or after step `step`. A merge does not end by itself: the abort lets go the workers
- * that only wait in it, here for what does not come; one that shows no sign of life even then is the one that
- * hangs. */
+/* Checks the awaited workers, every LS_NAP_NS: a worker without a sign of life for the deadline is
+ * declared stalled, in or after step `step`. A merge does not end by itself, so a worker that is in
+ * a merge gets a grace period: the group is aborted first, which releases the workers that only
+ * wait there. A worker that shows no sign of life even then is the one that hangs. */
 static void look(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
 {
     listen(watch, e);
@@ -186,13 +197,15 @@ static void look(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t st
 
 /* ---- a job ---------------------------------------------------------------------------------- */
 
+/* Calls the caller's callback for idle time. */
 static void be_idle(const ls_engine *e)
 {
     if (e->desc.idle)
         e->desc.idle(e->desc.user);
 }
 
-/* A lost worker's jobs do nothing; only its thread is waited for. */
+/* Checks all workers that have a job. Jobs of a lost worker do nothing, but its thread is
+ * awaited. */
 static void look_after_jobs(ls_engine *e, ls_watch *watch, uint64_t steps_done)
 {
     bool awaited[LS_DEVICES_MAX];
@@ -201,6 +214,7 @@ static void look_after_jobs(ls_engine *e, ls_watch *watch, uint64_t steps_done)
     look(watch, e, awaited, steps_done);
 }
 
+/* Waits up to LS_NAP_NS for the end of all jobs. Returns LS_ETIMEDOUT if some are still running. */
 static int nap(ls_engine *e)
 {
     const uint64_t begin = ls_now_ns();
@@ -209,7 +223,8 @@ static int nap(ls_engine *e)
     return status;
 }
 
-/* No step is under way, so the watch over steps is free; it is too large for a small stack. */
+/* Uses the watch over steps, which is free since no step is in progress; a second one would be too
+ * large for a small stack. */
 void ls_await_jobs(ls_engine *e, uint64_t steps_done)
 {
     ls_watch_begin(&e->watch);
@@ -222,7 +237,7 @@ void ls_await_jobs(ls_engine *e, uint64_t steps_done)
 
 /* ---- waiting for reports -------------------------------------------------------------------- */
 
-/* The reports of one step that are still out. */
+/* The workers whose report of the current step has not arrived. */
 typedef struct awaited {
     int worker[LS_DEVICES_MAX];
     ls_ring *ring[LS_DEVICES_MAX];
@@ -240,6 +255,7 @@ static void await_all(awaited *a, ls_engine *e)
     }
 }
 
+/* Removes one entry. */
 static void strike(awaited *a, int index)
 {
     a->count--;
@@ -247,6 +263,7 @@ static void strike(awaited *a, int index)
     a->ring[index] = a->ring[a->count];
 }
 
+/* Stores a report and, if the step failed, makes a fault of it. */
 static void take_in(awaited *a, ls_engine *e, const ls_report *report, int index)
 {
     ls_train_worker *w = &e->worker[a->worker[index]];
@@ -258,14 +275,16 @@ static void take_in(awaited *a, ls_engine *e, const ls_report *report, int index
     strike(a, index);
 }
 
-/* The caller has cancelled his pool, and the worker will not begin what it was sent: then there is no report either. */
+/* Returns whether the caller has cancelled its pool before the worker began the range, in which
+ * case there will be no report. */
 static bool was_dropped(const ls_engine *e, int worker)
 {
     return e->desc.pool && ls_pool_busy(e->pool, worker) == 0 &&
            ls_ring_length(&e->worker[worker].reports) == 0;
 }
 
-/* Its peers may wait for it in a merge. */
+/* Records a fault for a range that the pool dropped. Aborts the group, because the worker's peers
+ * may wait for it in a merge. */
 static void note_dropped(ls_engine *e, int worker, uint64_t step)
 {
     ls_train_worker *w = &e->worker[worker];
@@ -276,7 +295,7 @@ static void note_dropped(ls_engine *e, int worker, uint64_t step)
         e->group->type->abort(e->group);
 }
 
-/* Gives up the awaited workers that show no sign of life. */
+/* Checks the awaited workers, and removes those that have stalled or whose range was dropped. */
 static void look_after(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
 {
     bool out[LS_DEVICES_MAX] = {false};
@@ -293,7 +312,8 @@ static void look_after(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
     }
 }
 
-/* The reports that are there: of short steps there are several, and looking at the clock for each would take longer. */
+/* Takes all reports that have arrived. Several arrive together if steps are short; a wait with its
+ * reading of the clock for each would take longer. */
 static void take_ready(awaited *a, ls_engine *e)
 {
     ls_report report;
@@ -302,7 +322,7 @@ static void take_ready(awaited *a, ls_engine *e)
             take_in(a, e, &report, i);
 }
 
-/* Every worker's report of the next step, or a verdict on those that have none. */
+/* Waits until every worker has reported the next step, has stalled, or has dropped the step. */
 static void await_reports(ls_engine *e)
 {
     awaited a;
@@ -323,7 +343,7 @@ static void await_reports(ls_engine *e)
     }
 }
 
-/* ---- how a step ended ----------------------------------------------------------------------- */
+/* ---- collecting a step ---------------------------------------------------------------------- */
 
 void ls_engine_collect(ls_engine *e, ls_outcome *out)
 {

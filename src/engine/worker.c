@@ -1,4 +1,4 @@
-/* The worker's jobs but training: they run on its thread, with its device and its replica. */
+/* Jobs of a worker other than training. They run on its thread, with its device and its replica. */
 #include "engine/worker.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -10,10 +10,11 @@
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* The numbers of rows that this run's shards can have. */
+/* Capacity for the numbers of rows that the shards of a run can have. */
 enum { SIZES = LS_SHARD_SIZES * (LS_SUBSETS + 1 + LS_STEP_ROWS) };
 
-/* Returns how many there are; the first `trained` of them are of training. */
+/* Lists the numbers of rows that shards can have, and returns how many there are. The first
+ * *trained of them occur in training. */
 static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine *e)
 {
     const ls_engine_desc *d = &e->desc;
@@ -30,7 +31,9 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const ls_engine
                               ls_evaluation_batch(batch, shards), shards);
 }
 
-/* Where state `i` of the optimizer lies. */
+/* Returns the arena with state `i` of the optimizer. If a moving average is kept, the canonical
+ * weights are the average, which lies in slot `average`, and state `average` is the trained
+ * weights, which lie in the weight arena. */
 static float *arena_of(const ls_train_worker *w, int i)
 {
     ls_replica *r = w->replica;
@@ -38,7 +41,7 @@ static float *arena_of(const ls_train_worker *w, int i)
     return i == average ? ls_replica_weight_arena(r) : ls_replica_slot_arena(r, i);
 }
 
-/* The exchange's weights and, unless it is that of a beginning, optimizer state. */
+/* Copies the exchange's weights to the replica, and with `slots` its optimizer states. */
 static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
 {
     ls_replica *r = w->replica;
@@ -53,7 +56,8 @@ static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
     return status;
 }
 
-/* Whether the group provides the total's memory after joining (not where the total also holds the moving average). */
+/* Returns whether the group provides the total's memory after joining. It does not if the total
+ * also holds the moving average. */
 static bool has_total_later(const ls_train_worker *w)
 {
     return ls_worker_rebinds(w) && w->engine->desc.optimizer->ema == 0;
@@ -102,8 +106,9 @@ static int open_fold(ls_train_worker *w)
     int status = ls_fold_init(&w->fold, w->device, ls_replica_gradient_arena(w->replica),
                               ls_replica_floats(w->replica), w->engine->shards, w->shard_lo,
                               w->shard_hi, &w->error);
-    const bool spreads = w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) &&
-                         w->info.threads <= 1; /* a team adds up leaf by leaf, with all threads */
+    /* a device with several threads adds leaf by leaf, with all threads */
+    const bool spreads =
+        w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) && w->info.threads <= 1;
     return status == LS_OK && spreads ? ls_fold_spread(&w->fold, &w->error) : status;
 }
 
@@ -144,7 +149,8 @@ int ls_worker_open(ls_train_worker *w, const ls_exchange *x)
     return status;
 }
 
-/* A stalled peer in the old group may still read this worker's partial sums. */
+/* Moves the fold to the list of old folds, because a stalled peer in the old group may still read
+ * this worker's partial sums. */
 static int put_fold_away(ls_train_worker *w)
 {
     ls_old_fold *old = ls_alloc(w->engine->desc.host, sizeof *old);
@@ -157,7 +163,7 @@ static int put_fold_away(ls_train_worker *w)
     return LS_OK;
 }
 
-/* After a worker was left behind, the others read their rows from another feed. */
+/* Binds the replica to the engine's feed, which changes after a worker has stalled. */
 static int take_feed(ls_train_worker *w)
 {
     if (w->feed == w->engine->feed)
@@ -167,7 +173,8 @@ static int take_feed(ls_train_worker *w)
     return ls_replica_data_at(w->replica, LS_TRAIN, &data, &w->error);
 }
 
-/* A new group, perhaps with other shards: whatever belonged to the old one goes first. */
+/* The shards may differ from those in the old group, so everything that belongs to the old group is
+ * released first. */
 int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
 {
     (void)x;
@@ -177,7 +184,7 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
         w->comm->group->type->leave(w->comm);
     w->comm = NULL;
     w->failed = false;
-    /* The fold and the group, in which they may lie, are freed below. */
+    /* The fold and the group, in which the arenas may lie, are freed below. */
     ls_replica_own_arenas(w->replica);
     int status = w->keep_fold ? put_fold_away(w) : LS_OK;
     if (status || w->idle)
@@ -209,7 +216,7 @@ int ls_worker_check(ls_train_worker *w, const ls_exchange *x)
                                   .total = ls_replica_total_arena(r),
                                   .host = e->desc.host};
     int status = ls_merge_check_group(&check, &w->error);
-    if (status == LS_OK) /* the gradient of no rows: zeros again */
+    if (status == LS_OK) /* the check used the gradient arena; the gradient of no rows is zero */
         status = ls_replica_gradient(r, NULL, 0, 0, NULL, &w->error);
     return status;
 }
@@ -235,9 +242,9 @@ void ls_worker_close(const ls_worker *thread, ls_device *device, void *local, vo
     ls_free(e->desc.host, w->scratch);
 }
 
-/* ---- for comparison with other processes ------------------------------------------------------ */
+/* ---- checksums ------------------------------------------------------------------------------ */
 
-/* Of an arena's parameters, and of the running statistics where the arena has some. */
+/* Adds the first `floats` floats of an arena to the worker's checksum. */
 static int add_checksum(ls_train_worker *w, const float *arena, size_t floats)
 {
     const ls_device_ops *ops = w->device->ops;
@@ -287,7 +294,8 @@ int ls_worker_evaluate(ls_train_worker *w, const ls_exchange *x)
         status = ls_replica_use_average(w->replica, true, &w->error);
     if (status)
         return status;
-    /* Asked to stop, the coordinator drops the result. */
+    /* If the run is asked to stop, the evaluation ends early and the coordinator discards the
+     * result. */
     status = ls_infer_shards(&x->test, w->replica, w->shard_lo, w->shard_hi, &w->error);
     const int reset_status = ls_replica_use_average(w->replica, false, status ? NULL : &w->error);
     return status ? status : reset_status;
@@ -306,7 +314,7 @@ static int compute_checksum(ls_train_worker *w)
     return status;
 }
 
-/* What is evaluated, the weights or their average. */
+/* Copies the weights that are evaluated, which are the moving average if one is kept. */
 static int export_weights(ls_train_worker *w, float *canonical)
 {
     ls_replica *r = w->replica;
@@ -336,7 +344,7 @@ int ls_worker_snapshot(ls_train_worker *w, const ls_exchange *x)
     return status;
 }
 
-/* ---- otherwise than by training ------------------------------------------------------------- */
+/* ---- loading and leaving -------------------------------------------------------------------- */
 
 int ls_worker_load(ls_train_worker *w, const ls_exchange *x)
 {

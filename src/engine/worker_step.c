@@ -1,16 +1,18 @@
 /* The steps of a worker, in one of two ways.
  *
- * In parts: the gradients of its shards, the merge with the other workers', the update. Where there are no other workers
- * and the model is so small that a step is over sooner than a thread is woken, the coordinator sends several steps in a
- * range, and is woken by the report of the last one.
+ * In parts: the worker computes the gradients of its shards, merges them with those of the other
+ * workers, and applies the update. If there are no other workers, and the model is so small that a
+ * step ends sooner than a thread can be woken, the coordinator sends several steps in a range, and
+ * the report of the last one wakes it.
  *
- * Whole: where a worker is alone with one shard, its device gets a step as one launch, and the next one
- * before this one's result is known, so that the device never waits for the host. Of a small model
- * LS_UNROLLED steps are one launch. At most LS_IN_FLIGHT launches are under way. A step is reported when
- * its launch is done, in order. One whose loss is not finite changes nothing on the device, nor do those
- * after it; the host finds out when it looks at the result, deals with it as with any such step, and
- * then, if the run goes on, enqueues those after it anew. So nothing can be told from steps one after
- * another.
+ * Whole: if the minibatch has one shard and there is one worker, its device gets a step as one
+ * launch, and the next step before the result of this one is known, so that the device never waits
+ * for the host. For a small model LS_UNROLLED steps are one launch. At most LS_IN_FLIGHT launches
+ * are in progress. Steps are reported in order, when their launch is done. A step whose loss is not
+ * finite changes nothing on the device, and neither do the steps after it. The host notices this
+ * when it reads the result, handles the step as any other skipped step, and then, if the run
+ * continues, enqueues the later steps again. The results are therefore the same as if the steps had
+ * been taken one after another.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -24,10 +26,11 @@
 
 _Static_assert(LS_RESULT_SLOTS >= LS_IN_FLIGHT, "each step under way has a slot of its own");
 
-/* ---- which way ------------------------------------------------------------------------------ */
+/* ---- choosing how steps are run ------------------------------------------------------------- */
 
-/* The replica has computed the first `floats` floats of the only gradient of this worker. Only
- * within a step: a gradient is computed for other ends as well. */
+/* Called by the replica when the first `floats` floats of the worker's only gradient are complete:
+ * passes them to the communicator. Does nothing outside a step, because gradients are computed for
+ * other purposes as well. */
 static int hand_over(void *user, size_t floats, ls_error *err)
 {
     ls_train_worker *w = user;
@@ -37,10 +40,13 @@ static int hand_over(void *user, size_t floats, ls_error *err)
                                              ls_replica_total_arena(w->replica), floats, err);
 }
 
-/* Products and sums of a step that takes some tens of microseconds, about as long as waking a thread. */
+/* Number of multiply-adds of a step that takes some tens of microseconds, about as long as waking a
+ * thread. */
 #define QUICK_PRODUCTS 4e6
+/* Steps of a range of quick steps. */
 enum { QUICK_STEPS = 8 };
 
+/* Estimates whether a step is so short that several should be reported together. */
 static bool is_quick(const ls_engine_desc *d)
 {
     const ls_model *model = d->model;
@@ -53,8 +59,9 @@ static bool is_quick(const ls_engine_desc *d)
     return products * d->batch_size <= QUICK_PRODUCTS;
 }
 
-/* Where each worker has one shard, its gradient is what it brings to the merge: what is complete of
- * it can be merged while backward goes on; and where there is one worker, it is the sum. */
+/* If each worker has one shard, the shard's gradient is the worker's contribution to the merge, so
+ * complete parts of it can be merged during backward. If there is also only one worker, the
+ * gradient is the sum. */
 int ls_worker_choose_steps(ls_train_worker *w)
 {
     const ls_engine *e = w->engine;
@@ -63,20 +70,21 @@ int ls_worker_choose_steps(ls_train_worker *w)
     int status = ls_replica_on_ready(w->replica, early ? hand_over : NULL, w, &w->error);
     w->flights = 0;
     w->alone = e->one_shard_each && ranks == 1 && !e->desc.cluster;
-    int whole = 0; /* how many steps one launch has */
+    int whole = 0; /* number of steps of one launch; 0: steps are taken in parts */
     if (status == LS_OK && w->alone) {
         status = ls_replica_prepare_whole(w->replica, &w->error);
         whole = ls_replica_steps_whole(w->replica, e->desc.batch_size);
     }
     w->quick = ranks == 1 && !e->desc.cluster && whole == 0 && is_quick(&e->desc);
     w->length = w->quick ? QUICK_STEPS : whole > 1 ? LS_UNROLLED : 1;
-    /* A group that failed may have left a step that was held up. */
+    /* The old group may have failed with a block on the device after a skipped step; lift the
+     * block. */
     return status ? status : ls_replica_release(w->replica, &w->error);
 }
 
 /* ---- shards --------------------------------------------------------------------------------- */
 
-/* Fault injection: overwrites the shard's loss, as it was summed, with NaN. */
+/* Fault injection: overwrites the shard's accumulated loss with NaN. */
 static int spoil_loss(ls_train_worker *w)
 {
     const float bad = NAN;
@@ -85,7 +93,7 @@ static int spoil_loss(ls_train_worker *w)
                                   &w->error);
 }
 
-/* Flips the lowest bit of the first weight. */
+/* Fault injection: flips the lowest bit of the first weight. */
 static int spoil_weight(ls_train_worker *w)
 {
     const ls_device_ops *ops = w->device->ops;
@@ -98,15 +106,15 @@ static int spoil_weight(ls_train_worker *w)
     return status ? status : ops->upload(w->device, NULL, weights, &bits, sizeof bits, &w->error);
 }
 
-/* Streamed rows of a shard reach the device. */
+/* Copies streamed rows to the device. The rows of a shard are consecutive in the feed. */
 static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
     if (!w->engine->streams || count == 0)
         return LS_OK;
-    /* Its rows follow one another. */
     return ls_replica_refresh(w->replica, LS_TRAIN, s->rows[first], count, &w->error);
 }
 
+/* Computes the gradient of one shard into the next leaf of the fold. */
 static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_replica_times *times)
 {
     uint32_t first, count;
@@ -118,7 +126,7 @@ static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_rep
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
-/* The gradients of this worker's shards of one minibatch, folded in tree order. */
+/* Computes the gradients of this worker's shards of one minibatch and folds them in tree order. */
 static int compute_shards(ls_train_worker *w, ls_step *s)
 {
     if (ls_inject_now(&w->engine->desc.injections, w->index, s->report.number, LS_INJECT_NAN))
@@ -128,7 +136,8 @@ static int compute_shards(ls_train_worker *w, ls_step *s)
         int status = LS_OK;
         if (shard == w->shard_hi - 1)
             status = ls_worker_inject(w, s->report.number, LS_STAGE_SHARD);
-        w->merging_early = s->spoilt < 0; /* what has gone ahead could not be spoilt */
+        /* a part that was already merged could not be overwritten */
+        w->merging_early = s->spoilt < 0;
         if (status == LS_OK)
             status = compute_shard(w, s, shard, &s->report.times);
         w->merging_early = false;
@@ -149,8 +158,9 @@ static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL]
     return status ? status : ops->sync(w->device, NULL, &w->error);
 }
 
-/* The step's sum is not finite, no worker applied it and the weights are what they were: finds the shard
- * by computing this worker's once more. All workers found the same sum, so all leave the step out. */
+/* Finds this worker's shard whose loss is not finite, by computing its shards again. Every worker
+ * has the same sum and has skipped the step, so the weights are still those with which the step
+ * began. */
 static int find_bad_shard(ls_train_worker *w, ls_step *s)
 {
     float tail[LS_TAIL];
@@ -176,7 +186,7 @@ static void note_wait(void *user, int begins)
     ls_beat(&w->heartbeat, begins ? LS_PLACE_WAIT : LS_PLACE_MERGE);
 }
 
-/* The sum's tail into the report. Errors: LS_EINTERNAL (rows are missing). */
+/* Copies the tail of the sum to the report. Errors: LS_EINTERNAL (rows are missing). */
 static int note_sum(ls_train_worker *w, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
@@ -233,9 +243,10 @@ static int compute_step(ls_train_worker *w, ls_step *s)
 
 /* ---- reports -------------------------------------------------------------------------------- */
 
-/* A failure releases the workers that wait for this one, and no further step is
- * begun; a loss that was not finite ends the run unless it skips such steps. */
-/* `more`: another report follows at once, which wakes the coordinator. */
+/* Sends the report of a step. After a failure it aborts the group, which releases the workers that
+ * wait for this one, and no further step is begun. A loss that is not finite also ends the run
+ * unless such steps are skipped. `more`: another report follows at once, and that one wakes the
+ * coordinator. */
 static void send_report(ls_train_worker *w, ls_step *s, bool more)
 {
     ls_report *report = &s->report;
@@ -273,8 +284,8 @@ static bool is_planned(const ls_train_worker *w, uint64_t number)
     return ls_inject_planned(&w->engine->desc.injections, w->index, number);
 }
 
-/* How many of a range's steps, from `index` on, can be enqueued as one launch: 0 where a step has to be
- * taken in parts, because of other workers or because something is planned to go wrong in it. */
+/* Returns how many of a range's steps, from `index` on, can be enqueued as one launch. Returns 0 if
+ * the step must be taken in parts, because there are other workers or a fault is to be injected. */
 static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range, uint32_t index)
 {
     const uint32_t batch = w->engine->desc.batch_size;
@@ -291,7 +302,8 @@ static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range
     return most;
 }
 
-/* `count` steps of a launch, from its k-th on; what goes wrong here is reported when it is their turn. */
+/* Enqueues `count` steps of a launch, from its k-th on. Errors are stored in the launch, and
+ * reported with its steps. */
 static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
 {
     ls_replica_step how[LS_UNROLLED];
@@ -313,7 +325,7 @@ static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
 
 enum { SPINS = 2000, NAP_NS = 20000 };
 
-/* Looks often at first: a step of a small model takes some tens of microseconds. */
+/* Spins at first, because a step of a small model takes some tens of microseconds; sleeps later. */
 static void pause_before(unsigned look)
 {
     const struct timespec nap = {0, NAP_NS};
@@ -323,8 +335,8 @@ static void pause_before(unsigned look)
         nanosleep(&nap, NULL);
 }
 
-/* Waits for a launch; with `may_leave` no longer than until another item has been sent. Returns
- * whether it has come to an end. */
+/* Waits for a launch; with `may_leave` at most until the worker has another item in its inbox.
+ * Returns whether the launch has ended. */
 static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
 {
     bool arrived = false;
@@ -341,7 +353,7 @@ static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
 
 /* ---- the end of a launch -------------------------------------------------------------------- */
 
-/* The device has changed nothing since. */
+/* Handles a step whose loss is not finite; the device has changed nothing since that step. */
 static int skip_step(ls_train_worker *w, ls_step *s)
 {
     int status = ls_replica_sync(w->replica, &w->error);
@@ -350,7 +362,8 @@ static int skip_step(ls_train_worker *w, ls_step *s)
     return status ? status : ls_replica_release(w->replica, &w->error);
 }
 
-/* A step has come to an end. Returns whether what was enqueued after it has no effect. */
+/* Reports a step of a launch that has ended. Returns whether the steps enqueued after it have no
+ * effect. */
 static bool end_step(ls_train_worker *w, const ls_flight *f, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
@@ -363,13 +376,13 @@ static bool end_step(ls_train_worker *w, const ls_flight *f, ls_step *s, const f
         held = true;
     }
     if (report->status != LS_OK && !w->failed)
-        ls_replica_sync(w->replica, NULL); /* nothing is at work when it is known */
+        ls_replica_sync(w->replica, NULL); /* the device is idle when the failure is reported */
     send_report(w, s, false);
     return held;
 }
 
-/* The first launch has come to an end. Behind a step that was held up, those of the launch are
- * enqueued anew one by one, and then the next launch. */
+/* Reports the steps of the oldest launch, which has ended. If a step was skipped, the later steps
+ * of the launch are enqueued again one by one, and then the next launch. */
 static void retire_first(ls_train_worker *w)
 {
     ls_flight *f = &w->flight[0];
@@ -388,7 +401,7 @@ static void retire_first(ls_train_worker *w)
         enqueue(w, f, 0, f->count);
 }
 
-/* Waits until no more than `most` launches are under way, and reports the others' steps. */
+/* Waits until at most `most` launches are in progress, and reports the steps of the others. */
 static void retire_down_to(ls_train_worker *w, int most)
 {
     while (w->flights > most)
@@ -396,8 +409,8 @@ static void retire_down_to(ls_train_worker *w, int most)
             retire_first(w);
 }
 
-/* Enqueues `count` steps, and reports what is done by then. They are reported themselves, at the latest
- * when the worker has nothing else to do. */
+/* Enqueues `count` steps, and reports the steps that are done by then. These steps are reported
+ * later, at the latest when the worker has no other work. */
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;
@@ -408,7 +421,8 @@ static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t ind
     latest->slot = w->next_slot;
     w->next_slot = (w->next_slot + 1) % LS_RESULT_SLOTS;
     enqueue(w, latest, 0, latest->count);
-    /* All but the latest; that one too, unless more is waiting to be enqueued after it. */
+    /* Retire all launches but the latest, and that one too unless more steps are about to be
+     * enqueued. */
     retire_down_to(w, 1);
     if (more && !w->failed && w->flight[0].status == LS_OK)
         return;
@@ -418,8 +432,8 @@ static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t ind
 
 /* ---- a range of steps ----------------------------------------------------------------------- */
 
-/* The steps after a failed one were sent before its failure was known. They are not begun: `error` belongs
- * to the coordinator once its report is on the way. */
+/* Runs one step in parts. Steps that were sent before a failure was known are not begun, because
+ * `error` belongs to the coordinator once the failed step's report has been sent. */
 static void run_in_parts(ls_train_worker *w, const ls_range *range, uint32_t index)
 {
     ls_step s = step_of(range, index);
@@ -436,7 +450,8 @@ int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err)
     (void)err;
     const ls_range *range = arg;
     ls_train_worker *w = &range->engine->worker[thread->index];
-    /* The report of the last step gives the range back: it may be refilled from then on. */
+    /* The report of the last step returns the range to the coordinator, which may then overwrite
+     * it. */
     const uint32_t steps = range->steps;
     for (uint32_t i = 0; i < steps;) {
         const uint32_t at_once = w->failed ? 0 : launchable_steps(w, range, i);

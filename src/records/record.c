@@ -1,4 +1,4 @@
-/* Records as text: one JSON object each, whose schema is train/README.md. */
+/* Rendering of records, each as one JSON object (the schema is train/README.md). */
 #include "records/record.h"
 
 #include "base/host.h"
@@ -16,7 +16,7 @@ const char *const ls_phase_names[LS_PHASES] = {"gather",     "forward", "backwar
 
 static void put_keys(ls_json_writer *w, int type, const void *values, const ls_record *r);
 
-/* ---- members with a form of their own ------------------------------------------------------- */
+/* ---- values that are not scalars ------------------------------------------------------------ */
 
 static void put_time(ls_json_writer *w, const char *key, const ls_record *r)
 {
@@ -56,7 +56,8 @@ static void put_class_names(ls_json_writer *w, const char *key, const ls_record 
 
 static void put_payload(ls_json_writer *w, const char *key, const ls_record *r)
 {
-    static const char *const payload[] = {"unknown", "published", "differs"}; /* as in the enum */
+    /* in the order of the enum */
+    static const char *const payload[] = {"unknown", "published", "differs"};
     ls_json_put_string(w, key, payload[r->of.start.data.payload]);
 }
 
@@ -102,7 +103,8 @@ static void put_kind(ls_json_writer *w, const char *key, const ls_record *r)
 
 static void put_action(ls_json_writer *w, const char *key, const ls_record *r)
 {
-    static const char *const actions[] = {"continue", "repeat", "stop"}; /* as in the enum */
+    /* in the order of the enum */
+    static const char *const actions[] = {"continue", "repeat", "stop"};
     ls_json_put_string(w, key, actions[r->of.fault.action]);
 }
 
@@ -116,7 +118,7 @@ static void put_classes(ls_json_writer *w, const char *key, const ls_record *r)
     ls_measured_write(w, key, &r->of.eval.measured);
 }
 
-/* ---- the rows ------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 #define AT(member) .at = offsetof(ls_record, member)
 #define DATA(member) AT(of.start.data.member)
@@ -126,7 +128,7 @@ static void put_classes(ls_json_writer *w, const char *key, const ls_record *r)
 #define IN(type) (1u << LS_RECORD_##type)
 #define PART(part) (1u << LS_PART_##part)
 #define VARIES .varies = true
-#define LIVES (IN(RUN_START) | IN(RESUME)) /* each time that a run is started */
+#define LIVES (IN(RUN_START) | IN(RESUME)) /* types that begin a run or its continuation */
 
 const ls_record_key ls_record_keys[] = {
     {LIVES | IN(RUN_END), "time", LS_FORM_TEXT, .put = put_time, VARIES},
@@ -221,7 +223,7 @@ const ls_record_key ls_record_keys[] = {
     {.key = NULL},
 };
 
-/* `values`: what the row's `at` counts from. */
+/* Writes the value of a row. `values`: the struct from whose start row->at counts. */
 static void put_member(ls_json_writer *w, const ls_record_key *row, const void *values,
                        const ls_record *r)
 {
@@ -229,7 +231,7 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     switch (row->kind) {
     case LS_MEMBER_INT_IF_ANY:
         if (*(const int *)value == 0)
-            break; /* else as any number */
+            break; /* otherwise written as any int */
     /* fall through */
     case LS_MEMBER_INT: ls_json_put_int(w, row->key, *(const int *)value); break;
     case LS_MEMBER_UINT: ls_json_put_uint(w, row->key, *(const uint64_t *)value); break;
@@ -238,14 +240,14 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     case LS_MEMBER_FLOAT_OR_NULL: ls_json_put_float(w, row->key, *(const float *)value); break;
     case LS_MEMBER_DOUBLE_IF_ANY:
         if (isnan(*(const double *)value))
-            break; /* else as any double */
+            break; /* otherwise written as any double */
     /* fall through */
     case LS_MEMBER_DOUBLE:
     case LS_MEMBER_DOUBLE_OR_NULL: ls_json_put_double(w, row->key, *(const double *)value); break;
     case LS_MEMBER_BOOL: ls_json_put_bool(w, row->key, *(const bool *)value); break;
     case LS_MEMBER_TEXT_IF_ANY:
         if (!*(const char *const *)value)
-            break; /* else as any text */
+            break; /* otherwise written as any text */
     /* fall through */
     case LS_MEMBER_TEXT:
     case LS_MEMBER_TEXT_OR_NULL:
@@ -258,7 +260,7 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     }
 }
 
-/* The keys of a type of records, or of a part. */
+/* Writes the keys of a type of records or of a part. */
 static void put_keys(ls_json_writer *w, int type, const void *values, const ls_record *r)
 {
     for (const ls_record_key *row = ls_record_keys; row->key; row++)

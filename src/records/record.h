@@ -1,9 +1,10 @@
-/* What happens in a run, as records. Sinks that want text find it rendered (src/train/README.md is its schema);
- * those that want numbers take them from here.
+/* Records: the events of a run as structs. Sinks that want text get each record rendered as JSON
+ * (src/train/README.md is the schema); other sinks read the structs.
  *
- * To add a key to a record, change four files: give the record's values a member here, fill it in where the record is
- * put together (train/run_records.c), add a row to ls_record_keys (record.c), and a line to the table of
- * train/README.md, with which the test config_rows compares the rows. */
+ * To add a key to a record, change four files: add a member to the record's values here, fill it in
+ * where the record is composed (train/run_records.c), add a row to ls_record_keys (record.c), and
+ * add a line to the table of train/README.md, with which the test config_rows compares the rows.
+ */
 #ifndef RECORDS_RECORD_H
 #define RECORDS_RECORD_H
 
@@ -27,10 +28,10 @@ typedef enum ls_record_type {
     LS_RECORD_TYPES
 } ls_record_type;
 
-/* Their names in text. */
+/* Names of the types in text. */
 extern const char *const ls_record_names[LS_RECORD_TYPES];
 
-/* What a worker's time of a step goes into: the members' names, and what people call them. */
+/* Phases of a worker's step: JSON keys, and names for people. */
 enum { LS_PHASES = 6 };
 extern const char *const ls_phase_keys[LS_PHASES];
 extern const char *const ls_phase_names[LS_PHASES];
@@ -43,14 +44,14 @@ typedef struct ls_worker_times {
 typedef struct ls_data_values {
     const char *name, *source;
     ls_payload payload;
-    bool synthetic, images; /* images: rows are bytes, and not numbers */
+    bool synthetic, images; /* images: rows are bytes instead of numbers */
     uint64_t train_rows, test_rows;
-    int targets; /* 0: rows have a class */
+    int targets; /* number of targets of a row; 0: rows have a class */
     int classes;
-    const char *const *class_name; /* [classes]; NULL: they have none, or are too many */
+    const char *const *class_name; /* [classes]; NULL: the classes have no names or are too many */
 } ls_data_values;
 
-typedef struct ls_start_values { /* of run_start and resume */
+typedef struct ls_start_values { /* values of run_start and resume */
     ls_summary summary;
     ls_data_values data;
     const ls_config *config;
@@ -61,7 +62,7 @@ typedef struct ls_step_values {
     uint64_t step, rows, correct;
     float loss, lr, images_per_s;
     int workers;
-    bool hits; /* whether `correct` has a meaning */
+    bool hits; /* `correct` has a meaning */
     const ls_worker_times *worker;
 } ls_step_values;
 
@@ -71,14 +72,14 @@ typedef struct ls_epoch_values {
 
 typedef struct ls_eval_values {
     double test_loss, test_accuracy, seconds;
-    ls_measured measured; /* the rest */
-    bool best;            /* better than all before, by `monitor` */
+    ls_measured measured; /* all other metrics */
+    bool best;            /* better than all earlier evaluations, by `monitor` */
 } ls_eval_values;
 
-/* What is done about a fault. */
+/* Reaction to a fault. */
 typedef enum ls_fault_action {
-    LS_ACTION_CONTINUE, /* the others go on without the worker, or the host */
-    LS_ACTION_REPEAT,   /* the step is taken once more */
+    LS_ACTION_CONTINUE, /* the run goes on without the worker or the host */
+    LS_ACTION_REPEAT,   /* the step is repeated */
     LS_ACTION_STOP
 } ls_fault_action;
 
@@ -86,7 +87,7 @@ typedef enum ls_fault_action {
 typedef struct ls_fault_values {
     ls_fault fault;
     ls_fault_action action;
-    const char *device; /* the worker's, or the host's name */
+    const char *device; /* the worker's device, or the host's name */
     int devices_left;
 } ls_fault_values;
 
@@ -97,7 +98,7 @@ typedef struct ls_nonfinite_values {
 } ls_nonfinite_values;
 
 typedef struct ls_end_values {
-    const char *status, *error;              /* error: NULL when there was none */
+    const char *status, *error;              /* error: NULL if there was none */
     const char *checkpoint, *weights_sha256; /* NULL: none */
     const char *stopped_early, *best_checkpoint;
     ls_result result;
@@ -106,8 +107,9 @@ typedef struct ls_end_values {
 
 typedef struct ls_record {
     ls_record_type type;
-    uint64_t epoch;            /* of steps, epochs and evaluations */
-    const char *const *device; /* names of those at work; of run_start, resume and run_end */
+    uint64_t epoch; /* for steps, epochs and evaluations */
+    /* [devices] names of the devices that take part, for run_start, resume and run_end. */
+    const char *const *device;
     int devices;
     union {
         ls_start_values start;
@@ -118,53 +120,59 @@ typedef struct ls_record {
         ls_nonfinite_values nonfinite;
         ls_end_values end;
     } of;
-    const char *json; /* one line, ended by a zero; for sinks that want text */
+    /* One line of JSON, terminated by a zero, for sinks that want text; and its length without the
+     * zero. */
+    const char *json;
     size_t length;
 } ls_record;
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-/* What a key's value is, in memory and to who reads the text. */
+/* Type of a key's value, in memory and in the text. */
 typedef enum ls_member_kind {
     LS_MEMBER_INT,
-    LS_MEMBER_INT_IF_ANY, /* left out where it is 0 */
-    LS_MEMBER_UINT,       /* a uint64_t */
+    LS_MEMBER_INT_IF_ANY, /* int, omitted if it is 0 */
+    LS_MEMBER_UINT,       /* uint64_t */
     LS_MEMBER_SIZE,
     LS_MEMBER_FLOAT,
-    LS_MEMBER_FLOAT_OR_NULL, /* null where it is not finite */
+    LS_MEMBER_FLOAT_OR_NULL, /* null if it is not finite */
     LS_MEMBER_DOUBLE,
     LS_MEMBER_DOUBLE_OR_NULL,
-    LS_MEMBER_DOUBLE_IF_ANY, /* left out where it is NaN */
+    LS_MEMBER_DOUBLE_IF_ANY, /* omitted if it is NaN */
     LS_MEMBER_BOOL,
-    LS_MEMBER_TEXT,         /* a const char * */
-    LS_MEMBER_TEXT_OR_NULL, /* null where it is NULL */
-    LS_MEMBER_TEXT_IF_ANY,  /* left out where it is NULL */
-    /* `put` writes it: */
+    LS_MEMBER_TEXT,         /* const char * */
+    LS_MEMBER_TEXT_OR_NULL, /* null if it is NULL */
+    LS_MEMBER_TEXT_IF_ANY,  /* omitted if it is NULL */
+    /* kinds that are written by ls_record_key.put: */
     LS_FORM_TEXT,
     LS_FORM_ARRAY,
-    LS_FORM_ARRAY_IF_ANY, /* left out where there is none */
+    LS_FORM_ARRAY_IF_ANY, /* omitted if there is none */
     LS_FORM_OBJECT
 } ls_member_kind;
 
-/* Objects inside records whose keys are rows, too: `data` of a run_start, and each worker of a step. */
+/* Objects inside records whose keys are also rows of the table: `data` of a run_start, and each
+ * worker of a step. */
 enum { LS_PART_DATA = LS_RECORD_TYPES, LS_PART_WORKER };
 
 /* A key of one or more types of records. */
 typedef struct ls_record_key {
-    unsigned in; /* the types and parts: 1 << type each */
+    unsigned in; /* bit mask of types and parts, 1 << type each */
     const char *key;
     ls_member_kind kind;
-    size_t at; /* where its value lies in ls_record; of a worker's keys, in ls_worker_times */
+    /* Offset of the value in ls_record, or in ls_worker_times for a worker's keys. */
+    size_t at;
     void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
-    bool varies; /* between runs of the same bits, with devices, workers or time */
+    /* The value varies between runs with the same results: with devices, workers or time. */
+    bool varies;
 } ls_record_key;
 
-/* All keys, those of a type in the order in which they are written, behind "type"; ends with a row whose key is
- * NULL. Records are written and checked (tests/cli/check_metrics.c) by it, and those of two runs are compared by it
- * (tests/campaigns/swarm.c); train/README.md says what the keys mean. */
+/* All keys, in the order in which they are written after "type"; the last row has the key NULL.
+ * Records are written and checked (tests/cli/check_metrics.c) according to this table, and the
+ * records of two runs are compared by it (tests/campaigns/swarm.c). train/README.md says what the
+ * keys mean. */
 extern const ls_record_key ls_record_keys[];
 
-/* Renders a record; run_start, resume and run_end with the time that it is. */
+/* Renders a record as JSON. run_start, resume and run_end include the current time. */
 void ls_record_write(ls_json_writer *w, const ls_record *record);
 
 #endif

@@ -99,7 +99,7 @@ typedef struct callback_sink {
 static int callback_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
     const callback_sink *sink = (callback_sink *)base;
-    ls_error own = {0}; /* there is always one to fill in, and it may be left as it is */
+    ls_error own = {0}; /* the callback always gets one, and need not fill it in */
     const int status = sink->record(sink->user, record->json, record->length, &own);
     if (status == LS_OK)
         return LS_OK;
@@ -131,7 +131,7 @@ int ls_sink_callback(ls_sink **out,
 typedef struct jsonl_sink {
     ls_sink base;
     const ls_host *host;
-    ls_line_sums sums; /* of all records that the file was given */
+    ls_line_sums sums; /* checksums of all records written to the file */
 } jsonl_sink;
 
 static int jsonl_emit(ls_sink *base, const ls_record *record, ls_error *err)
@@ -161,9 +161,10 @@ int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
     return ls_log_file_flush(sinks->metrics->file, &mark->bytes, err);
 }
 
-/* ---- is it the file that was written? ------------------------------------------------------- */
+/* ---- check of a resumed file ---------------------------------------------------------------- */
 
-/* Of the first `bytes` of the file; what follows the last newline among them counts as a line. */
+/* Computes the checksums of the first `bytes` bytes of the file. What follows the last newline
+ * counts as a line. */
 static int sum_lines(ls_line_sums *sums, int fd, uint64_t bytes)
 {
     char chunk[1 << 14];
@@ -187,7 +188,7 @@ static int sum_lines(ls_line_sums *sums, int fd, uint64_t bytes)
     return 0;
 }
 
-/* The first line that is no JSON; 0 if all are, or memory does not suffice to look. */
+/* Returns the number of the first line that is not JSON; 0: all are, or memory did not suffice. */
 static uint64_t first_broken_line(const char *path, uint64_t bytes, const ls_host *host)
 {
     void *text;
@@ -231,7 +232,8 @@ static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t lin
                    path, (unsigned long long)keep->sums.lines, fix);
 }
 
-/* A file that is too short is refused where it is cut. */
+/* Checks that the file is unchanged up to the mark. A file that is too short is refused when it is
+ * cut. */
 static int check_unchanged(const char *path, const ls_sink_mark *keep, const ls_host *host,
                            ls_error *err)
 {
@@ -271,7 +273,7 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
     return status == LS_EAGAIN ? LS_EIO : status;
 }
 
-/* ---- those of a run's directory ------------------------------------------------------------- */
+/* ---- sinks of a run's directory ------------------------------------------------------------- */
 
 int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
                           const ls_host *host, ls_error *err)

@@ -1,6 +1,7 @@
-/* TensorBoard's event files. Sources: the TFRecord framing (length, masked CRC-32C of it, data,
- * masked CRC-32C of them) and event.proto and summary.proto as TensorFlow documents them.
- * What is put together in memory is used again: a step allocates nothing. */
+/* TensorBoard's event files. Sources: the TFRecord framing (length, masked CRC-32C of the length,
+ * data, masked CRC-32C of the data) and event.proto and summary.proto as TensorFlow documents them.
+ * The buffers in which events are composed are reused, so a step allocates nothing.
+ */
 #include "base/error.h"
 #include "base/host.h"
 #include "formats/protobuf.h"
@@ -17,8 +18,8 @@ enum { NAMES = 1000 };
 typedef struct event_sink {
     ls_sink base;
     const ls_host *host;
-    uint64_t step;         /* the last one that was recorded */
-    const char *judged_by; /* what the rows are called that are evaluated */
+    uint64_t step;         /* number of the step recorded last */
+    const char *judged_by; /* name of the rows that are evaluated */
     uint32_t table[256];
     ls_buffer event, summary, value, framed;
 } event_sink;
@@ -51,7 +52,7 @@ static void put_little(uint8_t *out, uint64_t value, int bytes)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* The event under way as a record of the file. */
+/* Appends the composed event to the file as a TFRecord. */
 static int put_event(event_sink *sink, ls_error *err)
 {
     uint8_t head[12], tail[4];
@@ -83,7 +84,7 @@ static void begin(event_sink *sink, uint64_t step)
     ls_pb_int(&sink->event, STEP, (int64_t)step);
 }
 
-/* summary { value { tag, simple_value } }. A number that there is not is left out. */
+/* Adds summary { value { tag, simple_value } }, unless the number is not finite. */
 static void put_scalar(event_sink *sink, const char *tag, double value)
 {
     if (!isfinite(value))
@@ -125,7 +126,7 @@ static int put_eval(event_sink *sink, const ls_eval_values *v, ls_error *err)
     return put_event(sink, err);
 }
 
-/* Tells TensorBoard to forget what an earlier file has of the steps that are done again. */
+/* Tells TensorBoard to discard the steps of an earlier file that are done again. */
 static int put_resume(event_sink *sink, uint64_t step, ls_error *err)
 {
     sink->step = step;
@@ -168,7 +169,8 @@ static int event_close(ls_sink *base, ls_error *err)
     return status;
 }
 
-/* A resumed run has a file of each of its lives; names begin as TensorBoard expects. */
+/* Creates the file, whose name begins as TensorBoard expects. Each time that a run is started it
+ * gets another file. */
 static int open_new(event_sink *sink, const char *dir, ls_error *err)
 {
     static const ls_log_kind kind = {0, "TensorBoard events",
@@ -202,7 +204,7 @@ int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_
         ls_free(host, sink);
         return status;
     }
-    begin(sink, 0); /* a file begins with its version */
+    begin(sink, 0); /* the first event of a file is its version */
     ls_pb_text(&sink->event, FILE_VERSION, "brain.Event:2");
     status = put_event(sink, err);
     if (status == LS_OK)

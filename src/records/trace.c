@@ -13,15 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARKS 16384 /* of a worker, between two looks of the coordinator */
+#define MARKS 16384 /* most marks of a worker between two calls of ls_trace_drain */
 #define BUFFER (1u << 16)
 #define LINE 512
-#define TAKEN 4096     /* spans of a device at a time */
-#define STREAMS 16     /* of a device that have tracks */
-#define SIDE_BY_SIDE 8 /* tracks of a stream */
-#define SORT_STEP 256  /* between two workers' places, for their devices' tracks */
+#define TAKEN 4096     /* most spans taken from a device at a time */
+#define STREAMS 16     /* most streams of a device that have tracks */
+#define SIDE_BY_SIDE 8 /* most tracks of a stream */
+/* Distance between the sort indices of two workers; their devices' tracks lie in between. */
+#define SORT_STEP 256
 
-/* What a phase is called; a step's come in this order. */
+/* Phases; those of a step are in their order. */
 typedef enum phase {
     REST,
     BEGIN,
@@ -39,22 +40,26 @@ static const char *const names[] = {"rest",     "begin",         "gather",   "fo
                                     "backward", "recorded step", "add up",   "merge",
                                     "apply",    "open",          "read back"};
 
-/* A device's stream: its tracks, each with the end of what lies there last. */
+/* A stream of a device: its tracks, and the end of the last span of each. */
 typedef struct stream {
     uint32_t id;
     int tracks, number[SIDE_BY_SIDE];
     uint64_t end_ns[SIDE_BY_SIDE];
 } stream;
 
-/* A worker's marks, and how far they have been turned into spans. */
+/* A worker's marks, and the spans that are still open. */
 typedef struct lane {
     ls_marks marks;
-    int place; /* of the last mark */
+    int place; /* place of the last mark */
     phase phase;
-    uint64_t place_ns, phase_ns, step_ns; /* since when; step_ns 0: in no step */
+    /* begin of the place, phase and step; step_ns 0: no step */
+    uint64_t place_ns, phase_ns, step_ns;
     uint32_t step;
-    _Atomic(ls_device *) device; /* that says what it does; NULL: none */
-    char device_name[16];        /* written before it */
+    /* The device, if it reports spans, or NULL. The worker's thread stores it, with release order,
+     * after spans_begin and device_name, and the coordinator loads it with acquire order: when it
+     * sees the device, it sees these too. */
+    _Atomic(ls_device *) device;
+    char device_name[16]; /* written before `device` */
     stream stream[STREAMS];
     int streams, tracks;
 } lane;
@@ -62,17 +67,21 @@ typedef struct lane {
 struct ls_trace {
     const ls_host *host;
     ls_file_writer file;
-    ls_error failure; /* the first one; status 0: none */
+    ls_error failure; /* first error; status 0: none */
     bool ops, finished;
     int workers;
     uint64_t begin_ns, lost;
     lane *lane;
-    _Atomic int refused; /* by devices: 0, 1 while `why` is written, 2 */
+    /* Whether a device has refused to report spans: 0: none; 1: `why` is being written; 2: it is
+     * written. The exchange of 0 for 1 selects one worker's thread, which alone writes `why`, and
+     * then stores 2 with release order. ls_trace_finish loads with acquire order, and reads `why`
+     * only after it has read 2. */
+    _Atomic int refused;
     ls_error why;
-    ls_device_span *span; /* [TAKEN], from the first device on; of the coordinator */
+    ls_device_span *span; /* [TAKEN] buffer of the coordinator */
     uint64_t spans, lost_spans;
     int next_track;
-    ls_json_writer quoted; /* a name */
+    ls_json_writer quoted; /* writer of quoted names */
     size_t used;
     char buffer[BUFFER];
 };
@@ -98,7 +107,7 @@ static void put(ls_trace *t, const char *format, ...)
     t->used += n < LINE ? (size_t)n : LINE - 1;
 }
 
-/* Microseconds with three decimals, whatever the host's locale says. */
+/* Writes microseconds with three decimals, independently of the locale. */
 static void put_time(ls_trace *t, const char *key, uint64_t ns)
 {
     put(t, ",\"%s\":%llu.%03u", key, (unsigned long long)(ns / 1000), (unsigned)(ns % 1000));
@@ -178,7 +187,9 @@ static phase phase_of(int place)
     }
 }
 
-/* What the last mark began, ends. A worker that marks an op has a replica, which is visible with the mark. */
+/* Ends the span that the last mark began. Reading *replica without synchronisation of its own is
+ * safe after a mark of an op: the worker sets that pointer before its replica runs an op, and adds
+ * the mark later; pushing a mark is a release, and taking it an acquire (sync/ring.h). */
 static void end_place(ls_trace *t, int worker, const ls_replica *const *replica, uint64_t ns)
 {
     const lane *l = &t->lane[worker];
@@ -210,7 +221,7 @@ static void end_step(ls_trace *t, int worker, uint64_t ns)
     l->step = 0;
 }
 
-/* What came before the gap is not known to have ended: it is left out. */
+/* Starts anew after a gap of marks. Open spans are dropped, because their ends are unknown. */
 static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
 {
     t->lost += mark->number;
@@ -244,7 +255,7 @@ static void take_in(ls_trace *t, int worker, const ls_replica *const *replica, c
     l->place_ns = mark->ns;
 }
 
-/* ---- what devices say ----------------------------------------------------------------------- */
+/* ---- spans of devices ----------------------------------------------------------------------- */
 
 void ls_trace_device(ls_trace *t, int worker, ls_device *device)
 {
@@ -279,7 +290,8 @@ static stream *stream_of(lane *l, uint32_t id)
     return &l->stream[l->streams++];
 }
 
-/* The first of the stream's tracks that is free by then, perhaps a new one; −1: none. */
+/* Returns the first track of the stream that is free at time `begin`, perhaps a new one; −1:
+ * none. */
 static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
 {
     lane *l = &t->lane[worker];

@@ -1,15 +1,15 @@
-/* The timeline of a run as a Chrome trace: who did what, and when.
+/* The timeline of a run, as a Chrome trace.
  *
- * Workers leave marks wherever their heartbeat beats; the coordinator takes them in between two steps,
- * turns them into spans, and writes those. A worker's track holds its steps; a step consists of phases
- * (gather, forward, backward, add up, merge with its waits, apply), one after another without a gap; a phase
- * consists of ops where these were asked for. The coordinator's track holds what it does itself, the
- * saver's the writing of checkpoints.
+ * Each worker records a mark whenever its heartbeat beats (sync/heartbeat.h). The coordinator takes
+ * the marks between two steps, turns them into spans, and writes these. A worker's track holds its
+ * steps. A step consists of phases (gather, forward, backward, add up, merge with its waits, apply)
+ * without gaps, and a phase consists of ops if these are wanted. The coordinator's track holds its
+ * own work, and the saver's track the writing of checkpoints.
  *
- * Below a worker's track lie those of its device, one for each stream, "cuda(0) stream 13", where
- * the device can say what it does (plugin.h, spans_begin); where two spans of a stream overlap, as
- * branches of a recording may, the second goes to a further track. A device that cannot say it is no
- * failure: one line of the log, and the file's otherData, say why.
+ * The tracks of a worker's device follow the worker's track, one for each stream, such as
+ * "cuda(0) stream 13", if the device can report spans (plugin.h, spans_begin). If two spans of a
+ * stream overlap, as branches of a recording may, the second gets a further track. It is no failure
+ * if a device cannot report spans: one line of the log, and the file's otherData, say why.
  */
 #ifndef RECORDS_TRACE_H
 #define RECORDS_TRACE_H
@@ -22,35 +22,40 @@
 
 typedef struct ls_trace ls_trace;
 
-/* Tracks besides the workers', which are 0, 1, 2, …. */
+/* Tracks of threads other than workers, whose tracks are 0, 1, 2 and so on. */
 enum { LS_TRACK_COORDINATOR = -1, LS_TRACK_SAVER = -2 };
 
-/* Begins `path`, under another name until ls_trace_finish. With `ops` each op is a span. Errors: LS_EIO,
- * LS_ENOMEM. */
+/* Creates the file `path`, which has another name until ls_trace_finish. With `ops` each op is a
+ * span. Errors: LS_EIO, LS_ENOMEM. */
 int ls_trace_create(ls_trace **out, const char *path, bool ops, int workers, const ls_host *host,
                     ls_error *err);
 
-/* Where worker `worker` leaves its marks; lives as long as the trace. */
+/* Returns the buffer for the marks of a worker. It exists as long as the trace. */
 ls_marks *ls_trace_marks(ls_trace *trace, int worker);
 
-/* The worker's thread, before anything is computed: its device may say what it does from now on.
- * NULL is allowed for the trace. */
+/* Starts reporting of spans by the worker's device, if it can. `trace` may be NULL. The worker's
+ * thread, before the device computes anything. */
 void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
 
-/* The coordinator, all of these; NULL is allowed. A failure to write is kept for ls_trace_finish. */
+/* The coordinator calls the functions below. `trace` may be NULL. Errors of writing are kept for
+ * ls_trace_finish. */
 
-/* Takes in what a worker has marked, and what its device says. `replica`: where the worker's is, which knows the names of
- * its ops; it is looked at behind a mark of one of these. NULL where there is none. */
+/* Writes the new marks of a worker and the new spans of its device. `replica`: address of the
+ * worker's pointer to its replica, which knows the names of ops; it is read only after a mark of
+ * one of these. NULL: there is none. */
 void ls_trace_drain(ls_trace *trace, int worker, const ls_replica *const *replica);
-/* A span of the coordinator's or the saver's: times of ls_now_ns; `step` 0: none is named. */
+/* Writes a span of the coordinator or the saver, with times of ls_now_ns; `step` 0: no step is
+ * named. */
 void ls_trace_span(ls_trace *trace, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
                    uint64_t step);
-/* Devices say nothing more, and may be closed: before they are. Part of ls_trace_finish. */
+/* Ends the reporting of spans by devices. Must be called before devices are closed; ls_trace_finish
+ * includes it. */
 void ls_trace_leave_devices(ls_trace *trace);
-/* Completes the file; nothing is added behind it. Errors: LS_EIO, also an earlier one. */
+/* Completes the file; later calls add nothing. Errors: LS_EIO, also an earlier one. */
 int ls_trace_finish(ls_trace *trace, ls_error *err);
 
-/* No worker uses its marks any more. A file that was not finished is removed. */
+/* Frees the trace, when no worker uses its marks any more, and removes a file that was not
+ * finished. NULL is allowed. */
 void ls_trace_destroy(ls_trace *trace);
 
 #endif

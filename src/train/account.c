@@ -1,4 +1,5 @@
-/* What a step that is done counts for: the run's place and totals, its record, and what all members hear. */
+/* Accounting for a completed step: position and totals of the run, its record, and what all members
+ * learn from it. */
 #include "train/coordinator.h"
 
 #include "base/error.h"
@@ -6,8 +7,9 @@
 #include "train/run_records.h"
 #include "train/saving.h"
 
-/* Where the run ends no step is under way, and all processes tell each other what they found; where it goes on,
- * another one's shard stays unknown. */
+/* Records a step whose loss was not finite. If that ends the run, no other step is in progress, and
+ * all processes exchange what they found; if the run goes on, the shard of another process stays
+ * unknown. */
 static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *err)
 {
     ls_bad_shard bad = {o->bad_shard < 0 ? -1 : t->members.member, o->bad_worker, o->bad_shard};
@@ -54,7 +56,7 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
     ls_note_reached(t);
 }
 
-/* It has been counted. */
+/* Emits the record and the progress of a step that has been counted. */
 static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -64,7 +66,7 @@ static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_
     return status;
 }
 
-/* When the step came to an end, in the run's time: now, unless it is reported late. */
+/* Returns when the step ended, in the run's time: now, unless it was reported late. */
 static uint64_t end_of(const ls_coordination *c, const ls_report *r)
 {
     const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(c->t->engine, r->ended_ns) : 0;

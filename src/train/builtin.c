@@ -1,4 +1,4 @@
-/* The composition root: the one place that knows which back ends were built in. */
+/* The composition root: the only place that knows which back ends were built in. */
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"
 #else
@@ -10,7 +10,7 @@
 #include "device/registry.h"
 
 #ifndef LOCKSTEP_WITH_CPU
-/* In the place of the CPU back end where it was not built: says so. */
+/* Replacement of a CPU back end that was not built: its functions fail and say so. */
 #define WITHOUT_CPU "this build has no CPU back end: it was made with LOCKSTEP_CPU=OFF"
 
 static void probe_nothing(ls_backend_info *out)

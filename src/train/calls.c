@@ -17,7 +17,8 @@ static int check_process(const ls_trainer *t, const char *function, ls_error *er
     return LS_OK;
 }
 
-/* A pool of the trainer's own is nobody else's to stop, or to be in. */
+/* Checks the caller's pool, if one is used. Nobody else can cancel a pool of the trainer's own, or
+ * call from one of its jobs. */
 static int check_pool(const ls_trainer *t, ls_error *err)
 {
     const ls_pool *pool = t->options.pool;
@@ -27,10 +28,13 @@ static int check_pool(const ls_trainer *t, ls_error *err)
     return status ? status : ls_pool_check_canceled(pool, err);
 }
 
-/* Takes the trainer for this call. */
+/* Marks the trainer as in use by this call. */
 static int take(ls_trainer *t, const char *function, ls_error *err)
 {
-    /* acquire: with the release in ls_call_end, so that a call sees what the one before it left. */
+    /* Memory order. Only ls_call_end stores 0, with release order, after everything that its call
+     * did. An exchange that returns 0 reads such a store (or the initial value), and its acquire
+     * order synchronizes with it: everything that the earlier call did happens before this call. An
+     * exchange that returns 1 changes nothing, and the call is refused. */
     if (!atomic_exchange_explicit(&t->inside, 1, memory_order_acquire))
         return LS_OK;
     return ls_fail(err, LS_EINVAL,

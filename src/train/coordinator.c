@@ -1,5 +1,11 @@
-/* The coordinator: draws the rows of each epoch, submits ranges of steps to the engine and collects them, and leads the
- * run from epoch to epoch. account.c says what a step counts for, recover.c is the answer to faults. */
+/* The coordinator's loop: draws the rows of each epoch, submits ranges of steps to the engine,
+ * collects them, and goes from epoch to epoch. account.c accounts for a completed step, recover.c
+ * handles faults.
+ *
+ * Ranges are submitted as long as there is room for them, up to the next step after which something
+ * is due that reads the replicas (a checkpoint, a comparison, a snapshot) or the epoch's end; then
+ * the steps in flight are collected, and the work is done while no worker has work.
+ */
 #include "train/coordinator.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -19,16 +25,16 @@ static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
     return (double)(ls_engine_ns(t->engine) - run_ns) * 1e-9;
 }
 
-/* Steps of the run that are done when those are that were sent. */
+/* Returns the number of steps of the run that are done once all submitted steps are. */
 static uint64_t steps_sent(const ls_coordination *c)
 {
     const ls_position *at = &c->t->position;
     return at->steps - at->step + c->sent;
 }
 
-/* ---- work items ----------------------------------------------------------------------------- */
+/* ---- ranges --------------------------------------------------------------------------------- */
 
-/* The rows of the dataset that the next `steps` steps consist of. */
+/* Sets the rows of the next `steps` steps to rows of the dataset. */
 static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t steps)
 {
     const struct ls_trainer *t = c->t;
@@ -37,9 +43,9 @@ static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t step
     range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
 }
 
-/* Streamed rows, the dataset's or the caller's, are put where workers find them; the work item has one
- * step. What is random about a row depends on its place there, so the slot depends on the step: a
- * step that is repeated finds its rows in the same places. */
+/* Copies streamed rows, from the dataset or from the caller, to the feed; the range has one step. A
+ * row's random numbers depend on its place in the feed, so the slot depends on the step: if a step
+ * is repeated, its rows are in the same places. */
 static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
 {
     const struct ls_trainer *t = c->t;
@@ -75,7 +81,7 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     return ls_engine_feed(t->engine) ? feed_rows(range, c, err) : LS_OK;
 }
 
-/* ---- what is due between steps -------------------------------------------------------------- */
+/* ---- work between steps --------------------------------------------------------------------- */
 
 static bool snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
 {
@@ -88,7 +94,8 @@ static ls_due save_due(const struct ls_trainer *t, uint64_t steps)
     return ls_checkpoint_due(t, &(ls_moment){.occasion = LS_STEP_DONE, .steps = steps});
 }
 
-/* After `steps` steps: no worker may be at work, so that replicas can be read. */
+/* Returns whether something that reads the replicas is due after `steps` steps; no worker may have
+ * work then. */
 static bool is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
@@ -102,7 +109,7 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
     snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
-/* The weights were read back. */
+/* Passes a snapshot to the caller. The weights must have been read back. */
 static int show_snapshot(struct ls_trainer *t, ls_error *err)
 {
     ls_snapshot *snapshot;
@@ -115,7 +122,8 @@ static int show_snapshot(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* Compares the replicas, saves what is due, and shows a snapshot where one is. */
+/* Compares the replicas, saves a checkpoint if one is due, and passes a snapshot to the caller if
+ * one is due. */
 static int settle(ls_coordination *c, ls_due due, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -127,10 +135,10 @@ static int settle(ls_coordination *c, ls_due due, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
-/* ---- scattering ----------------------------------------------------------------------------- */
+/* ---- submitting ----------------------------------------------------------------------------- */
 
-/* How many steps the next work item has: one, unless a worker alone wants several in one launch, and
- * nothing is due behind the first ones. */
+/* Returns the number of steps of the next range: one, unless the engine prefers several and nothing
+ * is due after the earlier ones. */
 static uint32_t range_length(const ls_coordination *c)
 {
     const uint32_t most = ls_engine_steps_at_once(c->t->engine);
@@ -154,16 +162,16 @@ static int scatter(ls_coordination *c, ls_error *err)
 
 /* ---- collecting ----------------------------------------------------------------------------- */
 
-/* No worker is at work: the next step to be sent is the one behind those done. */
+/* Continues submitting at the first step that is not done. No worker has work. */
 static void send_from_here(ls_coordination *c)
 {
     c->sent = c->t->position.step;
     c->last_ns = ls_engine_ns(c->t->engine);
 }
 
-/* After a failure: takes in the steps behind it that are in flight, so that no worker is at work any more. Where the
- * failure was a worker's, none finishes those; else (a full disk, say) they are done, and count, but have no
- * record. */
+/* After a failure: collects the later steps that are in flight, so that no worker has work. If a
+ * worker has failed, none of these steps was applied. Otherwise (the disk is full, say) they were
+ * applied, and count, but have no record. */
 static void collect_rest(ls_coordination *c)
 {
     ls_outcome o;
@@ -174,7 +182,8 @@ static void collect_rest(ls_coordination *c)
     }
 }
 
-/* A worker failed in step `number`, which no worker applied, or every worker that is left did. */
+/* Recovers from the failure of a worker in step `number`, which either no worker applied or every
+ * remaining worker did. */
 static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
 {
     char when[64];
@@ -185,7 +194,7 @@ static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
     return status;
 }
 
-/* The next step's end: it is accounted for, and where a worker failed the run recovers. */
+/* Collects the next step and accounts for it; recovers if a worker failed. */
 static int collect_step(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -221,7 +230,7 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
         else
             return LS_OK;
     }
-    collect_rest(c); /* no worker may be at work when the caller goes on */
+    collect_rest(c); /* the caller may rely on idle workers */
     return status;
 }
 
@@ -238,7 +247,7 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-/* Loss and accuracy out of the tallies, and metrics of the scores. */
+/* Computes loss and accuracy from the tallies, and the metrics from the scores. */
 static int measure(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = ls_engine_test(t->engine);
@@ -260,7 +269,8 @@ static int measure(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* A metric without a value on the test rows will never have one. A loss that is not finite has a message of its own. */
+/* Fails if the monitored metric has no value on the test rows, because it will never have one. A
+ * loss that is not finite has a message of its own. */
 static int check_monitored(const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -276,7 +286,8 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
         ls_metric_names[c->monitor]);
 }
 
-/* The first of equal ones is the best; none waits before there is one. */
+/* Compares the evaluation with the best one. The first of equal ones is the best. Waiting for a
+ * better one is counted only once there is a best. */
 static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
@@ -311,7 +322,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     if (status == LS_OK && t->position.epoch + 1 == (uint64_t)t->config.epochs &&
         !t->config.loss->vectors && ls_members_first(t))
         ls_say_of_accuracy(t->data[LS_TEST], t->told.result.test_accuracy, t->host);
-    if (status) /* the evaluation is made again behind a resume: it does not count twice */
+    if (status) /* the evaluation is repeated after a resume, and must not count twice */
         t->position.best = before;
     if (status == LS_OK && !isfinite(t->told.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
@@ -321,7 +332,8 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     return status;
 }
 
-/* This process's shards, and then those of all: again when a worker, or another process, is lost meanwhile. */
+/* Evaluates this process's shards, and then gathers the results of all processes; repeats this if a
+ * worker or another process is lost meanwhile. */
 static int evaluate_shards(struct ls_trainer *t, ls_error *err)
 {
     char when[64];
@@ -363,12 +375,12 @@ static bool evaluation_is_due(const struct ls_trainer *t)
 
 /* ---- epochs --------------------------------------------------------------------------------- */
 
-/* The epoch's steps, from where they were left. */
+/* Trains the epoch's steps from the current position on. */
 static int train_epoch(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
-    /* Drawn before the clock starts, while no worker runs. */
+    /* the order is drawn before the clock starts, while no worker runs */
     uint32_t *order = ls_engine_order(t->engine, at->epoch);
     ls_rng_permutation(order, c->rows, t->config.seed, at->epoch);
     if (!ls_engine_feed(t->engine))
@@ -391,7 +403,8 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     return ls_record_epoch(t, err);
 }
 
-/* Patience is used up. The best evaluation so far is part of a checkpoint, so a resumed run knows it. */
+/* Returns whether patience is used up. The best evaluation is part of a checkpoint, so a resumed
+ * run knows it. */
 static bool has_waited_long(const struct ls_trainer *t)
 {
     return t->config.patience > 0 && t->position.best.waited >= (uint32_t)t->config.patience;
@@ -412,7 +425,8 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     t->position.step = 0;
     t->position.recorded = false;
     t->position.totals = (ls_epoch_totals){0};
-    /* The last one's is the final checkpoint of a run; a trainer that is driven may go on, or has none. */
+    /* The checkpoint of the last epoch is the run's final checkpoint. A trainer that the caller
+     * drives may go on, or has no last epoch. */
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};

@@ -1,4 +1,4 @@
-/* The coordinator: leads the run from step to step and from epoch to epoch. */
+/* The coordinator: runs the training loop, from step to step and from epoch to epoch. */
 #ifndef TRAIN_COORDINATOR_H
 #define TRAIN_COORDINATOR_H
 
@@ -8,65 +8,78 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The coordinator's own state. */
+/* State of the coordinator. */
 typedef struct ls_coordination {
     struct ls_trainer *t;
-    uint32_t rows, steps; /* of an epoch */
-    uint32_t sent;  /* steps of this epoch that were sent; t->position.step of them are done */
-    uint32_t limit; /* steps of this epoch that may be sent for now */
+    uint32_t rows, steps; /* number of rows, and of steps, of an epoch */
+    /* Number of steps of this epoch that were submitted; t->position.step of them are done. */
+    uint32_t sent;
+    uint32_t limit; /* number of steps of this epoch that may be submitted for now */
 
-    uint64_t settled;  /* the step behind which everything due was done; UINT64_MAX: none */
-    uint64_t repeated; /* the step, from 1, that was repeated last without a loss */
-    uint64_t last_ns;  /* when the last step was complete, in ls_engine_ns */
-    uint64_t start_ns; /* likewise, of this epoch, as if it had run without a break */
-    double longest_s;  /* of the steps so far */
-    ls_report last;    /* of the last step that was done */
-    /* Over several processes: where the run stood when the last step, or the last evaluation, had come from all of
-     * them, and before this one did what follows by itself. It is what another one takes that lacks it (regroup.c). */
+    /* Number of steps after which everything due was done last; UINT64_MAX: none. */
+    uint64_t settled;
+    uint64_t repeated; /* number, from 1, of the step last repeated without a loss */
+    uint64_t last_ns;  /* time of ls_engine_ns when the last step was complete */
+    /* Time of ls_engine_ns at which this epoch would have begun had it run without a break. */
+    uint64_t start_ns;
+    double longest_s; /* duration of the longest step so far */
+    ls_report last;   /* report of the last step done */
+    /* In a run of several processes: where the run stood when the last step or evaluation was
+     * complete on all of them, before this process did the work that follows it. A process that
+     * lacks that step or evaluation adopts this (regroup.c). */
     ls_standing reached;
-    /* What ls_trainer_step was given; images NULL: rows come from the dataset. */
+    /* Arguments of ls_trainer_step: `given` rows. `images` NULL: rows come from the dataset. */
     const void *images, *labels;
     uint32_t given;
 } ls_coordination;
 
-/* The trainer's, which frees it. Errors: LS_ENOMEM. */
+/* Creates trainer->coordination, which the trainer frees. Errors: LS_ENOMEM. */
 int ls_coordination_create(struct ls_trainer *trainer, ls_error *err);
 
-/* Trains the steps of this epoch from where it stands up to `limit`, and does what is due between and behind them. The
- * epoch's clock runs meanwhile alone: it stands still between the steps of a trainer that is driven. */
+/* Trains this epoch's steps from the current position up to `limit`, and does what is due between
+ * and after them. The epoch's clock runs only during this call, so it stands still between the
+ * steps of a trainer that the caller drives. On return no worker has work. Returns LS_OK early if
+ * the run is to stop. Errors: those of steps, of recovery, of records and of saving. */
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
-/* All steps of the epoch are done: its record, then (where `may_evaluate`, and it is due) its evaluation,
- * the next epoch's beginning, and its checkpoint. An interrupt may come first. */
+/* Ends an epoch whose steps are all done: writes its record, evaluates (if `may_evaluate`, and if
+ * an evaluation is due), begins the next epoch, and saves a checkpoint if one is due. An interrupt
+ * may end the function before the evaluation; the epoch then has not ended. */
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);
-/* On the test rows, into trainer->told.result, with its record. *evaluated stays false when an interrupt came
- * first: the workers then left early. */
+/* Evaluates the model on the test rows, writes the result to trainer->told.result, and emits its
+ * record. *evaluated stays false if an interrupt came first, which makes workers end early. */
 int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
-/* Trains and evaluates as the config says, from trainer->position on; fills trainer->told.result but for
- * the weights' hash. */
+/* Trains and evaluates from trainer->position on as the config says. Fills trainer->told.result
+ * except the hash of the weights. Errors: LS_EINTERRUPTED, and those of ls_train_steps and
+ * ls_end_epoch. */
 int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 
-/* ---- account.c: what a step that is done counts for ------------------------------------------- */
+/* ---- account.c: accounting for a completed step --------------------------------------------- */
 
-/* In the run's place and totals. */
+/* Counts a completed step in the run's position and totals. */
 void ls_count_step(ls_coordination *c, const ls_report *report);
-/* Likewise, with its record and in all that is told. Errors: those of the record, LS_ENONFINITE, the cluster's. */
+/* Counts a completed step, emits its record and reports progress. Errors: those of the record,
+ * LS_ENONFINITE, those of the cluster. */
 int ls_account_step(ls_coordination *c, const ls_outcome *outcome, ls_error *err);
-/* Sets `reached`. */
+/* Sets `reached` to the present position and results. */
 void ls_note_reached(struct ls_trainer *trainer);
-/* A step that another process has done, and whose weights are loaded: it counts as one of this one's, and the run stands
- * where it stood there. */
+/* Accounts for a step that another process has done and whose weights are loaded, as if this
+ * process had done it. The run then stands where it stood on the other process. Errors: those of
+ * the record. */
 int ls_adopt_step(ls_coordination *c, const ls_report *report, const ls_standing *standing,
                   ls_error *err);
 
-/* ---- recover.c: what happens when a worker fails, or no longer answers ------------------------- */
+/* ---- recover.c: recovery after a worker has failed or stalled ------------------------------- */
 
-/* After a failure of a step or a job, when no worker is at work any more: drops the lost workers, writes the fault
- * records, and has the rest form a new group, ready to repeat what was not done. `when` stands in messages: "step 12".
- * Errors: the failure itself when it is no device's, when it came back, when no worker is left or the config says
- * stop. */
+/* Recovers after the failure of a step or a job: removes the lost workers, writes the fault
+ * records, and has the others form a new group, ready to repeat what was not done. No worker may
+ * have work. `when` describes the moment in messages, such as "step 12". A failure without a lost
+ * device is repeated once if it may pass (LS_ENOMEM, LS_ETIMEDOUT, LS_EABORTED). Errors: the
+ * failure itself if no device was lost and it is not repeated, if no worker is left, or if the
+ * config says stop. */
 int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
-/* Compares the replicas and, with `exports`, brings weights and optimizer state to ls_engine_weights; again, with the
- * workers that are left, when one fails meanwhile. */
+/* Compares the replicas and, with `exports`, copies weights and optimizer states to
+ * ls_engine_weights. If a worker fails meanwhile, recovers and repeats this with the remaining
+ * workers. Errors: LS_EDIVERGED, those of ls_recover. */
 int ls_read_back(struct ls_trainer *trainer, bool exports, ls_error *err);
 
 #endif

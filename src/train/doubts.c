@@ -7,20 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Limits of what is logged and examined. */
 enum {
-    TOLD = 30,        /* columns */
-    LOOKED_AT = 2000, /* rows */
-    VALUES = 1 << 20, /* of them */
-    FEW = 20,         /* classes that are numbers */
+    TOLD = 30,        /* most columns that are listed */
+    LOOKED_AT = 2000, /* most rows that are examined */
+    VALUES = 1 << 20, /* most values that are examined */
+    FEW = 20,         /* most different values that look like classes */
     MOST_CLASSES = 1 << 16
 };
 
 typedef struct doubter {
     const ls_config *c;
     const ls_dataset_info *info;
-    ls_dataset_view view; /* of the training rows */
-    uint32_t rows;        /* that are looked at */
-    size_t each;          /* values of a row */
+    ls_dataset_view view; /* the training rows */
+    uint32_t rows;        /* number of rows that are examined */
+    size_t each;          /* number of values of a row */
     const ls_host *host;
 } doubter;
 
@@ -29,7 +30,7 @@ static uint32_t place(const doubter *d, uint32_t i)
     return d->view.row ? d->view.row[i] : i;
 }
 
-/* ---- what was seen -------------------------------------------------------------------------------- */
+/* ---- description of the data ---------------------------------------------------------------- */
 
 static void tell_table(const doubter *d)
 {
@@ -65,7 +66,7 @@ static void tell_assumed(const doubter *d)
             p->target_mean, p->target_deviation);
 }
 
-/* ---- columns -------------------------------------------------------------------------------------- */
+/* ---- columns -------------------------------------------------------------------------------- */
 
 static void doubt_column(const doubter *d, const ls_column_seen *c)
 {
@@ -96,7 +97,7 @@ static void doubt_column(const doubter *d, const ls_column_seen *c)
                c->name, c->levels, (unsigned)present);
 }
 
-/* ---- inputs --------------------------------------------------------------------------------------- */
+/* ---- inputs --------------------------------------------------------------------------------- */
 
 static bool is_scaled(const ls_gather *g)
 {
@@ -125,7 +126,7 @@ static void doubt_size(const doubter *d)
                table ? "data.standardize does" : "data.mean and data.std do");
 }
 
-/* ---- targets -------------------------------------------------------------------------------------- */
+/* ---- targets -------------------------------------------------------------------------------- */
 
 static void doubt_classes(const doubter *d)
 {
@@ -156,7 +157,7 @@ static void doubt_classes(const doubter *d)
     ls_free(d->host, count);
 }
 
-/* Whole numbers, and few. */
+/* Warns if the targets are few different whole numbers. */
 static void doubt_values(const doubter *d)
 {
     float seen[FEW];
@@ -184,7 +185,7 @@ static void doubt_values(const doubter *d)
                n);
 }
 
-/* A single 1 in each row, and all else 0. */
+/* Warns if each row's targets are a single 1 and otherwise 0. */
 static void doubt_one_hot(const doubter *d)
 {
     const size_t targets = (size_t)d->info->targets;
@@ -206,7 +207,7 @@ static void doubt_one_hot(const doubter *d)
         targets);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------ */
+/* ---- the checks of a run -------------------------------------------------------------------- */
 
 void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_dataset *judged,
                     const ls_host *host)

@@ -1,5 +1,11 @@
-/* A trainer that is driven by its caller: one step at a time, and everything that can be asked for
- * between two of them. */
+/* A trainer that its caller drives, one step at a time: steps, and the functions that may be called
+ * between them.
+ *
+ * Each function first checks that the trainer can still do the work, and begins the run's records
+ * if necessary. An error that leaves the trainer unchanged (is_harmless) is only returned. Any
+ * other error ends the training: it is kept in trainer->broken, and later calls that need the
+ * training return it again.
+ */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
@@ -15,16 +21,16 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- whether something may be asked for ----------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------- */
 
-/* Errors behind which everything is as it was before. */
+/* Returns whether the trainer is unchanged after an error. */
 static bool is_harmless(int status)
 {
     return status == LS_OK || status == LS_EINVAL || status == LS_ENOENT || status == LS_EDATA ||
            status == LS_ECONFIG || status == LS_EIO || status == LS_EINTERRUPTED;
 }
 
-/* Notes what ended the training, for calls that ask for more. */
+/* Remembers the error that ended the training, for later calls. Copies the error to `err`. */
 static int note(ls_trainer *t, int status, const ls_error *why, ls_error *err)
 {
     if (!is_harmless(status) && t->broken.status == LS_OK)
@@ -250,7 +256,7 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
-/* Weights alone: the optimizer begins anew. */
+/* Reads a file of weights. The optimizer begins anew. */
 static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_engine_state *e = ls_engine_weights(t->engine);
@@ -274,7 +280,7 @@ static int read_checkpoint(ls_trainer *t, const char *path, const char *state, l
     return status;
 }
 
-/* A checkpoint has a state, a file of weights has none. */
+/* Reads a checkpoint or a file of weights. Only a checkpoint has a state. */
 static int read_from(ls_trainer *t, const char *path, ls_error *err)
 {
     char *state;
@@ -294,7 +300,8 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     ls_coordination *c = t->coordination;
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
-    if (status == LS_OK && ls_saver_rest(t->dir.saver, NULL)) /* it may read the exchange */
+    /* a save in progress may read the exchange */
+    if (status == LS_OK && ls_saver_rest(t->dir.saver, NULL))
         status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
     if (status == LS_OK)
         status = read_from(t, path, err);

@@ -8,16 +8,17 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-#define SILENCE_S 30          /* cluster.deadline_s 0 */
-#define OPEN_NS 120000000000u /* for the others to come */
+/* Deadline in seconds if cluster.deadline_s is 0. */
+#define SILENCE_S 30
+#define OPEN_NS 120000000000u /* time for the other members to connect */
 
 /* ---- joining -------------------------------------------------------------------------------- */
 
-/* NULL: this process is alone. */
+/* Chooses the transport. Sets *out to NULL if this process is alone. */
 static int choose_engine(const ls_wire_type **out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_cluster *o = &t->cluster;
-    const char *names[] = {NULL, NULL, "mpi"}; /* as in ls_cluster_engine */
+    const char *names[] = {NULL, NULL, "mpi"}; /* in the order of ls_cluster_engine */
     ls_error why;
     *out = o->wire;
     if (o->wire)
@@ -47,7 +48,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
-                            /* without a config of its own it is not known yet */
+                            /* a member without a config does not know it yet */
                             .regroups = t->config.cluster.survives_loss || !t->config.doc,
                             .host = t->host};
     ls_members *m = &t->members;
@@ -62,7 +63,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
     m->count = ls_cluster_members(m->cluster);
     if (m->count > 1)
         return LS_OK;
-    ls_cluster_close(m->cluster); /* one process, whoever started it */
+    ls_cluster_close(m->cluster); /* the run has one process */
     m->cluster = NULL;
     if (t->cluster.launched > 1)
         return ls_fail(
@@ -176,7 +177,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     beginning b;
     if (!c)
         return LS_OK;
-    memset(&b, 0, sizeof b); /* its padding goes over the wire, too */
+    memset(&b, 0, sizeof b); /* the padding is sent too */
     ls_standing_of(&b.standing, t);
     b.resumed = t->dir.resumed != NULL;
     int status = ls_cluster_share(c, &b, sizeof b, err);
@@ -190,7 +191,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* ---- on the way ----------------------------------------------------------------------------- */
+/* ---- during the run ------------------------------------------------------------------------- */
 
 int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
 {
@@ -207,10 +208,11 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
 void ls_members_heed(struct ls_trainer *t, const struct ls_report *r)
 {
     if (r->comm.asked && t->members.stop_behind == UINT64_MAX)
-        t->members.stop_behind = r->number + 1; /* the step behind this one may be under way */
+        t->members.stop_behind = r->number + 1; /* the next step may be in progress */
 }
 
-/* `packed` NULL: nothing is moved. Returns `bytes`. */
+/* Copies `bytes` bytes from `own` to `packed`, or back if `unpack`. `packed` NULL: copies nothing.
+ * Returns `bytes`. */
 static size_t move(void *own, char *packed, size_t bytes, bool unpack)
 {
     if (packed && unpack)
@@ -220,8 +222,9 @@ static size_t move(void *own, char *packed, size_t bytes, bool unpack)
     return bytes;
 }
 
-/* What a member's shards `lo` … `hi` − 1 have brought to an evaluation lies side by side on its way: of each minibatch
- * the tallies, then the scores where they are wanted. `packed` NULL: nothing is moved. Returns its bytes. */
+/* Packs or unpacks the results of shards lo … hi − 1 of an evaluation: for each minibatch the
+ * tallies, then the scores if they are wanted. `packed` NULL: copies nothing. Returns the number of
+ * bytes. */
 static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
 {
     const size_t classes = (size_t)r->classes;
@@ -312,7 +315,8 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
     return LS_OK;
 }
 
-/* All have ended alike, behind the same step, or this one leaves. */
+/* Compares the ends of all members, which have stopped after the same step. If this member's run
+ * ended otherwise, it leaves. */
 int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
@@ -327,7 +331,7 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     }
     int end_status;
     ending own;
-    memset(&own, 0, sizeof own); /* its padding, too */
+    memset(&own, 0, sizeof own); /* the padding is sent too */
     own.saved = t->told.result.saved;
     memcpy(own.weights, t->told.result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);

@@ -1,14 +1,18 @@
-/* Training over several processes, the members of a run (cluster/cluster.h). What is theirs in common is here;
- * where a run is one process, none of it does anything.
+/* Training over several processes, the members of a run (cluster/cluster.h). In a run of one
+ * process these functions do nothing.
  *
- * Every member goes through the same steps, epochs and evaluations, on its own copy of the data, with the
- * same rows and numbers; only the shards are divided. The first member has the run directory: it writes
- * records and checkpoints, and what it resumes from it tells the others. All members stop behind the same
- * step: who is asked to stop says so with a sum, which all of them hear in it, and one more step is done,
- * because it may be under way.
+ * Every member goes through the same steps, epochs and evaluations, on its own copy of the data,
+ * with the same rows and the same random numbers; only the shards are divided among the members.
+ * The first member has the run directory: it writes records and checkpoints, and sends the other
+ * members what it resumes from.
  *
- * A member that is lost ends the run for all, or, with cluster.on_host_loss "continue", the others go on
- * (regroup.c). The lowest of them is the first from then on. */
+ * All members stop after the same step. A member that is asked to stop says so with its part of a
+ * sum, and all members receive that with the sum. They then do one more step, because that step may
+ * already be in progress.
+ *
+ * The loss of a member ends the run on all members, or, if cluster.on_host_loss is "continue", the
+ * others go on (regroup.c). The lowest remaining member is the first one from then on.
+ */
 #ifndef TRAIN_MEMBERS_H
 #define TRAIN_MEMBERS_H
 
@@ -19,65 +23,75 @@
 struct ls_trainer;
 struct ls_report;
 
+/* A device of a member. */
 typedef struct ls_member_device {
-    char name[LS_MEMBER_NAME + 64]; /* "a: cpu(0)" */
-    int origin;                     /* what its member was called in the first group */
+    char name[LS_MEMBER_NAME + 64]; /* host and device, such as "a: cpu(0)" */
+    int origin;                     /* index of its member in the first group */
 } ls_member_device;
 
-/* This process's part. Zeroed: a run of one process. */
+/* This process's membership. Zeroed: a run of one process. */
 typedef struct ls_members {
-    struct ls_cluster *cluster; /* NULL: this process is the run */
-    int member, count;          /* of them */
-    uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
-    ls_member_device
-        *device; /* of all members, one member's behind another's; this one's from `own` on */
+    struct ls_cluster *cluster; /* NULL: the run has one process */
+    int member, count;          /* index of this member, and number of members */
+    /* Number of the step, from 1, after which all members stop; UINT64_MAX: none was agreed. */
+    uint64_t stop_behind;
+    /* [devices] devices of all members, ordered by member; those of this member begin at `own`. */
+    ls_member_device *device;
     int devices, own, devices_at_start;
-    /* Where the run goes on without members that are lost (regroup.c). */
-    int origin;           /* what this member was called in the first group */
-    uint64_t evaluations; /* that all members have brought together */
-    bool uneven;          /* some may have done more than others when the last one was lost */
-    bool evaluated;       /* the evaluation that was interrupted has come from another member */
-    bool took_over;       /* the run directory is this one's since the first was lost, … */
-    bool unsaved;         /* … and has no checkpoint yet */
-    char lost[200];       /* who was lost last, and why */
+    /* Fields for runs that go on without lost members (regroup.c). */
+    int origin;           /* index of this member in the first group */
+    uint64_t evaluations; /* number of evaluations completed by all members */
+    bool uneven;          /* since the last loss some members may have done more than others */
+    bool evaluated;       /* the interrupted evaluation was adopted from another member */
+    bool took_over;       /* this member has taken over as the first, with a run directory */
+    bool unsaved;         /* the run directory of a new first member has no checkpoint yet */
+    char lost[200];       /* hosts that were lost last */
 } ls_members;
 
-/* Joins the others if the options or the config say so. Errors: those of the engine, LS_ECONFIG. */
+/* Joins the other members if the options or the config say so. Errors: those of the transport,
+ * LS_ECONFIG, LS_EUNSUPPORTED. */
 int ls_members_open(struct ls_trainer *trainer, ls_error *err);
-/* Tells the others why the run ended here, if not in good order, and leaves. `used`: a worker left behind may
- * still use the memory of sums and choices, which stays. LS_ESTALLED as ls_cluster_close. */
+/* Leaves the run; tells the other members why, if the run did not start. `used`: a stalled worker
+ * may still use the memory of sums and choices, which is then kept. Returns as ls_cluster_close. */
 int ls_members_close(struct ls_trainer *trainer, bool used);
 
-/* What every member says of itself, `size` bytes of `own`, in the order of the members: → an array that the caller
- * frees. All call it at the same point. NULL: *status says why. Errors: LS_ENOMEM, the cluster's. */
+/* Gathers `size` bytes from every member: returns an array of all members' `own`, ordered by
+ * member, which the caller frees. All members must call it at the same point. Returns NULL on
+ * failure, with the cause in *status. Errors: LS_ENOMEM, the cluster's. */
 void *ls_members_gather(int *status, struct ls_trainer *trainer, const void *own, size_t size,
                         ls_error *err);
 
-/* Whether the run is to stop behind the steps that are done: the caller has asked for it, or, where there are several
- * members, all have agreed. */
+/* Returns whether the run is to stop after the steps that are done: the caller has asked for it,
+ * or, if there are several members, all have agreed on it. */
 bool ls_stopping(const struct ls_trainer *trainer);
 
-/* Whether this process has the run directory. */
+/* Returns whether this process is the first member, which has the run directory. */
 bool ls_members_first(const struct ls_trainer *trainer);
-/* The text of the run's own config, for members without its directory; the caller frees it with ls_free. */
+/* Sends the first member's text to the others. On the first member *text is the text; on the others
+ * it becomes a copy, which the caller frees with ls_free. Errors: LS_ENOMEM, the cluster's. */
 int ls_members_share_text(char **text, struct ls_trainer *trainer, ls_error *err);
-/* Of so many shards those of this process; all where there is no other. */
+/* Writes the range lo … hi − 1 of `shards` shards that belongs to this process; all of them if
+ * there is no other process. */
 void ls_members_span(const struct ls_trainer *trainer, int shards, int *lo, int *hi);
 
-/* Of a run that gives no number of shards: the first member's, which has what is resumed. Errors: LS_ECONFIG
- * (there are none, or fewer than members). */
+/* Adopts the first member's number of shards if the config gives none; the first member knows what
+ * is resumed. Errors: LS_ECONFIG (there are none, or fewer than members). */
 int ls_members_share_shards(struct ls_trainer *trainer, ls_error *err);
-/* Recipe, library version and data are the same on all members, before they exchange what depends on them.
- * Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, with the first host that differs. */
+/* Checks that recipe, library version and data are the same on all members, before they exchange
+ * anything that depends on them. Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, which name the
+ * first host that differs. */
 int ls_members_compare(struct ls_trainer *trainer, ls_error *err);
-/* Opens the workers; theirs is the start of the others' comparison of devices. Where results depend on what a
- * device is, all members' are alike; where they depend on what it chooses, the first member's opens first, and
- * the others' make its choices. Errors: the workers', LS_EUNSUPPORTED, with the first host that differs. */
+/* Opens the workers, and compares the kinds of devices of all members. If results depend on the
+ * kind of device, all members' devices must be alike. If results depend on a device's choices among
+ * kernels, the first member opens its workers first, and the other members use its choices. Errors:
+ * the workers', LS_EUNSUPPORTED, which names the first host that differs. */
 int ls_members_open_workers(struct ls_trainer *trainer, ls_error *err);
-/* The first member's position, results, weights and optimizer state become everybody's. */
+/* Copies the first member's position, results, weights and optimizer states to all members. Errors:
+ * the cluster's. */
 int ls_members_share_start(struct ls_trainer *trainer, ls_error *err);
-/* The start-up check: the gradient of one shard is the same on all members, and each has devices of its own. The
- * workers are open and rest. Errors: LS_ECONFIG, LS_EUNSUPPORTED, with the first host that differs. */
+/* The start-up check: the gradient of one shard is the same on all members, and each has its own
+ * devices. The workers are open and have no work. Errors: LS_ECONFIG, LS_EUNSUPPORTED, which name
+ * the first host that differs; those of ls_cluster_prepare. */
 int ls_members_check(struct ls_trainer *trainer, const ls_comm_type *merge, ls_error *err);
 
 /* A shard whose loss is not finite; −1: none was found. */
@@ -85,27 +99,34 @@ typedef struct ls_bad_shard {
     int member, worker, shard;
 } ls_bad_shard;
 
-/* *bad ← the first member's that found one. All are at the same step, and the workers rest. */
+/* Sets *bad to the bad shard of the lowest member that found one. All members call it at the same
+ * step, while their workers have no work. Errors: LS_ENOMEM, the cluster's. */
 int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *trainer, ls_error *err);
 
-/* A step is done: did a member ask to stop? */
+/* Called when a step is done: if a member has asked to stop, sets the step after which all stop. */
 void ls_members_heed(struct ls_trainer *trainer, const struct ls_report *report);
-/* The tallies, and scores, of all members' shards. */
+/* Gathers the tallies, and the scores if wanted, of all members' shards. Errors: LS_ENOMEM, the
+ * cluster's. */
 int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
-/* Everything is open on all members, and losses are survived from now on, where the config says so. */
+/* Called when everything is open on all members: from now on losses are survived if the config says
+ * so. Errors: the cluster's. */
 int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
-/* After the run: whether the first member has saved, and the same weights on all. */
+/* Called after the run, which ended with `status`: compares the final weights of all members, and
+ * learns whether the first member has saved. If the run failed on this member, it leaves instead;
+ * after LS_EDIVERGED it ends the run on all members if they survive losses. Errors: LS_EDIVERGED,
+ * LS_ENOMEM, the cluster's. */
 int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
 
 /* ---- regroup.c ------------------------------------------------------------------------------ */
 
-/* Whether what was exchanged last came to nothing because members are lost, and the others may go on. */
+/* Returns whether the last exchange failed because members were lost and the others may go on. */
 bool ls_members_lost(const struct ls_trainer *trainer);
-/* Those that are left are the members from now on; no worker is at work. Errors: LS_ESTALLED (this one is not of
- * them), LS_ENOMEM. */
+/* Makes the remaining processes the members of the run. No worker may have work. Errors:
+ * LS_ESTALLED (this process is not one of them), LS_ENOMEM. */
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);
-/* Brings all to where the one is that has done most, and records the loss. Does nothing where no member was
- * lost. The workers have joined a new group. Errors: the cluster's; any other makes this member leave. */
+/* Brings all members to the state of the member that has done most, and records the loss. Does
+ * nothing if no member was lost. The workers have joined a new group. Errors: the cluster's; after
+ * any other error this member leaves the run. */
 int ls_members_level(struct ls_trainer *trainer, ls_error *err);
 
 #endif

@@ -1,5 +1,6 @@
-/* What several hosts find out about each other before the first step: that their runs are alike, their devices, and
- * that one shard has the same gradient everywhere. */
+/* The start-up comparison of several hosts, before the first step: their runs and their devices
+ * must be alike, and one shard must have the same gradient on all of them.
+ */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
@@ -15,22 +16,23 @@
 
 /* ---- the start-up check --------------------------------------------------------------------- */
 
-/* What a member says of its run … */
+/* Fingerprint of a member's run. */
 typedef struct likeness {
     char version[16];
     uint64_t train_rows, test_rows;
     uint32_t data_crc32, recipe_crc32;
 } likeness;
 
-/* … and of itself. */
+/* Description of a member. */
 typedef struct host_facts {
     char isa[48], library[160], devices[1024], machine[128];
     uint32_t gradient_crc32;
     int32_t chosen, threads;
 } host_facts;
 
-/* What the members have to have alike: what the weights depend on, how often all meet otherwise, what they then
- * send, and when all stop. */
+/* Computes a checksum of everything that must be the same on all members: what the weights depend
+ * on, what determines at which other points members exchange data and which data, and what
+ * determines when they stop. */
 static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -46,7 +48,8 @@ static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
     return text ? LS_OK : LS_ENOMEM;
 }
 
-/* Compares member m's fingerprint of the run with the first member's; reports the likeliest difference first. */
+/* Compares member m's fingerprint with the first member's; reports the likeliest cause of a
+ * difference first. */
 static int compare_likeness(const struct ls_trainer *t, const likeness *all, int m, ls_error *err)
 {
     const likeness *a = &all[0], *b = &all[m];
@@ -84,7 +87,7 @@ static int compare_all(struct ls_trainer *t, ls_error *err)
         return status;
     likeness *all = ls_members_gather(&status, t, &own, sizeof own, err);
     for (int m = 1; m < t->members.count && status == LS_OK; m++) {
-        all[m].version[sizeof all->version - 1] = '\0'; /* whatever came */
+        all[m].version[sizeof all->version - 1] = '\0'; /* the text comes from another process */
         status = compare_likeness(t, all, m, err);
     }
     ls_free(t->host, all);
@@ -111,7 +114,8 @@ static const ls_device_info *info_of(const struct ls_trainer *t, int worker)
     return ls_engine_worker(t->engine, worker).info;
 }
 
-/* What a device's results depend on, but on CPUs, whose gradients are compared later. */
+/* Writes what a device's results depend on. CPUs are all described alike, because their gradients
+ * are compared later. */
 static void describe(char *out, size_t size, const ls_device_info *info)
 {
     const bool own = !(info->flags & LS_DEVICE_HOST_MEMORY);
@@ -142,7 +146,7 @@ static int compare_kinds(struct ls_trainer *t, ls_error *err)
         return status;
     char(*all)[KIND] = ls_members_gather(&status, t, own, sizeof own, err);
     for (int m = 0; m < t->members.count && status == LS_OK; m++) {
-        all[m][KIND - 1] = '\0'; /* whatever came */
+        all[m][KIND - 1] = '\0'; /* the text comes from another process */
         if (strcmp(all[m], all[0]) != 0)
             status =
                 ls_fail(err, LS_EUNSUPPORTED,
@@ -178,7 +182,7 @@ int ls_members_open_workers(struct ls_trainer *t, ls_error *err)
     return status ? status : open_alike(t, err);
 }
 
-/* ---- their shard ---------------------------------------------------------------------------- */
+/* ---- the comparison of one shard ------------------------------------------------------------ */
 
 static void list_devices(char *out, size_t size, const struct ls_trainer *t)
 {
@@ -188,7 +192,8 @@ static void list_devices(char *out, size_t size, const struct ls_trainer *t)
             (size_t)snprintf(out + used, size - used, "%s%s", w ? ", " : "", info_of(t, w)->name);
 }
 
-/* Its name, and what tells two of one name apart: the number that the kernel drew when it booted. */
+/* Writes the name of the machine, and a number that distinguishes machines of the same name: the
+ * one that the kernel draws at boot. */
 static void read_machine(char *out, size_t size)
 {
     const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -206,7 +211,8 @@ static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
 {
     memset(mine, 0, sizeof *mine);
     const ls_device_info *info = info_of(t, 0);
-    /* Where bits depend on none, the model's name still says which there is. */
+    /* If results do not depend on the instruction set, `isa` is empty, and the model's name
+     * contains it. */
     const char *named = strrchr(info->model, ',');
     snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
     snprintf(mine->library, sizeof mine->library, "%s", info->library);
@@ -233,7 +239,8 @@ static int compare_gradients(const struct ls_trainer *t, const host_facts *all, 
                    b->library, (int)b->threads, a->isa, a->library, (int)a->threads);
 }
 
-/* Two processes of one machine would take the same CPUs, unless they were told which. */
+/* Fails if two processes run on one machine and were not given devices, since both would use the
+ * same CPUs. */
 static int check_places(const struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     const struct ls_cluster *c = t->members.cluster;
@@ -258,7 +265,8 @@ static void say_devices(struct ls_trainer *t, const host_facts *all)
     snprintf(out + (used < size - 2 ? used : size - 2), 2, "]");
 }
 
-/* Appends a member's devices, "cpu(0), cpu(1)", to the list; as long as there is none, counts them. */
+/* Appends a member's devices, such as "cpu(0), cpu(1)", to the list; only counts them if the list
+ * is not allocated yet. */
 static void add_devices(ls_members *m, int member, const char *names)
 {
     for (const char *at = names; *at; m->devices++) {
@@ -295,7 +303,8 @@ static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
 
 static int check_hosts(struct ls_trainer *t, host_facts *all, ls_error *err)
 {
-    for (host_facts *c = all; c < all + t->members.count; c++) /* whatever came */
+    /* the text comes from another process */
+    for (host_facts *c = all; c < all + t->members.count; c++)
         c->isa[sizeof c->isa - 1] = c->library[sizeof c->library - 1] =
             c->devices[sizeof c->devices - 1] = c->machine[sizeof c->machine - 1] = '\0';
     int status = check_places(t, all, err);
@@ -307,7 +316,7 @@ static int check_hosts(struct ls_trainer *t, host_facts *all, ls_error *err)
     return list_all(t, all, err);
 }
 
-/* How much more than needed goes over the network. */
+/* Reports how many more bytes are sent than necessary. */
 static void warn(const struct ls_trainer *t)
 {
     const double factor = ls_cluster_bytes_factor(t->members.cluster);
@@ -321,7 +330,8 @@ static void warn(const struct ls_trainer *t)
                ls_engine_shards(t->engine), t->members.count, factor, better);
 }
 
-/* Open MPI confines each process of a few to one CPU, unless it is told not to. */
+/* Warns if this process is bound to one CPU. Open MPI does that to each process of a few, unless
+ * told otherwise. */
 static void warn_of_binding(const struct ls_trainer *t)
 {
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -330,7 +340,7 @@ static void warn_of_binding(const struct ls_trainer *t)
                "this process may use 1 of %ld CPUs: if mpirun bound it, add --bind-to none", cpus);
 }
 
-/* Each says who it is, and who keeps what comes of the run. */
+/* Logs this member's number, and which host keeps the run's results. */
 static void say_members(const struct ls_trainer *t)
 {
     const ls_members *m = &t->members;

@@ -1,4 +1,10 @@
-/* Opening a run: everything is made here, in the order in which things need each other. */
+/* Opening a run: creates everything, in the order in which the parts depend on each other.
+ *
+ * Each stage (see ls_open_run) uses only what earlier stages have created. After a failure the
+ * remaining stages are skipped, and ls_trainer_close frees what exists. In a run of several
+ * processes all members go through the same stages, several of which exchange data, so a member
+ * that fails leaves the cluster, and the others learn why.
+ */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -33,7 +39,7 @@ static int read_inject(ls_injections *out, const ls_trainer_options *o, ls_error
     return status;
 }
 
-/* Copies of the caller's own datasets, as this version has them. */
+/* Copies the descriptions of the caller's data sources, converted to this version's size. */
 static int take_sources(ls_trainer *t, ls_error *err)
 {
     const int count = t->options.source_count;
@@ -80,7 +86,7 @@ static int check_options(ls_trainer *t, ls_error *err)
 
 /* ---- data and model ------------------------------------------------------------------------- */
 
-/* Those that are streamed are checked as they come. */
+/* Checks targets of resident rows. Streamed rows are checked as they are read. */
 static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *err)
 {
     const ls_dataset_info *info = ls_dataset_describe(data);
@@ -90,7 +96,7 @@ static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *
                        : LS_OK;
 }
 
-/* Without evaluations none is the best. */
+/* Fails if the config needs a best evaluation but there are no evaluations. */
 static int check_monitor(const ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -103,7 +109,7 @@ static int check_monitor(const ls_trainer *t, ls_error *err)
         "rows (data.validation holds some out), and an eval_every of at least 1");
 }
 
-/* What the rows are called that a run is judged by. */
+/* Returns the name of the rows on which the run is evaluated. */
 static const char *judged_by(const ls_trainer *t)
 {
     const char *split = ls_dataset_describe(t->data[LS_TEST])->split;
@@ -134,7 +140,7 @@ static int open_data(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Without epochs there is nothing that a schedule could follow. */
+/* Fails if the config has a schedule of the learning rate but the data has no epochs. */
 static int check_schedule(ls_trainer *t, ls_error *err)
 {
     const ls_schedule *s = &t->config.schedule;
@@ -146,7 +152,8 @@ static int check_schedule(ls_trainer *t, ls_error *err)
                           "without warm-up has a meaning");
 }
 
-/* The data's own names, or those that it is known by. */
+/* Writes the model's card with the class names of the data, or of the data set known by that
+ * name. */
 static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -190,7 +197,7 @@ static int choose_shards(ls_trainer *t, ls_error *err)
 
 /* ---- devices and workers -------------------------------------------------------------------- */
 
-/* One for each shard of this process; at least 1. */
+/* Returns the most devices that are useful: one for each shard of this process, at least 1. */
 static int most_devices(const ls_trainer *t)
 {
     int lo, hi;
@@ -279,7 +286,7 @@ static int open_engine(ls_trainer *t, ls_error *err)
     return status ? ls_fail(err, status, "%s", cause.text) : check_capacities(t, err);
 }
 
-/* Room for what an evaluation measures. */
+/* Allocates memory for the results of an evaluation. */
 static int prepare_evaluation(ls_trainer *t, ls_error *err)
 {
     return ls_measured_init(&t->told.measured, t->config.metrics, t->model->classes, t->host, err);
@@ -297,7 +304,8 @@ static int load_weights(ls_trainer *t, ls_error *err)
                   : LS_OK;
 }
 
-/* The weights that training begins with, or goes on with. */
+/* Initialises or loads the weights with which training begins, and shares them with the other
+ * members. */
 static int open_weights(ls_trainer *t, ls_error *err)
 {
     int status = t->dir.resumed ? ls_go_on_from(t, t->dir.resumed, err) : LS_OK;
@@ -349,7 +357,7 @@ static void write_devices_text(ls_trainer *t)
         memcpy(t->told.text.devices + size - 5, "…]", sizeof "…]");
 }
 
-/* Rows of a whole minibatch that the busiest device computes. */
+/* Returns the number of rows of a whole minibatch that the busiest device computes. */
 static int largest_share(const ls_trainer *t)
 {
     const uint32_t batch = (uint32_t)t->config.batch_size,
@@ -404,7 +412,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
         .judged_by = judged_by(t),
     };
-    if (!t->told.result.metric) /* a resumed run tells what it told */
+    if (!t->told.result.metric) /* a resumed run keeps its metric */
         ls_tell_metric(t, NULL);
     t->told.result.devices = t->told.text.devices;
     if (t->dir.resumed)
@@ -413,12 +421,13 @@ static int summarise(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* Shards that are too small to pay for their sums, and, on CPUs, rows that leave much of the vector units empty. */
+/* Warns of shards that are so small that their sums cost more than they save, and, on CPUs, of
+ * numbers of rows that leave much of the vector units unused. */
 static void warn_of_rows(const ls_trainer *t, bool on_host)
 {
     const int rows = t->config.batch_size, shards = ls_engine_shards(t->engine);
     const int best = ls_shards_for(rows, ls_uses_of_weights(t->model));
-    const int most = (rows + shards - 1) / shards; /* of the largest shard */
+    const int most = (rows + shards - 1) / shards; /* rows of the largest shard */
     const int places = (most + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS * LS_SHARD_ROWS;
     if (rows / shards < LS_SHARD_ROWS && shards > best)
         ls_log(t->host, LS_LOG_WARNING,
@@ -432,7 +441,8 @@ static void warn_of_rows(const ls_trainer *t, bool on_host)
                most, places, LS_SHARD_ROWS, places * shards);
 }
 
-/* It computes no gradient, but merges its part of the sum, and takes over when a device is lost. */
+/* Warns of workers without a shard. Such a worker computes no gradient, but merges its part of the
+ * sum, and takes over when a device is lost. */
 static void warn_of_idle(const ls_trainer *t)
 {
     const int workers = ls_engine_workers(t->engine), shards = ls_engine_shards(t->engine);
@@ -443,8 +453,8 @@ static void warn_of_idle(const ls_trainer *t)
                workers - shards, workers, shards);
 }
 
-/* The first batch norm that learns, or has something before it that does, and sees one value of each channel
- * in a row; NULL: there is none. */
+/* Returns the first batch norm that has one value per channel in a row, and that learns or comes
+ * after a layer that learns; NULL: there is none. */
 static const ls_layer *find_norm_of_vectors(const ls_model *model)
 {
     bool learns = false;
@@ -457,13 +467,13 @@ static const ls_layer *find_norm_of_vectors(const ls_model *model)
     return NULL;
 }
 
-/* Whether one of the shards of a minibatch of `rows` rows has one row. */
+/* Returns whether a shard of a minibatch of `rows` rows has a single row. */
 static bool has_single_row(uint32_t rows, int shards)
 {
     return rows > 0 && rows < 2 * (uint32_t)shards;
 }
 
-/* What to do about the rows that are left over at an epoch's end: "" where nothing is known. */
+/* Writes advice about the rows left over at an epoch's end; "": no advice is known. */
 static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t batch, int shards)
 {
     uint32_t other = batch;
@@ -474,7 +484,7 @@ static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t b
         snprintf(text, size, "; a batch_size of %u leaves none", (unsigned)other);
 }
 
-/* Batch norm of one value per channel: plugin.h says what becomes of it. */
+/* Warns if a batch norm with one value per channel gets shards of a single row (see plugin.h). */
 static void warn_of_single_rows(const ls_trainer *t)
 {
     const ls_layer *norm = find_norm_of_vectors(t->model);
@@ -534,9 +544,9 @@ static int warn(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- config, group, and the stages of opening ----------------------------------------------- */
 
-/* Steps are given rows that a whole minibatch has room for. */
+/* Checks the numbers of rows that ls_trainer_step may be given; at most a whole minibatch. */
 static int check_step_rows(const ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
@@ -548,7 +558,8 @@ static int check_step_rows(const ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* The config of the run that is resumed: a file, which the first member alone has. */
+/* Reads the config of the resumed run from a file that only the first member has; the other members
+ * receive its text. */
 static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_trainer_options options = t->options;
@@ -569,7 +580,7 @@ static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
-/* A run that is resumed may bring its config along. */
+/* Reads the config: the caller's, or else that of the run that is resumed. */
 static int read_config(ls_trainer *t, ls_error *err)
 {
     const bool given = t->options.config_path || t->options.config_text || !t->options.resume;
@@ -590,7 +601,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* The devices' own communicators, or those that go through the host's memory. */
+/* Chooses how gradients are merged: by one of the devices' own communicators, if they have any, or
+ * by one that works in host memory. */
 static int choose_merge(const ls_comm_type **out, const ls_trainer *t, ls_error *err)
 {
     const ls_worker_view first = ls_engine_worker(t->engine, 0);
@@ -617,14 +629,14 @@ typedef int stage(ls_trainer *t, ls_error *err);
 
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static stage *const stages[] = {/* what is asked for, */
+    static stage *const stages[] = {/* options and config */
                                     check_options, read_config,
-                                    /* what is trained, */
+                                    /* data and model */
                                     open_data, check_schedule, build_model, choose_shards,
-                                    /* by whom, */
+                                    /* workers */
                                     prepare_evaluation, open_engine, ls_members_compare,
                                     open_weights, open_trace, open_workers, open_group,
-                                    /* and what is kept and told of it */
+                                    /* output and reports */
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
                                     ls_coordination_create, summarise, warn};
     int status = LS_OK;

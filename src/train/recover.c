@@ -1,9 +1,10 @@
-/* A worker failed, or another process: who is at fault, and whether the run goes on.
+/* Recovery: a worker or another process has failed; this file finds the cause and decides whether
+ * the run goes on.
  *
- * The engine says what happened, as faults; how those that are left go on is its part, too (engine.h, engine/group.c).
- * Here the cause is found among the faults, the config asked what is to be done, and what is done put on record.
- *
- * Where several processes train together and one of them is lost, those that are left do the same (regroup.c).
+ * The engine reports what happened as faults, and lets the remaining workers go on
+ * (engine/engine.h, engine/group.c). Here the cause is selected among the faults, the config
+ * decides what is done, and that is recorded. If several processes train together and one is lost,
+ * the others do the same (regroup.c).
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,8 +16,10 @@
 
 #include <stdio.h>
 
-/* ---- judging -------------------------------------------------------------------------------- */
+/* ---- deciding ------------------------------------------------------------------------------- */
 
+/* Ranks a fault as the cause of the failure. Workers that were aborted or timed out rank lower,
+ * because usually the failure of another worker released them. */
 static int weight_of(const ls_fault *fault)
 {
     switch (fault->error.status) {
@@ -26,7 +29,7 @@ static int weight_of(const ls_fault *fault)
     }
 }
 
-/* Whether the worker, which still takes part, only waited in vain: for another process, or until an abort. */
+/* Returns whether a live worker only waited in vain, for another process or until an abort. */
 static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
 {
     const int status = fault->error.status;
@@ -34,8 +37,9 @@ static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
            (status == LS_ESTALLED || status == LS_EABORTED);
 }
 
-/* The fault that is the cause: workers that were released by an abort, or waited in vain, are not, as long as there is
- * another; nor at all where another process was lost. NULL: no worker failed. */
+/* Returns the fault that caused the failure; NULL: no worker failed. Workers that were released by
+ * an abort, or waited in vain, are not the cause if there is another fault, and never are if
+ * another process was lost. */
 static const ls_fault *find_cause(const struct ls_trainer *t, bool process_lost)
 {
     const ls_fault *fault[LS_DEVICES_MAX], *cause = NULL;
@@ -86,7 +90,8 @@ static int judge_losses(struct ls_trainer *t, const ls_fault *cause, const char 
     return status;
 }
 
-/* A failure that took no device away. It may have been a passing one: once. */
+/* Handles a failure that took no device away. If it may pass, the work is repeated, but only
+ * once. */
 static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char *when,
                          ls_error *err)
 {
@@ -102,7 +107,7 @@ static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char
     return ls_record_fault(t, cause, LS_ACTION_REPEAT, err);
 }
 
-/* LS_OK: go on with the workers that are left. */
+/* Decides on a failure of this process's workers. LS_OK: go on with the remaining workers. */
 static int judge(struct ls_trainer *t, const ls_fault *cause, const char *when, ls_error *err)
 {
     const ls_fault *lost[LS_DEVICES_MAX];
@@ -112,7 +117,7 @@ static int judge(struct ls_trainer *t, const ls_fault *cause, const char *when, 
                                               : judge_failure(t, cause, when, err);
 }
 
-/* The failure of this process's workers, of other hosts, or of both. */
+/* Decides on a failure of this process's workers, of other processes, or of both. */
 static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
 {
     const bool process_lost = ls_members_lost(t);
@@ -129,8 +134,8 @@ static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
 
 /* ---- recovering ----------------------------------------------------------------------------- */
 
-/* Another failure while the new group is made is one more to recover from. Each round has fewer
- * workers, or fewer hosts, than the one before, or is the last. */
+/* A failure during the creation of the new group is handled by another round. Each round has fewer
+ * workers or fewer processes than the round before, or is the last, so the loop ends. */
 int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
 {
     ls_error cause;
@@ -145,7 +150,7 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
             status = ls_members_level(t, &cause);
         if (status == LS_OK)
             return LS_OK;
-        if (!ls_members_lost(t) && !find_cause(t, false)) /* no worker's failure */
+        if (!ls_members_lost(t) && !find_cause(t, false)) /* no worker has failed */
             return ls_fail(err, status, "%s", cause.text);
     }
 }

@@ -1,19 +1,27 @@
-/* Members are lost, and those that are left go on (cluster/cluster.h says how they find each other).
+/* Regrouping: members are lost, and the others go on (cluster/cluster.h says how they find each
+ * other).
  *
- * They have not all done the same. A sum ends only where every member's nodes have come, so a member that has the
- * sum of step n and has applied it waits in step n + 1 for all others: two members differ by one step at most, and
- * likewise by one evaluation, in which all bring their shards' part together. Whoever has done most, the lowest of
- * several, is the one that the others are brought level with: it sends its weights and optimizer state, and the
- * report of the step, which the others account for as if they had taken it, or what the evaluation came to; and, as a
- * whole, where the run stood behind that step or evaluation (ls_standing). The weights lie on the run's one trajectory
- * either way. If nobody who is left has applied the step, it is repeated, and if the lost one had, nothing is known of
- * that and nothing different: the sum depends on the shards alone.
+ * The remaining members may have done different amounts of work. A sum is complete only when every
+ * member's nodes have arrived. A member that has applied the sum of step n therefore waits for all
+ * others in step n + 1, so two members differ by at most one step. In the same way they differ by
+ * at most one evaluation, because an evaluation ends with an exchange of all members' results.
  *
- * Nothing is adopted before the last exchange of a levelling has succeeded, so a loss in the midst of one leaves
- * members that differ by one step, for the next one to level.
+ * The member that has done most (the lowest of several) is the one to which the others are
+ * levelled. It sends its weights and optimizer states, and either the report of the step, which the
+ * others account for as if they had taken it, or the results of the evaluation. It also sends the
+ * complete state of the run after that step or evaluation (ls_standing). If no remaining member has
+ * applied the step, it is repeated. A lost member may have applied it; nobody knows that, and it
+ * does not matter: the sum depends only on the shards, so the repeated step has the same result.
+ * The weights follow the same trajectory in every case.
  *
- * The first member has the run directory. When it is lost, the lowest that is left goes on in a directory beside where
- * that would be on its own disk, DIR.member-N, and saves a checkpoint there at once. */
+ * Nothing is adopted before the last exchange of a levelling has succeeded. A loss during a
+ * levelling therefore leaves members that differ by at most one step, which the next levelling
+ * handles.
+ *
+ * The first member has the run directory. If it is lost, the lowest remaining member goes on in a
+ * directory beside the usual place on its own disk, DIR.member-N, and saves a checkpoint there at
+ * once.
+ */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
@@ -30,8 +38,9 @@ bool ls_members_lost(const struct ls_trainer *t)
     return t->members.cluster && ls_cluster_lost(t->members.cluster);
 }
 
-/* ---- who is left ---------------------------------------------------------------------------- */
+/* ---- remaining members ---------------------------------------------------------------------- */
 
+/* A member before the regrouping. */
 typedef struct known {
     int origin;
     char host[LS_MEMBER_NAME];
@@ -45,7 +54,8 @@ static bool is_left(const struct ls_trainer *t, int origin)
     return false;
 }
 
-/* Where another connection breaks before the loss is on record, who was lost before stays named. */
+/* Writes the names of the lost members. If another connection breaks before the last loss was
+ * recorded, the members lost before stay named. */
 static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
 {
     ls_members *m = &t->members;
@@ -59,7 +69,7 @@ static void name_lost(struct ls_trainer *t, const known *before, int count, cons
            used ? "lost: " : "a connection broke", m->lost, why, m->count);
 }
 
-/* Devices of members that are lost are none of the run's any more. */
+/* Removes the devices of lost members from the list. */
 static void strike_devices(struct ls_trainer *t)
 {
     ls_members *m = &t->members;
@@ -102,15 +112,16 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* ---- who has done what ---------------------------------------------------------------------- */
+/* ---- comparing progress --------------------------------------------------------------------- */
 
-/* What a member has done, and what one needs that lacks the last of it. Where the run stands is shared as a whole, so
- * that it is the same on all, whatever is in it; each does by itself what follows (the record of the epoch, say). */
+/* Progress of a member, and what another member needs that lacks the last step or evaluation. The
+ * state of the run is shared as a whole, so that it is the same on all members whatever it
+ * contains. Each member does by itself what follows (the record of the epoch, say). */
 typedef struct deeds {
     uint64_t steps, evaluations;
-    ls_standing reached;      /* by the last step or evaluation */
-    ls_report last;           /* of its last step */
-    double value[LS_METRICS]; /* of its last evaluation */
+    ls_standing reached;      /* state of the run after its last step or evaluation */
+    ls_report last;           /* report of its last step */
+    double value[LS_METRICS]; /* [LS_METRICS] results of its last evaluation */
     int32_t classes;
 } deeds;
 
@@ -154,7 +165,8 @@ static int check_spread(const deeds *all, int count, int newest, ls_error *err)
 
 /* ---- levelling ------------------------------------------------------------------------------ */
 
-/* Weights and optimizer state of the newest into everybody's exchange, which no save may be reading. */
+/* Copies weights and optimizer states of the newest member to every member's ls_engine_weights,
+ * which no save may be reading. */
 static int share_state(struct ls_trainer *t, int newest, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
@@ -185,7 +197,7 @@ static void adopt_evaluation(struct ls_trainer *t, const deeds *newest, const ls
 static int adopt(struct ls_trainer *t, const deeds *mine, const deeds *newest, ls_error *err)
 {
     ls_standing reached = newest->reached;
-    reached.position.best.kept = t->position.best.kept; /* in this member's own directory */
+    reached.position.best.kept = t->position.best.kept; /* refers to this member's own directory */
     if (mine->steps < newest->steps) {
         int status = ls_engine_load(t->engine, t->position.steps, err);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, &reached, err);
@@ -195,13 +207,14 @@ static int adopt(struct ls_trainer *t, const deeds *mine, const deeds *newest, l
     return LS_OK;
 }
 
-/* The lowest that is left, and another one was the first before. */
+/* Returns whether this member is the first, and another was before. */
 static bool is_new_first(const struct ls_trainer *t)
 {
     return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
 }
 
-/* The new first member saves at once, so that its disk holds a checkpoint no older than the loss. */
+/* Saves a checkpoint on the new first member, so that its disk holds one that is no older than the
+ * loss. */
 static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
     const ls_due due = ls_checkpoint_due(t, &(ls_moment){.occasion = LS_TAKEN_OVER});
@@ -210,7 +223,8 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
-/* All know what all have done, so all know what is sent. */
+/* Brings all members to the state of the newest. Every member has the same table `all`, so all
+ * compute the same plan of transfers. */
 static int level(struct ls_trainer *t, const deeds *all, ls_error *err)
 {
     const ls_members *m = &t->members;
@@ -235,7 +249,8 @@ static int level(struct ls_trainer *t, const deeds *all, ls_error *err)
     return status ? status : adopt(t, &all[m->member], &all[newest], err);
 }
 
-/* All live workers have the same, behind a job that all of them did. */
+/* Returns the checksum of the replicas. All live workers have the same one after
+ * ls_snapshot_replicas. */
 static uint32_t live_checksum(const ls_engine *e)
 {
     int w = 0;
@@ -244,7 +259,7 @@ static uint32_t live_checksum(const ls_engine *e)
     return ls_engine_worker(e, w).checksum;
 }
 
-/* All stand at the same step now, and on the same weights. */
+/* Checks that all members, which are now at the same step, have the same weights. */
 static int compare(struct ls_trainer *t, ls_error *err)
 {
     const ls_members *m = &t->members;

@@ -11,7 +11,8 @@
 
 /* ---- at the start --------------------------------------------------------------------------- */
 
-/* A run that goes on may have been killed before its names were made to last. */
+/* A resumed run may have been killed before the names in its directory were durable, so they are
+ * synced again. */
 int ls_open_run_dir(struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -35,7 +36,7 @@ static int open_wanted(struct ls_trainer *t, ls_error *err)
     return ls_sinks_open_wanted(&t->records.sinks, t->dir.path, &t->config, t->host, err);
 }
 
-/* The caller's own. */
+/* Opens a sink for the caller's callback. */
 static int open_callback(struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_callbacks *told = &t->callbacks;
@@ -65,7 +66,7 @@ int ls_open_saver(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* ---- behind a loss -------------------------------------------------------------------------- */
+/* ---- after a loss --------------------------------------------------------------------------- */
 
 static int open_apart(struct ls_trainer *t, ls_error *err)
 {
@@ -105,7 +106,7 @@ int ls_take_over(struct ls_trainer *t, ls_error *err)
 
 /* ---- from a checkpoint ---------------------------------------------------------------------- */
 
-/* A best evaluation by another measure is none. */
+/* Forgets the best evaluation if it was measured by another metric. */
 static void compare_monitor(struct ls_trainer *t)
 {
     const ls_metric before = t->position.best.metric;

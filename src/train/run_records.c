@@ -1,5 +1,3 @@
-/* What a run says of itself, put together from where it stands: records for its sinks, progress and results for its
- * caller, spans for its timeline. */
 #include "train/run_records.h"
 
 #include "base/host.h"
@@ -13,14 +11,15 @@
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-/* With the names of the devices that are at work. */
+/* Returns a record with the names of the devices that take part. */
 static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
 {
     ls_record r = {.type = type, .device = t->records.device};
     const ls_members *m = &t->members;
     const int workers = ls_engine_workers(t->engine);
     for (int i = 0; i < m->devices; i++) {
-        const int own = i - m->own; /* of this process's workers, where it is one */
+        /* index among this process's workers; outside their range: another process's */
+        const int own = i - m->own;
         if (own < 0 || own >= workers || ls_engine_worker(t->engine, own).presence == LS_LIVE)
             t->records.device[r.devices++] = m->device[i].name;
     }
@@ -31,7 +30,8 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
     return r;
 }
 
-/* Names of as many classes as a matrix may have by default; a set that is known by name may have them in the table. */
+/* Returns the names of the classes, or NULL if there are more than LS_CONFUSION_CLASSES of them.
+ * Data sets known by name take them from the built-in table. */
 static const char *const *class_names(const struct ls_trainer *t, const ls_dataset_info *data)
 {
     const ls_dataset_about *about;
@@ -102,7 +102,8 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .images_per_s = (float)images_per_s,
         .worker = t->records.times,
     };
-    /* The workers may be at the next range already, which leaves the reports of this step alone. */
+    /* Workers may be running the next range already, which does not change the reports of this
+     * step. */
     for (int i = 0; i < ls_engine_workers(t->engine); i++) {
         const ls_worker_view w = ls_engine_worker(t->engine, i);
         if (w.report)
@@ -189,7 +190,8 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
 
 /* ---- the caller ----------------------------------------------------------------------------- */
 
-/* "[cpu(0), cpu(1)]", or "[a: cpu(0), cpu(1); b: cpu(0)]": a host's name stands before the first of its devices. */
+/* Writes "[cpu(0), cpu(1)]", or "[a: cpu(0), cpu(1); b: cpu(0)]" for several hosts: a host's name
+ * precedes the first of its devices. */
 void ls_tell_devices(struct ls_trainer *t)
 {
     const ls_record r = with_devices(t, LS_RECORD_RUN_END);
@@ -198,7 +200,7 @@ void ls_tell_devices(struct ls_trainer *t)
     size_t used = 1, host = 0;
     if (r.devices == (t->members.devices > 0 ? t->members.devices : ls_engine_workers(t->engine)) &&
         t->members.devices == t->members.devices_at_start)
-        return; /* as at the start */
+        return; /* nothing has changed since the start */
     out[0] = '[';
     for (int i = 0; i < r.devices && used < size; i++) {
         const char *name = r.device[i], *colon = strstr(name, ": ");

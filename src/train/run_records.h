@@ -1,5 +1,5 @@
-/* What a run says of itself, put together from where it stands: records for its sinks, progress and results for its
- * caller, spans for its timeline. All of it is the coordinator's. */
+/* Output of a run, composed from its state: records for its sinks, progress and results for its
+ * caller, spans for its timeline. Threads: the coordinator's. */
 #ifndef TRAIN_RUN_RECORDS_H
 #define TRAIN_RUN_RECORDS_H
 
@@ -10,38 +10,44 @@ struct ls_coordination;
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-/* Each puts a record together from where the trainer stands, and hands it to the trainer's sinks. Errors: those of
- * ls_sinks_emit. */
-/* `type`: run_start or resume. */
+/* Each of the functions below composes a record from the trainer's state and emits it to the
+ * trainer's sinks. Errors: those of ls_sinks_emit. */
+/* Emits the record that begins a run. `type`: run_start or resume. */
 int ls_record_start(struct ls_trainer *trainer, ls_record_type type, ls_error *err);
+/* Emits the record of a step, which had `images_per_s` rows per second. */
 int ls_record_step(struct ls_trainer *trainer, double images_per_s, const struct ls_report *report,
                    ls_error *err);
-/* Of the step that comes next. */
+/* Emits the record of the next step's loss that is not finite, with the worker and shard that found
+ * it; −1: unknown. Logs a warning if such steps are skipped. */
 int ls_record_nonfinite(struct ls_trainer *trainer, int worker, int shard, ls_error *err);
+/* Emits the record of a fault, with what the run does about it. */
 int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_fault_action action,
                     ls_error *err);
+/* Emits the record of the epoch whose steps are done. */
 int ls_record_epoch(struct ls_trainer *trainer, ls_error *err);
+/* Emits the record of the last evaluation, which took `seconds`. */
 int ls_record_eval(struct ls_trainer *trainer, double seconds, ls_error *err);
+/* Emits the last record. `status`: how the run ended; `error`: the message, used if it failed. */
 int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);
 
-/* A mean or a sum of the loss as the workers compute it → in the unit that the run tells, which is another one where the
- * target is standardised. */
+/* Converts a mean or a sum of the loss from the workers' unit to the unit in which the run reports
+ * it. They differ if the target is standardised. */
 double ls_loss_of_run(const struct ls_trainer *trainer, double loss);
 
 /* ---- the caller ----------------------------------------------------------------------------- */
 
-/* Tells the caller how far the run is. */
+/* Calls the caller's progress callback, if there is one. */
 void ls_tell_progress(const struct ls_coordination *c, bool epoch_done, bool evaluated);
 
-/* The result has the devices that are at work, and none that were lost. */
+/* Updates the result's list of devices to those that still take part. */
 void ls_tell_devices(struct ls_trainer *trainer);
 
-/* Which metric the result tells, and its value where it was measured. */
+/* Sets the metric that the result reports, and its value if it was measured. */
 void ls_tell_metric(struct ls_trainer *trainer, const ls_measured *measured);
 
 /* ---- the timeline --------------------------------------------------------------------------- */
 
-/* Takes what the workers have marked into the run's trace, if it writes one. */
+/* Writes the workers' new marks to the run's trace, if there is one. */
 void ls_drain_trace(const struct ls_trainer *trainer);
 
 #endif

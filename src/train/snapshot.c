@@ -1,7 +1,11 @@
-/* Snapshots, and what predicts for them, lent to one caller at a time: each predictor has a device and a replica, and
- * a thread of the library's own, so that whatever a back end keeps per thread (a current device) is never changed on
- * the caller's. The library's own CPU back end keeps nothing, and there the caller's thread computes: handing over
- * would take a second CPU, of which several callers have none. */
+/* Snapshots, and predictors that compute for them.
+ *
+ * A predictor has a device, a replica and a thread of the library's own, and is lent to one caller
+ * at a time. The thread is needed because a back end may keep state per thread (a current device),
+ * which must not change on the caller's thread. The built-in CPU back end keeps no such state, so
+ * with it the caller's own thread computes: passing the work to another thread would need a second
+ * CPU, which a process with several callers may not have.
+ */
 #include "train/snapshot.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -23,16 +27,17 @@
 
 struct ls_inference {
     atomic_uint references;
-    atomic_ullong snapshots; /* made so far: each has a number of its own */
+    atomic_ullong snapshots; /* number of snapshots so far, which numbers them */
     ls_model *model;
     ls_registry *own_registry;
     const ls_registry *registry;
     ls_gather preprocessing;
-    char device[80]; /* "cpu:1", "cuda:0" */
-    ls_card card;    /* the model's; zeroed where it has none */
+    char device[80]; /* device of predictors, such as "cpu:1" or "cuda:0" */
+    ls_card card;    /* card of the model; zeroed: it has none */
     const ls_host *host;
     ls_fork_mark *mark;
-    pthread_mutex_t lock; /* of the list */
+    pthread_mutex_t lock; /* protects `idle` */
+    /* List of predictors that are not lent. */
     struct predictor *idle;
 };
 
@@ -43,10 +48,15 @@ struct ls_snapshot {
     float *canonical;
 };
 
-/* ---- counting --------------------------------------------------------------------------------
- * Only the holder of a reference adds another, so that adding needs no order. The thread that gives
- * the last one back must see everything that other threads did before they gave theirs: release when
- * giving, acquire by the last. */
+/* ---- reference counting ------------------------------------------------------------------------
+ *
+ * Memory order. Only a thread that holds a reference adds another one, so the count cannot reach 0
+ * meanwhile, and adding needs no order. All changes of the count are read-modify-writes. Each
+ * decrement is a release, and later changes continue its release sequence. The decrement that
+ * finds 1, the last one, is also an acquire, and reads from the release sequence of every earlier
+ * decrement: everything that any thread did with the object before it dropped its reference happens
+ * before the object is freed.
+ */
 
 static void retain(atomic_uint *references)
 {
@@ -58,7 +68,7 @@ static bool was_last(atomic_uint *references)
     return atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
 }
 
-/* ---- what is shared ------------------------------------------------------------------------- */
+/* ---- shared state --------------------------------------------------------------------------- */
 
 int ls_inference_create(ls_inference **out, ls_model *model, const ls_registry *registry,
                         const ls_gather *preprocessing, const ls_host *host, ls_error *err)
@@ -97,7 +107,7 @@ const ls_registry *ls_inference_registry(const ls_inference *i)
     return i->registry;
 }
 
-/* Of a device, "cpu:1" or "cpu(0)"; NULL: of none. */
+/* Returns the back end of a device such as "cpu:1" or "cpu(0)"; NULL: it is unknown. */
 static const ls_backend *backend_of(const ls_registry *registry, const char *device)
 {
     return ls_registry_find(registry, device, strcspn(device, ":("));
@@ -112,7 +122,8 @@ void ls_inference_like(ls_inference *i, const char *device)
     snprintf(i->device, sizeof i->device, "%.*s:%d", name, device, b && b->counted ? 1 : number);
 }
 
-/* The devices that predict are the one that is named as in a device list: "cuda:3". Before the first snapshot. */
+/* Sets the device of predictors, as in a device list: "cuda:3". Must be called before the first
+ * snapshot. */
 static int predict_on(ls_inference *i, const char *device, ls_error *err)
 {
     const int n = snprintf(i->device, sizeof i->device, "%s", device);
@@ -124,24 +135,25 @@ static int predict_on(ls_inference *i, const char *device, ls_error *err)
 
 /* ---- predictors ----------------------------------------------------------------------------- */
 
-/* Rows that are predicted at once; what is left over is padded to the next. On the CPU up to eight cost what they are. */
+/* Numbers of rows for which a predictor has plans; other numbers are padded to the next of them. On
+ * the CPU, numbers up to eight have plans of their own, which cost no more than their rows. */
 static const uint32_t sizes[] = {64, 16, 1, 8, 7, 6, 5, 4, 3, 2};
 enum { MOST = 64, SIZES = sizeof sizes / sizeof *sizes, COMMON_SIZES = 3 };
 
 typedef struct predictor {
     const ls_inference *inference;
-    ls_pool *pool;          /* of one worker */
-    struct predictor *next; /* idle */
-    /* A replica that is never trained, and room for the rows that it is shown. */
+    ls_pool *pool;          /* pool of one worker */
+    struct predictor *next; /* next in the list of idle predictors */
+    /* A replica that is never trained, and its input and output. */
     ls_replica *replica;
     char *images;       /* [MOST] */
-    int32_t *labels;    /* [MOST], or as many targets; they stay 0, and mean nothing */
+    int32_t *labels;    /* [MOST][targets or 1] unused, always 0 */
     float *logits;      /* [MOST][classes] */
-    uint32_t row[MOST]; /* 0, 1, 2, … */
-    int sizes;          /* so many of them there are */
+    uint32_t row[MOST]; /* the numbers 0 … MOST − 1 */
+    int sizes;          /* number of entries of the array `sizes` that it uses */
     size_t image_bytes;
-    uint64_t loaded; /* the snapshot whose weights it has; 0: none */
-    /* What is asked for. */
+    uint64_t loaded; /* id of the snapshot whose weights are loaded; 0: none */
+    /* The current request and its result. */
     const ls_snapshot *snapshot;
     const char *rows;
     uint32_t n;
@@ -178,7 +190,8 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
     ls_replica_destroy(((predictor *)user)->replica);
 }
 
-/* How many of `left` rows are predicted next: 17 to 48 are cheaper by sixteens than padded. */
+/* Returns how many of `left` rows are predicted next. 17 to 48 rows are cheaper in blocks of 16
+ * than padded to MOST. */
 static uint32_t next_of(uint32_t left)
 {
     if (left >= MOST)
@@ -207,7 +220,7 @@ static int load(predictor *p, ls_error *err)
     return status;
 }
 
-/* Rows as the user has them → as the network reads them. */
+/* Converts rows from the user's form to the network's input. */
 static int prepare(predictor *p, const char *images, uint32_t n, ls_error *err)
 {
     const ls_prep *prep = p->inference->card.prep;
@@ -240,7 +253,8 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
     return status;
 }
 
-/* Allocates nothing. Its result is in the predictor: the pool would keep an error for ever. */
+/* Runs the current request. It allocates no memory. The result is stored in the predictor and not
+ * returned, because the pool would keep an error for ever. */
 static int predict(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -301,8 +315,10 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
     p->inference = i;
     p->sizes = o.caller_works ? SIZES : COMMON_SIZES;
-    /* Where the caller works, the pool's owner is whoever has borrowed the predictor: devices of the built-in CPU
-     * belong to no thread, and the list's lock hands over what the one before has left. */
+    /* If the caller's thread computes, the thread that has borrowed the predictor acts as the
+     * pool's owner, which may be a different thread each time. Devices of the built-in CPU back end
+     * belong to no thread. What one borrower did happens before what the next one does: the first
+     * unlocks i->lock in give_back, and the next locks it in borrow. */
     int status = make_room(p, err);
     if (status == LS_OK)
         status = ls_device_pool_create(&p->pool, &o, err);
@@ -467,7 +483,7 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
         status = predict_on(inference, o->device ? o->device : "cpu:1", err);
     if (status == LS_OK)
         status = ls_snapshot_create(&s, inference, weights, 0, err);
-    if (status == LS_OK) /* a prediction of no rows: opens the device, so that errors appear here */
+    if (status == LS_OK) /* a prediction of no rows opens the device, so that errors appear here */
         status = ls_snapshot_predict(s, NULL, 0, NULL, 0, err);
     ls_inference_release(inference);
     ls_free(o->host, weights);
@@ -521,7 +537,7 @@ const char *ls_model_card(const ls_snapshot *model)
     return model->inference->model->card;
 }
 
-/* Columns of the model that no field names. */
+/* Fails if a column of the model has no field. */
 static int check_columns(const ls_prep *prep, const bool *seen, ls_error *err)
 {
     for (int i = 0; i < prep->columns; i++)

@@ -1,4 +1,4 @@
-/* The public functions: a run's life from open to close. */
+/* The public functions from opening to closing a trainer. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/sized.h"
@@ -45,7 +45,7 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     return LS_OK;
 }
 
-/* A trainer that was driven ends with its closing. */
+/* Ends the records. A run that its caller drove ends here. */
 static int close_records(ls_trainer *t)
 {
     ls_error err;
@@ -59,18 +59,19 @@ static int close_records(ls_trainer *t)
     if (t->life == LS_BEGUN && ls_trace_finish(t->records.trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
     ls_trace_leave_devices(t->records.trace);
-    ls_saver_destroy(t->dir.saver); /* whose path the last record has */
+    ls_saver_destroy(t->dir.saver); /* the last record names its path */
     t->dir.saver = NULL;
     return LS_OK;
 }
 
-/* A worker that never came back may still use anything that it reached while it ran: all of that
- * stays, which is the price of not ending the process. */
+/* Frees the trainer. A stalled worker may still use anything that it could reach, so after a stall
+ * all of that is kept; otherwise the process would have to end. */
 static int close_trainer(ls_trainer *t)
 {
     const ls_host *host = t->host;
     int status = close_records(t);
-    if (ls_engine_stop(t->engine)) /* before the members' memory: a group may have pinned it */
+    /* before the members' memory is freed, which a group may have pinned */
+    if (ls_engine_stop(t->engine))
         status = LS_ESTALLED;
     if (ls_members_close(t, status != LS_OK))
         status = LS_ESTALLED;
@@ -104,7 +105,8 @@ int ls_trainer_close(ls_trainer *t)
     if (!t)
         return LS_OK;
     const ls_call call = ls_call_begin_last(t, "ls_trainer_close", NULL);
-    return call.status ? call.status : close_trainer(t); /* and the call never ends */
+    /* the call is never ended, so no other call can begin */
+    return call.status ? call.status : close_trainer(t);
 }
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
@@ -124,7 +126,7 @@ void ls_trainer_interrupt(ls_trainer *t)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Whether the weights are those of a whole step, and worth keeping. */
+/* Returns whether the weights are those of a whole step and worth keeping. */
 static bool weights_are_sound(const ls_trainer *t, int status)
 {
     return ls_engine_live(t->engine) > 0 && status != LS_EDIVERGED && status != LS_EINTERNAL;
@@ -141,8 +143,8 @@ static int write_weights(ls_trainer *t, ls_error *err)
                                ls_engine_weights(t->engine)->canonical, t->host, err);
 }
 
-/* Exports the weights, saves a checkpoint where the run may go on from here, and writes the
- * weights. `status` is how the run ended. */
+/* Exports the weights, saves a checkpoint if the run can go on from here, and writes the weights.
+ * `status` is how the run ended. */
 static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
@@ -160,8 +162,9 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     return save_status ? save_status : weights_status;
 }
 
-/* The first of two errors counts, but an interrupt is none. A call's result is stored in `later_status` first: it fills
- * `later`, and looks at the status that this changes. */
+/* Keeps the first of two errors; an interrupt is not an error. The caller stores a result in
+ * `later_status` before this call, because computing it fills `later` and reads *status, which this
+ * function changes. */
 static void note(int *status, ls_error *first, int later_status, const ls_error *later)
 {
     if (later_status && (*status == LS_OK || *status == LS_EINTERRUPTED)) {
@@ -181,8 +184,8 @@ int ls_begin(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* If a member is lost while all compare how the run ended, the survivors recover and compare again; the first member may
- * then be another one. */
+/* Compares the end of the run with the other members. If one is lost meanwhile, the others recover
+ * and compare again; the first member may then be another one. */
 static int part(ls_trainer *t, int status, ls_error *err)
 {
     int part_status = ls_members_end(t, status, err);
@@ -193,14 +196,15 @@ static int part(ls_trainer *t, int status, ls_error *err)
         if (part_status == LS_OK)
             part_status = ls_members_end(t, status, err);
     }
-    /* The member that has the run directory is lost. That is the error, whatever comes of saving here. */
+    /* The member with the run directory is lost. That is the error, whether or not saving here
+     * succeeds. */
     if (part_status == LS_ESTALLED && !t->dir.saver)
         save_all(t, part_status, NULL);
     return part_status;
 }
 
-/* Saves, compares with the other members, writes the last record and closes what records go to; all of it also after
- * an error. */
+/* Ends a run, also after an error: saves, compares with the other members, writes the last record,
+ * and closes the sinks. */
 static void end_run(ls_trainer *t, int *status, ls_error *first)
 {
     ls_error later = {0};
@@ -215,7 +219,8 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     t->life = LS_ENDED;
     later_status = ls_trace_finish(t->records.trace, &later);
     note(status, first, later_status, &later);
-    if (ls_saver_rest(t->dir.saver, NULL) == LS_OK) { /* a save under way syncs the metrics file */
+    /* a save in progress syncs the metrics file */
+    if (ls_saver_rest(t->dir.saver, NULL) == LS_OK) {
         later_status = ls_sinks_close(&t->records.sinks, &later);
         note(status, first, later_status, &later);
     }
@@ -266,7 +271,7 @@ int ls_trainer_weights(ls_trainer *t, float *out, size_t capacity, ls_error *err
     return status;
 }
 
-/* A text that is handed out has in front of it whose memory it is. */
+/* A text for the caller, preceded by the host that allocated it. */
 typedef struct text_block {
     const ls_host *host;
     char text[];
