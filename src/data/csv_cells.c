@@ -11,7 +11,7 @@ enum {
     CLASSES = 1 << 16 /* most of the target */
 };
 
-/* ---- texts ---------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static int fail_levels(const ls_csv *c, const ls_csv_column *at)
 {
@@ -61,7 +61,7 @@ static int read_text(ls_csv *c, ls_csv_column *at, float *cell)
     return ls_levels_add(&at->levels, text, c->o->host) ? LS_OK : ls_csv_no_memory(c);
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static int fail_missing(const ls_csv *c, const ls_csv_column *at)
 {
@@ -184,7 +184,7 @@ static int become_text(ls_csv *c, ls_csv_column *at, float *cell)
     return read_text(c, at, cell);
 }
 
-/* ---- cells ---------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static int read_cell(ls_csv *c, ls_csv_column *at, float *cell)
 {

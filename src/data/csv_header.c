@@ -22,7 +22,7 @@ int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expe
                    c->t->path, c->t->line, at->name, expected, n, c->t->field);
 }
 
-/* ---- names of columns in keys ---------------------------------------------------------------------- */
+/* ---- names of columns in keys ---------------------------------------------------------------- */
 
 static bool is_named(const cJSON *item, const char *name)
 {
@@ -134,7 +134,7 @@ static int check_key(const ls_csv *c, const char *key, const ls_names *names)
     return LS_OK;
 }
 
-/* ---- the header ----------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static char decimal_of(const ls_csv *c)
 {

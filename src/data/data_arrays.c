@@ -138,7 +138,7 @@ static int name_numbers(const arrays *a, ls_resident *r)
     return status;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static int fail_number(const arrays *a, const ls_array *array, const char *name, size_t i, double v)
 {
@@ -234,7 +234,7 @@ static int take_targets(const arrays *a, const pair *p, ls_resident *r)
     return LS_OK;
 }
 
-/* ---- a split ------------------------------------------------------------------------------------ */
+/* ---- a split --------------------------------------------------------------------------------- */
 
 /* A second map of the file, which the dataset keeps. */
 static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, ls_resident **out)
@@ -445,7 +445,7 @@ static int finish(arrays *a, int status)
     return status;
 }
 
-/* ---- npy ------------------------------------------------------------------------------------------ */
+/* ---- npy ------------------------------------------------------------------------------------- */
 
 static int open_file(const arrays *a, char **path, const char *file, const char *key,
                      const char *const *names, ls_array *out)
@@ -487,7 +487,7 @@ static int open_npy(ls_dataset *split[2], const ls_opening *o)
     return finish(&a, status ? status : open_both(&a, split));
 }
 
-/* ---- safetensors ------------------------------------------------------------------------------------ */
+/* ---- safetensors ----------------------------------------------------------------------------- */
 
 static int find_pair(arrays *a, int test, const char *x, const char *y)
 {

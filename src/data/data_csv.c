@@ -21,7 +21,7 @@ enum {
         256 /* more of them are numbers to be learnt, unless data.labels says otherwise */
 };
 
-/* ---- what the training table says of its columns --------------------------------------------------- */
+/* ---- what the training table says of its columns --------------------------------------------- */
 
 /* Mean and deviation of the columns of numbers over the first `rows`, of those that have a value. */
 static int measure(const ls_csv *c, size_t rows)
@@ -202,7 +202,7 @@ static int learn_columns(ls_csv *c, uint32_t rows)
     return status ? status : prepare(c);
 }
 
-/* ---- cells that become rows ------------------------------------------------------------------------ */
+/* ---- cells that become rows ------------------------------------------------------------------ */
 
 static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- rows in memory --------------------------------------------------------------------------- */
+/* ---- rows in memory -------------------------------------------------------------------------- */
 
 static int resident_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
                          void *targets, ls_error *err)
@@ -123,7 +123,7 @@ int ls_resident_name_classes(ls_resident *r, const char *const *name, ls_error *
     return complete ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", r->base.info.name);
 }
 
-/* ---- a caller's own data source ---------------------------------------------------------------- */
+/* ---- a caller's own data source -------------------------------------------------------------- */
 
 #define CHUNK 256u /* rows that are asked for at once */
 
@@ -292,7 +292,7 @@ static int open_source(ls_dataset *split[2], const ls_opening *o)
     return status ? status : open_resident(&split[1], &info, source, 1, o);
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define LS_DATASET(name) &ls_dataset_##name,
 static const ls_dataset_kind *const kinds[] = {

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- rows in memory ------------------------------------------------------------------------------- */
+/* ---- rows in memory -------------------------------------------------------------------------- */
 
 /* Those that lie at `values`, which is then the dataset's; NULL: new memory. */
 static int create(ls_resident **out, const ls_new_rows *of, const char *name, const char *source,
@@ -60,7 +60,7 @@ int ls_new_rows_class(const ls_new_rows *of, const char *text)
     return -1;
 }
 
-/* ---- tables --------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 enum { IGNORED = -1, TARGET = -2 };
 
@@ -364,7 +364,7 @@ int ls_new_rows_open_csv(ls_dataset **out, const ls_new_rows *of, const char *pa
     return read_csv(out, of, path, NULL, 0, err);
 }
 
-/* ---- arrays --------------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 static void show_shape(char out[96], const ls_array *a)
 {

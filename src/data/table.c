@@ -67,7 +67,7 @@ const char *ls_separator_name(char separator)
     }
 }
 
-/* ---- bytes ---------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Up to CHUNK bytes → `to`; none: the end. */
 static int fetch(ls_table *t, uint8_t *to, size_t *got)
@@ -176,7 +176,7 @@ static int has_byte(ls_table *t, bool *there)
     return status;
 }
 
-/* ---- fields --------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static bool is_blank(const ls_table *t, char c)
 {
@@ -424,7 +424,7 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
     return LS_OK;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* A byte order mark is passed over, and says how the text is coded. */
 static int find_coding(ls_table *t)
