@@ -26,8 +26,7 @@ int ls_beside_end(ls_beside *other)
     return other->status;
 }
 
-/* ---- hashing on another thread
- * ---------------------------------------------------------------- */
+/* ---- hashing on another thread --------------------------------------------------------------- */
 
 /* Hashes until `over` is set and every byte that was reached is hashed. Without a thread it runs
  * within ls_hash_behind_end, when all bytes are there. */

@@ -21,7 +21,7 @@ typedef struct ls_csv_column {
     int slot;       /* index of its cell in a row; −1: it is dropped */
     const char *is; /* why it was dropped without being named: "a date"; else NULL */
     ls_levels levels;
-    double mean, deviation; /* of a column of numbers */
+    double mean, deviation; /* statistics of a column of numbers */
     int prepared;           /* index of its column in the preparation; −1: none */
     char decimal;           /* decimal separator if known; else 0 */
     unsigned forms;         /* the forms (LS_FORM_…) in which its numbers were written */

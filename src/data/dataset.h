@@ -54,13 +54,13 @@ typedef struct ls_column_seen {
     int numeric; /* number of levels that are numbers */
     int broken;  /* number of levels that have, or may have, a fraction: 1.5, 1,5, 1,500 */
     bool named;  /* the column is named in data.categorical */
-    /* What the first text of a column that was left out looks like: "a date", "an amount of money",
+    /* Looks of the first text of a column that was left out: "a date", "an amount of money",
      * …; NULL: like nothing known. */
     const char *is;
     bool counts; /* the numbers increase by 1 from row to row */
     double step; /* constant difference between successive rows; 0: it is not constant */
     uint32_t missing;
-    double mean, deviation; /* of a column of numbers, in the unit of the file */
+    double mean, deviation; /* statistics of numbers, in the unit of the file */
 } ls_column_seen;
 
 typedef struct ls_dataset_info {
@@ -232,7 +232,7 @@ typedef struct ls_dataset_spec {
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
-/* What is known of a dataset from its name alone. */
+/* Properties of a dataset that follow from its name alone. */
 typedef struct ls_dataset_about {
     const char *name;
     int channels, height, width;

@@ -10,8 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- decoded pixels, converted to a model's rows (picture.c)
- * ---------------------------------- */
+/* ---- decoded pixels, converted to a model's rows (picture.c) --------------------------------- */
 
 /* A decoded picture. Its pixels lie in memory, or are produced line by line: row(source, y) is
  * called for increasing y, and a line stays valid until the line 16 further on is requested. One

@@ -73,7 +73,7 @@ int ls_table_row(ls_table *t, int columns, int (*take)(void *user, int i), void 
  * after the last row), LS_EIO. */
 int ls_table_end(ls_table *t, char sha256[LS_SHA256_HEX]);
 
-/* Returns the name of a separator for messages: "a comma", "a tab" … */
+/* Returns the name of a separator for messages, such as "a comma". */
 const char *ls_separator_name(char separator);
 
 /* Fails with LS_EDATA and a message that begins with file and line. */
