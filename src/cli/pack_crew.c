@@ -15,7 +15,8 @@
  * After the callback it locks, increments `handed` and unlocks; a thread that takes the slot again
  * has read that `handed` under the lock, so the callback happens before the slot is overwritten. No
  * chunk is forgotten: a thread sets `ready` under the lock, and either finds `handing` false, or
- * the thread that hands on has yet to read the flag before it clears `handing` under the same lock. */
+ * the thread that hands on has yet to read the flag before it clears `handing` under the same
+ * lock. */
 #include "cli/pack.h"
 
 #include "base/host.h"
