@@ -1,11 +1,13 @@
-/* Every convolution of LeNet and of ResNet-18 on one core: forward and both gradients, in GFLOP/s.
+/* Measures every convolution of LeNet and of ResNet-18 on one core: forward and both gradients, in
+ * GFLOP/s.
  *
- *     conv_kernels [ISA [ROWS [ROUNDS [NAME]]]]     default: this CPU's best; 32 rows, a shard's; 7 rounds; all
+ *     conv_kernels [ISA [ROWS [ROUNDS [NAME]]]]
  *
- * GFLOP/s are effective: two operations for every product of the direct form, so that Winograd's can pass the
- * peak. The best of the rounds, processor time of this thread. The gradient of x is what an op that makes it
- * takes longer than one that does not.
- */
+ * Defaults: the best ISA of this CPU; 32 rows, which is a shard; 7 rounds; all convolutions.
+ * GFLOP/s are effective: they count two operations for every product of the direct form, so that
+ * Winograd's algorithm can exceed the peak. The result is the best of the rounds, in processor time
+ * of this thread. The time of the gradient of x is the difference between an op that computes it
+ * and one that does not. */
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"

@@ -1,13 +1,12 @@
-/* How fast the lanes kernels are, on one core: every op of LeNet forward and backward in GFLOP/s,
- * and a whole training step in images/s, beside the peak of fused multiply-adds that the same
- * core reaches in the same run.
+/* Measures the lanes kernels on one core: every op of LeNet forward and backward in GFLOP/s, and a
+ * whole training step in images/s, together with the peak of fused multiply-adds that the same core
+ * reaches in the same run.
  *
  *     lanes_kernels [ISA [SECONDS]]       ISA: avx512, avx2 or generic; default: this CPU's best
  *
- * A step is 256 rows as a replica works through them: blocks of 32 rows forward and backward with
- * accumulated gradients, then SGD. The floor of LeNet is 10.6 MFLOP an image (two operations per
- * multiply-add that the result depends on).
- */
+ * A step has 256 rows, computed as a replica does: blocks of 32 rows forward and backward with
+ * accumulated gradients, then SGD. LeNet needs at least 10.6 MFLOP an image (two operations for
+ * each multiply-add that the result depends on). */
 #include "cpu/lanes_kernels.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_op.h"

@@ -1,19 +1,19 @@
-/* Threads or streams: what it costs to drive several workers from one process, and how.
+/* Compares ways to drive several workers from one process: threads or streams.
  *
  *     bench_overlap [--seconds S] [--json FILE] [--config LENET.json]
  *     gpu_overlap [--devices cuda:0] [--resnet RESNET.json] [--precision P] [--cache DIR]
  *                 [--limit S] [--small] …
  *
- * Every combination of 1, 2 and 4 workers, three ways of driving them (overlap.h) and three kinds of
- * work; and around two of these cells, merging and the barrier at the end of a step varied one by
- * one. Before it is measured each cell makes three steps, whose gradients and weights must be
- * one worker's, bit for bit. Rounds are taken in turns over all cells. There are no graphs on the
- * CPU: a piece is enqueued each time.
+ * Measures every combination ("cell") of 1, 2 and 4 workers, three ways of driving them (overlap.h)
+ * and three kinds of work. Around two of these cells, merging and the barrier at the end of a step
+ * are varied one at a time. Before it is measured, each cell makes three steps, whose gradients and
+ * weights must be those of one worker, bit for bit. Rounds are taken in turns over all cells. There
+ * are no graphs on the CPU: each piece is enqueued every time.
  *
- * The same sources with a GPU's side (overlap_gpu.c) are gpu_overlap: workers that share a GPU,
- * each piece enqueued or a shard's as a graph, ResNet-18 besides. What cannot be measured has a row
- * that says why. No cell is opened once 3/5 of --limit are over; --small is for trying it out.
- */
+ * The same sources with the GPU's side (overlap_gpu.c) are gpu_overlap: workers that share a GPU,
+ * with each piece enqueued, or a shard's pieces as a graph; ResNet-18 as well. A cell that cannot
+ * be measured has a row that says why. No cell is begun after 3/5 of --limit; --small is for trying
+ * the program. */
 #include "overlap.h"
 
 #include "base/clock.h"

@@ -1,17 +1,16 @@
-/* bench_overlap from the inside: what a worker does in a step, and who tells it to.
+/* Internals of bench_overlap: the work of a step, and the ways of driving the workers.
  *
- * A step of a worker is a list of *pieces*: the kernels of its shards, the merge, the update. A *lane*
- * is a queue that does what it is given in order: what a stream is on a GPU. On a CPU a lane has an
- * executor of its own, a thread of the library's pool; on a GPU the device is it. So the three ways
- * of driving W workers differ in who issues the pieces, and into how many lanes:
+ * A worker's step is a list of *pieces*: the kernels of its shards, the merge, the update. A *lane*
+ * is a queue that executes in order, as a stream does on a GPU. On a CPU a lane has an executor of
+ * its own, a thread of the library's pool; on a GPU the device executes it. The three ways of
+ * driving W workers differ in the thread that issues the pieces, and in the number of lanes:
  *
- *     threads     W lanes; the host gives each whole steps, and its thread issues the pieces itself
+ *     threads     W lanes; the host gives each worker whole steps; its thread issues the pieces
  *     streams     W lanes; one host thread issues every piece of every worker, round robin
- *     one-stream  one lane; likewise
+ *     one-stream  one lane; one host thread issues every piece of every worker, round robin
  *
  * overlap_cell.c drives cells on a CPU, overlap_gpu.c on a GPU, where a lane is a device of the
- * back end's, that is a stream of its own; what a worker computes is the same (overlap_work.c).
- */
+ * back end, which has a stream of its own. A worker computes the same on both (overlap_work.c). */
 #ifndef BENCH_OVERLAP_H
 #define BENCH_OVERLAP_H
 

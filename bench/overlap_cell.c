@@ -1,4 +1,5 @@
-/* One cell of bench_overlap: lanes, who issues what into them, and what is measured on the way. */
+/* Runs one cell of bench_overlap on a CPU: its lanes, the threads that issue pieces to them, and
+ * the measurements. */
 #define _DEFAULT_SOURCE /* RUSAGE_SELF's context switches */
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,5 +1,6 @@
-/* The spin kernel of bench_overlap on a GPU: one block that computes for a while, so that many run
- * side by side. Its twin in C is in gpu/overlap_doubled.c. Launchers, as cuda/kernels/kernels.h has them. */
+/* The spin kernel of bench_overlap on a GPU: one block that computes for a given time, so that many
+ * run side by side. Its twin in C is in gpu/overlap_doubled.c. Launchers have the form of
+ * cuda/kernels/kernels.h. */
 #ifndef BENCH_OVERLAP_SPIN_H
 #define BENCH_OVERLAP_SPIN_H
 

@@ -1,17 +1,16 @@
-/* Training speed in rounds, for comparisons: each line read from stdin starts one round of steps,
- * which is answered with one JSON line. Between rounds nothing runs, so that several programs can
- * take turns on the same machine (bench/peers/run.py).
+/* Measures training speed in rounds, for comparisons. Each line read from stdin starts one round of
+ * steps, which is answered with one JSON line. Between rounds nothing runs, so that several
+ * programs can take turns on the same machine (bench/peers/run.py).
  *
  *     trainer_rounds CONFIG [--steps N] [--cache FOLDER] [--set KEY=VALUE]…
  *
- * A round is an epoch of N steps (default 60) over the first N minibatches of the data: at its
- * end all workers are idle. The first round also warms up. A device that chooses kernels by
- * timing them keeps its choices in FOLDER; without one it takes what its library recommends. The
- * answer holds the rate, and which share of the step the workers spent on what, averaged over
+ * A round is an epoch of N steps (default 60) over the first N minibatches of the data; at its end
+ * all workers are idle. The first round also warms up. A device that chooses kernels by timing them
+ * stores its choices in FOLDER; without it the device uses what its library recommends. The answer
+ * contains the rate, and the share of a step that the workers spent in each phase, averaged over
  * workers and steps:
  *
- *     {"images_per_s": 35678.0, "shares": {"gather": 0.01, "forward": 0.33, …}}
- */
+ *     {"images_per_s": 35678.0, "shares": {"gather": 0.01, "forward": 0.33, …}} */
 #include <lockstep/trainer.h>
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Random numbers: the published vectors, and the properties that training relies on. */
+/* Random numbers: published test vectors, and the properties on which training relies. */
 #include "base/portable_math.h"
 #include "base/rng.h"
 #include "runner.h"

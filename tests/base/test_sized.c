@@ -1,4 +1,5 @@
-/* Structures that begin with their size: the caller's header may be older or newer than the library. */
+/* Structures that begin with their size: the caller's header may be older or newer than the
+ * library. */
 #include "base/sized.h"
 #include "runner.h"
 

@@ -1,4 +1,4 @@
-/* Calls of pool.h, device_pool.h, collective.h, split.h and status.h. */
+/* Random calls of pool.h, device_pool.h, collective.h, split.h and status.h. */
 #include "campaigns/api_world.h"
 
 #include "ref/ref.h"

@@ -1,6 +1,7 @@
-/* The errors that the public headers promise, read from their comments: each LS_E… in the comment above a function is
- * one, "those of NAME" are that function's, and what the first comment of a header says of every function is all of
- * theirs. */
+/* Reads the errors that the public headers promise from their comments. Each LS_E… in the comment
+ * above a function is a promised error of it; "those of NAME" stands for the errors of that
+ * function; errors that the first comment of a header names for every function apply to all of
+ * them. */
 #include "campaigns/api_world.h"
 
 #include <ctype.h>

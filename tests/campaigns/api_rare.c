@@ -1,5 +1,6 @@
-/* Calls whose success, or whose error, needs a stage of its own: a thread that is lent to a pool, a model of a table,
- * trainers whose devices stall, go astray or compute NaN, whose records cannot be written, or that have no test rows. */
+/* Calls whose success or error needs a special preparation: a thread that is lent to a pool; a
+ * model of a table; trainers whose devices stall, diverge or compute NaN, whose records cannot be
+ * written, or that have no test rows. */
 #include "campaigns/api_world.h"
 
 #include "train/own_data.h"

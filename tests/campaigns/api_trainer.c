@@ -1,4 +1,4 @@
-/* Calls of trainer.h, snapshot.h and model.h. */
+/* Random calls of trainer.h, snapshot.h and model.h. */
 #include "campaigns/api_world.h"
 
 #include "train/faulty_backend.h"

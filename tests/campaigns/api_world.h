@@ -1,4 +1,4 @@
-/* The swarm over the public API: what its calls share. */
+/* Common parts of the randomized test of the public API (api_swarm.c). */
 #ifndef TESTS_CAMPAIGNS_API_WORLD_H
 #define TESTS_CAMPAIGNS_API_WORLD_H
 

@@ -1,4 +1,4 @@
-/* How campaigns read their command lines: pairs of a name and its value, "--seed 3". */
+/* Reads the command lines of campaigns: pairs of a name and its value, such as "--seed 3". */
 #ifndef CAMPAIGNS_ARGUMENTS_H
 #define CAMPAIGNS_ARGUMENTS_H
 

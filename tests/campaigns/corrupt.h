@@ -1,17 +1,18 @@
-/* The campaign of corrupted inputs: what its files share.
+/* Common parts of the campaign of corrupted inputs.
  *
- * A family is a few valid files that are read together. Each file is cut at each byte and has each
- * bit flipped, one change at a time, and the family is read again. What must come out:
+ * A family is a few valid files that are read together. Each file is truncated at each byte and has
+ * each bit flipped, one change at a time, and the family is read again. The result must be one of
+ * these:
  *
- *   refused   an error that names the file and the place (offset, or line and column); or
- *   same      what was read is, byte for byte, what the unharmed files give: the change hit
- *             something without a meaning; or
- *   payload   what was read differs exactly as the change says: the flipped bit of a pixel, a label
- *             or a weight, or the one value of a text whose characters were hit. No reader can know
- *             better, as such bytes carry no redundancy; where SHA-256s are kept, they differ.
+ *   refused   an error that names the file and the place (offset, or line and column)
+ *   same      the data read is, byte for byte, that of the unchanged files: the change affected
+ *             something without a meaning
+ *   payload   the data read differs exactly as the change says: in the flipped bit of a pixel, a
+ *             label or a weight, or in the one value of a text whose characters were changed. A
+ *             reader cannot detect that, because such bytes have no redundancy; SHA-256s that are
+ *             stored must differ.
  *
- * Anything else is a violation.
- */
+ * Anything else is a violation. */
 #ifndef TESTS_CAMPAIGNS_CORRUPT_H
 #define TESTS_CAMPAIGNS_CORRUPT_H
 

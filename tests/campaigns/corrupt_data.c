@@ -1,5 +1,5 @@
-/* Corrupted datasets: IDX and CIFAR-10's format, plain and compressed. The meaning of a dataset is
- * its shape, whether its payload is the published one, all images, and all labels. */
+/* Corrupted datasets: IDX and CIFAR-10's format, plain and compressed. The compared data of a
+ * dataset is its shape, whether its payload is the published one, all images, and all labels. */
 #include "campaigns/corrupt.h"
 #include "data/kinds.h"
 

@@ -1,5 +1,5 @@
-/* Corrupted weights and checkpoints. The meaning of weights is their floats; a checkpoint has a state as
- * well, and a SHA-256 over the whole: nothing may pass. */
+/* Corrupted weights and checkpoints. The compared data of weights is their floats. A checkpoint
+ * also has a state and a SHA-256 of the whole, so every change must be refused. */
 #include "campaigns/corrupt.h"
 #include "nn/safetensors.h"
 #include "store/durable.h"

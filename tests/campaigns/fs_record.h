@@ -1,9 +1,10 @@
-/* The shim's other half: what a program asked of the file system, in order, as a record from which
- * power_cuts.py makes the directories that a power cut may leave.
+/* The recording part of fs_fault.c: what a program requested from the file system, in order. From
+ * the record power_cuts.py creates the directories that a power cut may leave.
  *
- * Between fs_record_begin and fs_record_end one call is made and noted; nobody else's comes between. An
- * entry is a line "SAID WHAT …", with the bytes behind it where some were written. SAID is how much the
- * program had said when the call began: the size of its standard output, which is a file. */
+ * Between fs_record_begin and fs_record_end one call is made and recorded; calls of other threads
+ * wait. An entry is a line "SAID WHAT …", followed by the bytes that were written, if any. SAID is
+ * the amount of output that the program had produced when the call began: the size of its standard
+ * output, which is a file. */
 #ifndef CAMPAIGNS_FS_RECORD_H
 #define CAMPAIGNS_FS_RECORD_H
 

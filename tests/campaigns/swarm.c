@@ -1,17 +1,16 @@
-/* Campaign: random models times everything that a config can say, on 1 to 8 workers.
+/* Campaign: random models with random configs, on 1 to 8 workers.
  *
  *     swarm --directory DIR [--cases N] [--seconds S] [--seed S] [--case K]
  *
- * A case is run on one worker, twice on another number, and on a third one whose ops are watched for
- * writes beside their buffers (tests/nn/guarded_device.h): weights, records, evaluations and the way it
- * ends have the same bits. A run in shards of "devices", or merged by `naive`, is compared with runs on
- * as many workers. Some lose a device or a step on the way. Now and then a case is also computed by the
- * reference back end, whose first loss and evaluation are near, and lives in a run directory: there it is
- * interrupted, resumed on other workers, and its weights evaluated by trainers that know nothing of how
- * it was trained. Prints one JSON object, with the number of cases that had each key of the config; a
- * key that no case has is a failure, as is the first case that does not pass, which is named with what
- * repeats it.
- */
+ * A case is run on one worker, twice on another number, and on a third number with ops that are
+ * watched for writes outside their buffers (tests/nn/guarded_device.h). Weights, records,
+ * evaluations and the way it ends must have the same bits. A run in shards of "devices", or merged
+ * by `naive`, is compared with runs on as many workers. Some cases lose a device or a step on the
+ * way. Some are also computed by the reference back end, whose first loss and evaluation must be
+ * close, and have a run directory: the run is interrupted, resumed on other workers, and its
+ * weights are evaluated by trainers that do not know how it was trained. Prints one JSON object,
+ * with the number of cases that had each key of the config. It is a failure if no case has a key,
+ * or if a case does not pass; that case is named together with the command that repeats it. */
 #include "campaigns/swarm.h"
 #include "base/clock.h"
 #include "base/error.h"

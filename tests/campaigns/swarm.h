@@ -1,4 +1,5 @@
-/* What the files of the swarm share: a case as it was drawn, and the keys that cases have reached. */
+/* Common parts of the files of the swarm campaign: a random case, and the config keys that cases
+ * have used. */
 #ifndef CAMPAIGNS_SWARM_H
 #define CAMPAIGNS_SWARM_H
 

@@ -1,4 +1,5 @@
-/* Where a case's rows lie: with the caller, or in files of arrays; and keys of data that are of other kinds. */
+/* Places a case's rows with the caller or in files of arrays, and draws keys that belong to other
+ * kinds of data. */
 #include "campaigns/swarm.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Random models: stacks of layers with shortcuts, branches and blocks, whose shapes fit. */
+/* Draws random models: stacks of layers with shortcuts, branches and blocks, whose shapes fit. */
 #include "campaigns/swarm.h"
 
 #include <stdio.h>

@@ -2,12 +2,11 @@
  *
  *     worker_faults [--schedules N] [--seed S] [--deadline SECONDS]
  *
- * A schedule draws 2 to 8 workers, and one to three faults on different workers: a kind, a stage and a
- * step each; at least one worker stays. Passes when the final weights have the bits of the
- * undisturbed run, every step has one record, each loss names the right worker, kind and step, and a
- * stall was noticed within the deadline and a second. Prints one JSON object; exits with 1 on the
- * first schedule that does not pass, naming it.
- */
+ * A schedule draws 2 to 8 workers, and one to three faults on different workers: a kind, a stage
+ * and a step each; at least one worker remains. The campaign passes if the final weights have the
+ * bits of the undisturbed run, every step has one record, each loss names the right worker, kind
+ * and step, and a stall was detected within the deadline and a second. Prints one JSON object.
+ * Exits with 1 at the first schedule that does not pass, and names it. */
 #include "base/error.h"
 #include "base/rng.h"
 #include "campaigns/arguments.h"

@@ -1,4 +1,4 @@
-/* Checkpoints in a directory: which is the newest that is whole, and which may go. */
+/* Checkpoints in a directory: finding the newest complete one, and removing old ones. */
 #include "checkpoint/checkpoint.h"
 
 #include "base/host.h"

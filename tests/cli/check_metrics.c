@@ -1,9 +1,10 @@
-/* Checks a metrics.jsonl: every line strict JSON, every record with exactly the keys that its rows have (ls_record_keys,
- * which config_rows compares with src/train/README.md), in an order that makes sense, none twice and none missing.
+/* Checks a metrics.jsonl: every line is strict JSON, every record has exactly the keys of its type
+ * (ls_record_keys, which config_rows compares with src/train/README.md), and the records are in a
+ * valid order, none twice and none missing.
  *
  *     check_metrics [--cut] FILE
  *
- * --cut: the run did not come to its end, so run_end may be missing. Prints what is wrong, with the
+ * --cut: the run did not reach its end, so run_end may be missing. Prints what is wrong, with the
  * line's number, and exits with 1. */
 #include "records/record.h"
 #include "json/json.h"

@@ -1,4 +1,5 @@
-/* What packing asks for before it decodes: it depends on images, and on CPUs only so far. */
+/* The memory that packing allocates before it decodes: it depends on the images, and only within a
+ * limit on the number of CPUs. */
 #define _GNU_SOURCE /* CPUs that a thread may use */
 #include "cli/pack.h"
 #include "runner.h"

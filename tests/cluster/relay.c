@@ -1,5 +1,6 @@
-/* relay DELAY_MS LOSS_PERCENT SEED INTERFACE…: a switch between network interfaces that passes frames on late and
- * loses some: for kernels without netem. It learns behind which interface an address lies. Ends by a signal. */
+/* relay DELAY_MS LOSS_PERCENT SEED INTERFACE…: a switch between network interfaces that delays
+ * frames and drops some of them, for kernels without netem. It learns which address is reached
+ * through which interface. A signal ends it. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Whole runs over several processes, each a thread here, over the double of the wire, or over TCP with members that
- * are lost as if they had been killed or stopped. */
+/* Whole runs over several processes, each a thread here: over the double of the transport, or over
+ * TCP with members that are lost as if they had been killed or stopped. */
 #ifndef TESTS_CLUSTER_STORY_H
 #define TESTS_CLUSTER_STORY_H
 

@@ -1,5 +1,5 @@
-/* Over TCP, each member a thread here: what a sum allocates once it is warm (nothing), and what becomes of the memory of
- * sums when members are lost. */
+/* Memory of sums over TCP, with a thread for each member: a sum allocates nothing after the first
+ * ones, and the memory of sums is freed when members are lost. */
 #include "cluster/cluster.h"
 #include "free_port.h"
 #include "runner.h"

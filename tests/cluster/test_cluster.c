@@ -1,4 +1,5 @@
-/* The courier and its orders, over the double of the wire: one thread stands for each process. */
+/* The progress thread ("courier") and its requests, over the double of the transport. One thread
+ * stands for each process. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"

@@ -1,5 +1,5 @@
-/* How the members of a run meet over the engine tcp: who is first, what is said while they wait, and what is wrong, on
- * both sides. One thread stands for each member. */
+/* Rendezvous of the members of a run over the TCP engine: the choice of the first member, messages
+ * while members wait, and errors, on both sides. One thread stands for each member. */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"

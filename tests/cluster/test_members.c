@@ -1,4 +1,5 @@
-/* The ordered communicator over several processes, each with several workers: one tree's bits on all. */
+/* The ordered communicator over several processes with several workers each: the same tree, and so
+ * the same bits, on all. */
 #include "cluster/cluster.h"
 #include "cluster/wire_double.h"
 #include "comm/gang.h"

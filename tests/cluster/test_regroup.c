@@ -1,4 +1,5 @@
-/* Whole runs over TCP, each process a thread here, in which members are lost and those that are left go on. */
+/* Whole runs over TCP, with a thread for each process, in which members are lost and the remaining
+ * ones continue. */
 #include "cluster/story.h"
 #include "runner.h"
 

@@ -1,4 +1,5 @@
-/* The engine tcp: one thread stands for each member; they meet on the loopback, among strangers. */
+/* The TCP engine: members connect on the loopback interface among connections of strangers. One
+ * thread stands for each member. */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"

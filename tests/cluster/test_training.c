@@ -1,4 +1,4 @@
-/* Whole runs over several processes, each a thread here, over the double of the wire. */
+/* Whole runs over several processes, each a thread here, over the double of the transport. */
 #include "cluster/story.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* Who goes on when members are lost: votes among members that crash, that hear of losses late or in error, and whose
- * connections come and go. */
+/* Votes on which members continue after a loss: members that crash, that learn of losses late or
+ * wrongly, and whose connections break and return. */
 #include "runner.h"
 #include "tcp/vote.h"
 

@@ -1,5 +1,5 @@
-/* A wire between threads of one process, which can be slow, be cut, hang, and lose members: the double of an
- * engine. Each member's `comm` is a wire_place. */
+/* A double of a transport engine: connects threads of one process, and can be slow, be cut, hang,
+ * and lose members. The `comm` of each member is a wire_place. */
 #ifndef TESTS_CLUSTER_WIRE_DOUBLE_H
 #define TESTS_CLUSTER_WIRE_DOUBLE_H
 

@@ -1,4 +1,5 @@
-/* The start-up check of a group: what it must find, and that it finds nothing where all is well. */
+/* The start-up check of a group: the faults that it must find, and that it finds none in a sound
+ * group. */
 #include "comm/gang.h"
 #include "merge/group.h"
 #include "runner.h"

@@ -1,5 +1,5 @@
-/* Losing ranks: groups that end, ranks that come back too late, and survivors that regroup and go
- * on with the same bits. Each rank is a worker of a real pool, with a reference device. */
+/* Loss of ranks: groups that end, ranks that return too late, and survivors that regroup and
+ * continue with the same bits. Each rank is a worker of a real pool, with a reference device. */
 #include "base/host.h"
 #include "comm/gang.h"
 #include "device/registry.h"

@@ -1,5 +1,5 @@
-/* The lists of a config's keys and of the records': the documentation is that list, and every key goes through
- * it. */
+/* The tables of a config's keys and of the records' keys: the documentation equals the table, and
+ * every key passes through it. */
 #include "base/host.h"
 #include "config/config.h"
 #include "records/record.h"

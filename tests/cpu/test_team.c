@@ -1,4 +1,5 @@
-/* A worker's team: each item once, everything seen by whom it concerns, and nothing left behind. */
+/* A worker's team of threads: each item is run once, its effects are visible to the threads that
+ * need them, and nothing is left over. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/cpu_team.h"

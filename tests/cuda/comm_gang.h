@@ -1,12 +1,11 @@
-/* A group of ranks on doubled GPUs: a thread and a device each, as a trainer has them.
+/* A group of ranks on doubled GPUs: a thread and a device for each, as in a trainer.
  *
  *     comm_gang g = {.type = &ls_cuda_comm_ordered, .ranks = 3, .shards = 8, .floats = 1040};
  *     comm_gang_run(&g);                    opens, merges g.steps times, closes
- *     g.member[r].status, g.member[r].err   how it went
+ *     g.member[r].status, g.member[r].err   its result
  *
- * Every rank that fails aborts the group, as a trainer's worker does. What the merges gave is in
- * member[r].result[step], to be compared with comm_gang_expected.
- */
+ * Every rank that fails aborts the group, as a trainer's worker does. The merged arenas are in
+ * member[r].result[step], to be compared with comm_gang_expected. */
 #ifndef TESTS_CUDA_COMM_GANG_H
 #define TESTS_CUDA_COMM_GANG_H
 

@@ -1,4 +1,4 @@
-/* What the tests of the doubles share: a world for each test, and two small kernels. */
+/* Common parts of the tests of the doubles: begin and end of a test, and two small kernels. */
 #ifndef TESTS_CUDA_FIXTURE_H
 #define TESTS_CUDA_FIXTURE_H
 

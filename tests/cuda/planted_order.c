@@ -1,18 +1,18 @@
-/* planted_order BUG MODE: a merge with one wait missing, which somebody must notice.
+/* planted_order BUG MODE: a merge with one wait missing, which must be detected.
  *
  *     none      nothing is missing
  *     staging   a pinned slot is refilled before its copy has run
  *     event     no stream waits for another
- *     mixed     the same, where some workers share a GPU and others do not
- *     bucket    a bucket that goes ahead of its step's all_reduce does not wait for its gradient
+ *     mixed     the same, when some workers share a GPU and others do not
+ *     bucket    a bucket that is merged before its step's all_reduce does not wait for its gradient
  *     sync      the host reads a download before the stream is done
  *     freed     a rank frees its memory before all communicators are aborted
  *
- * The shipped code is what runs; the doubles drop the wait, and for `freed` the linker helps: see
- * __wrap_ls_cuda_links_are_gone. MODE is `threads`, for the thread sanitizer, or `lazy`, where a
- * wrong order of execution gives wrong sums, for one of some seeds. Exit status: 0 all was well, 1
- * something was noticed, and a line says what; the sanitizer has a status of its own.
- */
+ * The shipped code runs; the doubles drop the wait. For `freed` the linker helps: see
+ * __wrap_ls_cuda_links_are_gone. MODE is `threads`, for the thread sanitizer, or `lazy`, in which a
+ * wrong order of execution gives wrong sums for one of some seeds. Exit status: 0 if nothing was
+ * detected; 1 if something was, with a line that says what; the sanitizer has a status of its
+ * own. */
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 

@@ -1,5 +1,5 @@
-/* Buckets that NCCL merges while backward still goes on, over doubles of the CUDA runtime and of
- * NCCL. */
+/* Buckets that NCCL merges while the backward pass is still running, over doubles of the CUDA
+ * runtime and of NCCL. */
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "cuda/comm_gang.h"

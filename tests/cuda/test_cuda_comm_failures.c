@@ -1,6 +1,6 @@
-/* Every call of the CUDA runtime and of NCCL that a merge makes fails, loses the device or takes too
- * long, one after another. Each time all ranks end with an error within ten seconds, nothing leaks,
- * nothing that NCCL may touch is freed, and no rank has a step that another has not. */
+/* Every call of the CUDA runtime and of NCCL in a merge fails, loses the device or takes too long,
+ * one after another. Each time all ranks must end with an error within ten seconds, nothing leaks,
+ * nothing that NCCL may touch is freed, and no rank has a step that another lacks. */
 #include "base/clock.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"

@@ -1,5 +1,5 @@
-/* The communicators of GPUs over several processes, each a gang on threads of its own, over doubles of the CUDA
- * runtime, of NCCL and of the wire. */
+/* The communicators of GPUs over several processes, each a group of ranks on threads of its own,
+ * over doubles of the CUDA runtime, of NCCL and of the transport. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"

@@ -1,4 +1,5 @@
-/* Workers on several GPUs of which some share one, over doubles of the CUDA runtime and of NCCL. */
+/* Workers on several GPUs, some of which share one, over doubles of the CUDA runtime and of
+ * NCCL. */
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* Arenas, element-wise work, data and loss. */
+/* Cases of kernels: arenas, element-wise work, data and loss. */
 #include "cuda_gpu/kernels_run.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Pooling, sums over positions and batch norm. */
+/* Cases of kernels: pooling, sums over positions and batch norm. */
 #include "cuda_gpu/kernels_run.h"
 
 /* ---- pooling -------------------------------------------------------------------------------- */

@@ -1,9 +1,12 @@
-/* kernels_… write FILE [small | PART]   runs every kernel (or its twin), or those of `arena`, `point`, `data`,
- *                                      `pool`, `norm` or `loss`, and writes the results down; small: not on
- *                                      the largest shapes
- * kernels_… compare A B                0: alike; fp32 and bf16 up to rounding, all else to the bit
+/* Runs kernels and compares their results.
  *
- * Where there is no GPU, `write` of the program with the kernels ends with 77. */
+ *     kernels_… write FILE [small | PART]
+ *         runs every kernel (or its twin), or those of `arena`, `point`, `data`, `pool`, `norm` or
+ *         `loss`, and writes the results to FILE; small: without the largest shapes
+ *     kernels_… compare A B
+ *         exits with 0 if the results agree: fp32 and bf16 up to rounding, all else to the bit
+ *
+ * On a machine without a GPU, `write` of the program with the kernels exits with 77. */
 #include "cuda_gpu/kernels_run.h"
 
 #include "base/rng.h"

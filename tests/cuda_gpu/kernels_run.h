@@ -1,11 +1,10 @@
-/* Kernels on made-up numbers. The same program is linked with the kernels and with their twins;
- * each writes what it computed to a file, and the two files are compared.
+/* Runs kernels on generated numbers. The same program is linked with the kernels and with their
+ * twins; each writes its results to a file, and the two files are compared.
  *
  *     float *x = run_floats(r, n, 1);            n numbers in −1 … 1, always the same
- *     float *y = run_room(r, n * sizeof *y);     holds nonsense
+ *     float *y = run_room(r, n * sizeof *y);     memory with undefined content
  *     run_ok(r, ls_k_curve_of(y, x, LS_K_RELU, 0, n, r->stream));
- *     run_keep(r, "relu", y, RUN_FLOAT, n);      waits, and writes them down
- */
+ *     run_keep(r, "relu", y, RUN_FLOAT, n);      waits, and writes the results */
 #ifndef TESTS_CUDA_GPU_KERNELS_RUN_H
 #define TESTS_CUDA_GPU_KERNELS_RUN_H
 

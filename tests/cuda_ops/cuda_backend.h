@@ -1,5 +1,5 @@
-/* The CUDA back end as tests see it: linked with doubles of everything below it (cuda_doubled.c), or
- * the plugin itself, on a machine with a GPU (cuda_plugged.c). */
+/* The CUDA back end for tests: linked with doubles of everything below it (cuda_doubled.c), or the
+ * plugin itself, on a machine with a GPU (cuda_plugged.c). */
 #ifndef TESTS_CUDA_OPS_CUDA_BACKEND_H
 #define TESTS_CUDA_OPS_CUDA_BACKEND_H
 

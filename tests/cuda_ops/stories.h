@@ -1,6 +1,6 @@
-/* Small training runs over the doubles on one worker, each told with what a step is enqueued as, and told
- * once more with all steps taken in parts, because something is planned for each of them (a stall of no
- * seconds). */
+/* Small training runs over the doubles on one worker. Each run lists what a step enqueues. It is
+ * repeated with all steps taken in parts, which is forced by planning something for each of them (a
+ * stall of zero seconds). */
 #ifndef TESTS_CUDA_OPS_STORIES_H
 #define TESTS_CUDA_OPS_STORIES_H
 

@@ -1,5 +1,5 @@
-/* The CUDA device over doubles of the runtime: memory, streams, bad data, what is missing, and each
- * call failing in turn. */
+/* The CUDA device over doubles of the runtime: memory, streams, bad data, missing libraries and
+ * devices, and each call failing in turn. */
 #include "cuda/cuda_device.h"
 #include "doubles/control.h"
 #include "runner.h"

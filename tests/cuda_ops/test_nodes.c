@@ -1,5 +1,6 @@
-/* How many nodes a recorded step of the shipped examples has: each costs about a microsecond of the GPU's
- * time, however little it does. And when several steps are one launch. */
+/* The number of nodes in a recorded step of the shipped examples, each of which takes about a
+ * microsecond of the GPU's time, however small it is; and the cases in which several steps are one
+ * launch. */
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/control.h"
 #include "nn/nn_fixture.h"

@@ -1,5 +1,6 @@
-/* Convolutions and dense layers over the doubles, pooled ones in any precision, and in bf16: parameters, inputs and results stay
- * fp32, and what comes out is near the products of doubles, as near as 8 bits can be. */
+/* Convolutions and dense layers over the doubles: pooled ones in any precision, and others in bf16.
+ * Parameters, inputs and results remain fp32, and the results are as close to the products of
+ * doubles as 8 bits allow. */
 #include "cuda_ops/cuda_backend.h"
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"

@@ -1,5 +1,5 @@
-/* A whole replica on the CUDA back end over the doubles, beside one on the plain-C reference:
- * steps of training with a ragged last minibatch, and evaluation, give the same weights and
+/* A whole replica on the CUDA back end over the doubles, compared with one on the plain-C
+ * reference: training steps with a ragged last minibatch, and evaluation, give the same weights and
  * losses. */
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"

@@ -1,5 +1,5 @@
-/* What a GPU does, for a timeline: CUPTI's records over its double become spans of the right device,
- * bounded, and without CUPTI nothing else changes. */
+/* GPU activity in a timeline: CUPTI's records, from its double, become bounded spans of the right
+ * device, and without CUPTI nothing else changes. */
 #include "cuda/cuda_device.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/cupti.h"

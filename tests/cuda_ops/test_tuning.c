@@ -1,5 +1,5 @@
-/* How a convolution's engine is chosen and kept: cuDNN plans for a GPU that is described, and what it would
- * run there is a double that takes as long, and is as repeatable, as the test says. */
+/* Choosing a convolution's engine and storing the choice. cuDNN plans for a described GPU; a double
+ * runs the engines, with the time and the repeatability that the test sets. */
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/launch.h"

@@ -1,4 +1,4 @@
-/* Several steps of a small model in one launch: beside the same steps taken in parts. */
+/* Several steps of a small model in one launch, compared with the same steps taken in parts. */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"

@@ -1,6 +1,6 @@
-/* Training runs over the doubles in which a step is one recording, and the next one is enqueued before
- * its result is known: beside runs whose steps are taken in parts, because something is planned for
- * each of them (a stall of no seconds). */
+/* Training runs over the doubles in which a step is one recording, and the next one is enqueued
+ * before its result is known. They are compared with runs whose steps are taken in parts, which is
+ * forced by planning something for each of them (a stall of zero seconds). */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
