@@ -1,5 +1,5 @@
-/* A room's tests are one program, test_<room>. Each of its files test_*.c holds a test, or a
- * few, which LS_TESTS names and labels:
+/* Tests of a directory ("room") are one program, test_<room>. Each of its files test_*.c contains
+ * one test or several, which LS_TESTS names and labels:
  *
  *     LS_TESTS(sync_ring, "unit")
  *     {
@@ -9,19 +9,19 @@
  *         return cmocka_run_group_tests(tests, NULL, NULL);
  *     }
  *
- * CMake registers what the program lists, so a new file needs no other line.
+ * CMake registers the tests that the program lists, so a new file needs no other line.
  *
  *     test_sync                          each test in a process of its own, with a time limit
  *     test_sync --list                   name, tab, labels; one test a line
  *     test_sync --run sync_ring          one test, in this process
  *     test_sync --run sync_ring --only 'ring_of*'    some of its cases
  *
- * A stress that has more to find the longer it runs asks ls_tests_rounds() how often to do a thing, and
- * behind the body of its LS_TESTS stands
+ * A stress test that finds more the longer it runs calls ls_tests_rounds() for its number of
+ * rounds. After the body of its LS_TESTS it has the line
  *
  *     LS_TESTS_LONG(sync_ring, "nightly")
  *
- * which is a test of its own, sync_ring_long: the same cases, with more rounds.
+ * which defines another test, sync_ring_long: the same cases with more rounds.
  *
  * The first label is the tier, which is also the budget (tests/README.md): `unit`, `integration` or
  * `nightly`. Further labels are `budget:<seconds>`, `serial`, `no-asan` and `no-tsan`. */

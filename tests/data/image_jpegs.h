@@ -1,4 +1,4 @@
-/* JPEG files for tests, by libjpeg. */
+/* Creates JPEG files for tests with libjpeg. */
 #ifndef TESTS_DATA_IMAGE_JPEGS_H
 #define TESTS_DATA_IMAGE_JPEGS_H
 

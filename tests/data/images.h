@@ -1,4 +1,5 @@
-/* What the tests of images share: a file in a directory of their own, and what is read of it. Each file has its own. */
+/* Common parts of the tests of images: an image file in a directory of the test, and the pixels
+ * read from it. Each test file has a copy of its own. */
 #ifndef TESTS_DATA_IMAGES_H
 #define TESTS_DATA_IMAGES_H
 

@@ -1,8 +1,12 @@
-/* make_jpegs IMAGES.gz LABELS.gz FOLDER ROWS [colours | photos]: rows of Fashion-MNIST as JPEG files, a sub-folder for
- * each class; in colours and of three sizes, or in colours and of 224 × 224.
- * make_jpegs --decode FOLDER THREADS: reads every file of such a folder and decodes it, and does no more: what the
- * decoder alone gives, at its best. Each thread has one decoder for all its files, and one place for the bytes of
- * them. */
+/* Creates and decodes JPEG files.
+ *
+ *     make_jpegs IMAGES.gz LABELS.gz FOLDER ROWS [colours | photos]
+ *         writes rows of Fashion-MNIST as JPEG files, in a sub-folder for each class; colours: in
+ *         colours and of three sizes; photos: in colours and of 224 × 224
+ *     make_jpegs --decode FOLDER THREADS
+ *         reads and decodes every file of such a folder and does nothing else, to measure the best
+ *         rate of the decoder alone. Each thread reuses one decoder and one buffer for all its
+ * files */
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Files of arrays, put together byte by byte. */
+/* Creates files of arrays byte by byte. */
 #ifndef TESTS_DATA_NPY_H
 #define TESTS_DATA_NPY_H
 

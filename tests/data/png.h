@@ -1,4 +1,4 @@
-/* PNG files, put together in memory. */
+/* Creates PNG files in memory. */
 #ifndef TESTS_DATA_PNG_H
 #define TESTS_DATA_PNG_H
 

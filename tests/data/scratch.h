@@ -1,4 +1,4 @@
-/* A directory of a test's own, and files in it. Every function asserts that it worked. */
+/* A temporary directory for a test, and files in it. Every function asserts that it succeeded. */
 #ifndef TESTS_DATA_SCRATCH_H
 #define TESTS_DATA_SCRATCH_H
 

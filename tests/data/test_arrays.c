@@ -1,4 +1,5 @@
-/* Rows from .npy and safetensors files: what is in them comes out, and what they may not be is told by offset. */
+/* Rows from .npy and safetensors files: their values, and errors with the offset for what is not
+ * allowed. */
 #include "data/dataset.h"
 #include "data/npy.h"
 #include "data/scratch.h"

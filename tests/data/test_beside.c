@@ -1,5 +1,6 @@
-/* Work beside the caller's, and hashing behind a writer: the same results as one after the other, whatever the sizes and
- * however the threads run. ThreadSanitizer looks at the order of what is written and read. */
+/* Functions that run concurrently with their caller, and hashing on another thread while bytes are
+ * written: the results are those of sequential execution, for all sizes and schedules.
+ * ThreadSanitizer checks the order of writes and reads. */
 #include "data/beside.h"
 #include "runner.h"
 

@@ -1,4 +1,5 @@
-/* CIFAR-10's binary files: where they are looked for, every kind of damage, and its message. */
+/* CIFAR-10's binary files: the places where they are looked for, every kind of damage, and its
+ * message. */
 #include "data/kinds.h"
 #include "data/ration.h"
 #include "data/scratch.h"

@@ -1,4 +1,4 @@
-/* Tables: what becomes of their columns, and what is told of a field that is not what it should be. */
+/* Tables: the conversion of their columns, and the messages for fields that are invalid. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
 #include "data/scratch.h"

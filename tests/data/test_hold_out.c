@@ -1,4 +1,5 @@
-/* Rows that are held out: a function of seed and labels alone, of each class its share. */
+/* Held-out rows: they depend only on the seed and the labels, and each class contributes its
+ * share. */
 #include "data/dataset.h"
 #include "runner.h"
 

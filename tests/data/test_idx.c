@@ -1,4 +1,4 @@
-/* IDX files: where they are looked for, every kind of damage, and its exact message. */
+/* IDX files: the places where they are looked for, every kind of damage, and its exact message. */
 #include "data/dataset.h"
 #include "data/ration.h"
 #include "data/scratch.h"

@@ -1,4 +1,4 @@
-/* Images from files: what is in them, and everything that can be wrong with them. */
+/* Images from files: their pixels, and every kind of error. */
 #include "data/images.h"
 #include "data/png.h"
 #include "runner.h"

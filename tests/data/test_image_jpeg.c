@@ -1,4 +1,4 @@
-/* JPEG files: what is in them, at which size they are decoded, and everything that can be wrong with them. */
+/* JPEG files: their pixels, the size at which they are decoded, and every kind of error. */
 #include "data/image_jpegs.h"
 
 /* By how much a JPEG is decoded smaller: exactly to what is wanted, or to half as large again and more. */

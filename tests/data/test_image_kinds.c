@@ -1,4 +1,4 @@
-/* Images of other kinds: BMP, WebP, and those that are only named. */
+/* Images of other formats: BMP, WebP, and formats that are recognised but not supported. */
 #include "data/images.h"
 #include "runner.h"
 

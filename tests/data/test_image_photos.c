@@ -1,4 +1,4 @@
-/* JPEG files as cameras and programs for print leave them. */
+/* JPEG files as cameras and print programs write them. */
 #include "data/image_jpegs.h"
 
 /* `more` behind the first two bytes, the mark of the beginning. */

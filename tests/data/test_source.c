@@ -1,4 +1,4 @@
-/* A caller's own data: rows of bytes or floats, with a class or a vector each. */
+/* Data sources of the caller: rows of bytes or floats, with a class or a vector each. */
 #include "data/dataset.h"
 #include "runner.h"
 

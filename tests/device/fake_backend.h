@@ -1,4 +1,4 @@
-/* A back end that does nothing but keep a record of how it is called. */
+/* A back end that only records how it is called. */
 #ifndef TESTS_DEVICE_FAKE_BACKEND_H
 #define TESTS_DEVICE_FAKE_BACKEND_H
 

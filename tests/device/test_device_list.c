@@ -1,4 +1,4 @@
-/* Device lists and the registry: what is understood, and what is said about the rest. */
+/* Device lists and the registry: valid lists, and the messages for invalid ones. */
 #include "device/fake_backend.h"
 #include "device/registry.h"
 #include "ref/ref.h"

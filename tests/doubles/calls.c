@@ -1,4 +1,5 @@
-/* What every function does first: it is counted, and a rule may fail, stall or skip it. */
+/* Common beginning of every function of the doubles: counts the call, and applies a rule that makes
+ * it fail, stall or be skipped. */
 #include "doubles/inside.h"
 
 #include <nccl.h>

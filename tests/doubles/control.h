@@ -1,44 +1,45 @@
-/* Doubles of the CUDA runtime and of NCCL: how a test controls them and asks what happened.
+/* Doubles of the CUDA runtime and of NCCL: how a test controls them and queries what happened.
  *
  *     dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 2});
  *     dbl_fail("cudaMalloc", 3, 0);                    the third cudaMalloc from now on fails
  *     … code that was written for CUDA …
- *     assert_string_equal(dbl_end(), "");              no complaint, no leak, nothing in flight
+ *     assert_string_equal(dbl_end(), "");              no violation, no leak, nothing in flight
  *
- * They are linked in place of libcudart and libnccl, compiled against the real headers, and stand
- * in tests only. "Device memory" is host memory that is tagged with its device.
+ * They are linked in place of libcudart and libnccl, compiled against the real headers, and exist
+ * only in tests. "Device memory" is host memory that is tagged with its device.
  *
- * Modes. What a stream holds may run in any order that streams, events and collectives allow:
- *     DBL_THREADS  each stream is a thread. With the thread sanitizer, a missing wait is a race.
- *     DBL_LAZY     nothing runs before somebody synchronises. Seed 0: then only what he waits for;
- *                  any other seed: streams take turns at random. A missing wait shows in the result,
- *                  the same way each time.
- *     DBL_EAGER    everything runs as soon as it can. Catches no missing wait.
+ * Modes. The work of a stream may run in any order that streams, events and collectives allow:
+ *     DBL_THREADS  Each stream is a thread. With the thread sanitizer, a missing wait is a race.
+ *     DBL_LAZY     Nothing runs before a thread synchronises. Seed 0: then only the work that it
+ *                  waits for runs; any other seed: streams take turns at random. A missing wait
+ *                  shows in the result, the same way each time.
+ *     DBL_EAGER    Everything runs as soon as it can. Detects no missing wait.
  *
- * What orders memory in DBL_THREADS. The sanitizer must see the edges that CUDA promises and no
- * others, or it would take a race for ordered:
- *   - each item of a stream's queue carries its own release (enqueue) and acquire (execution): an
+ * Memory order in DBL_THREADS. The sanitizer must see the edges that CUDA promises and no others,
+ * or it would take a race for ordered:
+ *   - Each item of a stream's queue carries its own release (enqueue) and acquire (execution): an
  *     item sees what its host thread did before *this* enqueue, not before later ones. A queue with
- *     a lock would order the item behind later enqueues as well, and hide a staging buffer that is
- *     refilled too early;
- *   - nothing flows back from a stream to the host but through a synchronisation: counters of
- *     finished items are read relaxed while they are polled, and with acquire once they suffice;
- *   - an event carries one release (record) and one acquire (wait, query, synchronise);
- *   - a collective sends messages from rank to rank, each with a release and an acquire of its own:
- *     a rank's sum comes after everybody's contribution, and after nothing else of theirs;
- *   - bookkeeping that both sides touch (the table of allocations, counters of calls, rules) is read
- *     with relaxed atomics. Locks are taken only where objects are made and destroyed.
+ *     a lock would also order the item after later enqueues, and hide a staging buffer that is
+ *     refilled too early.
+ *   - Nothing flows back from a stream to the host except through a synchronisation: counters of
+ *     finished items are read relaxed while they are polled, and with acquire once they suffice.
+ *   - An event carries one release (record) and one acquire (wait, query, synchronise).
+ *   - A collective sends messages from rank to rank, each with a release and an acquire of its own:
+ *     a rank's sum comes after the contribution of every rank, and after nothing else of theirs.
+ *   - Bookkeeping that both sides access (the table of allocations, counters of calls, rules) is
+ *     read with relaxed atomics. Locks are taken only where objects are created and destroyed.
  *
- * What is checked: memory (a copy or kernel touches only its device's memory, a peer's with access
- * enabled, or pinned memory, inside one allocation; asynchronous copies need pinned memory; freeing
- * what a collective may still touch), devices (a stream's work is enqueued with its device current;
- * the legacy default stream is not used), handles (nothing is used after its destruction), capture
- * (in a capturing thread no synchronisation, allocation or event query; forks are joined), and NCCL
- * (ranks agree on the sequence; two ranks on one GPU are refused; a non-blocking communicator is
- * not used before it is ready). A breach fails the call and is noted as a complaint.
+ * Checks: memory (a copy or kernel accesses only its device's memory, a peer's with access enabled,
+ * or pinned memory, inside one allocation; asynchronous copies need pinned memory; memory that a
+ * collective may still access is not freed), devices (a stream's work is enqueued with its device
+ * current; the legacy default stream is not used), handles (nothing is used after its destruction),
+ * capture (in a capturing thread no synchronisation, allocation or event query; forks are joined),
+ * and NCCL (ranks agree on the sequence; two ranks on one GPU are refused; a non-blocking
+ * communicator is not used before it is ready). A violation fails the call and is recorded as a
+ * complaint.
  *
- * dbl_begin and dbl_end: no other thread may be inside a double. The rest: any thread.
- */
+ * Threads: no other thread may be inside a double during dbl_begin and dbl_end. The other functions
+ * may be called by any thread. */
 #ifndef TESTS_DOUBLES_CONTROL_H
 #define TESTS_DOUBLES_CONTROL_H
 

@@ -1,5 +1,5 @@
-/* A double of CUPTI: gives records of what the doubles' streams ran, in the buffers it is given, and
- * fails where a test wants it. It stands in for cuda/cupti_lib.c. */
+/* A double of CUPTI: returns records of the work that the doubles' streams ran, in the buffers that
+ * it is given, and fails where a test requests it. It replaces cuda/cupti_lib.c. */
 #ifndef TESTS_DOUBLES_CUPTI_H
 #define TESTS_DOUBLES_CUPTI_H
 

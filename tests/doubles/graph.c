@@ -1,9 +1,8 @@
-/* Capture and graphs.
+/* Capture and graphs of the doubles.
  *
- * A capture has a slot for each of its streams. Every node knows how many nodes of each slot must
- * have run before it (a vector clock), which events carry from stream to stream; a launch runs the
- * nodes in an order that respects just that.
- */
+ * A capture has a slot for each of its streams. Every node stores how many nodes of each slot must
+ * have run before it (a vector clock), which events carry from stream to stream. A launch runs the
+ * nodes in any order that respects these numbers and nothing else. */
 #include "doubles/inside.h"
 
 #include <stdlib.h>

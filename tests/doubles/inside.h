@@ -1,4 +1,4 @@
-/* What the files of the doubles share. */
+/* Common parts of the files of the doubles. */
 #ifndef TESTS_DOUBLES_INSIDE_H
 #define TESTS_DOUBLES_INSIDE_H
 

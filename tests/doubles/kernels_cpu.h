@@ -1,4 +1,4 @@
-/* What the CPU twins of the kernels (src/cuda/kernels/kernels.h) share. */
+/* Common parts of the CPU twins of the kernels (src/cuda/kernels/kernels.h). */
 #ifndef TESTS_DOUBLES_KERNELS_CPU_H
 #define TESTS_DOUBLES_KERNELS_CPU_H
 

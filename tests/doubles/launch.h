@@ -1,4 +1,4 @@
-/* How a CPU twin of a kernel joins the doubles' streams.
+/* Enqueues a CPU twin of a kernel on the doubles' streams.
  *
  *     struct scale { float *y; size_t count; };
  *
@@ -16,9 +16,8 @@
  *         return dbl_launch(stream, "ls_k_scale", scale_body, &a, sizeof a);
  *     }
  *
- * The launch obeys the stream: the body runs on the stream's thread, or at a synchronisation, or at
- * once (control.h), and is recorded while the stream is being captured.
- */
+ * The launch obeys the stream: the body runs on the stream's thread, or at a synchronisation, or
+ * immediately (control.h), and is recorded while the stream is captured. */
 #ifndef TESTS_DOUBLES_LAUNCH_H
 #define TESTS_DOUBLES_LAUNCH_H
 

@@ -1,6 +1,7 @@
-/* The double of src/cuda/math/math_lib.h: convolutions and products as plain loops over channels-last
- * memory, enqueued like kernels. Sums are double; with `half`, results of convolutions are rounded to
- * bf16 as the library rounds them, and in TF32 factors to ten bits. */
+/* The double of src/cuda/math/math_lib.h: convolutions and products as plain loops over
+ * channels-last memory, enqueued like kernels. Sums are double. With `half`, results of
+ * convolutions are rounded to bf16 as the library does; in TF32, factors are rounded to ten
+ * bits. */
 #include "cuda/math/math_lib.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Memory: allocations, each tagged with the device it belongs to. */
+/* Memory of the doubles: allocations, each tagged with the device to which it belongs. */
 #include "doubles/inside.h"
 
 #include <stdbool.h>

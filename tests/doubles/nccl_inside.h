@@ -1,4 +1,4 @@
-/* What the files of the NCCL double share. */
+/* Common parts of the files of the NCCL double. */
 #ifndef TESTS_DOUBLES_NCCL_INSIDE_H
 #define TESTS_DOUBLES_NCCL_INSIDE_H
 

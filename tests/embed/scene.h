@@ -1,4 +1,5 @@
-/* What a service does with a trainer, in one call: open, two steps, a prediction, save, close. */
+/* The calls that a service makes on a trainer, in one function: open, two steps, a prediction,
+ * save, close. */
 #ifndef TESTS_EMBED_SCENE_H
 #define TESTS_EMBED_SCENE_H
 

@@ -1,9 +1,8 @@
-/* Every allocation that goes through the host's allocator fails once, alone and with all behind it:
- * the call that needed it returns an error, nothing leaks, and the handle can be closed.
+/* Every allocation through the host's allocator fails once, alone and with all later ones: the call
+ * that needed it returns an error, nothing leaks, and the handle can be closed.
  *
  *     embed_allocation_failures          every point, or every so many under a sanitizer
- *     embed_allocation_failures --all    every point
- */
+ *     embed_allocation_failures --all    every point */
 #include "base/host.h"
 #include "data/scratch.h"
 #include "embed/scene.h"

@@ -1,5 +1,6 @@
-/* Calls that may not be, from programs as they are: from a callback, in a forked child, on a small stack, with a pool
- * whose owner works, with NULLs. Each is an error that is true; none hangs, and none gives old weights. */
+/* Calls that are not allowed, as programs make them: from a callback, in a forked child, on a small
+ * stack, with a pool whose owner is working, with NULL arguments. Each must return an accurate
+ * error; none may hang or return old weights. */
 #include "embed/scene.h"
 #include "runner.h"
 #include "train/faulty_backend.h"

@@ -1,5 +1,5 @@
-/* A host program with a life of its own: its signal handler, its locale, its OpenMP team, a child that
- * was forked before. Whatever Lockstep does, all of that stays as it was. */
+/* A host program with state of its own: its signal handler, its locale, its OpenMP team, and a
+ * child that was forked before. Lockstep must leave all of it unchanged. */
 #include "data/scratch.h"
 #include "embed/scene.h"
 #include "runner.h"

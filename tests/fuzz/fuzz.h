@@ -1,10 +1,9 @@
-/* What the fuzz targets share.
+/* Common parts of the fuzz targets.
  *
- * A target is one file with LLVMFuzzerTestOneInput. It hands the bytes to a reader and checks what
- * the reader promises: input that is refused has an error with a status, a name and a place; input
+ * A target is one file with LLVMFuzzerTestOneInput. It passes the bytes to a reader and checks the
+ * reader's promises: input that is refused has an error with a status, a name and a place; input
  * that is accepted means what its bytes say. A broken promise ends the process, so that a fuzzer
- * counts it like a crash.
- */
+ * counts it as a crash. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 

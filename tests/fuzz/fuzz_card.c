@@ -1,4 +1,5 @@
-/* The card of a model: what is accepted means what its text says, and the model in it is read or refused. */
+/* The card of a model: an accepted card means what its text says, and the model in it is read or
+ * refused. */
 #include "config/card.h"
 #include "fuzz/fuzz.h"
 

@@ -1,4 +1,5 @@
-/* What the targets of datasets share: two files in memory, opened as a dataset's; tables. */
+/* Common parts of the targets for datasets: two files in memory that are opened as a dataset's, and
+ * tables. */
 #ifndef TESTS_FUZZ_FUZZ_DATASET_H
 #define TESTS_FUZZ_FUZZ_DATASET_H
 

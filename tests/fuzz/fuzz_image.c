@@ -1,5 +1,5 @@
-/* Images: a file read as 3×2 pixels, grey and in colours, as it is and, if it is a PNG, with the checksums
- * that its chunks should have: else hardly any mutant would come past them. */
+/* Images: a file read as 3×2 pixels, in grey and in colours; as it is and, if it is a PNG, with
+ * correct checksums of its chunks, because otherwise hardly any mutant would pass them. */
 #include "data/image.h"
 #include "fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
-/* The state of a checkpoint, and the recipe in it: what is accepted means what its text says, and a run
- * with the same recipe is recognised. */
+/* The state of a checkpoint and the recipe in it: an accepted state means what its text says, and a
+ * run with the same recipe is recognised. */
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "fuzz/fuzz.h"

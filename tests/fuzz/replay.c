@@ -3,10 +3,9 @@
  *
  *     fuzz_json_replay [-n MUTANTS] [-s SEED] [-k FILE] CORPUS...
  *
- * CORPUS is a file or a folder of files. -n: mutants of each file (default 0). -k: where to keep an
- * input on which the target aborts. Exit codes: 0, 1 (the target aborted), 64 (usage), 66 (no
- * corpus). What is run depends on the corpus, MUTANTS and SEED alone.
- */
+ * CORPUS is a file or a folder of files. -n: number of mutants of each file (default 0). -k: file
+ * in which to keep an input on which the target aborts. Exit codes: 0, 1 (the target aborted), 64
+ * (usage), 66 (no corpus). The inputs depend only on the corpus, MUTANTS and SEED. */
 #include "base/rng.h"
 #include "fuzz/fuzz.h"
 

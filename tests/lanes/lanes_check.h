@@ -1,13 +1,12 @@
-/* Running one op of the lanes family with given kernels, and the reference back end with double
- * sums beside it, on the same random data. Everything a test sees is row-major.
+/* Runs one op of the lanes family with given kernels, and the reference back end with double sums,
+ * on the same random data. All data that a test sees is row-major.
  *
  *     lanes_case c = {.desc = …};              x's shape, kind, parameters; `desc.training` etc.
  *     lanes_data *in = lanes_data_create(&c.desc, seed);
  *     lanes_data *got = lanes_run(kernels, &c.desc, in, block), *want = lanes_oracle(&c.desc, in);
  *     lanes_expect_near("…", got, want);
  *
- * Failures end the running cmocka test.
- */
+ * Failures end the running cmocka test. */
 #ifndef LANES_LANES_CHECK_H
 #define LANES_LANES_CHECK_H
 

@@ -1,6 +1,7 @@
-/* The lanes family with the kernels of every instruction set that this CPU has, on random shapes: the same bits as
- * with the best set, in blocks, with a team and in inference. That the best set's numbers are right tests/ops shows;
- * here are compared with the reference back end the shapes that it has not: wide ones, and edges. */
+/* The lanes family with the kernels of every instruction set of this CPU, on random shapes: the
+ * bits must be those of the best set, in blocks, with a team and in inference. tests/ops shows that
+ * the numbers of the best set are right; here the shapes that it lacks, wide ones and edges, are
+ * compared with the reference back end. */
 #include "base/rng.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_conv.h"

@@ -1,4 +1,5 @@
-/* What the tests of src/nn share: models from text, data, an allocator that counts and fails. */
+/* Common parts of the tests of src/nn: models from text, data, and an allocator that counts and
+ * fails. */
 #ifndef TESTS_NN_FIXTURE_H
 #define TESTS_NN_FIXTURE_H
 

@@ -1,4 +1,4 @@
-/* Every layer type in every model of its samples: the gradient that backward computes against the
+/* Every layer type in every model of its samples: the gradient of the backward pass against the
  * slope of the loss, on the reference with doubles; and every other back end against it. */
 #include "nn/nn_fixture.h"
 

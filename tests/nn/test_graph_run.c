@@ -1,4 +1,4 @@
-/* Graphs at work: shards, running statistics, shared memory, and ResNet-18's first forward pass. */
+/* Running graphs: shards, running statistics, shared memory, and ResNet-18's first forward pass. */
 #include "nn/nn_fixture.h"
 
 #include "comm/comm.h"

@@ -1,4 +1,4 @@
-/* A backward pass in pieces: who is told of what is ready, and that it is ready. */
+/* A backward pass in pieces: the callback is called for each piece, and the piece is ready then. */
 #include "nn/nn_fixture.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* A device around another one: it asks for blocks of rows, pretends to have memory of its own,
- * counts ops, and declines or fails where a test wants it to. */
+/* A device around another one: it requests blocks of rows, pretends to have memory of its own,
+ * counts ops, and declines or fails where a test requests it. */
 #ifndef TESTS_NN_WRAPPED_DEVICE_H
 #define TESTS_NN_WRAPPED_DEVICE_H
 

@@ -1,5 +1,5 @@
-/* The ops as textbooks define them, in double and with no thought of speed: what the reference
- * back end itself is checked against. Arrays are row-major; nothing is shared with its loops. */
+/* The ops as textbooks define them, in double and without optimisation, against which the reference
+ * back end itself is checked. Arrays are row-major; no code is shared with its loops. */
 #ifndef OPS_DEFINITIONS_H
 #define OPS_DEFINITIONS_H
 

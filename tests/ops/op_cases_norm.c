@@ -1,5 +1,5 @@
-/* Cases of batch norm, additions, activations, dropout and label smoothing, and of the graphs that
- * residual networks are made of. */
+/* Cases of batch norm, additions, activations, dropout and label smoothing, and of the graphs of
+ * which residual networks consist. */
 #include "ops/op_cases.h"
 
 /* Where few values are averaged, a variance may happen to be tiny, and dividing by its root magnify

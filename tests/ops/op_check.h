@@ -1,10 +1,10 @@
-/* Running ops of any back end and comparing them with the reference back end.
+/* Runs ops of any back end and compares them with the reference back end.
  *
- * What is run is a *chain*: one op, or several, each fed by the one before unless `source` says
- * otherwise; what an op puts out feeds one other op at most. The first op, and one op that takes the
- * chain's second input, read plain row-major data. An op whose output has a layout of the back end's own is followed by
- * LS_OP_EXPORT (the checker appends it), so that y can be read and dy can be given in row-major
- * order; a chain that ends in softmax_xent needs none.
+ * The unit is a *chain*: one op, or several, each with the output of the previous one as its input
+ * unless `source` says otherwise; an op's output is the input of at most one other op. The first
+ * op, and one op that reads the chain's second input, read plain row-major data. An op whose output
+ * has a layout of the back end is followed by LS_OP_EXPORT (the checker appends it), so that y can
+ * be read and dy can be given in row-major order; a chain that ends in softmax_xent needs none.
  *
  *     op_chain chain = {.seed = 7, .count = 1, .training = 1, .needs_dx = 1};
  *     chain.op[0] = …;                              kind, x's rows and shape, u, pool
@@ -14,8 +14,7 @@
  *     op_run_step(run, in, 0, 0);                   forward and backward
  *     op_result *result = op_run_read(run);
  *
- * A failure inside these functions fails the running cmocka test and prints the chain.
- */
+ * A failure inside these functions fails the running cmocka test and prints the chain. */
 #ifndef OPS_OP_CHECK_H
 #define OPS_OP_CHECK_H
 

@@ -1,4 +1,5 @@
-/* The devices whose ops are tested: one per back end and per family of kernels that was built. */
+/* The devices whose ops are tested: one for each back end and for each family of kernels in the
+ * build. */
 #ifndef OPS_OP_DEVICES_H
 #define OPS_OP_DEVICES_H
 

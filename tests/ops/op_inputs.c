@@ -1,4 +1,4 @@
-/* Random inputs of a chain. */
+/* Generates random inputs of a chain. */
 #include "base/rng.h"
 #include "ops/op_chain.h"
 

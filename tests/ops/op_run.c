@@ -1,4 +1,4 @@
-/* Running a chain on a device. */
+/* Runs a chain on a device. */
 #include "ops/op_chain.h"
 
 #include <setjmp.h>

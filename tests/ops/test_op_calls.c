@@ -1,4 +1,4 @@
-/* What holds across calls and across the ops of one layer, on every back end. */
+/* Properties of repeated calls and of the ops of one layer, on every back end. */
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
 #include "ops/op_devices.h"

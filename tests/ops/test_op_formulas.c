@@ -1,5 +1,5 @@
-/* Gather, dropout and the steps over arenas of every back end against their formulas, which plugin.h
- * gives. */
+/* Gather, dropout and the steps over arenas of every back end against their formulas in
+ * plugin.h. */
 #include "base/rng.h"
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"

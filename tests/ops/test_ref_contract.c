@@ -1,4 +1,4 @@
-/* What the reference back end refuses, and how it says so. */
+/* Requests that the reference back end refuses, and the messages. */
 #include "ref/ref.h"
 #include "runner.h"
 

@@ -1,5 +1,6 @@
-/* The oracle is not taken on trust: the reference back end's forward is compared with the ops'
- * definitions, and its gradients with central differences of those definitions in double. */
+/* Checks the reference back end, with which all others are compared: its forward pass against the
+ * ops' definitions, and its gradients against central differences of these definitions in
+ * double. */
 #include "ops/definitions.h"
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"

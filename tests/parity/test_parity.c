@@ -1,5 +1,5 @@
 /* Parity with PyTorch in float64: gradients of every parameter at a fresh start of LeNet, and the
- * losses of ten steps from there. The reference is made by make_reference.py. */
+ * losses of ten steps from there. make_reference.py creates the reference. */
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"

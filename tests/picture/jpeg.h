@@ -1,4 +1,4 @@
-/* JPEG files, made in memory: a slope of colours. */
+/* Creates JPEG files in memory: a gradient of colours. */
 #ifndef TESTS_PICTURE_JPEG_H
 #define TESTS_PICTURE_JPEG_H
 

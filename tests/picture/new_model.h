@@ -1,4 +1,4 @@
-/* A model that is not trained, for rows of any shape. */
+/* Creates an untrained model for rows of any shape. */
 #ifndef TESTS_PICTURE_NEW_MODEL_H
 #define TESTS_PICTURE_NEW_MODEL_H
 

@@ -1,4 +1,4 @@
-/* Pictures in memory as rows of a model: what is in them, and everything that can be wrong with them. */
+/* Pictures in memory as rows of a model: their pixels, and every kind of error. */
 #include "data/png.h"
 #include "picture/jpeg.h"
 #include "picture/new_model.h"

@@ -1,5 +1,5 @@
-/* The pool as a guest in somebody's process: fork, signals, cancellation, jobs that call the pool,
- * pools within pools, several at once. */
+/* The pool in the process of another program: fork, signals, cancellation, jobs that call the pool,
+ * nested pools, several pools at once. */
 #define _GNU_SOURCE /* MADV_WIPEONFORK */
 #include <lockstep/pool.h>
 

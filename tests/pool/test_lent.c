@@ -1,4 +1,4 @@
-/* Workers on threads of the host's: lent ones, and the caller as worker 0; and what is counted. */
+/* Workers on threads of the host: lent threads, and the caller as worker 0; and the counters. */
 #include <lockstep/pool.h>
 
 #include "pool/pool.h"

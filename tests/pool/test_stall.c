@@ -1,4 +1,5 @@
-/* Workers that stall: giving them up, going on without them, and destroying the pool over them. */
+/* Workers that stall: abandoning them, continuing without them, and destroying the pool while they
+ * exist. */
 #include "runner.h"
 
 #include <lockstep/pool.h>

@@ -1,4 +1,5 @@
-/* The description of how rows are prepared: what is written is read, and applied as it says. */
+/* The description of how rows are prepared: it is read as it was written, and applied as it
+ * says. */
 #include "prep/prep.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* The metrics file when the disk does not take everything, and when it has changed before a run goes on
- * with it. */
+/* The metrics file when the disk is full or fails, and when the file was changed before a run is
+ * resumed with it. */
 #include "data/scratch.h"
 #include "records/sink.h"
 #include "runner.h"

@@ -1,4 +1,5 @@
-/* What devices say in a timeline: their tracks, what overlaps, what is lost, and why there is nothing. */
+/* Device activity in a timeline: tracks, overlaps, lost records, and the reason why there is
+ * none. */
 #include "base/clock.h"
 #include "records/trace.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* Dataset rows to a batch, cropped and flipped at random where that is asked for. */
+/* Gathers dataset rows into a batch, cropped and flipped at random if requested. */
 #include "base/augment.h"
 #include "base/error.h"
 #include "base/rng.h"

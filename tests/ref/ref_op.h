@@ -1,4 +1,4 @@
-/* What the files of the reference back end share: its device, its op, the table of loops. */
+/* Common parts of the files of the reference back end: its device, its op, the table of loops. */
 #ifndef REF_REF_OP_H
 #define REF_REF_OP_H
 

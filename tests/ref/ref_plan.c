@@ -1,4 +1,4 @@
-/* From a description to the op's shapes, or to a refusal. */
+/* Computes an op's shapes from its description, or refuses the description. */
 #include "base/error.h"
 #include "ref/ref_op.h"
 

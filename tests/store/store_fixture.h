@@ -1,4 +1,4 @@
-/* What the tests of src/store share. Every function asserts that it worked. */
+/* Common parts of the tests of src/store. Every function asserts that it succeeded. */
 #ifndef TESTS_STORE_FIXTURE_H
 #define TESTS_STORE_FIXTURE_H
 

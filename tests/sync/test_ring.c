@@ -1,4 +1,4 @@
-/* The ring: order, bounds, closing, deadlines, and payloads that cross threads. */
+/* The ring: order, bounds, closing, deadlines, and payloads that pass between threads. */
 #include "sync/ring.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* Just enough of protocol buffers to look into an ONNX file; nothing of it is the writer's. */
+/* A minimal reader of protocol buffers for ONNX files. It shares no code with the writer. */
 #ifndef TESTS_ONNX_READER_H
 #define TESTS_ONNX_READER_H
 

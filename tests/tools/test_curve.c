@@ -1,4 +1,4 @@
-/* The curves that the terminal shows when a run is over. */
+/* The curves that the terminal shows at the end of a run. */
 #include "cli/output.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* The structure of ONNX files, for every layer type; whether they compute the same is for
- * onnx_check.py to see. */
+/* The structure of ONNX files, for every layer type. onnx_check.py checks that they compute the
+ * same. */
 #include "cli/onnx.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"

@@ -1,4 +1,4 @@
-/* The report of a run: what it shows, and runs that are damaged, unfinished or not there. */
+/* The report of a run: its contents, and runs that are damaged, unfinished or missing. */
 #include "data/ration.h"
 #include "data/scratch.h"
 #include "page/page.h"

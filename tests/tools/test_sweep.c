@@ -1,4 +1,4 @@
-/* A sweep's combinations, what cannot be read, and its results. */
+/* A sweep's combinations, syntax errors, and results. */
 #include "cli/sweep.h"
 #include "data/ration.h"
 #include "device/registry.h"

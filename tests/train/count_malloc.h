@@ -1,5 +1,5 @@
 /* Counts every call of the C library's allocator, from any thread and any library of the process,
- * by standing in for it. glibc only. */
+ * by replacing it. glibc only. */
 #ifndef TESTS_TRAIN_COUNT_MALLOC_H
 #define TESTS_TRAIN_COUNT_MALLOC_H
 

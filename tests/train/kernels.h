@@ -1,4 +1,4 @@
-/* The kernels of the CPU's back end. */
+/* The kernels of the CPU back end. */
 #ifndef TESTS_TRAIN_KERNELS_H
 #define TESTS_TRAIN_KERNELS_H
 

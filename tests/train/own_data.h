@@ -1,5 +1,5 @@
-/* Data of a caller's own, for trainers that are embedded: 96 training and 40 test images of
- * 1 × 28 × 28, which a small net can learn. */
+/* Data of the caller for embedded trainers: 96 training and 40 test images of 1 × 28 × 28, which a
+ * small network can learn. */
 #ifndef TESTS_OWN_DATA_H
 #define TESTS_OWN_DATA_H
 

@@ -1,4 +1,4 @@
-/* The step path of workers and coordinator allocates nothing. */
+/* The training steps of workers and coordinator allocate no memory. */
 #include "runner.h"
 #include "train/count_malloc.h"
 #include "train/own_data.h"

@@ -1,4 +1,4 @@
-/* What a run says of its data: what looks wrong is said with its key, and nothing of data that are as they should be. */
+/* Warnings about a run's data: suspicious data is reported with its key, and sound data is not. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/doubts.h"

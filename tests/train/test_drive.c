@@ -1,4 +1,5 @@
-/* A trainer that its caller drives: the same bits as a run, and every way to stop, save, load and ask. */
+/* A trainer whose steps its caller makes: the same bits as a run, and every way to stop, save, load
+ * and query it. */
 #include "base/rng.h"
 #include "data/scratch.h"
 #include "runner.h"

@@ -1,9 +1,8 @@
-/* The promise: a row's prediction has the same bits whatever rows come with it. Rows are predicted alone, a few at a
- * time and in lanes of sixteen, by nets of the swarm's generator and by some whose layers are wide enough for
- * Winograd's algorithm.
+/* The promise: a row's prediction has the same bits whatever rows are predicted with it. Rows are
+ * predicted alone, a few at a time and in lanes of sixteen, by networks of the swarm's generator
+ * and by some whose layers are wide enough for Winograd's algorithm.
  *
- *     few_rows NETS WIDE     so many of the generator's, and of the wide ones
- */
+ *     few_rows NETS WIDE     numbers of the generator's networks, and of the wide ones */
 #include "campaigns/swarm.h"
 #include "runner.h"
 #include "train/kernels.h"

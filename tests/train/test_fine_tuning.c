@@ -1,5 +1,5 @@
-/* Clipping, frozen parameters, rates by name, a moving average of the weights: what each does to a step, and the same
- * bits on any number of workers and after a stop. */
+/* Clipping, frozen parameters, rates by name, and a moving average of the weights: the effect of
+ * each on a step, and the same bits on any number of workers and after a stop. */
 #include "data/scratch.h"
 #include "nn/replica_impl.h"
 #include "runner.h"

@@ -1,5 +1,5 @@
-/* What evaluations measure: against plain counting, the same on any number of workers, with ragged minibatches and shards
- * that are empty, and in records. */
+/* The metrics of evaluations: against plain counting; the same on any number of workers; with
+ * ragged minibatches and empty shards; and in records. */
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
 #include "config/metrics.h"

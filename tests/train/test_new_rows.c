@@ -1,5 +1,5 @@
-/* Rows that a model meets after its training: as they are in the user's file, they give what the run's own
- * evaluation found. */
+/* Rows that a model meets after its training: read from the user's file, they give the results of
+ * the run's own evaluation. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/train_fixture.h"

@@ -1,8 +1,9 @@
-/* The promise: a recipe's weights have the same bits on every CPU, with every instruction set, on any number of
- * workers, with teams of any size. The hashes here are what every machine must find.
+/* The promise: a recipe's weights have the same bits on every CPU, with every instruction set, on
+ * any number of workers, with teams of any size. Every machine must find the hashes in this file.
  *
- *     portable_bits lenet|layers|resnet|mobilenet FILE WORKERS[xTEAM]…     FILE: the configuration of the last two
- */
+ *     portable_bits lenet|layers|resnet|mobilenet FILE WORKERS[xTEAM]…
+ *
+ * FILE is the configuration of resnet or mobilenet. */
 #include "runner.h"
 #include "train/kernels.h"
 #include "train/train_fixture.h"

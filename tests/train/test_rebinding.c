@@ -1,5 +1,5 @@
-/* What `bind` promises: a back end that does not say LS_DEVICE_REBINDS, or that records, has each op bound once, and
- * one that says it gets the same bits. */
+/* The promise of `bind`: a back end that does not declare LS_DEVICE_REBINDS, or that records, has
+ * each op bound once, and one that declares it gets the same bits. */
 #include "base/error.h"
 #include "ref/ref.h"
 #include "runner.h"

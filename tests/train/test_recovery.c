@@ -1,5 +1,6 @@
-/* A lost device costs no step: whoever fails or stalls, and wherever, the survivors end with the bits
- * of the undisturbed run. The seeded schedules of tests/campaigns/worker_faults.c go further. */
+/* A lost device costs no step: whichever worker fails or stalls, and at whichever stage, the
+ * survivors end with the bits of the undisturbed run. The seeded schedules of
+ * tests/campaigns/worker_faults.c go further. */
 #include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"

@@ -1,5 +1,5 @@
-/* A run that is stopped anywhere goes on as if it had never stopped: the same weights, optimizer
- * state, running statistics and records, on the same or another number of devices. */
+/* A run that is stopped at any point continues as if it had never stopped: the same weights,
+ * optimizer state, running statistics and records, on the same or another number of devices. */
 #include "checkpoint/checkpoint.h"
 #include "data/scratch.h"
 #include "records/record.h"

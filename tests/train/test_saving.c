@@ -1,5 +1,5 @@
-/* When a checkpoint is due, and of which kind: the one function that decides; and when the same one is not written
- * again. */
+/* The function that decides when a checkpoint is due, and of which kind; and when the same
+ * checkpoint is not written again. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/saving.h"

@@ -1,4 +1,4 @@
-/* Snapshots: what they predict, who may use them, and how long they live. */
+/* Snapshots: their predictions, the threads that may use them, and their lifetime. */
 #include "device/registry.h"
 #include "ref/ref.h"
 #include "runner.h"

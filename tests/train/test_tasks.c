@@ -1,4 +1,5 @@
-/* Tables: rows of floats, with a class, numbers or bits to learn; the same bits on any number of workers. */
+/* Tables: rows of floats with a class, numbers or bits as targets; the same bits on any number of
+ * workers. */
 #include "base/rng.h"
 #include "runner.h"
 #include "train/train_fixture.h"

@@ -1,5 +1,5 @@
-/* Runs that end early: interrupts, failing devices, failing sinks, no memory, numbers that grow
- * without bound. None may hang, leak, or say the wrong thing. */
+/* Runs that end early: interrupts, failing devices, failing sinks, failed allocations, diverging
+ * numbers. None may hang, leak, or report the wrong cause. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/faulty_backend.h"

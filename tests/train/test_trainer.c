@@ -1,5 +1,5 @@
-/* What a trainer does, through its public functions, against the book that it follows: the numbers
- * of the rows are those of the list of behaviours in the README. */
+/* A trainer's behaviour through its public functions, compared with the book that it follows. The
+ * numbers of the rows are those of the list of behaviours in the README. */
 #include "train/train_fixture.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* What the tests of src/train share: small recipes, a registry with the reference back end, and
- * records that are kept. */
+/* Common parts of the tests of src/train: small recipes, a registry with the reference back end,
+ * and records that are kept. */
 #ifndef TESTS_TRAIN_FIXTURE_H
 #define TESTS_TRAIN_FIXTURE_H
 
