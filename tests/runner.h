@@ -31,17 +31,17 @@
 typedef struct ls_tests {
     const char *name;
     const char *labels;
-    /* Runs the test. argv[0] is the program, further arguments are those after --run NAME. Returns
-     * the process's exit status: 0 passed, 77 skipped, anything else failed. */
+    /* Runs the test. argv[0] is the program; further arguments are those after --run NAME. Returns
+     * the exit status of the process: 0 passed, 77 skipped, anything else failed. */
     int (*run)(int argc, char **argv);
     int long_form;
     struct ls_tests *next;
 } ls_tests;
 
-/* Adds to the program's tests. Called before main. */
+/* Adds a test to the program. Called before main. */
 void ls_tests_add(ls_tests *tests);
 
-/* `rounds`, or `more` in the long form of the test that runs. For any thread. */
+/* Returns `rounds`, or `more` in the long form of the current test. Any thread. */
 unsigned ls_tests_rounds(unsigned rounds, unsigned more);
 
 #define LS_TESTS(name, labels)                                                                     \

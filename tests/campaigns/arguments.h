@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The value behind `name`, or the fallback. */
+/* Returns the value after `name`, or the fallback. */
 static inline const char *argument(int argc, char **argv, const char *name, const char *fallback)
 {
     for (int i = 1; i + 1 < argc; i++)

@@ -23,7 +23,7 @@ typedef struct shape {
 } shape;
 __attribute__((unused)) static const shape grey_2x3 = {1, 2, 3}, colour_2x3 = {3, 2, 3};
 static const char *path = "image";
-static ls_image_memory kept; /* from each test to the next */
+static ls_image_memory kept; /* reused by all tests */
 
 static inline int enter(void **state)
 {

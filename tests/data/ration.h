@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Several threads may ask at once. */
+/* Several threads may allocate at once. */
 typedef struct ration {
     _Atomic int grants, blocks;
 } ration;

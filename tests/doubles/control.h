@@ -50,60 +50,63 @@ typedef enum dbl_mode { DBL_THREADS, DBL_LAZY, DBL_EAGER } dbl_mode;
 
 typedef struct dbl_options {
     dbl_mode mode;
-    uint32_t seed;        /* DBL_LAZY, and the order of a graph's nodes in every mode */
-    int devices;          /* 0: there is no driver (cudaErrorInsufficientDriver) */
-    size_t memory_bytes;  /* of each device; 0: 1 GiB */
-    int nccl_polls;       /* how often a non-blocking NCCL call answers "in progress" first */
-    uint64_t patience_ns; /* a wait that takes longer is a hang: it ends with cudaErrorLaunchTimeout
-                             and a complaint. 0: 20 s */
+    uint32_t seed;       /* for DBL_LAZY, and for the order of a graph's nodes in every mode */
+    int devices;         /* 0: there is no driver (cudaErrorInsufficientDriver) */
+    size_t memory_bytes; /* memory of each device; 0: 1 GiB */
+    int nccl_polls;      /* how often a non-blocking NCCL call returns "in progress" first */
+    /* A wait that takes longer is a hang: it ends with cudaErrorLaunchTimeout and a complaint. 0:
+     * 20 s. */
+    uint64_t patience_ns;
 } dbl_options;
 
-#define DBL_DEVICES 16 /* most devices */
+#define DBL_DEVICES 16 /* largest number of devices */
 
-/* A new world: no devices' state, no rules, counters at zero. */
+/* Begins with the state of new devices, no rules, and counters at zero. */
 void dbl_begin(const dbl_options *options);
 
-/* Runs what is still enqueued, ends all threads, and returns what was wrong: "" or the complaints and
- * leaks, one a line. The text is valid until the next dbl_begin. */
+/* Runs what is still enqueued, ends all threads, and returns the complaints and leaks, one a line,
+ * or "". The text is valid until the next dbl_begin. */
 const char *dbl_end(void);
 
-/* Where the world ends with the program, in its last destructor: says on stderr what was wrong, and makes
- * the program fail. */
+/* For doubles that end with the program, in its last destructor: prints complaints on stderr, and
+ * makes the program fail if there are any. */
 void dbl_end_of_program(void);
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-/* The n-th call from now on (1: the next) of `function` ("cudaMalloc"; "launch" for kernels; NULL:
- * of any function that can fail) returns `error`, or with 0 the error that is usual for it. A
- * function that releases something releases it all the same. */
+/* Makes the n-th call from now on (1: the next) of `function` return `error`, or, if it is 0, the
+ * usual error of the function. `function` is a name such as "cudaMalloc", "launch" for kernels, or
+ * NULL for any function that can fail. A function that releases something releases it
+ * nevertheless. */
 void dbl_fail(const char *function, int nth, int error);
 
-/* The call takes this long, unless dbl_go_on comes first. */
+/* Makes the call take this long, unless dbl_go_on is called first. */
 void dbl_stall(const char *function, int nth, uint64_t ns);
 void dbl_go_on(void);
 
-/* The device that is current in that call is lost: the call, and every later one on the device, fails
- * with `error` (0: cudaErrorECCUncorrectable); what its streams hold is dropped. */
+/* The device that is current in that call is lost: the call and every later one on the device fail
+ * with `error` (0: cudaErrorECCUncorrectable), and the work in its streams is dropped. */
 void dbl_lose_at(const char *function, int nth, int error);
 void dbl_lose_device(int device, int error);
 
-/* The stream's work stops before its next item, until dbl_go_on. */
+/* Stops the work of the device's streams before the next item, until dbl_go_on. */
 void dbl_stall_streams(int device);
 
-/* The n-th call from now on of `function` returns success and does nothing: how a test plants the
- * bug of a call that is missing. Only for calls without results: waits, synchronisations. */
+/* Makes the n-th call from now on of `function` return success and do nothing, to plant the bug of
+ * a missing call. Only for calls without results: waits and synchronisations. */
 void dbl_skip(const char *function, int nth);
 void dbl_skip_all(const char *function);
 
-/* Calls since dbl_begin; NULL: of all functions that can fail. */
+/* Returns the number of calls since dbl_begin. NULL: of all functions that can fail. */
 long dbl_calls(const char *function);
 
-/* The functions that can fail, NULL-terminated. */
+/* Returns the functions that can fail, NULL-terminated. */
 const char *const *dbl_functions(void);
 
-/* What each kernel twin did is told from now on, on the thread that ran it: its name, the bytes that it said it
- * would touch, and of a product the floating-point operations, 2 for each multiplication, `tiled` with
- * channels counted in wholes of what tensor cores take (16 bytes in, 32 channels out). NULL: nobody is told. */
+/* Calls the watcher after each kernel twin from now on, on the thread that ran it, with its name,
+ * the bytes that it declared to access and, for a product, the floating-point operations: 2 for
+ * each multiplication; `tiled` counts channels in whole tiles of the tensor cores (16 bytes in, 32
+ * channels out). NULL: no watcher. */
 typedef struct dbl_cost {
     const char *name;
     double bytes, operations, tiled;
@@ -111,16 +114,17 @@ typedef struct dbl_cost {
 typedef void dbl_watcher(const dbl_cost *cost);
 void dbl_watch(dbl_watcher *watcher);
 
-/* Each plan of the math double that is made from now on asks for so many bytes to work in. */
+/* Each plan that the math double makes from now on requests this much workspace. */
 void dbl_ask_workspace(size_t bytes);
 
-/* Convolutions choose that engine of the math double's from now on; each has bits of its own. */
+/* Convolutions choose this engine of the math double from now on. The engines give different
+ * bits. */
 void dbl_prefer_engine(int engine);
 
-/* What cudaDriverGetVersion says; 0: the runtime's version. */
+/* Sets the version that cudaDriverGetVersion returns; 0: that of the runtime. */
 void dbl_set_driver(int version);
 
-/* ---- what there is -------------------------------------------------------------------------- */
+/* ---- live objects ---------------------------------------------------------------------------- */
 
 typedef struct dbl_live {
     int allocations, pinned, streams, events, graphs, execs, comms;
@@ -129,7 +133,7 @@ typedef struct dbl_live {
 
 dbl_live dbl_count_live(void);
 
-/* Complaints so far, "" if there are none. A test that expects one clears it. */
+/* Returns the complaints so far, "" if there are none. A test that expects one clears it. */
 const char *dbl_complaints(void);
 void dbl_clear_complaints(void);
 

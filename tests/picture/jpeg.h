@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* channels 1: grey; 3: colours; 4: those of print. → bytes, by malloc. */
+/* Returns the bytes of a file, allocated by malloc. channels 1: grey; 3: colours; 4: CMYK. */
 unsigned char *jpeg_make(int width, int height, int channels, size_t *count);
 
 #endif

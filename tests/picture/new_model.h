@@ -4,7 +4,7 @@
 
 #include <lockstep/snapshot.h>
 
-/* NULL: `err` says why. Released by the caller. */
+/* Returns a model, which the caller releases, or NULL with the reason in `err`. */
 ls_snapshot *new_model(int channels, int height, int width, int floats, ls_error *err);
 
 #endif
