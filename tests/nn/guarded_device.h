@@ -13,10 +13,10 @@
 
 #include <lockstep/sys/plugin.h>
 
-/* The back end "guarded", around `inner`; one at a time in a process. */
+/* Returns the back end "guarded" around `inner`. Only one may exist in a process at a time. */
 const ls_backend *guarded_backend(const ls_backend *inner);
 
-/* The first thing that was found since the last call, or "". Good until the next call. */
+/* Returns the first violation since the last call, or "". Valid until the next call. */
 const char *guarded_finding(void);
 
 #endif
