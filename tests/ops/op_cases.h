@@ -69,7 +69,7 @@ op_chain op_make_any(uint64_t seed);
 /* ---- op_cases_norm.c ------------------------------------------------------------------------ */
 
 op_chain op_make_norm(uint64_t seed);
-op_chain op_make_norm_evaluate(uint64_t seed); /* with ops created for training, or for evaluation */
+op_chain op_make_norm_evaluate(uint64_t seed); /* with ops for training, or for evaluation */
 op_chain op_make_add(uint64_t seed);
 op_chain op_make_sigmoid(uint64_t seed);
 op_chain op_make_tanh(uint64_t seed);
