@@ -32,7 +32,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- the peak --------------------------------------------------------------------------------- */
+/* ---- the peak -------------------------------------------------------------------------------- */
 
 /* Elsewhere in this project a product and a sum are never contracted; here it is the point. */
 #if defined(__clang__)
@@ -100,7 +100,7 @@ static double measure_peak(const char *isa)
     return best;
 }
 
-/* ---- the network ------------------------------------------------------------------------------ */
+/* ---- the network ----------------------------------------------------------------------------- */
 
 typedef struct stage {
     const char *name;
@@ -255,7 +255,7 @@ static void step(network *n, int number)
         n->weights[i] -= 0.01f / BATCH * n->grads[i];
 }
 
-/* ---- report ----------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void line(const char *name, const char *pass, double seconds, double mflop, double images,
                  double total, double peak)

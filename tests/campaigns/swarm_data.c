@@ -55,7 +55,7 @@ static void free_split(split *s)
     free(s->labels);
 }
 
-/* ---- npy ---------------------------------------------------------------------------------------- */
+/* ---- npy ------------------------------------------------------------------------------------- */
 
 /* Classes, or a bit for each of them. */
 static void write_targets(const swarm_case *c, const split *s, const char *name)
@@ -137,7 +137,7 @@ static void add_arrays(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "missing", draw_word(d, holes));
 }
 
-/* ---- csv ---------------------------------------------------------------------------------------- */
+/* ---- csv ------------------------------------------------------------------------------------- */
 
 /* A column for each value and one that is dropped; test rows have classes that training rows have. `fraction` stands
  * behind each value. */
@@ -194,7 +194,7 @@ static void add_table(swarm_case *c, draws *d, cJSON *data)
     c->data.train_rows += (uint32_t)c->data.classes;
 }
 
-/* ---- a folder's images, packed -------------------------------------------------------------------- */
+/* ---- a folder's images, packed --------------------------------------------------------------- */
 
 static void add_folder(swarm_case *c, cJSON *data)
 {
@@ -232,7 +232,7 @@ static void add_folder(swarm_case *c, cJSON *data)
     cJSON_AddNumberToObject(data, "classes", from->classes);
 }
 
-/* ---- where the rows are ---------------------------------------------------------------------------- */
+/* ---- where the rows are ---------------------------------------------------------------------- */
 
 /* Keys of other kinds, which are let pass with their defaults. */
 static void add_defaults(draws *d, cJSON *data)

@@ -252,7 +252,7 @@ static void an_arena_of_many_pieces_arrives_whole(void **state)
     free(expected);
 }
 
-/* ---- sums of which a part is there ------------------------------------------------------------ */
+/* ---- sums of which a part is there ----------------------------------------------------------- */
 
 /* Up to `floats` in each of this process's nodes; what is behind them is not there yet. */
 static void fill_up_to(const process *p, size_t from, size_t floats)

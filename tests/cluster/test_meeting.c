@@ -136,7 +136,7 @@ static places some_places(void)
     return p;
 }
 
-/* ---- who is first ----------------------------------------------------------------------------- */
+/* ---- who is first ---------------------------------------------------------------------------- */
 
 static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state)
 {
@@ -243,7 +243,7 @@ static void a_name_that_is_loopback_is_named(void **state)
     has_failed(&m, LS_EINVAL, "which no other host reaches");
 }
 
-/* ---- what is wrong, on both sides --------------------------------------------------------------- */
+/* ---- what is wrong, on both sides ------------------------------------------------------------ */
 
 /* The second of three is turned away with `told`, of which the first says `said`; the third comes in its place. */
 static void turn_away(member m[3], int status, const char *told, const char *said)

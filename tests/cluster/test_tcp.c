@@ -512,7 +512,7 @@ static void a_line_that_broke_keeps_the_others_from_nothing(void **state)
         assert_int_equal(said[i], LS_OK);
 }
 
-/* ---- meeting anew ----------------------------------------------------------------------------- */
+/* ---- meeting anew ---------------------------------------------------------------------------- */
 
 typedef struct parting {
     pthread_barrier_t all;

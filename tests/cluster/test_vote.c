@@ -217,7 +217,7 @@ static void at_most_one_part_goes_on_whatever_happens(void **state)
     assert_in_range(groups, 8000, INT32_MAX); /* and some part often does */
 }
 
-/* ---- with everybody at his best --------------------------------------------------------------- */
+/* ---- with everybody at his best -------------------------------------------------------------- */
 
 /* Those in `alive` (a bit each) vote until nothing more comes of it. Returns those that go on. */
 static unsigned vote_among(unsigned alive)

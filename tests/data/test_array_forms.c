@@ -32,7 +32,7 @@ static bytes npy(const char *type, const char *shape, const void *data, size_t c
     return bytes_npy(text, data, count);
 }
 
-/* ---- archives ----------------------------------------------------------------------------------- */
+/* ---- archives -------------------------------------------------------------------------------- */
 
 typedef struct archive {
     bytes file, directory;
@@ -96,7 +96,7 @@ static bytes end_archive(const archive *z)
     return b;
 }
 
-/* ---- what is said ------------------------------------------------------------------------------- */
+/* ---- what is said ---------------------------------------------------------------------------- */
 
 static char said[2048];
 
@@ -152,7 +152,7 @@ static void put(scratch *s, const char *name, bytes b)
 static const uint8_t pixels[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
                                    13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
 
-/* ---- .npz --------------------------------------------------------------------------------------- */
+/* ---- .npz ------------------------------------------------------------------------------------ */
 
 static archive four_arrays(int deflated)
 {
@@ -237,7 +237,7 @@ static void damage_of_an_archive_is_noticed(void **state)
     refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "d.npz: x: offset ");
 }
 
-/* ---- layout ------------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static const uint8_t colours[2][2][3][3] = {
     {{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, {{10, 11, 12}, {13, 14, 15}, {16, 17, 18}}},
@@ -300,7 +300,7 @@ static void new_rows_may_have_either_layout(void **state)
     ls_prep_free(prep);
 }
 
-/* ---- targets ------------------------------------------------------------------------------------ */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 static void put_x(scratch *s, unsigned rows)
 {

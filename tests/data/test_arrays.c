@@ -67,7 +67,7 @@ static void refuses(scratch *s, const char *kind, const char *file, ls_data_keys
     assert_null(split[1]);
 }
 
-/* ---- good files --------------------------------------------------------------------------------- */
+/* ---- good files ------------------------------------------------------------------------------ */
 
 static const uint8_t pixels[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
                                    13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
@@ -320,7 +320,7 @@ static void tensors_are_found_by_name(void **state)
             "d.safetensors: offset 8: tensor \"w\": there is none of that name");
 }
 
-/* ---- bad files ---------------------------------------------------------------------------------- */
+/* ---- bad files ------------------------------------------------------------------------------- */
 
 static void headers_of_npy_files_that_lie_are_refused(void **state)
 {

@@ -284,7 +284,7 @@ static void a_program_without_libspng_says_so(void **state)
 
 #endif
 
-/* ---- of any size ------------------------------------------------------------------------------ */
+/* ---- of any size ----------------------------------------------------------------------------- */
 
 static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
 {

@@ -27,7 +27,7 @@
 #define LARGE(n) (n)
 #endif
 
-/* ---- random descriptions ---------------------------------------------------------------------- */
+/* ---- random descriptions --------------------------------------------------------------------- */
 
 typedef struct dice {
     uint64_t seed, next;
@@ -264,7 +264,7 @@ static ls_op_desc random_loss(dice *d, int number)
     return start(d, LS_OP_SOFTMAX_XENT, roll(d, 1, 70), roll(d, 2, 40), 1, 1);
 }
 
-/* ---- comparisons ------------------------------------------------------------------------------ */
+/* ---- comparisons ----------------------------------------------------------------------------- */
 
 typedef ls_op_desc draw_desc(dice *d, int number);
 
@@ -493,7 +493,7 @@ static void inference_gives_the_same_bits(void **state)
     for_each_case(random_groups, same_in_inference, 7300, 12);
 }
 
-/* ---- the same bits on every CPU --------------------------------------------------------------- */
+/* ---- the same bits on every CPU -------------------------------------------------------------- */
 
 /* The CPU's best set against each of the others: run on both, the bits are the same. */
 static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
@@ -579,7 +579,7 @@ static void depthwise_edges_match_double_sums_on_every_set(void **state)
     for_each_case(narrow_depthwise, as_on_the_best, 1900, DEPTHWISE_EDGES);
 }
 
-/* ---- functions -------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static double logistic(double x)
 {
@@ -670,7 +670,7 @@ static void functions_are_within_few_units_of_the_truth_and_the_same_everywhere(
         print_message("             %s: at most %.2f units\n", functions[f].name, worst[f]);
 }
 
-/* ---- declining -------------------------------------------------------------------------------- */
+/* ---- declining ------------------------------------------------------------------------------- */
 
 static int creates(const ls_op_desc *desc)
 {

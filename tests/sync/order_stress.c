@@ -152,8 +152,7 @@ static void take_turns(void)
     ls_pool_destroy(lent_to);
 }
 
-/* ---- who gets out of a merge before the others reuses what it showed them
- * ---- */
+/* ---- who gets out of a merge before the others reuses what it showed them -------------------- */
 
 #define FLOATS 65536
 
@@ -221,8 +220,7 @@ static void abort_merges(bool one_total)
     }
 }
 
-/* ---- a team's items read what the worker wrote, and the worker reads theirs
- * ---- */
+/* ---- a team's items read what the worker wrote, and the worker reads theirs ------------------ */
 
 typedef struct team_job {
     long in[64], out[64];

@@ -262,7 +262,7 @@ static void threads_predict_while_a_run_trains(void **state)
     fixture_end(&s.f);
 }
 
-/* ---- a back end that keeps something per thread ----------------------------------------------- */
+/* ---- a back end that keeps something per thread ---------------------------------------------- */
 
 /* The reference's, of devices that are alike. Each is used by the thread that bound it, or counted here. */
 static const ls_device_ops *ref_ops;
