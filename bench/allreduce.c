@@ -60,7 +60,7 @@ typedef struct row {
     ls_comm *comm[WORKERS_MOST];
     int calls; /* in a measurement */
     uint64_t begin_ns[WORKERS_MOST], end_ns[WORKERS_MOST];
-    double us[ROUNDS_MOST]; /* of one call */
+    double us[ROUNDS_MOST]; /* microseconds of one call */
 } row;
 
 static void check(int status, const ls_error *err)
@@ -232,7 +232,7 @@ static int measure_all(row *rows, int count, double seconds)
 
 /* ---- the results ---------------------------------------------------------------------------- */
 
-/* What is told of a row. */
+/* Figures of a row. */
 typedef struct figures {
     size_t bytes;
     double median_us, low_us, high_us; /* the middle half */
@@ -291,7 +291,7 @@ static int write_json(const char *path, const row *rows, int count, int rounds)
 typedef struct arguments {
     double seconds;
     const char *json;
-    int workers[TEAMS_MOST]; /* of each team */
+    int workers[TEAMS_MOST]; /* number of workers of each team */
     int teams;
 } arguments;
 

@@ -23,7 +23,7 @@ typedef enum bench_pass { FORWARD, DATA, WEIGHTS, PASSES } bench_pass;
 
 typedef struct layer {
     const char *name;
-    int in, side; /* of x */
+    int in, side; /* channels and side of x */
     ls_conv2d conv;
     int fused; /* with relu and pool, as LeNet has them */
     int first; /* no gradient of x is wanted */
@@ -77,7 +77,7 @@ static float *memory(size_t floats)
     return out;
 }
 
-/* Of this thread: what else runs on the machine is not counted. */
+/* Returns the processor time of this thread, which excludes other programs on the machine. */
 static double now(void)
 {
     struct timespec t;
@@ -134,7 +134,7 @@ static void close_op(runner *r)
     r->op->impl->destroy(r->op);
 }
 
-/* What a call takes, behind one that warms the caches. */
+/* Returns the time of a call, after one that warms the caches. */
 static double timed(ls_op *op, int (*run)(ls_op *, ls_stream *, unsigned, ls_error *))
 {
     double start;

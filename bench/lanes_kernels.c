@@ -24,7 +24,7 @@
 #define IMAGES 4096
 #define IMAGE_MFLOP 10.6
 
-/* Of this thread: what else runs on the machine is not counted. */
+/* Returns the processor time of this thread, which excludes other programs on the machine. */
 static double now(void)
 {
     struct timespec t;

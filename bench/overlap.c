@@ -73,7 +73,7 @@ static ls_replica_data make_data(ls_shape shape, int classes)
     return (ls_replica_data){.images = images, .labels = labels, .rows = DATA_ROWS};
 }
 
-/* What all cells of a network share; freed at the end. */
+/* Data that all cells of a network share; freed at the end. */
 static struct shared {
     ls_json *doc, *recipe;
     ls_model *model;
@@ -198,7 +198,7 @@ static void open_and_check(double limit_s, uint64_t begin)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* What is told of a cell, by the name of the JSON. */
+/* Columns of a cell's row, with their names in the JSON. */
 static const struct column {
     const char *key;
     size_t at; /* in figures */
@@ -261,8 +261,8 @@ static double against_threads(const cell *c)
     return (v[(c->rounds - 1) / 2] + v[c->rounds / 2]) / 2;
 }
 
-/* A host thread waits for nothing while a GPU merges, so what merging costs there is what it adds to
- * a step, round by round; −1 where nothing tells. */
+/* Computes the exposed cost of merging. A host thread waits for nothing while a GPU merges, so the
+ * cost there is what merging adds to a step, round by round; −1 if it cannot be determined. */
 static void take_exposed(void)
 {
     for (int i = 0; i < count; i++) {
@@ -403,7 +403,7 @@ static void measure_all(const settings *s, uint64_t begin)
     }
 }
 
-/* Last of all: what times kernels changes what comes behind it. */
+/* Runs last, because timing kernels affects everything after it. */
 static void look_at_all(void)
 {
     ls_error err;
@@ -475,7 +475,7 @@ static void prepare(const settings *s)
 }
 #endif
 
-/* Where the value of an option goes; NULL: there is no such option. */
+/* Returns the place of an option's value; NULL: there is no such option. */
 static const char **place_of(settings *s, const char *option)
 {
     if (strcmp(option, "--json") == 0)

@@ -15,7 +15,7 @@ enum { STEPS_AHEAD = 2 }; /* that the host may issue before the first of them is
 
 const char *const host_names[HOST_MODES] = {"threads", "streams", "one-stream"};
 
-/* What a lane is given: one piece of a step, or all of them. */
+/* Work for a lane: one piece of a step, or all of them. */
 typedef struct item {
     worker *worker;
     uint64_t step;

@@ -76,7 +76,8 @@ static void lockstep_gang(void)
 
 /* ---- mutex and condition variables ---------------------------------------------------------- */
 
-/* One queue for all, as such pools mostly are; the jobs are empty, so that their number is enough. */
+/* A single queue for all workers, as most such pools have. The jobs are empty, so their number is
+ * enough. */
 static struct plain {
     pthread_mutex_t lock;
     pthread_cond_t work, done;

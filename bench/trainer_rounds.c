@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a worker's step consists of, as the records name it. */
+/* Parts of a worker's step, as the records name them. */
 static const struct part {
     const char *name, *key;
 } parts[] = {
@@ -42,7 +42,7 @@ static int wait_for_line(void)
     return c == '\n';
 }
 
-/* The sum of the numbers behind `key`, wherever it stands. */
+/* Returns the sum of the numbers after `key`, wherever it occurs. */
 static double sum_of(const char *json, const char *key)
 {
     double sum = 0;

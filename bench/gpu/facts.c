@@ -34,7 +34,7 @@ static double seconds_of(cudaStream_t stream, cudaGraphExec_t exec, int runs, do
     return (double)(ls_now_ns() - begin) * 1e-9;
 }
 
-/* One behind the other; each node does next to nothing. */
+/* Measures a graph of nodes in sequence, each of which does almost nothing. */
 static void time_graph(cudaStream_t stream, int kernels)
 {
     void *memory = NULL;

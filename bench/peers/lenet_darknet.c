@@ -15,7 +15,8 @@
 
 enum { PIXELS = 28 * 28, CLASSES = 10, IMAGES_HEADER = 16, LABELS_HEADER = 8, PATH_MOST = 4096 };
 
-/* The first `count` bytes behind a header of `skip` bytes; the program ends if they are not there. */
+/* Reads the first `count` bytes after a header of `skip` bytes. The program ends if they do not
+ * exist. */
 static unsigned char *read_bytes(const char *folder, const char *name, unsigned skip,
                                  unsigned count)
 {

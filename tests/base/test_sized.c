@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* What the library knows, and what headers before and after it have. */
+/* The structure that the library knows, and those of earlier and later headers. */
 typedef struct known {
     size_t size;
     int first;

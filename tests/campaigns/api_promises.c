@@ -99,8 +99,8 @@ static void read_functions(char *text)
         functions[i].errors = has_status[i] ? errors_in(said[i]) | of_all : 0;
 }
 
-/* What "those of" a function are, and those of the caller's own hooks, jobs and callbacks, which here fail with
- * LS_EDATA. */
+/* Adds the errors of functions named in "those of", and those of the caller's own hooks, jobs and
+ * callbacks, which fail here with LS_EDATA. */
 static void add_others(int i)
 {
     if (!has_status[i])

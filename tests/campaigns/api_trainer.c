@@ -362,7 +362,7 @@ static void take_snapshot(world *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Of an array for predictions: all of it, or too little. */
+/* Returns a size for an array of predictions: all of it, or too little. */
 static size_t some_room(world *w)
 {
     return world_chance(w, 12) ? world_draw(w, 3) : WORLD_BATCH * OWN_CLASSES;

@@ -16,7 +16,7 @@ enum {
     CIFAR_RECORD = 1 + CIFAR_IMAGE
 };
 
-/* What comes before images and labels in a split's meaning. */
+/* Comes before images and labels in the compared data of a split. */
 typedef struct split_head {
     uint32_t rows, channels, height, width, payload;
     uint32_t image_bytes; /* in all */

@@ -72,7 +72,7 @@ static int read_safetensors(const family *f, blob *out, ls_error *err)
     return rc;
 }
 
-/* The data stand behind the header in the canonical order, as they lie in memory. */
+/* The data follows the header in the canonical order, as it is in memory. */
 static int explains_safetensors(const family *f, const change *c, const blob *before,
                                 const blob *now)
 {

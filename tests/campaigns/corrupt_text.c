@@ -83,7 +83,7 @@ typedef struct difference {
     int structure; /* they have other keys, or more values */
     int leaves;
     size_t leaf;     /* the last one's number, in reading order */
-    size_t position; /* of the walk */
+    size_t position; /* position of the walk */
 } difference;
 
 static void compare(difference *d, const cJSON *a, const cJSON *b)

@@ -49,7 +49,7 @@
 
 typedef enum fault { NONE, KILL_BEFORE, KILL_AFTER, KILL_HALF, POWER, SHORT, ERROR } fault;
 
-/* What is to happen to one call. */
+/* What happens to one call: it passes, fails, does half, or is the last. */
 typedef enum verdict { PASS, FAIL, HALF, LAST, HALF_AND_LAST } verdict;
 
 static struct {
@@ -497,7 +497,7 @@ OPEN(openat, (int folder, const char *path, int flags, ...), flags, (folder, pat
 OPEN(openat64, (int folder, const char *path, int flags, ...), flags, (folder, path, flags, mode),
      folder, path)
 
-/* What fortified programs call. */
+/* Functions that fortified programs call. */
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
 int __openat_2(int folder, const char *path, int flags);

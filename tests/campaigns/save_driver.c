@@ -27,7 +27,7 @@ static const char recipe[] =
     " {\"type\": \"dense\", \"name\": \"b\", \"out\": 10}]},"
     " \"optimizer\": {\"lr\": 1, \"momentum\": 0.5}}";
 
-/* What is saved: some 20,000 floats, half of them an optimizer's. */
+/* The saved model: some 20,000 floats, half of them an optimizer's. */
 static ls_model *model;
 static ls_optimizer optimizer;
 static float *weights, *momentum;

@@ -52,7 +52,7 @@ typedef struct leg {
     int status;
     char error[512];
     char hash[65];
-    double loss, accuracy; /* of the last evaluation */
+    double loss, accuracy; /* results of the last evaluation */
     char *records;
     size_t length;
     int lost; /* devices */
@@ -111,14 +111,14 @@ static int least(size_t a, int b)
     return a < (size_t)b ? (int)a : b;
 }
 
-/* Where two texts differ first: the line of the first one. */
+/* Returns the first line of the first text in which two texts differ. */
 static void first_difference(char out[400], const char *a, const char *b)
 {
     size_t line = 0, i = 0;
     for (; a[i] && a[i] == b[i]; i++)
         if (a[i] == '\n')
             line = i + 1;
-    line = i > line + 90 ? i - 90 : line; /* of a long line, what is around it */
+    line = i > line + 90 ? i - 90 : line; /* of a long line, the part around the difference */
     snprintf(out, 400, "%.*s | %.*s", least(strcspn(a + line, "\n"), 180), a + line,
              least(strcspn(b + line, "\n"), 180), b + line);
 }
@@ -275,7 +275,7 @@ static int differ(char problem[PROBLEM], const leg *a, const leg *b)
 
 /* ---- run directories ------------------------------------------------------------------------ */
 
-/* What the weights score in the hands of a trainer that did not train them. */
+/* Evaluates the weights with a trainer that did not train them. */
 static int judge_weights(char problem[PROBLEM], const leg *first, const char *backend,
                          const char *weights)
 {

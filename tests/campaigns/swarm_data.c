@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A .npy file of `count` values of `size` bytes each; the shape and the type as Python writes them. */
+/* Writes a .npy file of `count` values of `size` bytes each, with shape and type as Python writes
+ * them. */
 static void write_npy(const char *directory, const char *name, const char *type, const char *shape,
                       const void *values, size_t size, size_t count)
 {
@@ -27,7 +28,7 @@ static void write_npy(const char *directory, const char *name, const char *type,
 
 typedef struct split {
     uint32_t count;
-    size_t values; /* of all rows */
+    size_t values; /* number of values in all rows */
     uint8_t *bytes;
     int32_t *labels;
 } split;
@@ -139,8 +140,8 @@ static void add_arrays(swarm_case *c, draws *d, cJSON *data)
 
 /* ---- csv ------------------------------------------------------------------------------------- */
 
-/* A column for each value and one that is dropped; test rows have classes that training rows have. `fraction` stands
- * behind each value. */
+/* Writes a column for each value and one that is dropped; test rows have only classes that training
+ * rows have. `fraction` follows each value. */
 static void write_table(const swarm_case *c, int test, const char *path, char separator,
                         const char *fraction)
 {

@@ -34,7 +34,7 @@ static const char *const kinds[] = {"fail", "stall"};
 static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
 enum { STAGES = sizeof stages / sizeof *stages, EVALUATE = STAGES - 1 };
 
-/* What was drawn for one worker. */
+/* The fault drawn for one worker. */
 typedef struct fault {
     int kind, stage, step;
     int drawn, seen;
@@ -47,7 +47,7 @@ typedef struct schedule {
     char text[WORKERS][96];
     const char *inject[WORKERS];
     double deadline_s;
-    /* What was seen. */
+    /* Observations of a run. */
     int steps;
     double latest_s; /* the longest a stall stayed unnoticed */
     char problem[400];
@@ -108,7 +108,7 @@ static void check_fault(schedule *s, const char *json)
     const int stalled = strstr(json, "\"kind\":\"stall\"") != NULL;
     if (stalled != (f->kind == 1))
         snprintf(s->problem, sizeof s->problem, "the wrong kind: %.300s", json);
-    /* A fault behind the commit point may be noticed in the next step. */
+    /* A fault after the commit point may be noticed in the next step. */
     if (f->stage != EVALUATE && step != f->step && step != f->step + 1)
         snprintf(s->problem, sizeof s->problem, "the wrong step: %.300s", json);
     if (stalled && after > s->latest_s)

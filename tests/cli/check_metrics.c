@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What has been read so far. */
+/* State of what has been read so far. */
 static struct {
     int line, devices, epochs, evals, ended;
     int targets;         /* are vectors, of which there is no accuracy */
@@ -74,7 +74,8 @@ static int has_row(const char *key, int type)
     return row->key != NULL;
 }
 
-/* An object has each key that has a row for `type`, a record's or a part, and no other but "type". */
+/* Checks that an object has each key that has a row for `type`, a record's or a part, and no other
+ * except "type". */
 static void check_keys(const cJSON *object, int type)
 {
     int found = type < LS_RECORD_TYPES; /* "type" */

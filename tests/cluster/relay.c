@@ -26,7 +26,7 @@ typedef struct frame {
 
 typedef struct port {
     int socket;
-    frame queue[QUEUE]; /* those to be sent */
+    frame queue[QUEUE]; /* frames to be sent */
     unsigned first, count;
 } port;
 
@@ -117,7 +117,7 @@ static void take_in(int from)
     }
 }
 
-/* What a link that is down does not take is lost. */
+/* Drops what a link that is down does not accept. */
 static void send_due(port *p)
 {
     while (p->count > 0 && p->queue[p->first].due_ns <= now_ns()) {

@@ -52,8 +52,8 @@ static int sum(member *m)
     return status;
 }
 
-static long
-    allocations; /* from the first member's sum WARM to its last one, of which nobody else has reached the end */
+/* from the first member's sum WARM to its last one, whose end no other member has reached */
+static long allocations;
 
 static int sum_often(member *m)
 {

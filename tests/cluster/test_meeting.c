@@ -34,7 +34,7 @@ typedef struct member {
     int status, number;
     ls_error err;
     char said[6000];
-    pthread_mutex_t lock; /* of `said` */
+    pthread_mutex_t lock; /* guards `said` */
     atomic_int beats;
 } member;
 
@@ -151,7 +151,7 @@ static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state
     await_said(&m[0], "; waiting for 2");
     go(&m[1]);
     await_said(&m[0], "2 of 3 have come: ");
-    await_said(&m[1], "2 of 3 have come: "); /* those that wait hear it, too */
+    await_said(&m[1], "2 of 3 have come: "); /* waiting members receive it as well */
     go(&m[2]);
     for (int i = 0; i < 3; i++) {
         join(&m[i]);
@@ -245,7 +245,8 @@ static void a_name_that_is_loopback_is_named(void **state)
 
 /* ---- what is wrong, on both sides ------------------------------------------------------------ */
 
-/* The second of three is turned away with `told`, of which the first says `said`; the third comes in its place. */
+/* The second of three is turned away with the message `told`, and the first logs `said`; the third
+ * comes in its place. */
 static void turn_away(member m[3], int status, const char *told, const char *said)
 {
     go(&m[0]);

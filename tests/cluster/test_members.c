@@ -25,7 +25,8 @@ typedef struct process {
     ls_error err;
 } process;
 
-/* Of such different sizes that each other order of addition gives other bits. */
+/* Fills a leaf with numbers of such different sizes that every other order of addition gives other
+ * bits. */
 static void fill(float *leaf, int shard, size_t floats, void *user)
 {
     const int step = *(const int *)user;

@@ -219,7 +219,8 @@ static void at_most_one_part_goes_on_whatever_happens(void **state)
 
 /* ---- with everybody at his best -------------------------------------------------------------- */
 
-/* Those in `alive` (a bit each) vote until nothing more comes of it. Returns those that go on. */
+/* Lets the members in `alive` (a bit each) vote until nothing more happens. Returns those that
+ * continue. */
 static unsigned vote_among(unsigned alive)
 {
     unsigned on = 0;
@@ -319,7 +320,7 @@ static void a_word_that_names_others_than_the_members_counts_for_nothing(void **
     assert_false(tcp_vote_can_be(&w.vote[0], &word));
     word = (tcp_word){.say = TCP_STATE};
     assert_false(tcp_vote_can_be(&w.vote[0], &word));
-    /* Nor does one that brings back who was left behind. */
+    /* Nor does a ballot that brings back an abandoned member. */
     assert_int_equal(vote_among(3), 3);
     word = (tcp_word){.say = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
     assert_true(tcp_vote_can_be(&w.vote[0], &word));

@@ -120,7 +120,7 @@ static void every_item_is_computed_once(void **state)
     assert_int_equal(ls_team_size(NULL), 1);
 }
 
-/* Jobs of all lengths behind one another, at once and after a rest in which helpers park. */
+/* Jobs of all lengths in sequence, at once and after a rest in which helpers park. */
 static void jobs_follow_one_another_without_a_word_lost(void **state)
 {
     static sums s;

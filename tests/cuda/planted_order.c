@@ -32,7 +32,7 @@ static const kind kinds[] = {
     {&ls_cuda_comm_ordered, 2, SHARDS, 0, {0, 1}},
     {&ls_cuda_comm_ordered, 2, SHARDS, 0, {0, 0}},
     {&ls_cuda_comm_ordered, 3, SHARDS, 0, {0, 0, 1}},
-    {&ls_cuda_comm_nccl, 2, 2, 1, {0, 1}}, /* of two numbers there is one sum */
+    {&ls_cuda_comm_nccl, 2, 2, 1, {0, 1}}, /* two numbers have only one sum */
 };
 enum { MIXED = 2, AHEAD = 3, KINDS = 4 };
 static const size_t segments[] = {0, 64, 192};
@@ -40,7 +40,7 @@ static const size_t segments[] = {0, 64, 192};
 typedef struct bug {
     const char *name;
     void (*plant)(void);
-    int first, end; /* of the kinds in which it is looked for */
+    int first, end; /* range of the kinds in which it is looked for */
     uint32_t seeds; /* one missing wait among many shows for few of them */
 } bug;
 
