@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define TOLERANCE 2e-6      /* ‖Δ‖/‖reference‖ */
-#define HALF_TOLERANCE 2e-4 /* of bf16 */
+#define HALF_TOLERANCE 2e-4 /* tolerance for bf16 */
 
 enum { NAME_BYTES = 64 };
 
@@ -108,7 +108,7 @@ static const struct part {
              {"data", run_data_kernels},   {"pool", run_pool_kernels},
              {"norm", run_norm_kernels},   {"loss", run_loss_kernels}};
 
-/* Of one part, or of all where `only` is NULL. */
+/* Writes the results of one part, or of all if `only` is NULL. */
 static int write_results(const char *path, const char *only, int small)
 {
     run r = {.shape = "", .small = small};

@@ -245,7 +245,8 @@ static void a_label_that_is_no_class_is_told_at_sync(void **state)
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-/* Everything a device does once; returns the first failure and leaves nothing behind. */
+/* Does everything that a device does once. Returns the first failure and leaves nothing
+ * allocated. */
 static int live(void)
 {
     float numbers[32] = {1};
@@ -313,8 +314,7 @@ static void a_lost_device_ends_in_an_error(void **state)
         assert_int_equal(live(), LS_EDEVICE);
         end();
     }
-    assert_true(
-        cuda_is_lost(cudaErrorContained)); /* of another process's making, on the same GPU */
+    assert_true(cuda_is_lost(cudaErrorContained)); /* caused by another process on the same GPU */
     assert_true(cuda_is_lost(cudaErrorIllegalAddress));
     assert_false(cuda_is_lost(cudaErrorMemoryAllocation));
 }

@@ -22,7 +22,7 @@ cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                         unsigned long long flags);
 
 enum { MOST = 64 };
-static size_t nodes[MOST]; /* of each graph */
+static size_t nodes[MOST]; /* number of nodes in each graph */
 static int graphs;
 
 cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
@@ -117,7 +117,7 @@ static void a_step_of_resnet18_has_few_nodes(void **state)
     assert_true(nodes_of_a_step(EXAMPLES "/resnet18.json", LS_PRECISION_BF16, 1) <= RESNET_NODES);
 }
 
-/* What a library works in is not what a step's time hangs on. */
+/* The workspace of a library has no effect on a step's time. */
 static void lenet_is_unrolled_whatever_convolutions_work_in(void **state)
 {
     world w;

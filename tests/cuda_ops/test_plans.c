@@ -102,7 +102,7 @@ enum { EXAMPLE_COUNT = 3, SIZES = 32 };
 typedef struct recipe {
     ls_model *model;
     uint32_t batch;
-    uint32_t size[SIZES]; /* of shards */
+    uint32_t size[SIZES]; /* number of rows in shards */
     int sizes;
 } recipe;
 

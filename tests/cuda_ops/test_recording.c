@@ -99,7 +99,7 @@ static void close_line(line *l)
     l->device->ops->close(l->device);
 }
 
-/* What changes from step to step. */
+/* Sets what changes from step to step. */
 static void prepare(line *l, int step)
 {
     uint32_t rows[ROWS];

@@ -108,7 +108,8 @@ static size_t read_file(uint8_t **bytes, size_t *room, const char *path)
     return size;
 }
 
-/* The line is at an odd address: where it is aligned, libjpeg-turbo writes around the caches, which takes longer. */
+/* The line is at an odd address: libjpeg-turbo bypasses the caches for aligned addresses, which
+ * takes longer. */
 static void *decode_some(void *line)
 {
     struct jpeg_decompress_struct c;

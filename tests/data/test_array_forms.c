@@ -39,7 +39,8 @@ typedef struct archive {
     unsigned members;
 } archive;
 
-/* A member as numpy.savez (stored) and numpy.savez_compressed write it: sizes of 64 bits before it. */
+/* Adds a member as numpy.savez (stored) and numpy.savez_compressed write it: with sizes of 64 bits
+ * before it. */
 static void add_member(archive *z, const char *name, const bytes *b, int deflated)
 {
     bytes packed = *b;

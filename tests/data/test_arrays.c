@@ -163,7 +163,8 @@ static void numbers_of_every_type_and_either_order_are_what_they_are(void **stat
     }
 }
 
-/* Every half float is the float that has its bits by another rule; whatever order, a label is a class. */
+/* Every half float equals the float that another rule gives for its bits; a label is a class in any
+ * byte order. */
 static void half_floats_and_wide_labels_are_read_exactly(void **state)
 {
     scratch *s = *state;
@@ -228,7 +229,7 @@ static void values_of_0_and_1_in_bytes_are_divided_with_a_warning(void **state)
     }
 }
 
-/* Where a NaN is filled the file stays as it was. */
+/* When NaNs are filled the file remains unchanged. */
 static void holes_are_filled_by_the_stated_rule(void **state)
 {
     scratch *s = *state;
@@ -413,7 +414,8 @@ static void labels_that_are_none_are_refused(void **state)
     refuses(s, "npy", "", keys, LS_EDATA, "expected labels from 0 to 1, found 2; set data.classes");
 }
 
-/* More numbers a row than the training rows' targets promise would not fit behind one another. */
+/* If the test rows' targets had more numbers a row than the training rows' targets promise, they
+ * would not fit. */
 static void test_targets_of_another_width_are_refused(void **state)
 {
     scratch *s = *state;

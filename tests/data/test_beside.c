@@ -56,7 +56,7 @@ static void hash_all(char hex[LS_SHA256_HEX], const uint8_t *bytes, size_t count
     ls_sha256_final_hex(&hash, hex);
 }
 
-/* In pieces of random lengths, none at all among them; what comes before is hashed by this thread. */
+/* Hashes in pieces of random lengths, including 0. This thread hashes what comes before. */
 static void hash_in_pieces(char hex[LS_SHA256_HEX], uint8_t *bytes, size_t count, uint64_t *seed)
 {
     const size_t longest = 1 + next(seed) % (count + 1);

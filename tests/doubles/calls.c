@@ -147,7 +147,7 @@ static void stall(uint64_t ns)
         dbl_idle_briefly(&idle);
 }
 
-/* What the rules make of call number n (number all of all calls); 0: nothing. */
+/* Returns the effect of the rules on call number n (number `all` of all calls); 0: none. */
 static action apply_rules(dbl_call call, long n, long all, uint64_t *value)
 {
     action found = 0;

@@ -14,7 +14,7 @@ typedef struct node {
     dbl_work *work;
     int slot;
     uint32_t after[SLOTS];
-    int done; /* of a launch's copy */
+    int done; /* used in a launch's copy */
 } node;
 
 typedef struct nodes {
@@ -27,11 +27,11 @@ struct CUgraph_st {
     nodes nodes;
     cudaStream_t stream[SLOTS]; /* slot 0: the origin */
     int slots;
-    uint32_t clock[SLOTS][SLOTS]; /* of each stream */
+    uint32_t clock[SLOTS][SLOTS]; /* vector clock of each stream */
     uint32_t issued[SLOTS];
     int invalid, ended;
     enum cudaStreamCaptureMode mode;
-    long breaks; /* of the device, when the capture began */
+    long breaks; /* count of the device when the capture began */
 };
 
 struct CUgraphExec_st {

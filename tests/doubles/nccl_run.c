@@ -127,7 +127,7 @@ static void begin(task *t)
         post_op(t, &t->ops[i]);
 }
 
-/* What was cut short may still be touched by peers that run. */
+/* Memory of an operation that was cut short may still be accessed by running peers. */
 static void end(task *t, int cut_short)
 {
     t->ended = 1;

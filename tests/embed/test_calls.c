@@ -243,7 +243,7 @@ static void a_device_that_fails_as_weights_are_read_costs_none(void **state)
         assert_int_equal(step(&s), LS_OK);
         assert_int_equal(weights(&s), LS_OK);
         assert_int_equal(step(&s), LS_OK);
-        fault.download_at = failing; /* of device 0, which all are read from */
+        fault.download_at = failing; /* of device 0, from which all are read */
         if (weights(&s) != LS_OK)
             fail_msg("%s", s.err.text);
         if (failing) {
@@ -370,7 +370,8 @@ static int refuse_the_end(void *user, const char *json, size_t length, ls_error 
     return LS_EDATA;
 }
 
-/* The last record of a trainer that was driven is written while it is closed, which has no error to give back. */
+/* The last record of a trainer whose caller makes the steps is written while it is closed, which
+ * returns no error. */
 static void a_callback_has_an_error_to_fill_in_whenever_it_is_called(void **state)
 {
     story s;

@@ -93,7 +93,7 @@ typedef void call(stage *g);
 typedef struct painted {
     call *what;
     stage *stage;
-    uintptr_t begun; /* where the stack was when the call was made */
+    uintptr_t begun; /* position of the stack when the call was made */
 } painted;
 
 static void *make_call(void *arg)

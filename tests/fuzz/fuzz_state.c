@@ -61,7 +61,7 @@ static void check_recipe(ls_json *doc, const ls_state *s)
     fuzz_check(ls_config_same_recipe(&recipe, recipe.shards, &recipe, &err) == LS_OK,
                "a recipe is the same as itself");
     recipe.seed ^= 1;
-    recipe.doc = doc; /* where messages look for the key */
+    recipe.doc = doc; /* messages look up the key in it */
     ls_config other;
     fuzz_check(ls_config_read_recipe(&other, doc, s->recipe, NULL, NULL) == LS_OK,
                "a recipe is read the same way again");

@@ -152,7 +152,7 @@ static void a_value_set_again_and_again_has_the_last_place(void **state)
     }
 }
 
-/* What cJSON allocates does not come from the host: here it comes from this. */
+/* cJSON does not allocate from the host; here it allocates from this. */
 static long allocations, refused;
 
 static void *refuse(size_t size)

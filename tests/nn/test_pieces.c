@@ -32,7 +32,7 @@ typedef struct bench {
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;
-    /* What was told. */
+    /* Pieces that were reported. */
     size_t told[16];
     int tells, fail_at;
     float *seen; /* the arena's prefix as it was when it was told */
