@@ -117,7 +117,7 @@ static void packed_rows(uint8_t rows[PICTURES][ROW])
     free(bytes);
 }
 
-/* What the program says of each, all digits of them. */
+/* Reads the program's prediction for each picture with all digits. */
 static void predicted(float logits[PICTURES][CLASSES])
 {
     size_t count;

@@ -36,7 +36,7 @@ static int leave(void **state)
     return 0;
 }
 
-/* Out of memory that ends where the picture does. The byte behind the row must stay. */
+/* Reads from memory that ends where the picture does. The byte after the row must not change. */
 static int read_row(char row[18], int of, const void *bytes, size_t count,
                     const ls_picture_options *options, ls_error *err)
 {
@@ -128,7 +128,8 @@ static void a_jpeg_is_read_grey_and_in_colours(void **state)
 #endif
 }
 
-/* Left half and right half are neighbouring values: the middle of the row lies just between them. */
+/* The left and the right half have neighbouring values: the middle of the row is exactly between
+ * them. */
 static void the_hosts_rounding_changes_nothing(void **state)
 {
     (void)state;

@@ -84,7 +84,7 @@ static ls_sink_mark write_records(scratch *files, const char **path)
     assert_int_equal(flush(sink, &mark, &err), LS_OK);
     assert_int_equal(mark.bytes, RECORDS * RECORD);
     assert_int_equal(mark.sums.lines, RECORDS);
-    emit(sink, 99); /* behind the mark: will be cut away */
+    emit(sink, 99); /* after the mark: will be cut off */
     assert_int_equal(sink->close(sink, &err), LS_OK);
     return mark;
 }
@@ -199,7 +199,7 @@ static void a_file_that_is_as_it_was_goes_on_and_can_go_on_again(void **state)
 
 typedef struct listener {
     ls_sink base;
-    const char *text; /* of the last record */
+    const char *text; /* text of the last record */
     float loss;
 } listener;
 

@@ -10,11 +10,12 @@
 #include <string.h>
 
 static struct {
-    bool rebinds, records; /* what the devices say of themselves */
+    bool rebinds, records; /* properties that the devices declare */
     atomic_int ops, binds;
 } told;
 
-/* The reference back end's table, and rows of its ops that count. Devices are opened one at a time. */
+/* The reference back end's table, and rows of its ops that count. Devices are opened one at a
+ * time. */
 static const ls_device_ops *real;
 static const ls_op_impl *real_impl[4];
 static ls_op_impl counting[4];

@@ -14,7 +14,7 @@
 
 #define STEPS 9 /* three epochs of 3 */
 
-/* What happens to a run. */
+/* Events of a run. */
 typedef struct story {
     ls_trainer *trainer;
     uint64_t stop_behind;  /* this step, 0: never */
@@ -85,7 +85,8 @@ static int type_of(const char *line)
     return LS_RECORD_TYPES;
 }
 
-/* Appends the record's numbers that do not depend on time or devices, key by key as in the rows; -1: null, or none. */
+/* Appends the record's numbers that do not depend on time or devices, key by key as in the table of
+ * rows; -1: null or missing. */
 static int read_numbers(double *out, int room, const char *line)
 {
     const int type = type_of(line);
@@ -125,8 +126,8 @@ static void expect_same_records(const char *run, const char *reference)
 
 /* ---- what the last checkpoint says ---- */
 
-/* The last checkpoint's state as text, without times, without `kept`, which names a file of this directory, and without
- * the length of the records, which have times in them. */
+/* Returns the last checkpoint's state as text, without times, without `kept`, which names a file of
+ * this directory, and without the length of the records, which contain times. */
 static char *read_state(const char *run)
 {
     char directory[500], *path, *text;
@@ -384,7 +385,7 @@ static void a_damaged_checkpoint_gives_way_to_the_one_before(void **state)
     place *p = *state;
     char run[300], path[500];
     snprintf(run, sizeof run, "%s/damaged", p->s.directory);
-    begin_and_stop(p, run, "devices=ref:2", 7, 0); /* checkpoints behind steps 6 and 8 */
+    begin_and_stop(p, run, "devices=ref:2", 7, 0); /* checkpoints after steps 6 and 8 */
     snprintf(path, sizeof path, "%s/checkpoints/step-000000008.safetensors", run);
     flip_a_bit(path, 3000);
     resume_to_the_end(p, run, "devices=ref:3", run);

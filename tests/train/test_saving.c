@@ -100,7 +100,7 @@ static void nothing_is_due_without_a_directory(void **state)
                          LS_DUE_NOTHING);
 }
 
-/* Saves behind step 0, where no steps were trained: → the file, as the system knows it. */
+/* Saves after step 0, before any steps were trained. Returns the file's inode. */
 static ino_t saved(ls_trainer *t, const char *run_dir)
 {
     char path[700];

@@ -104,7 +104,7 @@ static void shards_are_dealt_out_in_contiguous_parts(void **state)
 
 typedef struct whole {
     ls_trainer *t;
-    float *gradient; /* of all rows, in one shard, summed in double */
+    float *gradient; /* gradient of all rows, in one shard, summed in double */
 } whole;
 
 static int compute_whole(const ls_worker *w, void *arg, ls_error *err)
