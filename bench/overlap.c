@@ -57,7 +57,7 @@ static void check(int status, const ls_error *err, const cell_desc *d)
     exit(1);
 }
 
-/* ---- what there is to compute --------------------------------------------------------------- */
+/* ---- networks and their data ---------------------------------------------------------------- */
 
 static ls_replica_data make_data(ls_shape shape, int classes)
 {

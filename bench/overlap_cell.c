@@ -232,7 +232,7 @@ static int cell_check(cell *c, const outcome *wanted, ls_error *err)
     return status ? status : compare(c, wanted, err);
 }
 
-/* ---- what a round says ---------------------------------------------------------------------- */
+/* ---- figures of a round --------------------------------------------------------------------- */
 
 static int by_begin(const void *a, const void *b)
 {

@@ -324,7 +324,7 @@ static void destroy_devices(world *w)
 {
     if (!w->devices || w->trainer || !world_chance(w, 3))
         return;
-    ls_collective_destroy(w->collective); /* whose ranks' devices these were */
+    ls_collective_destroy(w->collective); /* its ranks used these devices */
     w->collective = NULL;
     end_pool(w, &w->devices);
 }

@@ -24,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CALLS = 40 /* of a sequence */, SECONDS = 120 /* for one, then it hangs */ };
+enum { CALLS = 40 /* calls of a sequence */, SECONDS = 120 /* for one, then it hangs */ };
 
 static world here; /* one at a time; the alarm's handler reads it */
 

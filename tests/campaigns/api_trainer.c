@@ -16,7 +16,7 @@ static const char config[] =
     " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 2, \"kernel\": 5, \"stride\": 5},"
     " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
 
-/* ---- what the trainer tells ---- */
+/* ---- callbacks of the trainer ---- */
 
 /* Calls that a callback may not make. */
 static void call_in(world *w, ls_error *err)
@@ -303,7 +303,7 @@ static void look(world *w)
     world_did(w, "ls_trainer_result");
 }
 
-/* ---- what was learnt ---- */
+/* ---- comparing weights ---- */
 
 static void compare(world *w, const char *name, const float *weights)
 {

@@ -49,7 +49,7 @@
 
 typedef enum fault { NONE, KILL_BEFORE, KILL_AFTER, KILL_HALF, POWER, SHORT, ERROR } fault;
 
-/* What happens to one call: it passes, fails, does half, or is the last. */
+/* The decision about one call: it passes, fails, does half, or is the last. */
 typedef enum verdict { PASS, FAIL, HALF, LAST, HALF_AND_LAST } verdict;
 
 static struct {
@@ -144,7 +144,7 @@ static int listed(const char *list, const char *name)
     return 0;
 }
 
-/* ---- what a call concerns ------------------------------------------------------------------- */
+/* ---- the path of a call --------------------------------------------------------------------- */
 
 static int below_root(const char *path)
 {
@@ -205,7 +205,7 @@ static int concerns_path(int folder, const char *path)
     return shim.root_length > 0 && full_path(where, folder, path) && below_root(where);
 }
 
-/* ---- what is recorded ----------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------------------ */
 
 /* The calls below have been judged: `where` is the path, the new one where there are two. */
 
@@ -233,7 +233,7 @@ static void record_open(int fd, int flags, int was_there)
         fs_record_cut(fd);
 }
 
-/* ---- what a loss of power loses ------------------------------------------------------------- */
+/* ---- unsynced writes ------------------------------------------------------------------------ */
 
 enum { FILES = 64 };
 

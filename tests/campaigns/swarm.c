@@ -118,7 +118,7 @@ static void first_difference(char out[400], const char *a, const char *b)
     for (; a[i] && a[i] == b[i]; i++)
         if (a[i] == '\n')
             line = i + 1;
-    line = i > line + 90 ? i - 90 : line; /* of a long line, the part around the difference */
+    line = i > line + 90 ? i - 90 : line; /* shorten a long line */
     snprintf(out, 400, "%.*s | %.*s", least(strcspn(a + line, "\n"), 180), a + line,
              least(strcspn(b + line, "\n"), 180), b + line);
 }

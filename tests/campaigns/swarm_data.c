@@ -233,7 +233,7 @@ static void add_folder(swarm_case *c, cJSON *data)
     cJSON_AddNumberToObject(data, "classes", from->classes);
 }
 
-/* ---- where the rows are ---------------------------------------------------------------------- */
+/* ---- the place of the rows ------------------------------------------------------------------- */
 
 /* Keys of other kinds, which are let pass with their defaults. */
 static void add_defaults(draws *d, cJSON *data)

@@ -86,7 +86,7 @@ static void plan(schedule *s, uint64_t seed)
     }
 }
 
-/* ---- what the records say ------------------------------------------------------------------- */
+/* ---- checking records ----------------------------------------------------------------------- */
 
 static double number_behind(const char *json, const char *key)
 {

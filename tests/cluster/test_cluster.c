@@ -577,7 +577,7 @@ static void who_leaves_says_why_and_is_not_waited_for(void **state)
         assert_int_equal(t.process[m].status, LS_ESTALLED);
         assert_non_null(strstr(t.process[m].err.text, "no space left on its disk"));
     }
-    assert_true(ls_now_ns() - start_ns < 5 * SECOND); /* of a deadline of 20 s */
+    assert_true(ls_now_ns() - start_ns < 5 * SECOND); /* the deadline is 20 s */
     wire_world_destroy(t.world);
 }
 

@@ -136,7 +136,7 @@ static places some_places(void)
     return p;
 }
 
-/* ---- who is first ---------------------------------------------------------------------------- */
+/* ---- the first member ------------------------------------------------------------------------ */
 
 static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state)
 {
@@ -243,7 +243,7 @@ static void a_name_that_is_loopback_is_named(void **state)
     has_failed(&m, LS_EINVAL, "which no other host reaches");
 }
 
-/* ---- what is wrong, on both sides ------------------------------------------------------------ */
+/* ---- errors, on both sides ------------------------------------------------------------------- */
 
 /* The second of three is turned away with the message `told`, and the first logs `said`; the third
  * comes in its place. */
@@ -323,7 +323,7 @@ static void a_member_that_another_one_does_not_reach_is_named_to_all(void **stat
     prepare(&m[1], NULL, p.meet, 3);
     prepare(&m[2], NULL, p.meet, 3);
     m[1].place.advertise =
-        "127.0.0.1:256"; /* where nobody listens; the lowest in the order of addresses */
+        "127.0.0.1:256"; /* nobody listens there; the lowest in the order of addresses */
     go(&m[0]);
     await_said(&m[0], "1 of 3"); /* before, one of the others would be first: it has the address */
     go(&m[1]);

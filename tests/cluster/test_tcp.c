@@ -387,7 +387,7 @@ static void one_that_came_and_went_is_not_waited_for(void **state)
     }
 }
 
-/* ---- those who do not come ------------------------------------------------------------------ */
+/* ---- members that do not come --------------------------------------------------------------- */
 
 static void waiting_has_an_end(void **state)
 {

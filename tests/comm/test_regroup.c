@@ -459,7 +459,7 @@ static void aborted_groups_are_left_and_replaced(void **state)
     }
 }
 
-/* ---- who may still read ---- */
+/* ---- ranks that may still read ---- */
 
 static _Atomic int may_go_on;
 

@@ -259,7 +259,7 @@ static void an_abort_from_outside_releases_everybody(void **state)
     }
 }
 
-/* ---- whose GPU reads the others' memory ------------------------------------------------------ */
+/* ---- a rank whose GPU reads the memory of others --------------------------------------------- */
 
 static void lose_whoever_asks_first(void)
 {

@@ -162,7 +162,7 @@ inline void go_on(thread &t)
 struct choice {
     bool descending = false;
     uint64_t seed = 0;
-    std::string file; /* of the barrier that waits for nobody */
+    std::string file; /* file of the barrier that does not wait */
     int line = 0;
 
     choice()
@@ -268,7 +268,7 @@ void launch(dim3 grid, dim3 block, cudaStream_t stream, const char *name, Kernel
         &w, sizeof w); /* the launcher asks cudaGetLastError */
 }
 
-/* ---- what threads wait for ------------------------------------------------------------------ */
+/* ---- barriers and shuffles ------------------------------------------------------------------ */
 
 inline bool is_planted(const char *file, int line)
 {

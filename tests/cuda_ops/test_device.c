@@ -40,7 +40,7 @@ static ls_device *open_device(int index)
     return device;
 }
 
-/* ---- what there is -------------------------------------------------------------------------- */
+/* ---- description ---------------------------------------------------------------------------- */
 
 static void devices_are_described(void **state)
 {

@@ -14,7 +14,7 @@
 /* Counted once; what a change adds, it says here. */
 enum { LENET_NODES = 20, LENET_BF16_NODES = 25, RESNET_NODES = 154 };
 
-/* ---- what is recorded ----------------------------------------------------------------------- */
+/* ---- recorded graphs ------------------------------------------------------------------------ */
 
 cudaError_t __real_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                         unsigned long long flags);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is asked for ---------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 enum { MOST = 8192 };
 
@@ -91,7 +91,7 @@ void __wrap_ls_math_plan_destroy(ls_math_plan *plan)
     free(plan);
 }
 
-/* ---- who asks ------------------------------------------------------------------------------- */
+/* ---- the examples --------------------------------------------------------------------------- */
 
 /* All are made for Fashion-MNIST. */
 static const char *const examples[] = {EXAMPLES "/fashion_mnist.json", EXAMPLES "/resnet18.json",
@@ -183,7 +183,7 @@ static void ask_everything(void)
         }
 }
 
-/* ---- what is expected ----------------------------------------------------------------------- */
+/* ---- expected results ----------------------------------------------------------------------- */
 
 static const char *text_of(const asked *a)
 {

@@ -99,7 +99,7 @@ cudnnStatus_t __wrap_cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescr
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- what is logged ------------------------------------------------------------------------- */
+/* ---- log ------------------------------------------------------------------------------------ */
 
 enum { LINES = 128 };
 static char line[LINES][256];

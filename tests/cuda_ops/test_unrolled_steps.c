@@ -167,7 +167,7 @@ static void steps_behind_a_skipped_one_are_applied_once(void **state)
     assert_true(first > 0 && last > 0 && twice > 0 && both > 0);
 }
 
-/* ---- where nothing is unrolled -------------------------------------------------------------- */
+/* ---- cases without unrolling ---------------------------------------------------------------- */
 
 /* Returns the length for one dense layer after another one of `width` outputs. */
 static uint32_t length_of_ranges(int width)

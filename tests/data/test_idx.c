@@ -193,7 +193,7 @@ static void rows_are_copied_and_bounds_checked(void **state)
     close_both(split);
 }
 
-/* ---- where files are looked for ---- */
+/* ---- places of files --------------- */
 
 /* Names with a dot; files in directories of their names; a folder above that of the files. */
 static void files_are_found_as_people_have_them(void **state)

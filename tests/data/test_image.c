@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- what is read --------------------------------------------------------------------------- */
+/* ---- valid files ---------------------------------------------------------------------------- */
 
 static void a_pgm_file_is_read_with_its_comments(void **state)
 {
@@ -47,7 +47,7 @@ static void grey_becomes_three_equal_planes(void **state)
     assert_memory_equal(out, "abcdefabcdefabcdef", 18);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------ */
+/* ---- refused files -------------------------------------------------------------------------- */
 
 static void another_size_is_refused_with_the_one_that_fits(void **state)
 {
@@ -285,7 +285,7 @@ static void a_program_without_libspng_says_so(void **state)
 
 #endif
 
-/* ---- of any size ----------------------------------------------------------------------------- */
+/* ---- images of any size ---------------------------------------------------------------------- */
 
 static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
 {

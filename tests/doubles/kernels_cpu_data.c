@@ -358,7 +358,7 @@ cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const 
                      : TWIN(stream, pool_average_back_body, p);
 }
 
-/* ---- 2 × 2 windows behind a bias and a relu -------------------------------------------------- */
+/* ---- 2 × 2 windows after a bias and a relu -------------------------------------------------- */
 
 struct quads {
     void *y, *dx;

@@ -243,7 +243,7 @@ static void a_device_that_fails_as_weights_are_read_costs_none(void **state)
         assert_int_equal(step(&s), LS_OK);
         assert_int_equal(weights(&s), LS_OK);
         assert_int_equal(step(&s), LS_OK);
-        fault.download_at = failing; /* of device 0, from which all are read */
+        fault.download_at = failing; /* all are read from device 0 */
         if (weights(&s) != LS_OK)
             fail_msg("%s", s.err.text);
         if (failing) {

@@ -124,7 +124,7 @@ static ls_op_desc random_wide(dice *d, int number)
     return desc;
 }
 
-/* So many weights and so few tiles that Winograd's gradient of the weights is computed in parts. */
+/* Many weights and few tiles, for which Winograd's gradient of the weights is computed in parts. */
 static ls_op_desc random_many(dice *d, int number)
 {
     int side = roll(d, 2, 4);

@@ -45,7 +45,7 @@ typedef struct guarded_op {
     int32_t *labels_out;
 } guarded_op;
 
-/* ---- what was found ------------------------------------------------------------------------- */
+/* ---- findings ------------------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char finding[256], shown[256];

@@ -217,7 +217,7 @@ static void gradients_are_slopes_of_the_loss(void **state)
             check_slopes(s);
 }
 
-#define TOLERANCE 3e-5 /* of fp32 against doubles, for sums that cancel */
+#define TOLERANCE 3e-5 /* for fp32 against doubles, because sums cancel */
 
 /* ---- other back ends ------------------------------------------------------------------------ */
 

@@ -142,7 +142,7 @@ static void keys_are_read_as_documented(void **state)
     free_model(m);
 }
 
-/* ---- what is wrong, and the exact words for it ---- */
+/* ---- errors, with the exact messages -------------- */
 
 typedef struct bad {
     const char *layers; /* or a whole model, when it begins with '{' */

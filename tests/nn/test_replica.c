@@ -598,7 +598,7 @@ static void fused_forms_are_offered_richest_first(void **state)
     free_model(m);
 }
 
-/* ---- what must not happen ------------------------------------------------------------------- */
+/* ---- forbidden effects ---------------------------------------------------------------------- */
 
 static void nothing_allocates_after_create(void **state)
 {

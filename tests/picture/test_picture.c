@@ -69,7 +69,7 @@ static void png_gives(int of, const char *want, int depth, int type, const void 
     gives(of, want, p.bytes, p.count);
 }
 
-/* ---- what is read --------------------------------------------------------------------------- */
+/* ---- valid pictures ------------------------------------------------------------------------- */
 
 static void a_picture_of_the_models_size_is_its_row(void **state)
 {
@@ -152,7 +152,7 @@ static void the_hosts_rounding_changes_nothing(void **state)
     }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------ */
+/* ---- refused pictures ----------------------------------------------------------------------- */
 
 static void refuses(int of, const void *bytes, size_t count, int status, const char *says)
 {

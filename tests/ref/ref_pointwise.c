@@ -164,7 +164,7 @@ int ref_curve_backward(ref_op *op, unsigned flags, ls_error *err)
     return LS_OK;
 }
 
-/* ---- what moves elements --------------------------------------------------------------------- */
+/* ---- ops that move elements ------------------------------------------------------------------ */
 
 int ref_upsample_forward(ref_op *op, unsigned flags, ls_error *err)
 {

@@ -152,7 +152,7 @@ static void take_turns(void)
     ls_pool_destroy(lent_to);
 }
 
-/* ---- who gets out of a merge before the others reuses what it showed them -------------------- */
+/* ---- a rank that leaves a merge first reuses the buffers that it published ------------------- */
 
 #define FLOATS 65536
 

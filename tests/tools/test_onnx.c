@@ -52,7 +52,7 @@ static void drop(written *w)
     free_model(w->model);
 }
 
-/* ---- what every file must be like ----------------------------------------------------------- */
+/* ---- requirements of every file ------------------------------------------------------------- */
 
 enum { MOST_NAMES = 256, NAME_SIZE = 128 };
 

@@ -191,7 +191,7 @@ static void begin(story *s, const char *devices)
     fixture_begin(&s->f);
     s->data = own_data(0);
     fixture_use_source(&s->f, &s->data, s->sources);
-    fixture_set(&s->f, "batch_size=24"); /* of 40 test rows: ragged minibatches */
+    fixture_set(&s->f, "batch_size=24"); /* 40 test rows: ragged minibatches */
     fixture_set(&s->f, "shards=8");
     fixture_set(&s->f, "epochs=4");
     fixture_set(&s->f, "optimizer={\"lr\":0.1}");
@@ -456,7 +456,7 @@ static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void
     snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
     begin_idle(&s, "devices=ref:1", run_dir);
     ls_trainer_close(fixture_run(&s.f));
-    for (int steps = 5; steps < 25; steps++) { /* so many that the list of them grows */
+    for (int steps = 5; steps < 25; steps++) { /* enough to make the list of them grow */
         snprintf(path, sizeof path, "%s/run/checkpoints/step-%09d.safetensors", place.directory,
                  steps);
         fclose(fopen(path, "wb"));

@@ -70,7 +70,7 @@ static int run_story(fixture *f, story *s, char hash[65])
     return status;
 }
 
-/* ---- what the records say ---- */
+/* ---- the records ------------- */
 
 /* The type of a step's, an epoch's or an evaluation's record; else LS_RECORD_TYPES. */
 static int type_of(const char *line)
@@ -124,7 +124,7 @@ static void expect_same_records(const char *run, const char *reference)
     assert_memory_equal(mine, theirs, (size_t)count * sizeof *mine);
 }
 
-/* ---- what the last checkpoint says ---- */
+/* ---- the last checkpoint -------------- */
 
 /* Returns the last checkpoint's state as text, without times, without `kept`, which names a file of
  * this directory, and without the length of the records, which contain times. */
@@ -228,7 +228,7 @@ static void a_run_stopped_behind_any_step_goes_on_with_the_same_bits(void **stat
         snprintf(before, sizeof before, "devices=ref:%d", 1 + step % 4);
         snprintf(after, sizeof after, "devices=ref:%d", 1 + (step * 3 + 1) % 4);
         begin_and_stop(p, run, before, (uint64_t)step, 0);
-        resume_to_the_end(p, run, after, step % 2 ? run : "latest"); /* of this run_dir */
+        resume_to_the_end(p, run, after, step % 2 ? run : "latest"); /* latest in this run_dir */
     }
 }
 
