@@ -88,6 +88,8 @@ typedef struct cli_arguments {
     char devices[512]; /* --devices, as an assignment to a key */
 } cli_arguments;
 
+/* Reads the arguments of training and checks them. Returns 0; EXIT_USAGE after a message on
+ * stderr. */
 int cli_parse(cli_arguments *out, int argc, char **argv);
 /* Prints what --help, --help config or --version asks for. Returns false if none of them is
  * given. */

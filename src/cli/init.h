@@ -40,6 +40,7 @@ typedef struct cli_look {
 /* Inspects look->path. The caller calls cli_look_end afterwards, also after a failure. Errors:
  * those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with what was expected. */
 int cli_look_at(cli_look *look, ls_error *err);
+/* Closes what cli_look_at has opened and frees its memory. */
 void cli_look_end(cli_look *look);
 
 /* Prints what was found to `stream`. */

@@ -24,6 +24,7 @@ typedef struct ls_onnx_file {
     ls_buffer node, attribute, tensor;
 } ls_onnx_file;
 
+/* Initialise and free the buffers, whose memory comes from `host`. */
 void ls_onnx_file_init(ls_onnx_file *f, const ls_host *host);
 void ls_onnx_file_fini(ls_onnx_file *f);
 

@@ -24,6 +24,7 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *desc);
  * NULL. */
 void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, ls_onnx_tensor *y);
 
+/* Writes the metadata that describe input and output (onnx.h) to `out`, after the graph. */
 void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *desc);
 
 #endif

@@ -51,8 +51,12 @@ typedef struct cli_view {
     uint64_t drawn_at;
 } cli_view;
 
+/* Initialises the view according to stderr and the environment (TERM, NO_COLOR). `quiet`: only
+ * warnings and errors are printed. */
 void cli_view_init(cli_view *view, bool quiet);
+/* Prints the description of a run at its start. */
 void cli_view_start(cli_view *view, const ls_summary *summary);
+/* Prints a line at the end of an epoch; on a terminal, redraws the progress line in between. */
 void cli_view_progress(cli_view *view, const ls_progress *progress);
 /* Removes the progress line, so that something else can be printed. */
 void cli_view_clear(cli_view *view);
@@ -101,6 +105,7 @@ int cli_output_open(cli_output *out, const char *path, ls_error *err);
 /* Writes one line. A reader that closed its pipe is not an error: later lines are discarded.
  * Errors: LS_EIO. */
 int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *err);
+/* Flushes, syncs and closes the stream; stdout stays open. Errors: LS_EIO. */
 int cli_output_close(cli_output *out, ls_error *err);
 
 #endif

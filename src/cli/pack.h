@@ -60,6 +60,7 @@ int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder,
  * deep). */
 struct cli_packing;
 int cli_pack_list_all(struct cli_packing *k, const char *folder);
+/* Returns whether `path` is a directory, or a symbolic link to one. */
 bool cli_is_folder(const char *path);
 
 /* ---- internal: classes and images in the folders (pack_list.c) ------------------------------ */
@@ -117,6 +118,7 @@ void cli_pack_remark(cli_packing *k, const char *format, ...) __attribute__((for
  * cli_pack_forget afterwards, also after a failure. Errors: LS_EDATA, LS_ENOENT, LS_EIO,
  * LS_ENOMEM. */
 int cli_pack_list(cli_packing *k);
+/* Frees the memory of a packing. */
 void cli_pack_forget(cli_packing *k);
 
 /* Fails with LS_ENOMEM. */
@@ -152,6 +154,7 @@ typedef struct cli_crew cli_crew;
 /* Creates the threads' common state, the crew. Errors: LS_ENOMEM. The caller frees *out, also after
  * a failure. */
 int cli_crew_make(cli_crew **out, cli_packing *k);
+/* Frees the crew. NULL is allowed. No thread may be decoding. */
 void cli_crew_free(cli_crew *w);
 
 /* Callback that receives a decoded chunk. A failure stops the decoding. */

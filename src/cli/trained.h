@@ -54,6 +54,7 @@ typedef struct ls_trained {
  * another model), LS_EINVAL (options that do not fit), LS_ECONFIG, LS_EIO, LS_ENOMEM. After a
  * failure nothing is open. */
 int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error *err);
+/* Closes everything that ls_trained_open has opened. */
 void ls_trained_close(ls_trained *trained);
 
 /* Returns the name of a class, or NULL. The text is valid until ls_trained_close. */

@@ -58,9 +58,13 @@ typedef struct ls_hash_behind {
     bool over;
 } ls_hash_behind;
 
+/* Begins to hash the bytes at `bytes` into `hash`. `h` is the caller's memory and must not move
+ * until ls_hash_behind_end. */
 void ls_hash_behind_begin(ls_hash_behind *h, ls_sha256 *hash, const void *bytes);
 /* Reports that the first `count` bytes have been written. `count` never decreases. */
 void ls_hash_behind_reach(ls_hash_behind *h, size_t count);
+/* Waits until all bytes that were reported are hashed. Exactly once after each
+ * ls_hash_behind_begin. */
 void ls_hash_behind_end(ls_hash_behind *h);
 
 #endif

@@ -53,6 +53,7 @@ bool ls_csv_names(const ls_names *key, const char *name);
  * LS_ENOMEM. */
 int ls_csv_see(const ls_csv *c, ls_resident *r);
 
+/* Fails with LS_ENOMEM. */
 int ls_csv_no_memory(const ls_csv *c);
 /* Fails with LS_EDATA and file, line, column, what was expected, and the field that was found. */
 int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expected);

@@ -35,6 +35,7 @@ typedef struct ls_room {
 /* Returns the buffer, with at least `bytes` bytes and undefined content. Returns NULL if there is
  * no memory. */
 void *ls_room_of(ls_room *room, size_t bytes, const ls_host *host);
+/* Frees the buffer and zeroes *room. */
 void ls_room_free(ls_room *room, const ls_host *host);
 
 /* Converts a picture to `out` [channels][height][width]. If `channels` is 1, colours become grey
@@ -78,6 +79,7 @@ typedef struct ls_image_memory {
     bool turned; /* output: the last image was rotated or mirrored, as its EXIF orientation says */
 } ls_image_memory;
 
+/* Frees the memory and the decoder. A zeroed one is allowed. */
 void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
 
 /* Reads an image of any size and scales it like ls_picture_scale. A JPEG file may have 65500 pixels

@@ -76,6 +76,7 @@ typedef struct ls_located {
  * Errors: LS_ENOENT, LS_ECONFIG (the path is a file), LS_ENOMEM. */
 int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o);
 
+/* Frees the paths and zeroes *located. */
 void ls_located_free(ls_located *located, const ls_host *host);
 
 /* Returns the path of `file`: below the spec's path, unless `file` is absolute or there is no such
@@ -182,6 +183,7 @@ typedef struct ls_idx_detail {
     const char *const *published;
 } ls_idx_detail;
 
+/* Opener of IDX datasets, whose `detail` is an ls_idx_detail. */
 int ls_idx_open(ls_dataset *split[2], const ls_opening *o);
 
 /* A dataset in one of CIFAR's binary formats. The last file is the test split; the files before it
@@ -192,6 +194,7 @@ typedef struct ls_cifar_detail {
     ls_file_set files;
 } ls_cifar_detail;
 
+/* Opener of CIFAR datasets, whose `detail` is an ls_cifar_detail. */
 int ls_cifar_open(ls_dataset *split[2], const ls_opening *o);
 
 #endif

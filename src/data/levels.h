@@ -33,6 +33,7 @@ bool ls_levels_add(ls_levels *l, const char *text, const ls_host *host);
 /* Sorts the levels: numbers, by value, before texts, by bytes. Returns false if there is no
  * memory. */
 bool ls_levels_sort(ls_levels *l, const ls_host *host);
+/* Frees the levels and zeroes *l. */
 void ls_levels_free(ls_levels *l, const ls_host *host);
 
 #endif

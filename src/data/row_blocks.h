@@ -19,9 +19,11 @@ typedef struct ls_row_blocks {
 /* Appends a row, whose content is undefined, and returns it. Returns NULL if there is no memory. A
  * list is initialised with {.host, .width}. */
 float *ls_row_blocks_add(ls_row_blocks *b);
+/* Returns row `row`, which is below `rows`. */
 float *ls_row_blocks_at(const ls_row_blocks *b, size_t row);
 /* Removes the rows from `row` on, and frees the blocks that are no longer needed. */
 void ls_row_blocks_cut(ls_row_blocks *b, size_t row);
+/* Removes all rows and frees the memory. */
 void ls_row_blocks_free(ls_row_blocks *b);
 
 #endif

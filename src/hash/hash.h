@@ -22,7 +22,9 @@ typedef struct ls_sha256 {
     uint64_t state[16]; /* context of the hash library */
 } ls_sha256;
 
+/* Initialises the context. */
 void ls_sha256_init(ls_sha256 *hash);
+/* Hashes the next `count` bytes. */
 void ls_sha256_update(ls_sha256 *hash, const void *bytes, size_t count);
 
 /* Store the digest of all bytes since ls_sha256_init, and initialise the context again. */
