@@ -1,18 +1,18 @@
-/* What an all-reduce costs: every algorithm, over messages of several sizes, among several workers.
+/* Measures the cost of an all-reduce: every algorithm, with messages of several sizes, among
+ * several workers.
  *
  *     bench_allreduce [--seconds S] [--json FILE] [WORKERS...]
  *
  * Rank r of n holds (r + 1)·(1 + i mod 1021) in float i. The sum, n(n + 1)/2·(1 + i mod 1021), is
- * exact in fp32, so before each measurement the result is overwritten with NaN and after it every
- * rank compares every float. A measurement is some calls back to back, about a millisecond's worth,
- * from the moment when the first rank begins until the last one has returned. Each row is measured
- * once in every round, the rows in turn, so that a disturbance hits them alike; there are as many
- * rounds as S seconds allow (default 15). The table gives the median over the rounds and the range
- * of the middle half.
+ * exact in fp32. Before each measurement the result is overwritten with NaN, and after it every
+ * rank compares every float. A measurement is a number of calls in sequence, about a millisecond in
+ * total, from the moment when the first rank begins until the last one has returned. In every round
+ * each row is measured once, in turns, so that a disturbance affects all rows alike; there are as
+ * many rounds as S seconds allow (default 15). The table shows the median over the rounds and the
+ * range of the middle half.
  *
- * algbw = bytes / time. busbw = algbw·2(n − 1)/n, the formula of nccl-tests: what each of n links
- * has to carry at least, so that different numbers of workers can be compared. GB are 10⁹ bytes.
- */
+ * algbw = bytes / time. busbw = algbw·2(n − 1)/n, the formula of nccl-tests: the least that each of
+ * n links has to carry, so that different numbers of workers can be compared. A GB is 10⁹ bytes. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -60,7 +60,7 @@ typedef struct row {
     ls_comm *comm[WORKERS_MOST];
     int calls; /* in a measurement */
     uint64_t begin_ns[WORKERS_MOST], end_ns[WORKERS_MOST];
-    double us[ROUNDS_MOST]; /* of one call */
+    double us[ROUNDS_MOST]; /* microseconds of one call */
 } row;
 
 static void check(int status, const ls_error *err)
@@ -232,7 +232,7 @@ static int measure_all(row *rows, int count, double seconds)
 
 /* ---- the results ---------------------------------------------------------------------------- */
 
-/* What is told of a row. */
+/* Figures of a row. */
 typedef struct figures {
     size_t bytes;
     double median_us, low_us, high_us; /* the middle half */
@@ -291,7 +291,7 @@ static int write_json(const char *path, const row *rows, int count, int rounds)
 typedef struct arguments {
     double seconds;
     const char *json;
-    int workers[TEAMS_MOST]; /* of each team */
+    int workers[TEAMS_MOST]; /* number of workers of each team */
     int teams;
 } arguments;
 

@@ -1,11 +1,13 @@
-/* Every convolution of LeNet and of ResNet-18 on one core: forward and both gradients, in GFLOP/s.
+/* Measures every convolution of LeNet and of ResNet-18 on one core: forward and both gradients, in
+ * GFLOP/s.
  *
- *     conv_kernels [ISA [ROWS [ROUNDS [NAME]]]]     default: this CPU's best; 32 rows, a shard's; 7 rounds; all
+ *     conv_kernels [ISA [ROWS [ROUNDS [NAME]]]]
  *
- * GFLOP/s are effective: two operations for every product of the direct form, so that Winograd's can pass the
- * peak. The best of the rounds, processor time of this thread. The gradient of x is what an op that makes it
- * takes longer than one that does not.
- */
+ * Defaults: the best ISA of this CPU; 32 rows, which is a shard; 7 rounds; all convolutions.
+ * GFLOP/s are effective: they count two operations for every product of the direct form, so that
+ * Winograd's algorithm can exceed the peak. The result is the best of the rounds, in processor time
+ * of this thread. The time of the gradient of x is the difference between an op that computes it
+ * and one that does not. */
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"
@@ -21,7 +23,7 @@ typedef enum bench_pass { FORWARD, DATA, WEIGHTS, PASSES } bench_pass;
 
 typedef struct layer {
     const char *name;
-    int in, side; /* of x */
+    int in, side; /* channels and side of x */
     ls_conv2d conv;
     int fused; /* with relu and pool, as LeNet has them */
     int first; /* no gradient of x is wanted */
@@ -75,7 +77,7 @@ static float *memory(size_t floats)
     return out;
 }
 
-/* Of this thread: what else runs on the machine is not counted. */
+/* Returns the processor time of this thread, which excludes other programs on the machine. */
 static double now(void)
 {
     struct timespec t;
@@ -132,7 +134,7 @@ static void close_op(runner *r)
     r->op->impl->destroy(r->op);
 }
 
-/* What a call takes, behind one that warms the caches. */
+/* Returns the time of a call, after one that warms the caches. */
 static double timed(ls_op *op, int (*run)(ls_op *, ls_stream *, unsigned, ls_error *))
 {
     double start;

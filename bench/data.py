@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""What packing and mapping of data, and a model from its file cost, each beside what it cannot be faster than.
+"""Measures packing and mapping of data, and opening a model's file, each with its lower bound.
 
     python3 bench/data.py --build build/release [--images 60000] [--rounds 5]
 
- - packing folders of JPEGs (made from Fashion-MNIST: grey, 28 × 28; in colours, of three sizes, and a tenth as many of
-   224 × 224, both shrunk to 28 × 28) on all cores, beside the decoder alone, `make_jpegs --decode`: as many threads as
-   there are CPUs, each with one decoder of libjpeg-turbo's, read the same files and decode them, and do no more;
- - training from the packed file's map beside the same rows in memory, in turns;
- - ls_model_open to the first prediction, and 1, 2 and 8 threads that predict (bench_model).
+- packing folders of JPEGs (made from Fashion-MNIST: grey, 28 × 28; in colours, of three sizes, and
+   a tenth as many of 224 × 224, both shrunk to 28 × 28) on all cores, compared with the decoder
+   alone, `make_jpegs --decode`: as many threads as there are CPUs, each with one decoder of
+   libjpeg-turbo, read and decode the same files and do nothing else;
+- training from the packed file's mapping, compared with the same rows in memory, in turns; - the
+time from ls_model_open to the first prediction, and the rate of 1, 2 and 8 predicting
+   threads (bench_model).
 
-Measures in turns and prints the median of each. Needs NumPy, and a machine that does nothing else.
+Measures in turns and prints the median of each. Needs NumPy and an otherwise idle machine.
 """
 
 import argparse

@@ -1,10 +1,11 @@
-/* How long one depthwise convolution takes, forward and backward, on one core: depthwise.py's side in C.
+/* Measures one depthwise convolution, forward and backward, on one core. It is the C side of
+ * depthwise.py.
  *
- *     bench_depthwise [ISA]       ISA: avx512, avx2 or generic; default: this CPU's best
+ *     bench_depthwise [ISA]       ISA: avx512, avx2 or generic; default: the best of this CPU
  *
- * For each line "ROWS CHANNELS SIDE KERNEL STRIDE" of its input it answers with milliseconds: of forward, and of
- * forward and backward, each the best of some runs, in time of this thread.
- */
+ * For each line "ROWS CHANNELS SIDE KERNEL STRIDE" of its input it prints two times in
+ * milliseconds: forward, and forward and backward. Each is the best of some runs, in processor time
+ * of this thread. */
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"

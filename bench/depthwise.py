@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Depthwise convolutions beside PyTorch's, on one core, forward and backward, in turns.
+"""Compares depthwise convolutions with PyTorch's, on one core, forward and backward, in turns.
 
     python3 bench/depthwise.py build/release/bench/bench_depthwise [ISA] [--rounds N]
 
-Run by a Python with PyTorch. Its forms: contiguous and channels_last, with oneDNN and without; the
-best one of each shape counts. Both sides are timed by the processor time they take, so that what else
-runs on the machine counts as little as may be; a round asks each side once, and the ratio of a shape
-is the median of its rounds'. With ISA avx2 PyTorch, too, is held to AVX2 (ONEDNN_MAX_CPU_ISA,
-ATEN_CPU_CAPABILITY).
+Needs a Python with PyTorch. PyTorch's forms are contiguous and channels_last, with and without
+oneDNN; the best one for each shape counts. Both sides are measured in processor time, so that other
+programs on the machine have little effect. A round measures each side once, and the ratio for a
+shape is the median over the rounds. With ISA avx2, PyTorch is also limited to AVX2
+(ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY).
 """
 
 import argparse

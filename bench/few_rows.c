@@ -1,10 +1,10 @@
-/* What a few rows cost: CPU microseconds of one thread that predicts, for each number of rows that is asked for.
+/* Measures the cost of predicting a few rows: CPU microseconds of one thread, for each requested
+ * number of rows.
  *
- *     bench_rows weights.safetensors        numbers of rows on standard input, a line each
+ *     bench_rows weights.safetensors        numbers of rows on standard input, one a line
  *
- * Each answer is a line with the median of at least seven predictions in a tenth of a second of CPU.
- * bench/peers/rows.py asks it in turns with ONNX Runtime.
- */
+ * Each answer is a line with the median of at least seven predictions in a tenth of a second of CPU
+ * time. bench/peers/rows.py runs it in turns with ONNX Runtime. */
 #include <lockstep/model.h>
 #include <stdio.h>
 #include <stdlib.h>

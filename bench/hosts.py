@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""hosts.py BENCH_HOSTS [--json FILE] [--quick]: a merge over several hosts, each a network namespace of this machine, beside
-MPI_Allreduce of the same MPI, at 100 Mb/s, 1 Gb/s (a token bucket of the kernel's at each end) and unshaped. Prints a
-table; then steps a second of LeNet and ResNet-18 over the built-in engine, and the speed of one host with the plugin
-loaded beside none, both of the program in the repository's root. Bytes are measured by tests/cluster/hosts.py --bytes.
-Needs root, iproute2 and Open MPI: without them it says so (77)."""
+"""hosts.py BENCH_HOSTS [--json FILE] [--quick]: measures a merge over several hosts.
+
+Each host is a network namespace of this machine. The merge is compared with MPI_Allreduce of the
+same MPI, at 100 Mb/s, at 1 Gb/s (a token bucket of the kernel at each end) and without a limit.
+Prints a table; then the steps a second of LeNet and ResNet-18 over the built-in engine, and the
+speed of one host with and without the plugin loaded, both with the program in the repository's
+root. tests/cluster/hosts.py --bytes measures the bytes. Needs root, iproute2 and Open MPI; without
+them it says so (77).
+"""
 
 import argparse
 import json

@@ -1,6 +1,7 @@
-/* bench_hosts BYTES SHARDS ROUNDS: a merge over the hosts that mpirun has started this program on, one process each,
- * beside MPI_Allreduce of as many bytes, by the same MPI, in turns. The first one prints a line of JSON: medians of the
- * slowest host's seconds. bench/hosts.py starts it. */
+/* bench_hosts BYTES SHARDS ROUNDS: measures a merge over the hosts on which mpirun has started this
+ * program, one process each, in turns with MPI_Allreduce of as many bytes by the same MPI. The
+ * first process prints a line of JSON with medians of the slowest host's seconds. bench/hosts.py
+ * starts it. */
 #include "base/clock.h"
 #include "cluster/cluster.h"
 

@@ -1,13 +1,12 @@
-/* How fast the lanes kernels are, on one core: every op of LeNet forward and backward in GFLOP/s,
- * and a whole training step in images/s, beside the peak of fused multiply-adds that the same
- * core reaches in the same run.
+/* Measures the lanes kernels on one core: every op of LeNet forward and backward in GFLOP/s, and a
+ * whole training step in images/s, together with the peak of fused multiply-adds that the same core
+ * reaches in the same run.
  *
  *     lanes_kernels [ISA [SECONDS]]       ISA: avx512, avx2 or generic; default: this CPU's best
  *
- * A step is 256 rows as a replica works through them: blocks of 32 rows forward and backward with
- * accumulated gradients, then SGD. The floor of LeNet is 10.6 MFLOP an image (two operations per
- * multiply-add that the result depends on).
- */
+ * A step has 256 rows, computed as a replica does: blocks of 32 rows forward and backward with
+ * accumulated gradients, then SGD. LeNet needs at least 10.6 MFLOP an image (two operations for
+ * each multiply-add that the result depends on). */
 #include "cpu/lanes_kernels.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_op.h"
@@ -25,7 +24,7 @@
 #define IMAGES 4096
 #define IMAGE_MFLOP 10.6
 
-/* Of this thread: what else runs on the machine is not counted. */
+/* Returns the processor time of this thread, which excludes other programs on the machine. */
 static double now(void)
 {
     struct timespec t;
@@ -33,7 +32,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- the peak --------------------------------------------------------------------------------- */
+/* ---- the peak -------------------------------------------------------------------------------- */
 
 /* Elsewhere in this project a product and a sum are never contracted; here it is the point. */
 #if defined(__clang__)
@@ -101,7 +100,7 @@ static double measure_peak(const char *isa)
     return best;
 }
 
-/* ---- the network ------------------------------------------------------------------------------ */
+/* ---- the network ----------------------------------------------------------------------------- */
 
 typedef struct stage {
     const char *name;
@@ -256,7 +255,7 @@ static void step(network *n, int number)
         n->weights[i] -= 0.01f / BATCH * n->grads[i];
 }
 
-/* ---- report ----------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void line(const char *name, const char *pass, double seconds, double mflop, double images,
                  double total, double peak)

@@ -1,11 +1,11 @@
-/* A model from its file: how long until it has predicted, and what several threads predict together.
+/* Measures a model that is opened from its file: the time until its first prediction, and the rate
+ * at which several threads predict.
  *
  *     bench_model weights.safetensors [ROUNDS]
  *
- * One JSON object: milliseconds from nothing to the first image's probabilities, and images a second of 1, 2
- * and 8 threads that ask for one image at a time, in turns; "cpu_s" is what a thousand images cost in seconds of
- * CPU, which other programs on the machine do not change.
- */
+ * Prints one JSON object: milliseconds from the start to the first image's probabilities, and
+ * images a second of 1, 2 and 8 threads that predict one image at a time, in turns. "cpu_s" is the
+ * CPU time in seconds for a thousand images, which other programs on the machine do not affect. */
 #include <lockstep/model.h>
 #include <pthread.h>
 #include <stdatomic.h>

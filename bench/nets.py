@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Small networks of many kinds, and batches of many sizes, beside PyTorch's best form of each.
+"""Compares small networks, and batches of many sizes, with PyTorch's best form of each.
 
-    python3 bench/nets.py nets|batches --python VENV/bin/python --rounds-program build/…/trainer_rounds
+    python3 bench/nets.py nets|batches --python VENV/bin/python \\
+        --rounds-program build/…/trainer_rounds
 
-Lockstep trains with the default configuration on two CPUs; PyTorch eager and compiled, channels
-last or not, as one process of 2 threads and as two of 1. Both sides with AVX-512, where there is one,
-and held to AVX2. A form that is far behind in its first rounds takes no further part. Rounds go in
-turns; ratios are taken round by round, to the form with the best median.
+Lockstep trains with the default configuration on two CPUs. PyTorch runs eager and compiled,
+channels last or not, as one process with 2 threads and as two with 1. Both sides run with AVX-512,
+if the CPU has it, and limited to AVX2. A form that is far slower in its first rounds is dropped.
+Rounds are taken in turns; ratios are computed round by round, to the form with the best median.
 """
 
 import argparse

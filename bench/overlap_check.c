@@ -1,4 +1,5 @@
-/* What every cell of bench_overlap must come to. */
+/* Checks the results of every cell of bench_overlap: gradients and weights must be those of one
+ * worker. */
 #include "base/error.h"
 #include "base/host.h"
 #include "hash/hash.h"

@@ -1,11 +1,12 @@
-/* bench_overlap on a GPU. A worker's device has a stream of its own: in `threads` each has a thread
- * that enqueues its pieces and waits for it; in `streams` one thread does that for all, round robin;
- * in `one-stream` all workers compute on the first one's device.
+/* Runs cells of bench_overlap on a GPU. A worker's device has a stream of its own. In `threads`
+ * each worker has a thread that enqueues its pieces and waits for the stream; in `streams` one
+ * thread does that for all workers, round robin; in `one-stream` all workers compute on the first
+ * worker's device.
  *
- * A worker's host waits for its stream every second step, so that it is two ahead at most; where
- * there is a barrier, in every step, and then all meet. Threads merge by the communicator for devices
- * that share a GPU; one thread by kernels of its own, ordered by events.
- */
+ * The host waits for a worker's stream every second step, so that at most two steps are enqueued
+ * ahead. With a barrier it waits in every step, and then all workers meet. Threads merge by the
+ * communicator for devices that share a GPU; a single thread merges by kernels of its own, ordered
+ * by events. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

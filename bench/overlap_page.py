@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The picture and the page of bench_overlap, from its JSON.
+"""Creates the picture and the page of bench_overlap from its JSON.
 
     python3 bench/overlap_page.py bench/out/overlap.json bench/overlap.svg bench/out/overlap.html
 
-It prints what a CPU's numbers mean, too.
-
-gpu_overlap's has cells with graphs besides.
+It also prints an interpretation of a CPU's numbers. Results of gpu_overlap have additional cells
+with graphs.
 """
 
 import json

@@ -134,7 +134,8 @@ static uint32_t block_of(const ls_replica *r, uint32_t count, uint32_t done)
     return ls_replica_block_rows(r, count, done);
 }
 
-/* What the pieces of one block are numbered: gather, forward of each node, loss, backward of each. */
+/* Returns the number of pieces in one block: gather, forward of each node, loss, backward of each
+ * node. */
 static int pieces_of_block(const ls_plan *plan)
 {
     return 2 * plan->nodes + 2;
@@ -265,8 +266,8 @@ static const float *sum_tree(cell *c, worker *doer, int a, int b, ls_error *err)
     return w->total;
 }
 
-/* Streams of one thread: `to`'s next work comes behind `from`'s. A device without streams has done
- * its work when a call returns. */
+/* For streams of one thread: orders `to`'s next work after `from`'s. A device without streams has
+ * done its work when a call returns. */
 static int follow(worker *to, worker *from, ls_error *err)
 {
     if (to->device == from->device || !from->device->ops->record)
@@ -275,8 +276,8 @@ static int follow(worker *to, worker *from, ls_error *err)
     return status ? status : to->device->ops->wait(to->device, NULL, from->event, err);
 }
 
-/* One lane, or one thread, has all workers: nobody can be waited for, so the last one's piece does it
- * for all. */
+/* Merges for all workers in the last worker's piece, because with one lane or one thread no worker
+ * can wait for another. */
 static int merge_alone(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     cell *c = w->of;

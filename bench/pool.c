@@ -1,15 +1,15 @@
-/* What a job costs through Lockstep's pool, libuv's and one of a mutex and condition variables.
+/* Measures the cost of a job in Lockstep's pool, in libuv's, and in a pool made of a mutex and
+ * condition variables.
  *
  *     bench_pool [rounds]        (default 11 interleaved rounds)
  *
- * "job": one empty job, there and back. "gang": an empty job on as many workers as there are CPUs
- * (at most 8), and back; in Lockstep's pool the caller is one of them. All pools have that many
- * workers, and one setting for all rows. Every call is timed by itself, back to back, or after a
- * pause of 1 ms in which the workers fall asleep. In each round every row is measured once, in
- * turns; a round's figure is the median of its calls. The table has the median over the rounds and
- * the range of their middle half; ratios are taken round by round. The last table is the CPU time
- * of pools that have nothing to do.
- */
+ * "job": gives one worker an empty job and waits for it. "gang": runs an empty job on as many
+ * workers as there are CPUs (at most 8) and waits for all; in Lockstep's pool the caller is one of
+ * them. All pools have that many workers, and the same settings for all rows. Every call is timed
+ * separately, either directly after the last one, or after a pause of 1 ms in which the workers
+ * fall asleep. In each round every row is measured once, in turns; a round's figure is the median
+ * of its calls. The table shows the median over the rounds and the range of their middle half;
+ * ratios are computed round by round. The last table is the CPU time of idle pools. */
 #include "base/clock.h"
 
 #include <lockstep/pool.h>
@@ -76,7 +76,8 @@ static void lockstep_gang(void)
 
 /* ---- mutex and condition variables ---------------------------------------------------------- */
 
-/* One queue for all, as such pools mostly are; the jobs are empty, so that their number is enough. */
+/* A single queue for all workers, as most such pools have. The jobs are empty, so their number is
+ * enough. */
 static struct plain {
     pthread_mutex_t lock;
     pthread_cond_t work, done;

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What Python adds: to a step, beside the same steps from C in turns, and to a program's start.
+"""Measures what Python adds to a step, compared with the same steps in C, and to a start.
 
     bench/python.py STEP_PROGRAM [--rounds 15] [--steps 300]
 
-with the package on PYTHONPATH and liblockstep.so where the loader looks; ./dev bench python sets both.
+The package must be on PYTHONPATH, and liblockstep.so where the loader finds it; ./dev bench python
+sets both.
 """
 import argparse
 import json

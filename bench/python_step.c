@@ -1,8 +1,9 @@
-/* A step in C, for bench/python.py to compare with: each line read from stdin starts a round of steps on rows of the
- * caller's, which is answered with their times in microseconds, as a JSON list.
+/* Measures training steps in C, for comparison by bench/python.py. Each line read from stdin starts
+ * a round of steps on rows that the caller provides; the answer is a JSON list of their times in
+ * microseconds.
  *
- *     bench_python_step CONFIG ROWS STEPS      CONFIG: JSON text; rows are 1×28×28 bytes of 10 classes
- */
+ *     bench_python_step CONFIG ROWS STEPS      CONFIG: JSON text; rows are 1×28×28 bytes of 10
+ * classes */
 #include <lockstep/trainer.h>
 
 #include <stdio.h>

@@ -1,14 +1,16 @@
-/* A training run that says when each of its steps was committed, for bench/recovery.py to disturb: each record is a line on
- * the standard output, behind the clock's nanoseconds (CLOCK_MONOTONIC, which all processes of a machine share).
+/* A training run that reports when each of its steps was committed; bench/recovery.py disturbs it.
+ * Each record is printed as a line on standard output, after the time in nanoseconds
+ * (CLOCK_MONOTONIC, which all processes of a machine share).
  *
  *     bench_recovery CONFIG [OPTION VALUE]...
  *
- *     --set KEY=VALUE    of the config
- *     --inject FAULT     a fault on purpose
- *     --resume DIR       goes on with that run; CONFIG is then of no matter
- *     --listen ADDRESS, --join ADDRESS, --members N, --secret TEXT: as trainer's; the secret is the text itself
+ *     --set KEY=VALUE    sets a key of the config
+ *     --inject FAULT     injects a fault
+ *     --resume DIR       resumes that run; CONFIG is then ignored
+ *     --listen ADDRESS, --join ADDRESS, --members N, --secret TEXT
+ *                        as for trainer; the secret is the text itself
  *
- * Exit codes: 0, or 75 where the run was saved and can go on, else 71. */
+ * Exit codes: 0; 75 if the run was saved and can be resumed; else 71. */
 #include <lockstep/cluster.h>
 #include <lockstep/sys/trainer.h>
 #include <lockstep/trainer.h>

@@ -1,18 +1,28 @@
 #!/usr/bin/env python3
-"""recovery.py BENCH_RECOVERY [--python PYTHON] [--mpi BENCH_HOSTS] [--kills N] [--json FILE] [--picture FILE]: what a loss costs.
+"""Measures the cost of losing a worker, a host or a process during training.
 
-LeNet on synthetic rows, three workers; one is lost at a random moment, and the run goes on:
+    recovery.py BENCH_RECOVERY [--python PYTHON] [--mpi BENCH_HOSTS] [--kills N] [--json FILE]
+                [--picture FILE]
 
-    a worker                 a device of one process fails (an injected fault), the two others take over
-    a host, going on         one of three processes is killed, those that are left meet anew (cluster.on_host_loss "continue")
-    a host, by resume        likewise; the others save and stop, and all three are started again with --resume
-    torchrun, every step     one of torchrun's three processes is killed (DistributedDataParallel over gloo); a checkpoint
-    torchrun, every 10       every step, or every ten; torchrun starts all three again
+Trains LeNet on synthetic rows with three workers. One is lost at a random moment, and the run
+continues:
 
-Prints a table: the time from the loss until a step is committed that was not before, steps that were computed again, and
-whether the weights are those of the undisturbed run. PYTHON has PyTorch; without it torchrun's rows are left out. Then what
-merging costs as a share of a step: `ordered`, which gives the same bits on any number of workers, beside `naive`, and between
-processes beside MPI_Allreduce."""
+    a worker                 a device of one process fails (an injected fault); the two others take
+                             over
+    a host, going on         one of three processes is killed; the remaining ones meet again
+                             (cluster.on_host_loss "continue")
+    a host, by resume        one of three processes is killed; the others save and stop, and all
+                             three are started again with --resume
+    torchrun, every step     one of torchrun's three processes is killed (DistributedDataParallel
+    torchrun, every 10       over gloo); a checkpoint is saved every step, or every ten; torchrun
+                             starts all three again
+
+Prints a table: the time from the loss until a new step is committed, the number of steps that were
+computed again, and whether the weights are those of the undisturbed run. PYTHON has PyTorch;
+without it torchrun's rows are left out. Then it prints the share of a step that merging takes: with
+`ordered`, which gives the same bits on any number of workers, and with `naive`; and between
+processes, compared with MPI_Allreduce.
+"""
 
 import argparse
 import json

@@ -1,14 +1,14 @@
-/* What handing over work costs: Lockstep's ring and barrier against a mutex and a condition
+/* Measures the cost of handing over work: Lockstep's ring and barrier, and a mutex and a condition
  * variable that do the same.
  *
  *     bench_ring [rounds]        (default 15 interleaved rounds)
  *
- * "job there and back": the main thread gives one worker an empty job and waits for it; through
- * the bare rings, through the pool, and through a mutex-and-condvar queue. "barrier": two threads
- * pass a barrier together. "parked": the same where nobody spins, as with more threads than CPUs.
- * Each row is measured once in every round, the rows in turn, so that a disturbance hits them
- * alike; the table gives the median over the rounds and the range of the middle half.
- */
+ * "job there and back": the main thread gives one worker an empty job and waits for it; through the
+ * rings alone, through the pool, and through a queue with a mutex and a condition variable.
+ * "barrier": two threads pass a barrier together. "parked": the same without spinning, as with more
+ * threads than CPUs. In every round each row is measured once, in turns, so that a disturbance
+ * affects all rows alike. The table shows the median over the rounds and the range of the middle
+ * half. */
 #include "sync/ring.h"
 #include "base/clock.h"
 #include "pool/pool.h"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the benchmarks and writes bench/RESULTS.md. Called by `./dev bench`, which has built what is
-# needed. See help below.
+# Runs the benchmarks and writes bench/RESULTS.md. `./dev bench` calls it after building what it
+# needs. See help below.
 set -eu
 cd -- "$(dirname -- "$0")/.."
 build=build/release

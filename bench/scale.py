@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How far data parallelism goes: a cost model fitted from this machine, checked against it, and drawn.
+"""Fits a cost model of data parallelism to this machine, checks it, and plots it.
 
     python3 bench/scale.py --rounds-program build/release/bench/trainer_rounds \\
         --allreduce bench/out/allreduce.json --json bench/out/scale.json --picture bench/scale.svg
 
 Fitted: computing, from one worker's LeNet and ResNet-18 at several batch sizes; merging, from
-bench_allreduce between two workers; how much slower workers are when all compute, from one batch
-size. Everything else that two workers measured is then predicted, and compared. Predictions for more
-devices and other links assume the links named in LINKS, which were not measured.
+bench_allreduce between two workers; the slowdown of workers when all compute, from one batch size.
+All other measurements of two workers are then predicted and compared. Predictions for more devices
+and other links assume the links in LINKS, which were not measured.
 """
 
 import argparse

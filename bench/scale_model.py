@@ -1,7 +1,7 @@
-"""The cost model behind bench/scale.py: what a step takes on n devices.
+"""The cost model of bench/scale.py: the time of a step on n devices.
 
-Bytes over a link take alpha + bytes/beta. Computing takes c0 + c1·rows on each device: c0 is what a
-step costs however small it is. Everything that was not measured is a parameter with a name.
+Bytes over a link take alpha + bytes/beta. Computing takes c0 + c1·rows on each device; c0 is the
+cost of a step of no rows. Every quantity that was not measured is a named parameter.
 """
 
 from dataclasses import dataclass

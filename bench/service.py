@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How well the HTTP service of examples/service predicts while it trains.
+"""Measures how well the HTTP service of examples/service predicts while it trains.
 
     bench/service.py [--seconds 60] [--rounds 2] build/release/examples/service/lockstep-service
 
-wrk (16 connections, one image a request) and a feeder of 200 labelled images a second have CPU 0; the service, which
-trains on one worker, may use all. In turns with the same service whose training is off. Prints a Markdown
-table. Exit status 1 if a request fails, or the aim is missed: 500 predictions/s, and a p99 of at most 20 ms or
-twice that without training.
+wrk (16 connections, one image a request) and a feeder of 200 labelled images a second run on CPU 0;
+the service, which trains on one worker, may use all CPUs. It takes turns with the same service with
+training turned off. Prints a Markdown table. Exit status 1 if a request fails or the goal is
+missed: 500 predictions/s, and a p99 of at most 20 ms or twice that without training.
 """
 import argparse
 import json

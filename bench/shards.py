@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""The default number of shards beside every other one, on two workers: a table of rates.
+"""Compares the default number of shards with every other one, on two workers: a table of rates.
 
-    python3 bench/shards.py --rounds-program build/…/trainer_rounds [--rounds 7] [--batches 16 32 48 64 256] [--only WORD…]
+    python3 bench/shards.py --rounds-program build/…/trainer_rounds [--rounds 7]
+                            [--batches 16 32 48 64 256] [--only WORD…]
 
-LeNet and the ten networks of nets.py, each at several batch sizes. A config without the key takes turns with configs that name
-1, 2, 3, 4, 6 and 8 shards, those of more shards than rows left out. Each figure is the default's share of the best of all: of the
-rate, by the clock; of rows by second of CPU time of the thread that has most of it, which is what the rate would be if nobody
-else used the machine; of rows by second of CPU time of both, which does not see unequal parts. The last columns are the other
-counts' share of the default's, by the busiest thread. The line after the table has the least of each.
+Runs LeNet and the ten networks of nets.py, each at several batch sizes. A config without the key
+takes turns with configs of 1, 2, 3, 4, 6 and 8 shards, except more shards than rows. Each figure is
+the ratio of the default to the best of all: of the rate by the clock; of rows by second of CPU time
+of the busiest thread, which is what the rate would be on an otherwise idle machine; and of rows by
+second of CPU time of both threads, which does not show unequal parts. The last columns are the
+ratios of the other numbers to the default, by the busiest thread. The line after the table has the
+smallest of each.
 """
 
 import argparse

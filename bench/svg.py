@@ -1,4 +1,4 @@
-"""Pictures for the benchmarks: SVG that needs nothing but itself, in light and dark."""
+"""Pictures for the benchmarks: self-contained SVG, for light and dark backgrounds."""
 
 from html import escape
 from math import floor, log10

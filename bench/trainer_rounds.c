@@ -1,24 +1,23 @@
-/* Training speed in rounds, for comparisons: each line read from stdin starts one round of steps,
- * which is answered with one JSON line. Between rounds nothing runs, so that several programs can
- * take turns on the same machine (bench/peers/run.py).
+/* Measures training speed in rounds, for comparisons. Each line read from stdin starts one round of
+ * steps, which is answered with one JSON line. Between rounds nothing runs, so that several
+ * programs can take turns on the same machine (bench/peers/run.py).
  *
  *     trainer_rounds CONFIG [--steps N] [--cache FOLDER] [--set KEY=VALUE]…
  *
- * A round is an epoch of N steps (default 60) over the first N minibatches of the data: at its
- * end all workers are idle. The first round also warms up. A device that chooses kernels by
- * timing them keeps its choices in FOLDER; without one it takes what its library recommends. The
- * answer holds the rate, and which share of the step the workers spent on what, averaged over
+ * A round is an epoch of N steps (default 60) over the first N minibatches of the data; at its end
+ * all workers are idle. The first round also warms up. A device that chooses kernels by timing them
+ * stores its choices in FOLDER; without it the device uses what its library recommends. The answer
+ * contains the rate, and the share of a step that the workers spent in each phase, averaged over
  * workers and steps:
  *
- *     {"images_per_s": 35678.0, "shares": {"gather": 0.01, "forward": 0.33, …}}
- */
+ *     {"images_per_s": 35678.0, "shares": {"gather": 0.01, "forward": 0.33, …}} */
 #include <lockstep/trainer.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a worker's step consists of, as the records name it. */
+/* Parts of a worker's step, as the records name them. */
 static const struct part {
     const char *name, *key;
 } parts[] = {
@@ -43,7 +42,7 @@ static int wait_for_line(void)
     return c == '\n';
 }
 
-/* The sum of the numbers behind `key`, wherever it stands. */
+/* Returns the sum of the numbers after `key`, wherever it occurs. */
 static double sum_of(const char *json, const char *key)
 {
     double sum = 0;

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""CPU time of commands that take turns, and time by the clock: medians, and ratios to the first one's.
+"""Measures CPU time and elapsed time of commands in turns, with ratios to the first one.
 
     python3 bench/turns.py [--first-step] ROUNDS NAME=COMMAND…
 
-    python3 bench/turns.py 7 "before=old/trainer tiny.json --quiet" "now=./trainer tiny.json --quiet" \\
-        "records=./trainer tiny.json --quiet --metrics -"
+    python3 bench/turns.py 7 "before=old/trainer tiny.json --quiet" \\
+        "now=./trainer tiny.json --quiet" "records=./trainer tiny.json --quiet --metrics -"
 
-Every second round goes backwards. CPU time is what a process and its children used, user and system: other work on the machine
-moves it little. --first-step: from the start of a command, which has `--metrics -`, to its first step's record; it is killed
-then.
+Every second round has the reverse order. CPU time is that of a process and its children, user and
+system; other programs on the machine affect it little. --first-step: measures the time from the
+start of a command, which must have `--metrics -`, to the record of its first step, and then kills
+it.
 """
 
 import argparse

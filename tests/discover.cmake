@@ -1,5 +1,6 @@
-# cmake -D PROGRAM=<program> [-D LAUNCHER=<command>;...] [-D ONLY=<name>] -D ROOM=<label>;... -D FACTOR=<n>
-#       -D DROP=<regex> -D ENVIRONMENT=<variable=value>;... -D OUT=<file> -P discover.cmake
+# cmake -D PROGRAM=<program> [-D LAUNCHER=<command>;...] [-D ONLY=<name>] -D ROOM=<label>;...
+#       -D FACTOR=<n> -D DROP=<regex> -D ENVIRONMENT=<variable=value>;... -D OUT=<file>
+#       -P discover.cmake
 #
 # Writes a file for ctest that registers every test that `<program> --list` names. ONLY: the program
 # has one test, which is registered under that name. A test with a label that DROP matches is left

@@ -1,4 +1,5 @@
-/* The main function of a room's tests: lists them, runs one, or each in a process of its own. */
+/* The main function of the test program of a directory: lists its tests, runs one, or runs each in
+ * a process of its own. */
 #include "runner.h"
 
 #include <errno.h>

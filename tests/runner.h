@@ -1,5 +1,5 @@
-/* A room's tests are one program, test_<room>. Each of its files test_*.c holds a test, or a
- * few, which LS_TESTS names and labels:
+/* Tests of a directory ("room") are one program, test_<room>. Each of its files test_*.c contains
+ * one test or several, which LS_TESTS names and labels:
  *
  *     LS_TESTS(sync_ring, "unit")
  *     {
@@ -9,19 +9,19 @@
  *         return cmocka_run_group_tests(tests, NULL, NULL);
  *     }
  *
- * CMake registers what the program lists, so a new file needs no other line.
+ * CMake registers the tests that the program lists, so a new file needs no other line.
  *
  *     test_sync                          each test in a process of its own, with a time limit
  *     test_sync --list                   name, tab, labels; one test a line
  *     test_sync --run sync_ring          one test, in this process
  *     test_sync --run sync_ring --only 'ring_of*'    some of its cases
  *
- * A stress that has more to find the longer it runs asks ls_tests_rounds() how often to do a thing, and
- * behind the body of its LS_TESTS stands
+ * A stress test that finds more the longer it runs calls ls_tests_rounds() for its number of
+ * rounds. After the body of its LS_TESTS it has the line
  *
  *     LS_TESTS_LONG(sync_ring, "nightly")
  *
- * which is a test of its own, sync_ring_long: the same cases, with more rounds.
+ * which defines another test, sync_ring_long: the same cases with more rounds.
  *
  * The first label is the tier, which is also the budget (tests/README.md): `unit`, `integration` or
  * `nightly`. Further labels are `budget:<seconds>`, `serial`, `no-asan` and `no-tsan`. */
@@ -31,17 +31,17 @@
 typedef struct ls_tests {
     const char *name;
     const char *labels;
-    /* Runs the test. argv[0] is the program, further arguments are those after --run NAME. Returns
-     * the process's exit status: 0 passed, 77 skipped, anything else failed. */
+    /* Runs the test. argv[0] is the program; further arguments are those after --run NAME. Returns
+     * the exit status of the process: 0 passed, 77 skipped, anything else failed. */
     int (*run)(int argc, char **argv);
     int long_form;
     struct ls_tests *next;
 } ls_tests;
 
-/* Adds to the program's tests. Called before main. */
+/* Adds a test to the program. Called before main. */
 void ls_tests_add(ls_tests *tests);
 
-/* `rounds`, or `more` in the long form of the test that runs. For any thread. */
+/* Returns `rounds`, or `more` in the long form of the current test. Any thread. */
 unsigned ls_tests_rounds(unsigned rounds, unsigned more);
 
 #define LS_TESTS(name, labels)                                                                     \

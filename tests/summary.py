@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What a run of the tests took and what it left out.
+"""Reports the times of a run of the tests, and the tests that it skipped.
 
     summary.py BUILD [--factor N] [--rerun]
 
-Reads BUILD/tests.xml, which ctest wrote, and prints the ten slowest tests, the tests beyond their budgets, and in
-three lines how many were skipped and why. A test's budget is its label `budget:SECONDS`, else its tier's
-(tiers.cmake), times --factor for a build that is slower by nature. A test beyond twice its budget is a warning. One
-beyond four times its budget is an error, exit status 1: with --rerun it is run again first, alone, and the shorter of
-its two times counts, so that a busy machine is no error.
+Reads BUILD/tests.xml, which ctest wrote, and prints the ten slowest tests, the tests beyond their
+budgets, and in three lines the number of skipped tests with their reasons. A test's budget is its
+label `budget:SECONDS`, else that of its tier (tiers.cmake), times --factor for a build that is
+inherently slower. A test beyond twice its budget is a warning. One beyond four times its budget is
+an error, exit status 1; with --rerun it is first run again alone, and the shorter of its two times
+counts, so that a busy machine causes no error.
 """
 import argparse
 import collections

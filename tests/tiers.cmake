@@ -1,6 +1,6 @@
 # The tiers of tests, their budgets and their time limits. A budget is the time that a test is meant
-# to take in a release build; the label `budget:<seconds>` of a test stands for its tier's.
-# tests/summary.py compares with it. The time limit ends a test that hangs.
+# to take in a release build; the label `budget:<seconds>` of a test replaces that of its tier.
+# tests/summary.py compares times with it. The time limit ends a test that hangs.
 set(ls_budget_unit 1)
 set(ls_budget_integration 10)
 set(ls_budget_nightly 30)

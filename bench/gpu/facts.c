@@ -1,7 +1,7 @@
-/* gpu_facts: what later decisions about this GPU hang on. Prints what a graph of 25 nodes costs to enqueue
- * and to run, of kernels and of memsets; how fast memory is copied; how fast matrices of 8192 × 8192 are
- * multiplied in each precision; and cuDNN's description of the device, by which its plans can be made and
- * tested where there is no GPU. */
+/* gpu_facts: prints properties of this GPU on which later decisions depend: the cost of enqueueing
+ * and running a graph of 25 nodes, of kernels and of memsets; the speed of copies; the speed of
+ * multiplying matrices of 8192 × 8192 in each precision; and cuDNN's description of the device,
+ * from which its plans can be made and tested on machines without a GPU. */
 #include "base/clock.h"
 #include "cuda/kernels/kernels.h"
 
@@ -34,7 +34,7 @@ static double seconds_of(cudaStream_t stream, cudaGraphExec_t exec, int runs, do
     return (double)(ls_now_ns() - begin) * 1e-9;
 }
 
-/* One behind the other; each node does next to nothing. */
+/* Measures a graph of nodes in sequence, each of which does almost nothing. */
 static void time_graph(cudaStream_t stream, int kernels)
 {
     void *memory = NULL;

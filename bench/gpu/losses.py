@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Gradients and 20 losses beside PyTorch's, in fp32, TF32 and bf16, on one GPU.
+"""Compares gradients and 20 losses with PyTorch's, in fp32, TF32 and bf16, on one GPU.
 
     losses.py --trainer PROGRAM --data FOLDER [--json FILE] [--devices cuda:0] [--rehearse]
 
-From the same weights (of three seeds), on the same minibatch again and again, LeNet and ResNet-18 take 20
-steps of SGD: PyTorch in float64, which is the reference, and in each precision, and Lockstep in each. How far
-a run is off is its mean |loss − reference| over the mean of the reference. How far a gradient is off is
-‖error‖/‖gradient‖ over all parameters; Lockstep's is read off one step with a rate so high that the weights
-before it do not matter. Lockstep passes where the median of its seeds is not farther off than the worst of
-PyTorch's own in that precision, its gradient at most FACTOR times as far. Where it is, or where it does not
-run, the script ends with status 1; 77: PyTorch or the data is not there. One seed of everything comes
-first; what is known is written after each.
+From the same weights (of three seeds), LeNet and ResNet-18 take 20 steps of SGD on one minibatch:
+in PyTorch in float64, which is the reference, and in each precision; and in Lockstep in each
+precision. The error of a run is its mean |loss − reference| over the mean of the reference. The
+error of a gradient is ‖error‖/‖gradient‖ over all parameters; Lockstep's is computed from one step
+with a rate so high that the weights before it do not matter. Lockstep passes if the median error of
+its seeds is at most the worst of PyTorch's own in that precision, and the error of its gradient at
+most FACTOR times PyTorch's. If it does not pass, or does not run, the script ends with status 1;
+77: PyTorch or the data is missing. Everything is run with one seed first; results are written after
+each run.
 """
 
 import argparse

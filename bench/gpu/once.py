@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the plan (plan.py) on a machine with a GPU; once.sh starts it, and says what it leaves behind.
+"""Runs the plan (plan.py) on a machine with a GPU. once.sh starts it, and documents its results.
 
     once.py KIT OUT [--rehearse] [again STEP...]
 
-Each step is a session of its own with a limit of its own, which ends with it; whatever else hangs, the call
-ends after CALL_S. Status 1: a step failed.
+Each step is a session of its own with a time limit of its own, which ends with it. The call ends
+after CALL_S even if something else hangs. Status 1: a step failed.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Everything that a GPU is needed for, in one call of seven minutes: see help below.
+# Runs everything that needs a GPU in one call of seven minutes: see help below.
 set -u
 SPENT_S=0
 here=$(cd -- "$(dirname -- "$0")" && pwd) || exit 71

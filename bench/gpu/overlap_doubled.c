@@ -1,5 +1,6 @@
-/* bench_overlap over the doubles of the CUDA runtime: the spin kernel's twin, and the world. What it
- * measures means nothing; that it runs, and what it computes, does. */
+/* bench_overlap over the doubles of the CUDA runtime: contains the C twin of the spin kernel, and
+ * starts and ends the doubles. Its times are meaningless; the purpose is to check that it runs, and
+ * what it computes. */
 #include "doubles/control.h"
 #include "doubles/launch.h"
 #include "overlap_spin.h"

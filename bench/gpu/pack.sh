@@ -1,15 +1,18 @@
 #!/bin/bash
-# pack.sh [--built BUILD] [--no-data] [FOLDER]: one folder with everything that bench/gpu/once.sh runs on a
-# machine with a GPU, compiled and linked here for sm_90. There it is run by
+# pack.sh [--built BUILD] [--no-data] [FOLDER]: creates one folder with everything that
+# bench/gpu/once.sh needs on a machine with a GPU, compiled and linked here for sm_90. On that
+# machine it is run by
 #
 #     FOLDER/once.sh RESULTS
 #
-# FOLDER is build/gpu-kit unless given, and has at most 60 MiB: source/ (what scripts read, and what it is built
-# from there if it does not load), build/ (programs, the plugin, and the plugin over the doubles), lib/ and
-# include/ (libraries that the machine may lack), datasets/, tests.json (the GPU suite's commands), paper.json
-# (what a step should take). NVIDIA's libraries are those of the machine.
+# FOLDER is build/gpu-kit by default and has at most 60 MiB: source/ (what scripts read, and sources
+# to build there if the programs do not load), build/ (programs, the plugin, and the plugin over the
+# doubles), lib/ and include/ (libraries that the machine may lack), datasets/, tests.json (the GPU
+# suite's commands), paper.json (estimated times of a step). NVIDIA's libraries are those of the
+# machine.
 #
-# --built BUILD takes what was built before; --no-data leaves Fashion-MNIST out. JOBS: how many compilers run.
+# --built BUILD uses an existing build; --no-data leaves Fashion-MNIST out. JOBS: number of
+# compilers.
 set -eu
 here=$PWD
 cd -- "$(dirname -- "$0")/../.."

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""pack_tests.py CTEST-JSON BUILD SOURCE OUT: the GPU suite's commands, as a machine runs them that has neither
-ctest nor these folders: OUT names both as @BUILD@ and @SOURCE@. Prints the programs that the commands name,
-from BUILD on."""
+"""pack_tests.py CTEST-JSON BUILD SOURCE OUT: extracts the commands of the GPU suite for a machine
+that has neither ctest nor these folders: OUT names both as @BUILD@ and @SOURCE@. Prints the
+programs that the commands name, relative to BUILD.
+"""
 
 import json
 import sys

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What a step should take on one H100, added up on paper: an estimate that is made before the first
-measurement, to be compared with it. Nothing here was timed.
+"""Estimates the time of a step on one H100 before the first measurement, for comparison with it.
 
     paper.py CUDA_NODES [--most] [--json FILE]      # the program of the test cuda_nodes
 
-What each kernel of a recorded step does comes from the step itself, run over the doubles with 1 and 2
-rows (4 and 8 of LeNet) and drawn out to 256: the bytes that its twin says it touches; the operations
-of products, channels counted in whole tiles of the tensor cores. Instructions for each byte are those
-that tests/cuda_gpu/kernel_budgets.txt has counted. A kernel takes the longest of the three, and each
-node NODE_US besides. What is assumed stands below in capitals, and is said with the sum; --most fails
-where a sum is above the example's target.
+Nothing here is measured. The work of each kernel in a recorded step comes from the step itself, run
+over the doubles with 1 and 2 rows (4 and 8 of LeNet) and extrapolated to 256: the bytes that its
+twin says it accesses; the operations of products, with channels counted in whole tiles of the
+tensor cores. Instructions for each byte are those counted in tests/cuda_gpu/kernel_budgets.txt. A
+kernel takes the longest of the three times, and each node NODE_US in addition. The assumptions are
+the constants in capitals below, and are printed with the sum; --most fails if a sum is above the
+example's target.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What one call of once.sh does, in the order of its worth, and how long each step may take.
+"""The plan of one call of once.sh: its steps, most important first, and their time limits.
 
-    plan.py            the table
-    plan.py --check    fails unless the limits fit into a call, whatever hangs
+    plan.py            prints the table
+    plan.py --check    fails unless the limits fit into a call, whichever step hangs
 """
 
 import sys

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Training on a GPU beside PyTorch on the same GPU.
+"""Compares training on a GPU with PyTorch on the same GPU.
 
     ./dev bench-gpu                     all parts, into bench/out/gpu.md and bench/out/gpu.json
     bench/gpu/run.py --build BUILD --data DIR --json FILE --markdown FILE [PART...]
 
     lenet     LeNet, batch 256: a step in each precision, PyTorch in four forms
-    resnet    ResNet-18, batch 256, likewise; with `lenet` at once
+    resnet    ResNet-18, batch 256, the same; if requested with `lenet`, both at once
     seeds     ResNet-18 in bf16, ten epochs with one worker and with two, as in the book's table
     epochs    whole epochs and accuracy with the main program, LeNet and ResNet-18
-    sharing   two and four workers on one GPU beside one, all in as many shards
-    timeline  a timeline of each network alone on the GPU: who ran for how long, and the traces
-    ncu       what holds up the kernels that ran longest in `timeline`, where ncu is installed
-    overlap   threads or streams: who drives the workers that share a GPU, launch by launch or as graphs
+    sharing   two and four workers on one GPU compared with one, all in as many shards
+    timeline  a timeline of each network alone on the GPU: the times of its ops, and the traces
+    ncu       the bottlenecks of the kernels that ran longest in `timeline`, if ncu is installed
+    overlap   threads or streams as drivers of workers that share a GPU, by launches or by graphs
 
-Everything is measured in rounds that take turns; medians. A part adds its rows to the JSON file after
-every row, and the table is made of the whole file. Without a GPU it says so and exits with 0.
+Everything is measured in rounds that take turns; figures are medians. A part updates the JSON file
+after every row, and the table is made from the whole file. Without a GPU the script says so and
+exits with 0.
 """
 
 import argparse

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""One step of once.py, in a process of its own: steps.py NAME, with the environment that once.py sets.
+"""One step of once.py, in a process of its own: steps.py NAME. once.py sets its environment:
 
-    KIT      the folder that was carried, with source/, build/, lib/ and datasets/
-    BUILD    what was built: KIT/build, or where the machine itself has built it
-    RESULTS  where results lie; each step writes what it knows as it comes
+    KIT      the folder that was copied, with source/, build/, lib/ and datasets/
+    BUILD    the programs: KIT/build, or the folder in which this machine has built them
+    RESULTS  the folder of results; each step writes them as they come
     SCRATCH  a folder for hundreds of MB that are read once
     DATA     the folder of the Fashion-MNIST files
-    REHEARSE set: over the doubles of the CUDA runtime, everything small
+    REHEARSE set: over the doubles of the CUDA runtime, with everything small
 
-A step prints what it does; it ends with 0, with 1 where something failed, or with 77 where nothing could be
-run. NAME.json holds what summary.py shows: "failed", the first errors, and figures.
+A step prints its progress. It exits with 0, with 1 if something failed, or with 77 if nothing could
+be run. NAME.json contains what summary.py shows: "failed", the first errors, and figures.
 """
 
 import json

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a call found, in at most MOST lines: summary.py RESULTS prints it anew.
+"""The results of a call in at most MOST lines: summary.py RESULTS prints it again.
 
-How each step ended and its first error; both networks beside PyTorch; what a step was to take on paper
-(paper.json) beside what the timeline measured; what to look at next.
+It shows how each step ended and its first error; both networks compared with PyTorch; the estimated
+time of a step (paper.json) and the time measured by the timeline; and what to examine next.
 """
 
 import json

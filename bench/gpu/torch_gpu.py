@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""Training rate of LeNet or ResNet-18 in PyTorch on a GPU, in rounds.
+"""Measures the training rate of LeNet or ResNet-18 in PyTorch on a GPU, in rounds.
 
     printf 'eager\\ngraphed\\neager\\n' | python3 bench/gpu/torch_gpu.py --network lenet --data DIR
 
 Each line on standard input names a form and starts one round, which is answered with one JSON line,
-{"images_per_s": x, "loss": y}; {"error": text} for a form that does not work here. Between
-rounds the process waits. The first line printed tells the forms.
+{"images_per_s": x, "loss": y}, or {"error": text} if the form does not work here. Between rounds
+the process waits. The first line printed lists the forms.
 
     eager              op by op
     graphed            the whole step captured in a CUDA graph
     compiled           torch.compile of forward and loss, with its default mode
     compiled graphed   the same, captured in a CUDA graph
 
-The feed is Lockstep's: the images lie on the GPU as bytes; each step gathers and normalises the rows that
-a list of indices names. Plain SGD, fused. What PyTorch is fastest with: channels_last,
-cudnn.benchmark, bf16 by autocast, tf32 where it is allowed. Convolutions are timed at a form's first round
-(before it, compilation runs beside other processes and would disturb the timing), which does not count.
+Data is fed as in Lockstep: the images are on the GPU as bytes; each step gathers and normalises the
+rows that a list of indices names. The optimizer is plain fused SGD. The settings are the fastest
+for PyTorch: channels_last, cudnn.benchmark, bf16 by autocast, tf32 where it is allowed.
+Convolutions are timed in a form's first round, which does not count. (Before it, compilation runs
+beside other processes and would disturb the timing.)
 """
 
 import argparse

@@ -1,11 +1,12 @@
-/* Training rate of LeNet in darknet, in rounds (bench/README.md has the protocol).
+/* Measures the training rate of LeNet in darknet, in rounds (bench/README.md describes the
+ * protocol).
  *
  *     yes | head -5 | lenet_darknet CFG DATA [STEPS]
  *
- * Through darknet's library, so that the images lie ready in memory as they do for the other peers:
- * its program reads and decodes files while it trains. DATA is the folder of the gzipped
- * Fashion-MNIST files. A round is STEPS minibatches (default 8); one step before the first warms up.
- */
+ * It uses darknet's library, so that the images are in memory as they are for the other programs:
+ * darknet's own program reads and decodes files while it trains. DATA is the folder of the gzipped
+ * Fashion-MNIST files. A round has STEPS minibatches (default 8); one step before the first round
+ * warms up. */
 #include <darknet.h>
 
 #include <stdbool.h>
@@ -14,7 +15,8 @@
 
 enum { PIXELS = 28 * 28, CLASSES = 10, IMAGES_HEADER = 16, LABELS_HEADER = 8, PATH_MOST = 4096 };
 
-/* The first `count` bytes behind a header of `skip` bytes; the program ends if they are not there. */
+/* Reads the first `count` bytes after a header of `skip` bytes. The program ends if they do not
+ * exist. */
 static unsigned char *read_bytes(const char *folder, const char *name, unsigned skip,
                                  unsigned count)
 {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Training rates of small networks in PyTorch on the CPU, in many forms: see torch_rounds.py.
+"""Measures training rates of small networks in PyTorch on the CPU: see torch_rounds.py.
 
 Each line on standard input is a round of one network in one form,
 
     CONFIG STEPS eager|compiled channels_last|contiguous
 
-where CONFIG is a configuration of Lockstep's whose layers follow one another (or that of ResNet-18).
-A form is made when it is first asked for, and kept until another CONFIG is.
+where CONFIG is a configuration of Lockstep whose layers follow one another (or that of ResNet-18).
+A form is created when it is first requested, and kept until another CONFIG is requested.
 """
 
 import gc

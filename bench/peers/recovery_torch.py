@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""One of torchrun's processes, for bench/recovery.py to kill: LeNet with DistributedDataParallel over gloo on synthetic rows.
+"""One of torchrun's processes, which bench/recovery.py kills: LeNet with DistributedDataParallel.
 
-    torchrun --standalone --nproc_per_node 3 --max_restarts 3 recovery_torch.py --steps N --rows N --every N --folder DIR --to FIFO
+    torchrun --standalone --nproc_per_node 3 --max_restarts 3 recovery_torch.py
+        --steps N --rows N --every N --folder DIR --to FIFO
 
-The first process saves weights, optimizer and step every so many steps, in a file beside that is renamed, as torchrun's
-guide for fault tolerance has it; all go on from there. Lines into FIFO: `NS pid RANK PID`, `NS step N` behind
-each step that is applied (the first's), `NS end HASH`; NS is CLOCK_MONOTONIC."""
+It trains over gloo on synthetic rows. The first process saves weights, optimizer and step every N
+steps, in a second file that is then renamed, as in torchrun's guide for fault tolerance; all
+processes continue from there. Lines written to FIFO: `NS pid RANK PID`; `NS step N` after each step
+that is applied (by the first process); `NS end HASH`. NS is the time of CLOCK_MONOTONIC in
+nanoseconds.
+"""
 
 import argparse
 import hashlib

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Predictions of few rows beside ONNX Runtime: one thread each, in turns, the same weights.
+"""Compares predictions of few rows with ONNX Runtime: one thread each, in turns, the same weights.
 
-    bench/peers/rows.py [--build build/release] [--trainer ./trainer] [--rounds 7] [--rows 1 2 4 8 16] [--python] [NET...]
+    bench/peers/rows.py [--build build/release] [--trainer ./trainer] [--rounds 7]
+                        [--rows 1 2 4 8 16] [--python] [NET...]
 
-Each net is made by a short run on synthetic data and exported as ONNX. Figures are microseconds of CPU of the thread
-that predicts, medians of the rounds; x is ONNX Runtime's time by Lockstep's, the median of the ratios round by round.
---python: through the Python package as well, beside the same in C; it needs the target lockstep_shared, and
+Each network is created by a short run on synthetic data and exported as ONNX. Figures are
+microseconds of CPU time of the predicting thread, medians of the rounds; x is ONNX Runtime's time
+divided by Lockstep's, the median of the ratios round by round. --python: also predicts through the
+Python package, compared with the same in C; it needs the target lockstep_shared, and
 LD_LIBRARY_PATH=BUILD/src.
 """
 import argparse

@@ -1,12 +1,12 @@
-"""What the PyTorch peers share: settings, data, a step of SGD, and the rounds.
+"""Common parts of the PyTorch programs: settings, data, a step of SGD, and the rounds.
 
-Each line on standard input asks for one round; each round prints one JSON line,
-{"images_per_s": x, "loss": y}. Between rounds the process sleeps in read(), so that several
-such programs can take turns on the same cores (see run.py). End of input ends the program.
+Each line on standard input requests one round; each round prints one JSON line, {"images_per_s": x,
+"loss": y}. Between rounds the process sleeps in read(), so that several such programs can take
+turns on the same cores (see run.py). End of input ends the program.
 
-The defaults are the fastest form found; the options are there to check that. A round is a
-run of SGD steps over minibatches that lie ready in memory: no loading, no shuffling, no
-printing. The first line printed describes the form, after the warm-up.
+The defaults are the fastest form found; the options are there to check that. A round is a number of
+SGD steps over minibatches that are ready in memory: no loading, no shuffling, no printing. The
+first line printed describes the form, after the warm-up.
 
 With --processes N the minibatch is divided among N processes, whose gradients PyTorch's
 DistributedDataParallel averages (gloo): its form of data parallelism on one machine.

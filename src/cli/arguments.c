@@ -68,7 +68,7 @@ static const char main_help[] =
     "Exit codes: 0 done, 64 usage, 65 bad data, 66 missing input, 70 bug, 71 system or device,\n"
     "74 input/output, 75 stopped early with a checkpoint saved, 78 config, 130 interrupted.\n";
 
-/* What a key takes, from its row alone. */
+/* Prints the values that a key accepts, as far as its table row tells. */
 static void print_kind(const ls_config_key *row)
 {
     switch (row->kind) {
@@ -194,10 +194,11 @@ static int take(const char *verb, const cli_option *o, const char *value)
     return 0;
 }
 
-/* getopt's values of long options: none of a letter's. */
+/* Values that getopt returns for long options. They differ from all letters. */
 enum { FIRST_LONG = 256 };
 
-/* "--divices=x" is nearly --devices; NULL: nothing is near. */
+/* Returns the option whose name is closest to the argument ("--divices=x": devices), or NULL if
+ * none is close. */
 static const char *nearest_option(const cli_option *rows, const char *argument)
 {
     const char *names[CLI_OPTIONS_MAX];
@@ -215,7 +216,7 @@ static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
 {
     const char *meant = nearest_option(rows, argv[optind - 1]);
     char problem[80];
-    const char letter[3] = {'-', (char)optopt, '\0'}; /* it may stand among others: -abc */
+    const char letter[3] = {'-', (char)optopt, '\0'}; /* the letter may be one of several: -abc */
     snprintf(problem, sizeof problem, "%s%.40s%sunknown option ", meant ? "did you mean --" : "",
              meant ? meant : "", meant ? "? " : "");
     return cli_usage(verb, problem,
@@ -240,7 +241,7 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
     int c, problem = 0, count = 0, row_of[FIRST_LONG] = {0};
     for (; rows[count].name && rows[count].kind != CLI_OPERAND; count++) {
         const cli_option *o = &rows[count];
-        const bool alone = o->kind <= CLI_HELP; /* without a value */
+        const bool alone = o->kind <= CLI_HELP; /* the option has no value */
         const char letter[3] = {o->letter, o->letter && !alone ? ':' : '\0', '\0'};
         strcat(letters, letter);
         row_of[(unsigned char)o->letter] = count;
@@ -263,7 +264,7 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
     return rows[count].name ? read_operand(verb, &rows[count], argc, argv) : 0;
 }
 
-/* ---- those of training ----------------------------------------------------------------------- */
+/* ---- options of training --------------------------------------------------------------------- */
 
 static int check_hosts(const cli_arguments *a)
 {

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of a run: EXIT_SAVED where `result` says that it can go on where it stopped. */
+/* Returns the exit code of a run: EXIT_SAVED if `result` says that it can be resumed where it
+ * stopped. */
 static int run_exit_code(int status, const ls_result *result)
 {
     const bool may_go_on = status == LS_EINTERRUPTED || status == LS_EDEVICE ||
@@ -27,7 +28,7 @@ typedef struct session {
     cli_view view;
     cli_output metrics;
     cli_curve curve;
-    cli_server *server; /* NULL: none was asked for */
+    cli_server *server; /* NULL: --serve is not given */
 } session;
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
@@ -43,7 +44,8 @@ static void on_progress(void *user, const ls_progress *progress)
 
 /* ---- a launcher ----------------------------------------------------------------------------- */
 
-/* How many processes a launcher has started of this one: 1 where there is none. */
+/* Returns the number of processes that a launcher (MPI, Slurm) has started of this program; 1
+ * without a launcher. */
 static int launched_processes(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
@@ -56,9 +58,11 @@ static int launched_processes(void)
     return most;
 }
 
-/* By default Open MPI has a receiver ask for each long message, behind what that one itself is sending: over TCP hosts
- * that send at once wait for one another, each at half the rate of the line. Every message of a merge has its receiver
- * waiting, so all are sent unasked; a piece is 1 MiB, unless the arena is very large. Whoever has set these keeps them. */
+/* Makes Open MPI send long messages over TCP at once, without a request by their receiver. By
+ * default the receiver requests each long message, after what it is itself sending; hosts that send
+ * at the same time then wait for each other, each at half the rate of the network. In a merge the
+ * receiver of every message is waiting already. A piece of a merge has 1 MiB, unless the arena is
+ * very large. Variables that the user has set are kept. */
 static void choose_transport(void)
 {
     if (launched_processes() == 1)
@@ -81,7 +85,8 @@ static int print_config(const ls_trainer_options *options)
     return cli_flush();
 }
 
-/* The closing line of the textbook. A number that there is not (stopped before it) is a dash. */
+/* Prints the result line. A number that does not exist, because the run was stopped earlier, is a
+ * dash. */
 static void print_closing_line(FILE *stream, const ls_result *r, const ls_summary *s)
 {
     char value[32] = "-", seconds[32] = "-";
@@ -94,7 +99,7 @@ static void print_closing_line(FILE *stream, const ls_result *r, const ls_summar
             value, seconds, r->devices, s->synthetic ? " (synthetic data)" : "");
 }
 
-/* Where the run lies, and what comes next: at the end, to whoever watches. */
+/* Prints the run's directory, and commands to continue with, at the end of a run. */
 static void print_next(const ls_summary *summary)
 {
     const char *run = summary->run_dir;
@@ -117,7 +122,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     const ls_summary *summary = ls_trainer_summary(trainer);
     const bool quiet = s->view.quiet;
     status = cli_server_follow(s->server, trainer, &err);
-    s->view.quiet |= summary->member > 0; /* the first host's view is everybody's */
+    s->view.quiet |= summary->member > 0; /* only the first host shows the view */
     cli_view_start(&s->view, summary);
     if (status == LS_OK)
         status = cli_run(trainer, &err);
@@ -140,7 +145,8 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
         const ls_result *result = ls_trainer_result(trainer);
         cli_fail(status, err.text);
         code = run_exit_code(status, result);
-        if (code == EXIT_SAVED && summary->run_dir[0]) /* which another host may have, and name */
+        /* another host may have the run directory; that one names it */
+        if (code == EXIT_SAVED && summary->run_dir[0])
             fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n", summary->run_dir);
         else if (result->checkpoint[0])
             fprintf(stderr, "trainer: the newest checkpoint is %s\n", result->checkpoint);
@@ -213,8 +219,8 @@ int cli_train(const char *config, const ls_registry *registry)
     return train_or_print(3, argv, registry);
 }
 
-/* A program that is started with a standard stream closed would be given its number for the next
- * file that it opens, and print into it. */
+/* Opens closed standard streams on /dev/null. Otherwise the next opened file would get the number
+ * of a closed one, and messages would be written to it. */
 static void keep_standard_streams(void)
 {
     int fd;
@@ -225,7 +231,7 @@ static void keep_standard_streams(void)
         close(fd);
 }
 
-/* A word that is neither a verb nor a file, but nearly a verb. */
+/* Reports a first argument that is neither a verb nor a file, but close to a verb. */
 static int fail_unknown_verb(const char *word, const char *meant)
 {
     char problem[120];
@@ -234,14 +240,14 @@ static int fail_unknown_verb(const char *word, const char *meant)
     return cli_usage(NULL, problem, word);
 }
 
-/* The first argument may be a verb, of which `train` may be left out. A config of such a name is trained
- * as ./NAME. */
+/* Runs the verb that the first argument names, or training, whose verb `train` may be omitted. A
+ * config with the name of a verb is given as ./NAME. */
 static int run_verb(int argc, char **argv, ls_registry *registry)
 {
     static const struct {
         const char *name;
         cli_verb *run;
-        const cli_trained_verb *trained; /* in its place: a verb on a trained model */
+        const cli_trained_verb *trained; /* if `run` is NULL: a verb for a trained model */
     } verbs[] = {{"init", cli_init, NULL},        {"report", cli_report, NULL},
                  {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep, NULL},
                  {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},

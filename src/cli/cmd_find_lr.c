@@ -1,6 +1,7 @@
-/* trainer find-lr CONFIG: a learning-rate range test (L. N. Smith, "Cyclical Learning Rates for Training Neural
- * Networks", 2015). From the config's first weights it trains a few hundred steps while the rate grows by the same
- * factor each step, and looks where the loss falls, and where it no longer does. */
+/* trainer find-lr CONFIG: a learning-rate range test (L. N. Smith, "Cyclical Learning Rates for
+ * Training Neural Networks", 2015). Trains a few hundred steps from the config's initial weights
+ * while the rate grows by the same factor each step, and finds where the loss falls and where it
+ * stops falling. */
 #include "base/error.h"
 #include "base/portable_math.h"
 #include "cli/pack.h"
@@ -38,8 +39,8 @@ static const char help[] =
 
 enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
 #define RATE_MOST 1e6
-#define KEPT 0.95    /* of the average, each step */
-#define DIVERGED 4.0 /* times the least */
+#define KEPT 0.95    /* share of the moving average that is kept each step */
+#define DIVERGED 4.0 /* multiple of the least loss at which the test ends */
 
 typedef struct arguments {
     const char *config, *json, *svg;
@@ -55,7 +56,7 @@ typedef struct point {
 } point;
 
 typedef struct range_test {
-    ls_sink sink; /* first: the run's steps come in here */
+    ls_sink sink; /* first member: receives the run's records */
     const arguments *a;
     cli_view view;
     ls_schedule schedule;
@@ -63,15 +64,15 @@ typedef struct range_test {
     point *point;
     int count;
     double average, least;
-    const char *end; /* why there is no further point; NULL: there is */
+    const char *end; /* why the test has ended; NULL: it has not */
     char name[64];
     bool synthetic;
 } range_test;
 
-/* Points of a test; −1: there is none. */
+/* Indices of points in a test; −1: there is none. */
 typedef struct finding {
     int steepest, least;
-    double suggestion; /* NaN: none */
+    double suggestion; /* a learning rate; NaN: none */
 } finding;
 
 static int parse(arguments *a, int argc, char **argv)
@@ -150,7 +151,8 @@ static int emit(ls_sink *sink, const ls_record *record, ls_error *err)
     return LS_OK;
 }
 
-/* Until the steps are done: how it ends is in r->end, or in what is returned. */
+/* Trains until the test ends. r->end says why it ended, unless a status other than LS_OK is
+ * returned. */
 static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 {
     int status = ls_trainer_open(&r->trainer, o, err);
@@ -181,7 +183,8 @@ static int run(range_test *r, const ls_registry *registry, ls_error *err)
     snprintf(schedule, sizeof schedule,
              "schedule={\"name\": \"exponential\", \"minimum\": %.17g, \"steps\": %d}",
              r->schedule.minimum, r->a->steps);
-    snprintf(epochs, sizeof epochs, "epochs=%d", r->a->steps); /* of one step, at least */
+    /* enough, because an epoch has at least one step */
+    snprintf(epochs, sizeof epochs, "epochs=%d", r->a->steps);
     const char *const own[] = {lr,
                                schedule,
                                epochs,
@@ -197,9 +200,10 @@ static int run(range_test *r, const ls_registry *registry, ls_error *err)
     return status ? status : train(r, &o, err);
 }
 
-/* ---- what it says --------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* How far minibatches are from the average. */
+/* Returns the root mean square of the differences between minibatch losses and their moving
+ * average. */
 static double noise_of(const range_test *r, int from, int to)
 {
     double sum = 0;
@@ -222,7 +226,8 @@ static finding judge(const range_test *r)
     f.steepest = f.least;
     double steepest = 0;
     for (int i = first + 1; i < f.least; i++) {
-        const double slope = p[i + 1].smoothed - p[i - 1].smoothed; /* rates are as far apart */
+        /* the rates of neighbouring points have a constant ratio */
+        const double slope = p[i + 1].smoothed - p[i - 1].smoothed;
         f.steepest = slope < steepest ? i : f.steepest;
         steepest = fmin(steepest, slope);
     }
@@ -240,8 +245,9 @@ static void print_end(const range_test *r, FILE *stream)
         fprintf(stream, "the loss is not finite behind a rate of %.2g\n", last);
 }
 
-/* A network may begin where its loss is that of guessing, and hardly depends on the weights: it leaves that place after
- * many steps, or with other weights, whatever the rate. */
+/* Explains why there is no suggestion. A network may begin on a plateau, where its loss is that of
+ * guessing and hardly depends on the weights. It leaves the plateau after many steps, or with other
+ * initial weights, whatever the rate. */
 static void print_why_none(const range_test *r, FILE *stream)
 {
     const double first = r->point[0].smoothed;
@@ -324,7 +330,7 @@ static const char style[] =
     ".smoothed{stroke:#3a95d6}.steepest{fill:#17b488}.least{fill:#f0793a}.suggestion{stroke:#e3b341}}"
     "</style>\n";
 
-/* Rates by their logarithms, from x0 to x1; losses from y0 to y1. */
+/* Coordinates of the plot: logarithms of rates from x0 to x1, losses from y0 to y1. */
 typedef struct plot {
     ls_buffer b;
     double x0, x1, y0, y1;
@@ -340,7 +346,7 @@ static double up(const plot *p, double loss)
     return HEIGHT - BOTTOM - (loss - p->y0) / (p->y1 - p->y0) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* What falls is all to be seen, and half as much of what rises above the first. */
+/* Chooses the range of losses: the whole fall, and half as much above the first loss. */
 static void choose_scale(plot *p, const range_test *r)
 {
     double most = 0, least = r->least;
@@ -396,12 +402,12 @@ static void draw_curve(plot *p, const range_test *r, bool smoothed)
     for (int i = 0; i < r->count; i++) {
         const double y = up(p, smoothed ? r->point[i].smoothed : r->point[i].loss);
         ls_buffer_format(&p->b, "%c%.1f %.1f", i ? 'L' : 'M', across(p, r->point[i].lr),
-                         fmax(-HEIGHT, y)); /* what is far away is cut in any case */
+                         fmax(-HEIGHT, y)); /* lines far outside are clipped in any case */
     }
     ls_buffer_put(&p->b, "\"/>\n");
 }
 
-/* A sample of what stands in the plot, `x` from the left, and its name. */
+/* Draws an entry of the legend at `x`: a sample of its shape and its name. */
 static void draw_key(plot *p, int x, const char *shape, const char *name, double value)
 {
     ls_buffer_format(&p->b, "<g transform=\"translate(%d 50)\">%s<text x=\"24\" y=\"4\">%s", x,

@@ -1,4 +1,5 @@
-/* trainer init PATH: looks at the user's data, says what it is, and writes a config that trains on it. */
+/* trainer init PATH: inspects the user's data, describes it, and writes a config that trains on
+ * it. */
 #include "base/error.h"
 #include "cli/init.h"
 #include "data/columns.h"
@@ -26,7 +27,7 @@ static const char help[] =
     "  --train          trains by it at once, as `trainer FILE` does\n"
     "  --help           this text\n";
 
-/* ---- what was seen -------------------------------------------------------------------------------- */
+/* ---- description of the data ----------------------------------------------------------------- */
 
 static void print_column(const ls_column_seen *c, FILE *stream)
 {
@@ -116,7 +117,7 @@ void cli_look_print(const cli_look *l, FILE *stream)
         fputs("  a fifth of the rows is held out for validation (data.validation)\n", stream);
 }
 
-/* ---- the network ---------------------------------------------------------------------------------- */
+/* ---- the network ----------------------------------------------------------------------------- */
 
 static void begin_layer(ls_json_writer *w, const char *type)
 {
@@ -132,13 +133,14 @@ static void put_layer(ls_json_writer *w, const char *type, const char *key, int 
     ls_json_close(w);
 }
 
-/* Few rows are learnt by heart, unless the network is held back. */
+/* Returns the dropout rate: without it a network memorises few rows. */
 static double dropout_for(uint32_t rows)
 {
     return rows < 2000 ? 0.5 : rows < 20000 ? 0.2 : 0;
 }
 
-/* What a linear model learns, it learns as fast beside the hidden layer. */
+/* Writes a network with one hidden layer. The input is also connected to the last layer, so that
+ * what a linear model can learn is learnt as fast as by one. */
 static void put_dense_layers(ls_json_writer *w, const cli_look *l)
 {
     const double dropout = dropout_for(l->rows);
@@ -179,9 +181,9 @@ static void put_convolutions(ls_json_writer *w, const cli_look *l)
     put_layer(w, "dense", NULL, 0);
 }
 
-/* ---- the config ----------------------------------------------------------------------------------- */
+/* ---- the config ------------------------------------------------------------------------------ */
 
-/* As one text, unless a name has a comma. */
+/* Writes the names as one text, or as an array if a name contains a comma. */
 static void put_drop(ls_json_writer *w, const cli_look *l)
 {
     ls_buffer text;
@@ -260,7 +262,8 @@ static void put_data(ls_json_writer *w, const cli_look *l)
     ls_json_close(w);
 }
 
-/* Small sets are gone through often, large ones so often that a few thousand steps are made. */
+/* Chooses epochs so that a small set is repeated often, and a large one is trained for a few
+ * thousand steps. */
 static void put_schedule(ls_json_writer *w, uint32_t rows, bool images)
 {
     const uint32_t batch = rows < 2000 ? 32 : rows < 20000 ? 64 : 256;
@@ -277,7 +280,8 @@ static void put_schedule(ls_json_writer *w, uint32_t rows, bool images)
     ls_json_put_string(w, "schedule", "cosine");
 }
 
-/* "data/my rows.csv" → "my_rows", part of the run directory's name. */
+/* Writes the name of the run, which is part of its directory: "data/my rows.csv" becomes
+ * "my_rows". */
 static void put_name(ls_json_writer *w, const char *path)
 {
     char name[40];
@@ -318,9 +322,10 @@ void cli_look_write(ls_json_writer *w, const cli_look *l)
     ls_json_close(w);
 }
 
-/* ---- the command ----------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
-/* An error that names a key of the config, which there is not yet: the option that is it. */
+/* Reports an error. If it names a key of a config, which does not exist yet, adds the option that
+ * sets it. */
 static int fail_look(int status, const ls_error *err)
 {
     static const char *const keys[] = {"data.decimal", "data.separator", "data.encoding"};
@@ -347,7 +352,7 @@ static int run(cli_look *l, const char *to, bool trains, ls_error *err)
     return code ? code : cli_flush();
 }
 
-/* NULL, or what is wrong with an option. */
+/* Returns what is wrong with an option, or NULL. */
 static const char *check(const cli_look *l)
 {
     const char *const separators[] = {",", ";", "tab", "bar", "space"};

@@ -1,4 +1,5 @@
-/* Verbs on this machine: `devices`, what there is, and `bench`, how fast a config trains on it. */
+/* Verbs about this machine: `devices` lists its devices, and `bench` measures how fast a config
+ * trains on them. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/pack.h"
@@ -16,7 +17,7 @@ static const char devices_help[] =
     "\n"
     "Lists the back ends of this program and their devices, and what --devices auto means here.\n";
 
-/* One device, opened for a moment to ask what it is. */
+/* Prints one device, which is opened only to query it. */
 static void print_device(const ls_backend *backend, int index)
 {
     ls_error err;
@@ -45,7 +46,7 @@ static void print_backend(const ls_backend *backend)
         printf("%s: %s: %s\n", backend->name, info.broken ? "broken" : "absent", info.reason);
         return;
     }
-    if (backend->counted) /* all alike: one stands for them */
+    if (backend->counted) /* all devices are alike: print only the first */
         printf("%s: %s; %d CPU%s, each a device of its own or several a team (`threads`)\n",
                backend->name, info.version, info.devices, info.devices == 1 ? "" : "s");
     else
@@ -93,13 +94,13 @@ typedef struct measurement {
     double images_per_s;
     int workers, batch_size, synthetic;
     char name[64];
-    char devices[512]; /* "[cpu(0), cpu(1)]" */
+    char devices[512]; /* names of the devices: "[cpu(0), cpu(1)]" */
 } measurement;
 
 typedef struct row {
-    char devices[64]; /* an assignment */
+    char devices[64]; /* an assignment to the key */
     measurement last;
-    double rate[ROUNDS_MOST]; /* sorted when all are there */
+    double rate[ROUNDS_MOST]; /* sorted after the last round */
     int rounds;
 } row;
 
@@ -108,7 +109,7 @@ typedef struct bench {
     bool json;
     int rounds, rows;
     double seconds;
-    cli_list set; /* with room for a row's devices, and what a measurement needs */
+    cli_list set; /* has room for a row's devices and for the settings of a measurement */
     row row[ROWS_MOST];
 } bench;
 
@@ -141,7 +142,8 @@ static int parse(bench *b, int argc, char **argv)
     return problem;
 }
 
-/* The run's own number: where the config gives none, it depends on the model, and so on the data. */
+/* Stores the number of shards that a run would use. If the config does not set it, it depends on
+ * the model, and therefore on the data. */
 static int find_shards(int *out, bench *b, const ls_trainer_options *options, ls_error *err)
 {
     ls_trainer *t;
@@ -156,7 +158,7 @@ static int find_shards(int *out, bench *b, const ls_trainer_options *options, ls
     return LS_OK;
 }
 
-/* 1, 2, 4, … and all devices that "auto" would take. */
+/* Adds a row for 1, 2, 4, … and all devices that "auto" selects. */
 static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_error *err)
 {
     ls_device_list list;
@@ -175,7 +177,7 @@ static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_
         if (b->rows < ROWS_MOST)
             add_devices(b, text);
     }
-    if (list.capped && b->rows < ROWS_MOST) /* as many workers, in teams */
+    if (list.capped && b->rows < ROWS_MOST) /* as many workers, but as teams of several CPUs */
         add_devices(b, "auto");
     return LS_OK;
 }
@@ -188,11 +190,11 @@ enum { WARM_STEPS = 3 };
 typedef struct stopwatch {
     ls_trainer *trainer;
     uint64_t opened_ns, from_ns, last_ns, need_ns;
-    uint64_t steps, rows; /* since from_ns */
+    uint64_t steps, rows; /* number since from_ns */
     bool warm, done;
 } stopwatch;
 
-/* Runs on the coordinator, once for every record. */
+/* Called on the coordinator's thread for every record. */
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
     stopwatch *s = user;
@@ -228,8 +230,8 @@ static void fill(measurement *out, const stopwatch *s)
     snprintf(out->devices, sizeof out->devices, "%s", sum->devices);
 }
 
-/* Trains until `seconds` have passed behind a warm-up of at least 3 steps and a third of a second, and
- * keeps nothing: MEASURE_SETS more assignments go into `set`. */
+/* Measures the rate: trains for `seconds` after a warm-up of at least 3 steps and a third of a
+ * second, and saves nothing. `set` must have room for MEASURE_SETS more assignments. */
 static int measure_one(measurement *out, const ls_trainer_options *options, const char **set,
                        double seconds, ls_error *err)
 {

@@ -1,4 +1,4 @@
-/* trainer predict RUN IMAGE… | --rows A:B */
+/* trainer predict RUN IMAGE… | --rows A:B: predictions for files or for rows of the run's data. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/pack.h"
@@ -37,23 +37,24 @@ static const char help[] =
     "  --json           one JSON object a line, with all logits\n"
     "  --help           this text\n";
 
-/* What is predicted. */
+/* The rows to predict. */
 typedef struct input {
     const ls_trained *t;
-    const cli_entry *file; /* NULL: rows of the data, or of a table */
-    cli_packing listed;    /* holds the files' names */
+    /* [rows] image files; NULL: rows of the data, of a table or of an array */
+    const cli_entry *file;
+    cli_packing listed; /* owns the names of the files */
     cli_pack pack;
-    char **why;      /* [rows], of pictures: why one cannot be read; NULL: it was */
-    uint32_t broken; /* how many cannot */
+    char **why;      /* [rows]: why a picture cannot be read; NULL: it was read */
+    uint32_t broken; /* number of pictures that cannot be read */
     bool skip_broken;
-    ls_dataset *data; /* a table's, or an array's */
-    uint32_t first;   /* row */
+    ls_dataset *data; /* a table or an array */
+    uint32_t first;   /* number of the first row */
     uint32_t rows;
     const uint8_t *images;
-    uint8_t *own; /* memory of images, where they are not the data's */
+    uint8_t *own; /* memory of `images`, unless the dataset owns it */
     union {       /* NULL: unknown */
         int32_t *labels;
-        float *targets; /* of a model that learnt vectors */
+        float *targets; /* for a model that has learnt vectors */
     };
 } input;
 
@@ -98,14 +99,14 @@ static int read_rows(input *in, const cli_trained_args *a, ls_error *err)
     return status;
 }
 
-/* ---- pictures ----------------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------------------------- */
 
 static int no_memory(uint32_t rows, ls_error *err)
 {
     return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
 }
 
-/* Files and those in folders, in their order. */
+/* Lists the files, and the files in folders, in the order of the arguments. */
 static int list_pictures(cli_packing *k, const cli_trained_args *a)
 {
     cli_listing *l = &k->split[0];
@@ -149,7 +150,8 @@ static void say_turned(uint32_t turned)
                 (unsigned)turned);
 }
 
-/* Each is scaled and cut as those of a folder that is packed. One that cannot be read is named and stays grey. */
+/* Scales and crops each picture like pictures of a packed folder. A picture that cannot be read is
+ * reported, and its pixels are grey. */
 static int fit_pictures(input *in, size_t bytes, ls_error *err)
 {
     const ls_new_rows *as = &in->t->as;
@@ -199,7 +201,7 @@ static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
     return fit_pictures(in, bytes, err);
 }
 
-/* ---- tables, arrays, standard input --------------------------------------------------------------- */
+/* ---- tables, arrays, standard input ---------------------------------------------------------- */
 
 enum { STDIN_MOST = 1 << 30 };
 
@@ -240,7 +242,8 @@ static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_err
     return status;
 }
 
-/* An array, as it says itself; else a table, or a picture: what the model reads. */
+/* Reads an array, which its first bytes identify; otherwise a table or a picture, depending on the
+ * model. */
 static int read_standard_input(input *in, ls_error *err)
 {
     char *bytes = NULL;
@@ -301,7 +304,7 @@ static bool skips_broken(const input *in)
     return in->skip_broken || in->t->config.data_keys.skip_broken;
 }
 
-/* The exit status of a command that is otherwise done. */
+/* Ends the verb and returns its exit code, which depends on the number of broken pictures. */
 static int end_with_broken(const input *in)
 {
     ls_error err;
@@ -329,15 +332,15 @@ static void print_broken(const input *in, uint32_t i)
     cli_put_json(&w);
 }
 
-/* ---- what came out -------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static bool learnt_vectors(const ls_trained *t)
 {
-    return t->config.loss &&
-           t->config.loss->vectors; /* NULL: nothing says so, and it was classes */
+    /* NULL: the loss is not known, so the model is one of classes */
+    return t->config.loss && t->config.loss->vectors;
 }
 
-/* What a model of vectors gives for a row; bits as probabilities. */
+/* Returns output `i` of a model of vectors; a bit's output as a probability. */
 static float output_of(const ls_trained *t, const float *logits, int i)
 {
     return (float)ls_output_value(t->config.loss, logits[i]);
@@ -442,9 +445,9 @@ static void print_all(const input *in, const float *logits, bool json)
     }
 }
 
-/* ---- into a file ------------------------------------------------------------------------------ */
+/* ---- into a file ----------------------------------------------------------------------------- */
 
-/* What is written of a row: probabilities, or values. */
+/* Computes what is written for a row: probabilities or values. */
 static void outputs_of(const input *in, const float *logits, float *out)
 {
     const int n = in->t->model->classes;
@@ -454,7 +457,7 @@ static void outputs_of(const input *in, const float *logits, float *out)
         out[i] = output_of(in->t, logits, i);
 }
 
-/* RFC 4180: in quotes where it has to be. */
+/* Appends a field, in quotes if RFC 4180 requires them. */
 static void put_field(ls_buffer *b, const char *before, const char *text)
 {
     ls_buffer_put(b, before);
@@ -578,7 +581,8 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     return status;
 }
 
-/* What was learnt of a target → the number in the data: of those that it can have been, the shortest. */
+/* Converts a target that was scaled for learning back to the number in the data: among the numbers
+ * that scale to it, the one with the fewest digits. */
 static float target_in_data(const ls_prep *p, float learnt)
 {
     char text[32];

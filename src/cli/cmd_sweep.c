@@ -1,4 +1,4 @@
-/* trainer sweep CONFIG --vary KEY=VALUE,VALUE… */
+/* trainer sweep CONFIG --vary KEY=VALUE,VALUE…: trains a config with all combinations of values. */
 #include "cli/pack.h"
 #include "cli/sweep.h"
 
@@ -38,7 +38,7 @@ typedef struct session {
     ls_host host;
     ls_sweep *sweep;
     ls_sweep_row *rows;
-    int row; /* the one under way */
+    int row; /* index of the current run */
 } session;
 
 static int parse(sweep_arguments *a, int argc, char **argv)
@@ -96,7 +96,8 @@ static void format_number(char *out, size_t size, const session *s, int row, int
                  column == SPEED_UP ? "x" : "");
 }
 
-/* The first column is accuracy, or what the first run that has any is judged by. */
+/* Writes a column's heading. The first column is the accuracy, or the metric of the first run that
+ * has one. */
 static void format_heading(char *out, size_t size, const session *s, int column)
 {
     const char *metric = NULL, *rows = NULL;
@@ -164,7 +165,7 @@ static void print_table(const session *s, FILE *stream)
         print_row(s, stream, i);
 }
 
-/* Writes the results so far, over those written before. */
+/* Writes the results so far, replacing those written before. */
 static int write_json(session *s)
 {
     ls_json_writer w;
@@ -195,7 +196,7 @@ static void announce(const session *s)
     fprintf(stderr, "%s\n", s->view.colour ? "\033[0m" : "");
 }
 
-/* What is set for all runs, then what varies, then where the run goes. */
+/* Returns the assignments of a run: those for all runs, those that vary, and the run directory. */
 static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 {
     cli_list set = s->a->set;
@@ -236,7 +237,8 @@ static int run_all(session *s)
 {
     int count = ls_sweep_count(s->sweep), code = 0;
     bool to_file = s->a->json && strcmp(s->a->json, "-") != 0;
-    if (to_file && (code = write_json(s)) != 0) /* before hours of work, not after */
+    /* an error in the path is noticed before hours of training */
+    if (to_file && (code = write_json(s)) != 0)
         return code;
     cli_catch_signals();
     for (s->row = 0; s->row < count && !cli_interrupted(); s->row++) {
@@ -247,7 +249,7 @@ static int run_all(session *s)
             code = cli_exit_code(status);
         int written = to_file ? write_json(s) : 0;
         if (written)
-            to_file = false; /* said once */
+            to_file = false; /* report it only once */
         code = code ? code : written;
     }
     int printed = print_results(s);

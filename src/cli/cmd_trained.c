@@ -1,4 +1,4 @@
-/* Verbs on a run that has been: what they share, and `eval`, `export` and `report`. */
+/* Verbs for a finished run: their common part, and `eval`, `export` and `report`. */
 #include "cli/trained.h"
 
 #include "base/clock.h"
@@ -77,7 +77,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     return code;
 }
 
-/* A check: one run and nothing else. */
+/* Checks that a run is the only argument. */
 static int check_alone(const cli_trained_args *a)
 {
     return a->rest_count == 0
@@ -108,8 +108,8 @@ typedef struct outcome {
     double seconds;
     ls_prediction sum;
     const char *weights;
-    bool is_new;    /* the data are not the run's */
-    bool unweighed; /* the loss is without the config's class_weights */
+    bool is_new;    /* the data is not the run's */
+    bool unweighed; /* the loss does not use the config's class_weights */
 } outcome;
 
 static void print_outcome(const outcome *o, const ls_host *host)
@@ -136,7 +136,7 @@ static void print_outcome(const outcome *o, const ls_host *host)
     cli_put_json(&w);
 }
 
-/* The classes that are recognized worst, and what they are taken for. */
+/* Prints precision and recall of each class, and the class with which it is confused most often. */
 static void print_classes(const ls_trained *t, const ls_measured *m)
 {
     const size_t n = (size_t)m->classes;
@@ -181,7 +181,7 @@ static void print_for_people(const ls_trained *t, const outcome *o)
     print_classes(t, &o->measured);
 }
 
-/* Every metric that fits, whatever the run itself measured. */
+/* Computes every metric that is defined for the model, whatever the run itself measured. */
 static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
                    float *scores, ls_error *err)
 {
@@ -206,7 +206,8 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     return status;
 }
 
-/* Those that are balanced are so by the rows that the model was trained on, which other data are not. */
+/* Finds the class weights of the loss. Balanced weights are computed from the rows that the model
+ * was trained on; with other data they are not known, and the loss does not use them. */
 static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
 {
     const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];

@@ -1,4 +1,4 @@
-/* Where the hosts of a run meet, and the secret that they share. */
+/* Address and secret of a run on several hosts. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -20,8 +20,9 @@ static int check_length(const char *from, size_t count, ls_error *err)
                          from, LS_TCP_SECRET_LEAST, count);
 }
 
-/* A file that others may write is no secret of the run's. Systems mount secrets so that others may read them (Kubernetes
- * 0644, Docker 0444), inside a container where there are none. */
+/* Checks the mode of the file with the secret. A file that other users may write is refused. A file
+ * that others may read only causes a warning, because systems mount secrets with such modes
+ * (Kubernetes 0644, Docker 0444) in containers that have no other users. */
 static int check_mode(const char *path, const ls_host *host, ls_error *err)
 {
     struct stat st;
@@ -58,7 +59,7 @@ static int read_file(cli_meeting *m, const char *path, const ls_host *host, ls_e
     return status;
 }
 
-/* To its end: a pipe, or whatever the caller has opened. */
+/* Reads the secret to the end of a descriptor: a pipe, or whatever the caller has opened. */
 static int read_descriptor(cli_meeting *m, int fd, ls_error *err)
 {
     size_t count = 0;

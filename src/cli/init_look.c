@@ -1,4 +1,5 @@
-/* Looking: each kind of data is opened as training opens it, so that what is said is what will be trained on. */
+/* Inspects the data of `trainer init`. Each kind of data is opened in the same way as in training,
+ * so that the description is that of what will be trained on. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/init.h"
@@ -12,9 +13,9 @@
 #include <sys/stat.h>
 
 enum {
-    MOST_CLASSES = 20 /* that a column of numbers is taken for */,
-    VALUES = 1 << 22 /* that are measured */,
-    PICTURES = 24 /* that are decoded */
+    MOST_CLASSES = 20 /* limit of classes that a column of numbers is taken for */,
+    VALUES = 1 << 22 /* limit of the values that are measured */,
+    PICTURES = 24 /* number of pictures that are decoded */
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -31,9 +32,9 @@ static bool is_file(const char *folder, const char *name)
     return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
-/* ---- what there is ------------------------------------------------------------------------------- */
+/* ---- the kind of data ------------------------------------------------------------------------ */
 
-/* "x.npy", "X_train.npy" → the file of its targets, and those of test, where they are beside it. */
+/* Finds the file of targets of "x.npy" or "X_train.npy" beside it. */
 static int find_pair(cli_look *l, ls_error *err)
 {
     const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path;
@@ -53,7 +54,8 @@ static int find_pair(cli_look *l, ls_error *err)
                    l->path, mark ? l->y : "y.npy");
 }
 
-/* "train-images-idx3-ubyte.gz", "data_batch_1.bin": one of the files of a data set. */
+/* Returns whether a file is one of several files of a public dataset, such as
+ * "train-images-idx3-ubyte.gz" or "data_batch_1.bin". */
 static bool is_of_several(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -104,7 +106,7 @@ static int find_kind(cli_look *l, ls_error *err)
                : LS_OK;
 }
 
-/* ---- tables --------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void close_data(cli_look *l)
 {
@@ -149,7 +151,7 @@ static const ls_column_seen *target_of(const ls_dataset_info *info)
     return NULL;
 }
 
-/* Numbers that are many, or no whole ones, are values. */
+/* Returns whether the target's numbers are values: they are too many for classes, or not whole. */
 static bool are_values(const ls_dataset_info *info)
 {
     const ls_column_seen *target = target_of(info);
@@ -158,13 +160,13 @@ static bool are_values(const ls_dataset_info *info)
     return target->broken > 0 || target->levels > MOST_CLASSES;
 }
 
-/* Why a column says nothing of a new row; NULL: it does. */
+/* Returns why a column tells nothing about a new row; NULL: it may tell something. */
 static const char *useless(const ls_column_seen *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;
     if (c->use == LS_COLUMN_DROPPED && c->is)
         return "has texts that are neither names of something nor numbers, such as ";
-    if (c->use == LS_COLUMN_DROPPED) /* one without a name is always left out */
+    if (c->use == LS_COLUMN_DROPPED) /* a column without a name is always left out */
         return c->levels > 0 ? "has more than 1000 different texts" : NULL;
     if (c->counts)
         return "counts the rows";
@@ -173,7 +175,7 @@ static const char *useless(const ls_column_seen *c, uint32_t rows)
     return NULL;
 }
 
-/* → how many columns are left out from now on. */
+/* Adds columns that are useless to l->drop, with a reason in l->why. Returns their number. */
 static int drop_useless(cli_look *l, const ls_dataset_info *info)
 {
     int dropped = 0;
@@ -214,9 +216,10 @@ static int look_at_table(cli_look *l, ls_error *err)
     return values || dropped ? open_data(l, l->host, err) : LS_OK;
 }
 
-/* ---- arrays --------------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* A last side of 1, 3 or 4 behind two larger ones is that of channels. */
+/* Returns whether the last dimension is probably the channels: it is 1, 3 or 4, and the two others
+ * are larger. */
 static bool may_be_last(const ls_dataset_info *info)
 {
     return (info->width == 1 || info->width == 3 || info->width == 4) && info->height > 4 &&
@@ -234,7 +237,7 @@ static int look_at_arrays(cli_look *l, ls_error *err)
     return open_data(l, l->host, err);
 }
 
-/* Mean and deviation of the values of the first rows. */
+/* Computes mean and deviation of the values of the first rows. */
 static void measure(cli_look *l, const ls_dataset *ds)
 {
     const ls_dataset_info *info = ls_dataset_describe(ds);
@@ -266,9 +269,9 @@ static void take_shape(cli_look *l)
     l->floats = info->dtype == LS_ROW_F32;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------------------------- */
 
-/* Whether some of them, from all over the list, have no colours. */
+/* Decodes some pictures from all over the list, until one of them has colours. */
 static int look_for_colours(cli_look *l, ls_error *err)
 {
     enum { SIDE = 16, ALL = SIDE * SIDE };
@@ -283,7 +286,7 @@ static int look_for_colours(cli_look *l, ls_error *err)
         status =
             ls_image_fit(pixel, 3, SIDE, SIDE, AT_FDCWD, list->entry[at].path, &kept, l->host, err);
         if (status)
-            broken++; /* it is the run that says so */
+            broken++; /* the run will report it */
         for (int k = 0; status == LS_OK && k < ALL; k++)
             l->grey = l->grey && pixel[k] == pixel[k + ALL] && pixel[k] == pixel[k + 2 * ALL];
     }
@@ -308,9 +311,9 @@ static int look_at_folder(cli_look *l, ls_error *err)
     return status;
 }
 
-/* ---- data sets whose files have names of their own ------------------------------------------------- */
+/* ---- public datasets with known file names --------------------------------------------------- */
 
-/* MNIST's files and those of its relatives have the same names. */
+/* Returns the name of the dataset: MNIST and Fashion-MNIST have files of the same names. */
 static const char *which_mnist(const cli_look *l)
 {
     return ls_dataset_describe(l->split[0])->payload == LS_PAYLOAD_PUBLISHED ||
@@ -319,7 +322,8 @@ static const char *which_mnist(const cli_look *l)
                : "mnist";
 }
 
-/* Opens the folder as each of them; → "folder" where their files are not in it. */
+/* Opens the directory as each public dataset; sets l->kind to "folder" if it contains the files of
+ * none. */
 static int look_for_known(cli_look *l, ls_error *err)
 {
     static const char *const known[] = {"fashion_mnist", "mnist", "emnist", "cifar10", "cifar100"};
@@ -342,7 +346,7 @@ static int look_for_known(cli_look *l, ls_error *err)
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------ */
+/* ---- entry points ---------------------------------------------------------------------------- */
 
 int cli_look_at(cli_look *l, ls_error *err)
 {

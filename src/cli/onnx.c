@@ -1,6 +1,6 @@
-/* From layers to nodes. A layer's output is called after the layer. Images have four dimensions in
- * the graph and vectors two; a node that wants the other gets a reshape before it, because a model
- * may read a vector of n features as an image of n × 1 × 1. */
+/* Converts layers to nodes. A layer's output has the name of the layer. In the graph images have
+ * four dimensions and vectors two. A node that needs the other form gets a reshape node before it,
+ * because a model may read a vector of n features as an image of n × 1 × 1. */
 #include "cli/onnx.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_FLOATS ((size_t)500 << 20) /* 2 GB with room for what is around them */
+#define MOST_FLOATS ((size_t)500 << 20) /* 2 GB, less room for the other parts of the file */
 #define OUTPUT LS_ONNX_LOGITS
 #define PROBABILITIES LS_ONNX_PROBABILITIES
 
@@ -22,8 +22,8 @@ typedef ls_onnx_tensor tensor;
 typedef struct graph {
     ls_onnx_file file;
     const ls_onnx_desc *desc;
-    tensor input; /* behind the normalisation */
-    tensor *of;   /* [layers] */
+    tensor input; /* output of the preparation */
+    tensor *of;   /* [layers]: output of each layer */
 } graph;
 
 static const tensor *source(const graph *g, int layer)
@@ -33,7 +33,8 @@ static const tensor *source(const graph *g, int layer)
 
 /* ---- shapes --------------------------------------------------------------------------------- */
 
-/* The input of `layer` in `rank` dimensions: with a node of its own where it has others. */
+/* Returns `x` in `rank` dimensions, if necessary by adding a node that converts it. `reader`:
+ * prefix of the node's name. */
 static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int rank,
                         const char *reader)
 {
@@ -59,7 +60,8 @@ static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int ra
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* A node that reads the layer's input in `rank` dimensions, 0: as it is, and makes `y` of as many; add_layer ends it. */
+/* Begins a node that reads the layer's input in `rank` dimensions (0: unchanged). Its output `y`
+ * has as many. add_layer ends the node. */
 static void begin(graph *g, const char *op, const ls_layer *layer, int rank, tensor *y)
 {
     const tensor *from = source(g, layer->input[0]);
@@ -108,7 +110,7 @@ static void add_pool(graph *g, const ls_layer *layer, tensor *y)
     const ls_pool2d *p = &layer->op.pool;
     begin(g, p->max ? "MaxPool" : "AveragePool", layer, 4, y);
     add_window(g, p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
-    if (!p->max) /* an average is over the pixels that are there */
+    if (!p->max) /* the mean is over existing pixels only */
         ls_onnx_node_int(&g->file, "count_include_pad", 0);
 }
 
@@ -119,7 +121,7 @@ static void add_norm(graph *g, const ls_layer *layer, tensor *y)
     ls_onnx_node_float(&g->file, "epsilon", layer->op.u.batchnorm.epsilon);
 }
 
-/* Over all of a row; the scale of a vector has one dimension, that of an image three. */
+/* Normalises over the whole row. The scale has one dimension for vectors and three for images. */
 static void add_layer_norm(graph *g, const ls_layer *layer, tensor *y)
 {
     const int rank = layer->param[0].rank + 1;
@@ -145,7 +147,8 @@ static void add_upsample(graph *g, const ls_layer *layer, tensor *y)
     ls_onnx_node_text(&g->file, "nearest_mode", "floor");
 }
 
-/* Of two vectors one may be an n × 1 × 1 image: then both are taken as images. */
+/* Adds a node with two inputs. If one is a vector and the other an n × 1 × 1 image, both are read
+ * as images. */
 static void add_both(graph *g, const char *op, const ls_layer *layer, tensor *y)
 {
     char second[96];
@@ -167,7 +170,7 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
         ls_onnx_node_float(&g->file, "alpha", layer->op.u.relu.slope);
 }
 
-/* One of several nodes that make up a layer: op(x, x2), x2 may be NULL. */
+/* Adds one of several nodes that form a layer: op(x, x2); x2 may be NULL. */
 static tensor add_part(graph *g, const char *op, const ls_layer *layer, const char *part,
                        const tensor *x, const char *x2)
 {
@@ -180,7 +183,7 @@ static tensor add_part(graph *g, const char *op, const ls_layer *layer, const ch
     return y;
 }
 
-/* op(x, value). */
+/* Adds a node op(x, value). */
 static tensor add_scalar(graph *g, const char *op, const ls_layer *layer, const char *part,
                          const tensor *x, float value)
 {
@@ -190,7 +193,7 @@ static tensor add_scalar(graph *g, const char *op, const ls_layer *layer, const 
     return add_part(g, op, layer, part, x, constant);
 }
 
-/* x·(1 + erf(x/√2))/2 */
+/* Adds nodes for GELU: x·(1 + erf(x/√2))/2. */
 static void add_gelu(graph *g, const ls_layer *layer, tensor *y)
 {
     const tensor *x = source(g, layer->input[0]);
@@ -236,7 +239,8 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
     case LS_OP_GELU: add_gelu(g, layer, y); return LS_OK;
     case LS_OP_SILU: add_silu(g, layer, y); return LS_OK;
-    case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); return LS_OK; /* its readers read that */
+    /* its readers read its input */
+    case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); return LS_OK;
     default:
         return ls_fail(err, LS_EUNSUPPORTED, "layer '%s': ONNX has no operator for %s here",
                        layer->name, layer->type->name);
@@ -245,7 +249,7 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     return LS_OK;
 }
 
-/* ---- both ends ------------------------------------------------------------------------------ */
+/* ---- inputs and outputs ---------------------------------------------------------------------- */
 
 static void add_weights(graph *g)
 {
@@ -269,7 +273,7 @@ static void add_probabilities(graph *g)
     ls_onnx_put_output(&g->file, PROBABILITIES, &g->desc->model->classes, 1);
 }
 
-/* Whatever the last tensor is called, the graph's output is "logits". */
+/* Adds the output "logits", whatever the name of the last tensor. */
 static void add_output(graph *g)
 {
     const ls_model *m = g->desc->model;

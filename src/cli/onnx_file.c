@@ -1,4 +1,4 @@
-/* An ONNX file's parts as protocol buffers. */
+/* Encodes the parts of an ONNX file as protocol buffers. */
 #include "cli/onnx_file.h"
 
 #include "cli/onnx.h"
@@ -7,7 +7,7 @@
 #include <lockstep/version.h>
 #include <string.h>
 
-/* onnx.proto, by message. */
+/* Field numbers of onnx.proto, by message. */
 enum { MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_PRODUCER_VERSION = 3, MODEL_GRAPH = 7 };
 enum { MODEL_OPSET = 8, MODEL_METADATA = 14, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
 enum { OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
@@ -125,7 +125,7 @@ void ls_onnx_node_end(ls_onnx_file *f, const char *output)
 
 /* ---- constants ------------------------------------------------------------------------------ */
 
-/* Raw data are little-endian whatever the machine. */
+/* Appends raw data, which is little-endian on every machine. */
 static void put_little(ls_buffer *b, uint64_t bits, int bytes)
 {
     char out[8];
@@ -134,7 +134,7 @@ static void put_little(ls_buffer *b, uint64_t bits, int bytes)
     ls_buffer_add(b, out, (size_t)bytes);
 }
 
-/* The raw data lie in f->tensor; what describes them is written into f->attribute. */
+/* The numbers are in f->tensor; the TensorProto is written in f->attribute. */
 void ls_onnx_put_tensor(ls_onnx_file *f, const char *name, int type, const int *dim, int rank)
 {
     ls_buffer *t = &f->attribute;
@@ -175,7 +175,7 @@ void ls_onnx_put_int64s(ls_onnx_file *f, const char *name, const int64_t *values
     ls_onnx_put_tensor(f, name, LS_ONNX_INT64, &count, 1);
 }
 
-/* ---- input, output, and what is around ------------------------------------------------------- */
+/* ---- inputs, outputs and the model around the graph ------------------------------------------ */
 
 static void put_value(ls_onnx_file *f, unsigned field, const char *name, int type, const int *dim,
                       int rank)

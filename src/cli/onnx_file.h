@@ -1,5 +1,6 @@
-/* The ONNX file being written, as protocol buffers: nodes, constants, inputs and outputs. The field numbers are those
- * of onnx.proto. Lack of memory is remembered by the buffers. One thread. */
+/* Writes an ONNX file as protocol buffers: nodes, constants, inputs and outputs. The field numbers
+ * are those of onnx.proto. Failed allocations are recorded in the buffers and reported at the end.
+ * One thread. */
 #ifndef CLI_ONNX_FILE_H
 #define CLI_ONNX_FILE_H
 
@@ -8,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Types of numbers. */
+/* Data types of tensors. */
 enum {
     LS_ONNX_FLOAT = 1,
     LS_ONNX_UINT8 = 2,
@@ -17,29 +18,32 @@ enum {
     LS_ONNX_DOUBLE = 11
 };
 
-/* `node` is the NodeProto under way. */
+/* State of writing a file. `node` is the NodeProto that is being written. */
 typedef struct ls_onnx_file {
     ls_buffer graph; /* GraphProto, without name, input and output */
     ls_buffer node, attribute, tensor;
 } ls_onnx_file;
 
+/* Initialise and free the buffers, whose memory comes from `host`. */
 void ls_onnx_file_init(ls_onnx_file *f, const ls_host *host);
 void ls_onnx_file_fini(ls_onnx_file *f);
 
-/* A node called `name`: begin, further inputs and attributes in any order, end with its output. */
+/* Write a node called `name`: begin, then further inputs and attributes in any order, then end with
+ * its output. */
 void ls_onnx_node_begin(ls_onnx_file *f, const char *op, const char *name, const char *input);
 void ls_onnx_node_input(ls_onnx_file *f, const char *name);
 void ls_onnx_node_int(ls_onnx_file *f, const char *name, int64_t value);
 void ls_onnx_node_ints(ls_onnx_file *f, const char *name, const int *values, int count);
 void ls_onnx_node_float(ls_onnx_file *f, const char *name, float value);
 void ls_onnx_node_text(ls_onnx_file *f, const char *name, const char *value);
-/* Texts, added one by one, and then the attribute that they are. */
+/* Write an attribute that is a list of texts: first each text, then the attribute. */
 void ls_onnx_node_add_text(ls_onnx_file *f, const char *value);
 void ls_onnx_node_texts(ls_onnx_file *f, const char *name);
 void ls_onnx_node_domain(ls_onnx_file *f, const char *domain);
 void ls_onnx_node_end(ls_onnx_file *f, const char *output);
 
-/* A constant: its numbers, added one by one, and then what they are: [dim], rank of them. */
+/* Write a constant: first its numbers, one by one, then ls_onnx_put_tensor with its name, type and
+ * shape [dim], which has `rank` dimensions. The functions below that take arrays do both. */
 void ls_onnx_put_float(ls_onnx_file *f, float value);
 void ls_onnx_put_double(ls_onnx_file *f, double value);
 void ls_onnx_put_tensor(ls_onnx_file *f, const char *name, int type, const int *dim, int rank);
@@ -47,11 +51,12 @@ void ls_onnx_put_floats(ls_onnx_file *f, const char *name, const int *dim, int r
                         const float *values, size_t count);
 void ls_onnx_put_int64s(ls_onnx_file *f, const char *name, const int64_t *values, int count);
 
-/* An input or an output of the graph: [batch][dim], rank of them besides the batch. */
+/* Write an input or an output of the graph, of shape [batch][dim]; dim has `rank` dimensions. */
 void ls_onnx_put_input(ls_onnx_file *f, const char *name, int type, const int *dim, int rank);
 void ls_onnx_put_output(ls_onnx_file *f, const char *name, const int *dim, int rank);
 
-/* The file around the graph; what is put behind it is metadata. */
+/* Write the file around the graph to `out`, and after that entries of its metadata. `uses_ml`:
+ * nodes of ai.onnx.ml are used. */
 void ls_onnx_finish(ls_buffer *out, ls_onnx_file *f, const char *name, int uses_ml);
 void ls_onnx_put_entry(ls_buffer *out, ls_onnx_file *f, const char *key, const char *value);
 

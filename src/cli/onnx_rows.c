@@ -1,5 +1,5 @@
-/* Rows as they are in the user's files → what the first layer reads. Names of constants and of nodes' outputs have
- * a colon in them, which the name of an input has not. */
+/* Writes the nodes that convert rows of the user's files to the input of the first layer. Names of
+ * constants and of nodes' outputs contain a colon, so that they differ from the names of inputs. */
 #include "cli/onnx_rows.h"
 
 #include "prep/prep.h"
@@ -28,9 +28,9 @@ bool ls_onnx_has_texts(const ls_onnx_desc *d)
     return false;
 }
 
-/* ---- nodes of one input and one output ------------------------------------------------------------ */
+/* ---- nodes of one input and one output ------------------------------------------------------- */
 
-/* x becomes op(x, constant), or op(x) where that is NULL. */
+/* Replaces x by op(x, constant), or by op(x) if `constant` is NULL. */
 static void apply(ls_onnx_file *f, ls_onnx_tensor *x, const char *op, const char *constant)
 {
     char name[sizeof x->name];
@@ -52,7 +52,7 @@ static void cast(ls_onnx_file *f, ls_onnx_tensor *x, int type)
     memcpy(x->name, name, sizeof name);
 }
 
-/* What is NaN becomes the constant. */
+/* Replaces NaN by the constant. */
 static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant)
 {
     ls_onnx_node_begin(f, "IsNaN", INPUT ":missing", x->name);
@@ -64,9 +64,10 @@ static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant)
     snprintf(x->name, sizeof x->name, INPUT ":filled");
 }
 
-/* ---- tables ----------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
-/* In double, as in prep.c: the mean of a column may be large beside its deviation. */
+/* Computes in double, as prep.c does, because the mean of a column may be large compared with its
+ * deviation. */
 static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
 {
     const int dim[2] = {1, p->features};
@@ -106,7 +107,8 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
     cast(f, x, LS_ONNX_FLOAT);
 }
 
-/* An input is called like its column, unless something else of the graph is. */
+/* Returns the name of the input for a column: the column's name, unless it is empty or the graph
+ * uses it otherwise. */
 static const char *input_name(char *room, size_t size, const ls_onnx_desc *d, int column)
 {
     const ls_model *m = d->model;
@@ -127,8 +129,8 @@ static bool is_level(const ls_prep_column *column, const char *text)
     return false;
 }
 
-/* [batch, 1] strings → [batch, levels], 1 and 0. A text that is none of the levels fails, unless it is a missing one
- * and may be: then there is a place for it behind the levels, which is cut off. */
+/* Converts strings [batch, 1] to 1 and 0 [batch, levels]. At run time a text that is no level is an
+ * error. If missing texts are allowed, they are additional levels at the end, which are cut off. */
 static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const char *input)
 {
     char hot[48], flat[48], begin[48], end[48], axis[48], out[48];
@@ -162,7 +164,7 @@ static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const
     ls_onnx_node_end(f, out);
 }
 
-/* An input for each column, side by side. */
+/* Writes an input for each column, and concatenates them. */
 static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x)
 {
     const ls_prep *p = d->prep;
@@ -190,15 +192,16 @@ static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *
     ls_onnx_node_end(f, x->name);
 }
 
-/* ---- arrays and images ------------------------------------------------------------------------------ */
+/* ---- arrays and images ----------------------------------------------------------------------- */
 
-/* Of channel `i`: there are four values, and the last is also that of the channels behind. */
+/* Returns the value of channel `i`. There are four values; the last also applies to all further
+ * channels. */
 static float value_of(const float value[4], int i)
 {
     return value[i < 4 ? i : 3];
 }
 
-/* x → op(x, value), where that changes something. */
+/* Replaces x by op(x, value) unless that changes nothing (value is `nothing` in every channel). */
 static void per_channel(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x, const char *op,
                         const char *constant, const float value[4], float nothing)
 {
@@ -258,7 +261,7 @@ ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *d)
     return x;
 }
 
-/* ---- outputs ---------------------------------------------------------------------------------------- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 static void step_back(ls_onnx_file *f, ls_onnx_tensor *y, const char *op, const char *name,
                       const char *constant, int type)
@@ -272,7 +275,7 @@ static void step_back(ls_onnx_file *f, ls_onnx_tensor *y, const char *op, const 
     snprintf(y->name, sizeof y->name, "%s", name);
 }
 
-/* In double, as in prep.c. */
+/* Computes in double, as prep.c does. */
 void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *y)
 {
     if (!p || !p->target_scaled)
@@ -287,9 +290,9 @@ void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *y)
     step_back(f, y, "Cast", "target:float", NULL, LS_ONNX_FLOAT);
 }
 
-/* ---- metadata --------------------------------------------------------------------------------------- */
+/* ---- metadata -------------------------------------------------------------------------------- */
 
-/* What `w` has written, which begins anew. */
+/* Appends the text of `w` as an entry, and resets `w`. */
 static void put_json(ls_buffer *out, ls_onnx_file *f, const char *key, ls_json_writer *w)
 {
     const char *text = ls_json_writer_text(w, NULL, NULL);
@@ -299,7 +302,7 @@ static void put_json(ls_buffer *out, ls_onnx_file *f, const char *key, ls_json_w
     ls_json_writer_reset(w);
 }
 
-/* A number for each channel. */
+/* Appends a number for each channel. */
 static void put_numbers(ls_buffer *out, ls_onnx_file *f, const char *key, ls_json_writer *w,
                         const float value[4], int n)
 {
@@ -319,7 +322,7 @@ static void tell_shape(ls_json_writer *w, const int *dim, int rank)
     ls_json_close(w);
 }
 
-/* {"name", "type", "shape", "column"} of each column's input. */
+/* Writes {"name", "type", "shape", "column"} for the input of each column. */
 static void tell_columns(ls_json_writer *w, const ls_onnx_desc *d)
 {
     const int one = 1;
@@ -352,7 +355,7 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
     ls_json_close(w);
 }
 
-/* What the card knows besides. */
+/* Appends the entries that the card has. */
 static void put_card(ls_buffer *out, ls_onnx_file *f, ls_json_writer *w, const char *card)
 {
     static const char *const keys[] = {"class_names", "features", "preparation"};

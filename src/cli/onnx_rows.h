@@ -1,5 +1,5 @@
-/* How rows as they are in the user's files become what the first layer reads: the graph's inputs, the preparation
- * behind them (prep/prep.h), and the metadata that name both. One thread. */
+/* Converts rows as they are in the user's files to the input of the first layer: writes the graph's
+ * inputs, the preparation (prep/prep.h) and the metadata that describe both. One thread. */
 #ifndef CLI_ONNX_ROWS_H
 #define CLI_ONNX_ROWS_H
 
@@ -14,15 +14,17 @@ typedef struct ls_onnx_tensor {
     int rank; /* 2 or 4 */
 } ls_onnx_tensor;
 
-/* Whether an input is of strings, which the operators of ai.onnx.ml read. */
+/* Returns whether an input consists of strings, which operators of ai.onnx.ml read. */
 bool ls_onnx_has_texts(const ls_onnx_desc *desc);
 
-/* Puts the inputs, and the nodes that prepare a row; returns what the first layer reads. */
+/* Writes the inputs and the nodes that prepare a row. Returns the input of the first layer. */
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *desc);
 
-/* What the network gives becomes values in the target's unit, where `prep`, which may be NULL, says so. */
+/* Converts the network's output `y` to the unit of the target, if `prep` says so. `prep` may be
+ * NULL. */
 void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, ls_onnx_tensor *y);
 
+/* Writes the metadata that describe input and output (onnx.h) to `out`, after the graph. */
 void ls_onnx_put_metadata(ls_buffer *out, ls_onnx_file *f, const ls_onnx_desc *desc);
 
 #endif

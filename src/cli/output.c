@@ -21,7 +21,7 @@ int cli_exit_code(int status)
     case LS_ENOENT: return EXIT_NO_INPUT;
     case LS_EIO: return EXIT_IO;
     case LS_ECONFIG: return EXIT_CONFIG;
-    case LS_EINVAL: return EXIT_USAGE; /* a --set without '=' */
+    case LS_EINVAL: return EXIT_USAGE; /* for example a --set without '=' */
     case LS_ENOMEM:
     case LS_EDEVICE:
     case LS_EUNSUPPORTED:
@@ -83,7 +83,7 @@ void cli_put_json(ls_json_writer *w)
     ls_json_writer_fini(w);
 }
 
-/* ---- the view: animated only on a terminal ----------------------------------------------------- */
+/* ---- the view: animated only on a terminal --------------------------------------------------- */
 
 #define REDRAW_NS 100000000u
 #define BAR 16
@@ -133,7 +133,7 @@ void cli_view_clear(cli_view *view)
     view->drawn = false;
 }
 
-/* "1:05" or "2:03:09" */
+/* Writes a duration such as "1:05" or "2:03:09". */
 static void format_duration(char *text, size_t size, double seconds)
 {
     long s = (long)(seconds + 0.5);
@@ -155,7 +155,7 @@ static void draw_progress(cli_view *view, const ls_progress *p)
     }
     bar[used] = '\0';
     format_duration(left, sizeof left, p->remaining_s);
-    /* Without wrapping: a line that is wider than the terminal is cut, and stays one line. */
+    /* Wrapping is turned off: a line that is wider than the terminal is cut and stays one line. */
     fprintf(stderr, "\r\033[?7l  epoch %d/%d %s%s%s loss %.4f", p->epoch, p->epochs,
             style(view, "\033[36m"), bar, style(view, "\033[0m"), p->loss);
     if (!isnan(p->accuracy))
@@ -167,7 +167,7 @@ static void draw_progress(cli_view *view, const ls_progress *p)
     view->drawn_at = ls_now_ns();
 }
 
-/* What a metric is called where there is little room. */
+/* Returns the short name of a metric. */
 static const char *short_name(const char *metric)
 {
     return strcmp(metric, "accuracy") == 0 ? "acc" : metric;
@@ -218,17 +218,17 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
 /* ---- curves ---------------------------------------------------------------------------------- */
 
 enum {
-    ROWS = 5, /* of text, in the plot */
+    ROWS = 5, /* lines of text in the plot */
     CELLS = 26,
-    LABEL = 6, /* columns for a number in front of the axis */
+    LABEL = 6, /* columns for a number before the axis */
     PANEL = LABEL + 1 + CELLS
 };
 
-/* Dots that are set; one for each cell in ASCII, 2 × 4 for each in braille. */
+/* A plot of dots: one for each cell in ASCII, 2 × 4 for each cell in braille. */
 typedef struct panel {
     const char *title;
     double lo, hi, last;
-    unsigned char cell[ROWS][CELLS]; /* braille: the bits of U+2800 + x; ASCII: zero or not */
+    unsigned char cell[ROWS][CELLS]; /* braille: bits of the character U+2800 + x; ASCII: 0 or 1 */
 } panel;
 
 void cli_curve_add(cli_curve *c, const ls_progress *p)
@@ -270,7 +270,7 @@ static void find_range(panel *out, const cli_curve *c, bool loss)
     }
 }
 
-/* `x` and `y` in dots from the left and the bottom. */
+/* Sets a dot. `x` and `y` count dots from the left and from the bottom. */
 static void set_dot(panel *out, int x, int y, bool utf8)
 {
     static const unsigned char bits[4][2] = {
@@ -307,7 +307,7 @@ static void draw(panel *out, const cli_curve *c, bool loss, bool utf8)
     }
 }
 
-/* "0.832", five columns for whatever is of that order. */
+/* Prints a number in five columns, if its magnitude allows: "0.832". */
 static void print_number(FILE *stream, double v)
 {
     int digits = -1;
@@ -316,7 +316,7 @@ static void print_number(FILE *stream, double v)
     else if (fabs(v) < 999.5)
         digits = 1;
     if (v < 0 && digits > 0)
-        digits--; /* the sign has a column */
+        digits--; /* the sign takes a column */
     if (digits >= 0)
         fprintf(stream, "%*.*f", LABEL - 1, digits, v);
     else
@@ -448,7 +448,7 @@ int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *
     return failed ? fail_stream(out, err) : LS_OK;
 }
 
-/* A pipe, say, has nothing to sync. */
+/* Syncs a stream. A stream that cannot be synced, such as a pipe, is not an error. */
 static bool sync_stream(FILE *stream, const char *path)
 {
     if (fsync(fileno(stream)) == 0)

@@ -17,18 +17,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the file ----------------------------------------------------------------------------------- */
+/* ---- the packed file ------------------------------------------------------------------------- */
 
-/* A file under way: the header, whose room is kept free, comes last. */
+/* A file that is being written. Its header is written last, to room that is left for it. */
 typedef struct output {
     cli_packing *k;
     ls_file_writer file;
     ls_sha256 hash;
-    size_t header;    /* bytes of it */
-    int test;         /* what is written now: 0 or 1 */
-    uint32_t rows[2]; /* kept */
+    size_t header;    /* size of the header in bytes */
+    int test;         /* split that is being written: 0 or 1 */
+    uint32_t rows[2]; /* number of images written */
     int32_t *label[2];
-    uint64_t sum[3], squares[3]; /* of training images */
+    uint64_t sum[3], squares[3]; /* sums over the training images */
 } output;
 
 static void write_entry(ls_json_writer *w, const char *name, const cli_packing *k, uint32_t rows,
@@ -39,7 +39,7 @@ static void write_entry(ls_json_writer *w, const char *name, const cli_packing *
     ls_safetensors_put_entry(w, name, labels ? "I32" : "U8", dim, labels ? 1 : 4, rows * bytes, at);
 }
 
-/* A list, which ends here, as a text: metadata of safetensors files are texts. */
+/* Ends a list and writes it as a text, because metadata of safetensors files are texts. */
 static void put_note(ls_json_writer *w, const char *key, ls_json_writer *list)
 {
     ls_json_close(list);
@@ -73,7 +73,7 @@ static void put_classes(ls_json_writer *w, ls_json_writer *list, const cli_names
     put_note(w, "class_names", list);
 }
 
-/* What is said whenever the file is read. */
+/* Writes the remarks, which are logged whenever the file is read. */
 static void put_remarks(ls_json_writer *w, ls_json_writer *list, const cli_remarks *r)
 {
     if (r->count == 0)
@@ -125,7 +125,8 @@ static void show_progress(cli_packing *k, bool last)
             seconds > 0 ? (double)k->done / seconds : 0, last ? "\n" : "");
 }
 
-/* Names the images of a chunk that are broken; without skip_broken they end the packing with their block. */
+/* Names the broken images of a chunk. Unless skip_broken is set, they fail the packing at the end
+ * of their block. */
 static int tell_broken(cli_packing *k, const cli_chunk *c)
 {
     for (size_t i = 0; i < c->broken && i < CLI_NAMED && k->broken + i < CLI_NAMED; i++)
@@ -149,7 +150,7 @@ static int write_chunk(void *user, const cli_chunk *c)
             o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
         status = put(o, c->pixels + i * k->row, (end - i) * k->row, k->err);
         if (end < c->count)
-            end++; /* beyond the one that failed */
+            end++; /* skip the broken image */
     }
     k->done += c->count;
     k->turned += c->turned;
@@ -161,7 +162,7 @@ static int write_chunk(void *user, const cli_chunk *c)
     return status;
 }
 
-/* A chunk is hashed and written while others are decoded. */
+/* Writes the images of a split. A chunk is hashed and written while others are decoded. */
 static int write_images(output *o, cli_crew *w)
 {
     const cli_packing *k = o->k;
@@ -187,7 +188,7 @@ static int write_tensors(output *o)
     return status;
 }
 
-/* What the images themselves brought. */
+/* Adds remarks about the images themselves. */
 static void remark_images(cli_packing *k)
 {
     if (k->broken)
@@ -196,7 +197,7 @@ static void remark_images(cli_packing *k)
         cli_pack_remark(k, "%zu images were turned as their EXIF orientation says", k->turned);
 }
 
-/* The header in `room` bytes, with spaces behind it; 0: only how long it is, at most. */
+/* Returns the header in `room` bytes, padded with spaces. `room` 0: as long as it can become. */
 static int make_header(char **out, size_t *length, const cli_packing *k, const output *o,
                        const char *hash, size_t room)
 {
@@ -272,9 +273,10 @@ static cli_packing begin(const cli_pack *p, const ls_host *host, ls_error *err)
                          .row = (size_t)p->channels * (size_t)p->size * (size_t)p->size};
 }
 
-/* Writes tensors x (U8, [rows][channels][size][size]) and y (I32), and of test images test_x and test_y, with
- * metadata: class_names, mean and std of each channel of the training images, sha256 of all tensors. Names
- * each image that is broken on stderr; they end it unless skip_broken. */
+/* Packs a folder into the file `to`: tensors x (U8, [rows][channels][size][size]) and y (I32),
+ * test_x and test_y of test images, and metadata: class_names, mean and std of each channel of the
+ * training images, sha256 of all tensors. Names broken images on stderr; they are a failure unless
+ * skip_broken is set. */
 static int pack_folder(const char *to, const cli_pack *p, ls_error *err)
 {
     cli_packing k = begin(p, NULL, err);
@@ -287,9 +289,9 @@ static int pack_folder(const char *to, const cli_pack *p, ls_error *err)
     return status;
 }
 
-/* ---- into the cache ------------------------------------------------------------------------------ */
+/* ---- into the cache -------------------------------------------------------------------------- */
 
-#define RULE "3" /* by which images become rows: another one, another number */
+#define RULE "3" /* version of the conversion from images to rows; must change with it */
 
 static void name_cached(char out[96], cli_packing *k)
 {
@@ -303,7 +305,8 @@ static void name_cached(char out[96], cli_packing *k)
 
 static int fix_classes(cli_packing *k, const ls_new_rows *as);
 
-/* `as` NULL: classes are the training images' sub-folders. */
+/* Packs a folder into the cache, unless it is there, and stores the file's path. `as` NULL: the
+ * classes are the sub-folders of the training images. */
 static int pack_cached(char path[4096], const char *cache, const cli_pack *p, const ls_new_rows *as,
                        const ls_host *host, ls_error *err)
 {
@@ -328,13 +331,13 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p, co
     return status;
 }
 
-/* Is the file the cache's own? */
+/* Returns whether the packed file is in the cache. */
 static bool is_own(const char *packed, const char *cache)
 {
     return packed && cache && strncmp(packed, cache, strlen(cache)) == 0;
 }
 
-/* There are no classes but the model's. */
+/* Restricts the classes to those of the model. */
 static int fix_classes(cli_packing *k, const ls_new_rows *as)
 {
     const size_t n = (size_t)as->classes;
@@ -384,7 +387,8 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
     if ((!o->config_path && !o->config_text) || ls_config_read(&c, o, NULL) != LS_OK)
         return LS_OK;
     int status = LS_OK;
-    /* A file of the cache's own, in the config of a run that was, may be of an older state of the folder. */
+    /* In the config of an earlier run, a file in the cache may belong to an older state of the
+     * folder. */
     const char *packed = c.data_keys.packed;
     const bool own = is_own(packed, o->cache_dir);
     if (strcmp(c.data_name, "folder") == 0 && c.data_path && (!packed || own)) {
@@ -429,13 +433,13 @@ char *cli_beside_run(const char *path, const char *config, const ls_host *host)
     for (size_t i = 0; i < sizeof up / sizeof *up; i++) {
         snprintf(way, sizeof way, "%.*s/%s", (int)(slash - config), config, up[i]);
         if (stat(ls_path_join(beside, way, path), &st) == 0 &&
-            (st.st_dev != run.st_dev || st.st_ino != run.st_ino)) /* not the run itself */
+            (st.st_dev != run.st_dev || st.st_ino != run.st_ino)) /* not the run's own directory */
             return ls_strdup(host, beside);
     }
     return NULL;
 }
 
-/* Adds what was found to what is set. */
+/* Appends an assignment of `path` to `key`, unless `path` is NULL. Returns whether it did. */
 static bool set_path(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o,
                      const char *key, const char *path)
 {
@@ -447,7 +451,7 @@ static bool set_path(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_optio
     return true;
 }
 
-/* The cache's file of a folder, which is not there any more. */
+/* Packs the folder again if its packed file in the cache no longer exists. */
 static int pack_for_resume(cli_again *room, cli_list *set, ls_trainer_options *o,
                            const ls_config *c, bool quiet, ls_error *err)
 {
@@ -503,7 +507,7 @@ int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool q
     return status;
 }
 
-/* ---- into memory --------------------------------------------------------------------------------- */
+/* ---- into memory ----------------------------------------------------------------------------- */
 
 typedef struct memory {
     cli_packing *k;
@@ -585,7 +589,7 @@ int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder,
     return status;
 }
 
-/* ---- the verb -------------------------------------------------------------------------------------- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static const char pack_help[] =
     "usage: trainer pack FOLDER --to FILE.safetensors [options]\n"

@@ -1,4 +1,4 @@
-/* How much the cache keeps of folders of images that were packed. */
+/* Limits the size of packed image folders in the cache. */
 #include "cli/pack.h"
 
 #include "base/error.h"
@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FILES = 1024 /* that are looked at, at most */, NAME = 96 };
+enum { FILES = 1024 /* limit of the files that are considered */, NAME = 96 };
 
-/* A packed file, and when it was used last. */
+/* A packed file and the time of its last use. */
 typedef struct cached {
     char name[NAME];
     uint64_t bytes;

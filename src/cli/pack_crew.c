@@ -1,5 +1,22 @@
-/* Threads take chunks of the list in turns and decode them into a ring of these. Who has decoded the one that is next,
- * hands it on, and those behind it that are decoded, too: in their order, one thread at a time. */
+/* Decodes images on several threads, in the order of the list.
+ *
+ * The list is divided into chunks of consecutive images. Each thread takes the next chunk and
+ * decodes it into its slot of a ring. Afterwards it passes on all chunks that are next in order and
+ * decoded, one after another, unless another thread is doing that already; a thread that finds
+ * `handing` set leaves its chunk to that thread. The callback therefore sees the chunks in order,
+ * from one thread at a time.
+ *
+ * `lock` guards taken, handed, handing, status and the `ready` flags. It is released while a chunk
+ * is decoded, which only its taker accesses, and while the callback runs, which only the thread
+ * that set `handing` calls.
+ *
+ * Memory order: a thread decodes a chunk, locks, sets `ready` and unlocks. The thread that hands
+ * the chunk on locks later and reads `ready`, so the chunk's content happens before the callback.
+ * After the callback it locks, increments `handed` and unlocks; a thread that takes the slot again
+ * has read that `handed` under the lock, so the callback happens before the slot is overwritten. No
+ * chunk is forgotten: a thread sets `ready` under the lock, and either finds `handing` false, or
+ * the thread that hands on has yet to read the flag before it clears `handing` under the same
+ * lock. */
 #include "cli/pack.h"
 
 #include "base/host.h"
@@ -14,35 +31,36 @@
 
 enum {
     CHUNK_BYTES = 64 << 10,
-    SLOT_BYTES = 256 << 20, /* of all slots, but that there are two */
-    BLOCK_BYTES = 32 << 20  /* that are looked through for broken images before these end it */
+    SLOT_BYTES = 256 << 20, /* size limit of all slots in bytes, though there are at least two */
+    /* size of the block that is searched for broken images before they fail the packing */
+    BLOCK_BYTES = 32 << 20
 };
 
 struct cli_crew {
     const cli_packing *k;
     const cli_listing *list;
-    size_t each, chunks, block; /* images of a chunk; chunks of the list, and of a block */
+    size_t each, chunks, block; /* images in a chunk; chunks in the list; chunks in a block */
     cli_take *take;
     void *user;
     pthread_mutex_t lock;
     pthread_cond_t room;
-    size_t taken, handed; /* chunks */
-    bool handing;         /* a thread is */
+    size_t taken, handed; /* numbers of chunks taken and handed on */
+    bool handing;         /* a thread is handing chunks on */
     int status;
     cli_chunk *slot;
     size_t slots;
     int wanted;
 };
 
-/* What a thread keeps from an image to the next. */
+/* State that a thread reuses from one image to the next. */
 typedef struct keeps {
     ls_image_memory image;
-    int folder, number; /* the one that is open, and its number */
+    int folder, number; /* the open directory and its number */
 } keeps;
 
 static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int channel)
 {
-    while (area > 0) { /* 65,536 squares fit into 32 bits */
+    while (area > 0) { /* the sum of 65,536 squares fits in 32 bits */
         const size_t some = area < 65536 ? area : 65536;
         uint32_t sum = 0, squares = 0;
         for (size_t i = 0; i < some; i++) {
@@ -56,7 +74,8 @@ static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int c
     }
 }
 
-/* The folder of an image, open: a file in it is found sooner. One that cannot be opened is none. */
+/* Returns the directory of an image, opened, from which its files are found faster. If it cannot be
+ * opened, returns AT_FDCWD. */
 static int folder_of(keeps *k, const cli_entry *e)
 {
     char name[4096];
@@ -104,7 +123,8 @@ static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
     }
 }
 
-/* → the next chunk that is to be decoded, once there is room for it; none: `chunks`. Holding the lock. */
+/* Returns the next chunk to decode, after waiting for a free slot; `chunks` if there is none. The
+ * caller holds the lock. */
 static size_t take_chunk(cli_crew *w)
 {
     while (w->status == LS_OK && w->taken < w->chunks && w->taken >= w->handed + w->slots)
@@ -112,7 +132,8 @@ static size_t take_chunk(cli_crew *w)
     return w->status || w->taken == w->chunks ? w->chunks : w->taken++;
 }
 
-/* Holding the lock, but for what is done with a chunk. */
+/* Passes decoded chunks on, in order. The caller holds the lock, which is released during each
+ * callback. */
 static void hand_on(cli_crew *w)
 {
     cli_chunk *c = &w->slot[w->handed % w->slots];
@@ -152,7 +173,7 @@ static void *decode_some(void *user)
 int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *user)
 {
     pthread_t thread[CLI_PACK_THREADS];
-    int threads = 1; /* the caller's */
+    int threads = 1; /* the caller's thread */
     w->list = list;
     w->take = take;
     w->user = user;
@@ -195,7 +216,7 @@ static bool has_slots(cli_crew *w)
     return w->slot;
 }
 
-/* Four chunks to a thread, as far as memory and images go. */
+/* Chooses four chunks for each thread, within the limits of memory and images. */
 static void set_sizes(cli_crew *w, size_t threads)
 {
     const cli_listing *split = w->k->split;

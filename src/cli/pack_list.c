@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* realpath, DT_REG; this file alone in the room */
+#define _DEFAULT_SOURCE /* for realpath and DT_REG; only this file of the directory needs it */
 #include "cli/pack.h"
 
 #include "base/error.h"
@@ -18,18 +18,18 @@ int cli_pack_no_memory(const cli_packing *k)
     return ls_fail(k->err, LS_ENOMEM, "%.300s: out of memory", k->p->folder);
 }
 
-/* ---- texts -------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 enum { TEXTS = 64 << 10 };
 
-/* Some of them, one behind the other, and those before. */
+/* A block of texts, one after another, and the blocks before it. */
 struct cli_texts {
     cli_texts *before;
     size_t used, room;
     char text[];
 };
 
-/* → "FOLDER/NAME", which lives as long as the packing; NULL: no memory. */
+/* Returns "FOLDER/NAME", which is valid as long as the packing; NULL if there is no memory. */
 static const char *keep_path(cli_packing *k, const char *folder, const char *name)
 {
     const size_t n = strlen(folder), m = strlen(name) + 1, need = n + 1 + m;
@@ -54,7 +54,7 @@ static const char *name_of(const char *path)
     return strrchr(path, '/') + 1;
 }
 
-/* ---- folders ------------------------------------------------------------------------------------ */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static int by_path(const void *a, const void *b)
 {
@@ -73,13 +73,14 @@ static int add_entry(cli_packing *k, cli_listing *l, const char *folder, const s
     return LS_OK;
 }
 
-/* What archives and file servers leave beside the images, and what is hidden. */
+/* Returns whether a name is hidden, or one that archives and file servers leave beside images. */
 static bool is_ignored(const char *name)
 {
     return name[0] == '.' || strcmp(name, "__MACOSX") == 0 || strcmp(name, "@eaDir") == 0;
 }
 
-/* What is in a directory, sorted by bytes: the same on every machine. The caller frees the entries. */
+/* Lists a directory, sorted by bytes, and so in the same order on every machine. The caller frees
+ * the entries. */
 static int list_folder(cli_listing *out, cli_packing *k, const char *path, int32_t label)
 {
     char why[LS_REASON];
@@ -122,7 +123,7 @@ static bool is_image(const char *name)
     return ends_as(name, end);
 }
 
-/* Images that nothing here reads. */
+/* Returns whether a file is an image of a format that is not supported. */
 static bool is_foreign(const char *name)
 {
     static const char *const end[] = {".gif", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2",
@@ -131,7 +132,8 @@ static bool is_foreign(const char *name)
     return ends_as(name, end);
 }
 
-/* A file whose size cannot be told: reading it says why. */
+/* Adds name, size and time of an image to the state. If the size cannot be determined, reading the
+ * file will report why. */
 static void add_state(cli_packing *k, const cli_entry *e)
 {
     struct stat st;
@@ -146,7 +148,7 @@ static void add_state(cli_packing *k, const cli_entry *e)
     ls_sha256_update(&k->state, text, (size_t)n);
 }
 
-enum { DEEPEST = 16 }; /* folders in folders */
+enum { DEEPEST = 16 }; /* limit of nested folders */
 
 static int fail_depth(const cli_packing *k, const char *folder)
 {
@@ -155,7 +157,8 @@ static int fail_depth(const cli_packing *k, const char *folder)
                    folder, DEEPEST);
 }
 
-/* However the config's path came to a folder, its state is that of the same place. */
+/* Adds the real path of a folder to the state, so that it does not depend on how the config names
+ * the folder. */
 static void add_place(cli_packing *k, const char *folder)
 {
     char *real = k->known_by_state ? realpath(folder, NULL) : NULL;
@@ -177,7 +180,7 @@ static int take_image(cli_packing *k, cli_listing *l, const cli_entry *e)
     return LS_OK;
 }
 
-/* Appends the images in a folder and in those in it, `depth` below the first. */
+/* Appends the images in a folder and its sub-folders. `depth`: number of levels below the first. */
 static int list_images(cli_packing *k, cli_listing *l, const char *folder, int32_t label, int depth)
 {
     cli_listing inside;
@@ -203,8 +206,8 @@ static int list_images(cli_packing *k, cli_listing *l, const char *folder, int32
     return status;
 }
 
-/* The class of a sub-folder's name, which may be written in another form of Unicode; of the training images each
- * other name is a new one. */
+/* Finds the class of a sub-folder's name, which may be in another Unicode normal form. A new name
+ * among the training images is a new class. */
 static int find_class(cli_packing *k, int test, const char *folder, int32_t *label)
 {
     cli_names *all = &k->classes;
@@ -232,7 +235,7 @@ static int find_class(cli_packing *k, int test, const char *folder, int32_t *lab
     return LS_OK;
 }
 
-/* Names of sub-folders that have no images in them, as many as have room. */
+/* Names of sub-folders without images, as many as fit. */
 typedef struct empties {
     char text[240];
     size_t count;
@@ -247,7 +250,8 @@ static void add_empty(empties *e, const char *folder)
         snprintf(e->text + used, left, ", …");
 }
 
-/* A sub-folder's images. One without any is no class, whatever its name is; of test images a class may have none. */
+/* Appends the images of a sub-folder. A sub-folder without images is not a class, whatever its
+ * name. A class may lack test images. */
 static int list_class(cli_packing *k, int test, const char *folder, empties *empty)
 {
     cli_listing *l = &k->split[test];
@@ -333,12 +337,13 @@ int cli_pack_list_all(cli_packing *k, const char *folder)
     return list_images(k, &k->split[0], folder, 0, 0);
 }
 
-/* ---- the folder itself --------------------------------------------------------------------------- */
+/* ---- the splits of a folder ------------------------------------------------------------------ */
 
 static const char *const train_names[] = {"train", "training", NULL};
 static const char *const test_names[] = {"test", "testing", "val", "valid", "validation", NULL};
 
-/* The only folder in a folder that has no images: archives often have one around all. */
+/* Returns the only sub-folder of a folder that has no images, as many archives have one around
+ * everything; else NULL. */
 static const char *only_folder(const cli_listing *inside)
 {
     const char *found = NULL;
@@ -363,7 +368,8 @@ static bool has_folders(cli_packing *k, const char *folder)
     return found;
 }
 
-/* The first of these names, in whatever case, that a folder with folders in it is of. */
+/* Returns the sub-folder with one of these names, in upper or lower case, that has sub-folders
+ * itself; else NULL. Earlier names take precedence. */
 static const char *find_named(cli_packing *k, const cli_listing *inside, const char *const names[])
 {
     for (size_t n = 0; names[n]; n++)
@@ -394,7 +400,8 @@ static void remark_splits(cli_packing *k, const char *train, const char *test, s
         cli_pack_remark(k, "the folder %.60s is the training images%s", name_of(train), rest);
 }
 
-/* Where training images are, and where test images are, in a folder that may have both in it, or only another one. */
+/* Finds the folders of training and test images. A folder may contain both, or only a folder that
+ * does. */
 static int find_splits(cli_packing *k, const char **train, const char **test, int depth)
 {
     cli_listing inside;
@@ -434,7 +441,7 @@ void cli_pack_remark(cli_packing *k, const char *format, ...)
         return;
     char *text = k->remarks.text[k->remarks.count++];
     va_start(arguments, format);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun a line before */
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is on the line before */
     vsnprintf(text, sizeof k->remarks.text[0], format, arguments);
     va_end(arguments);
 }

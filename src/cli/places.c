@@ -1,4 +1,4 @@
-/* Where data and what can be made again lie, by what the environment says. */
+/* Finds the directories of data and of the cache from the environment. */
 #include "cli/cli.h"
 
 #include "json/json.h"
@@ -8,14 +8,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A service's user often has / for a home, where nothing of his belongs. */
+/* Returns whether a home directory is usable. The user of a service often has /, where nothing of
+ * theirs belongs. */
 static bool is_home(const char *home)
 {
     return home && home[0] == '/' && home[1] != '\0';
 }
 
-/* A directory where XDG's `variable` points to, else in that place of the home; names of files fit behind it. False:
- * there is none. */
+/* Finds the directory `name` in the place of XDG's `variable`, or else in `in_home` of the home
+ * directory. File names still fit after it. Returns false if there is none. */
 static bool find_place(char out[4096], const char *variable, const char *in_home, const char *name)
 {
     const char *xdg = getenv(variable), *home = getenv("HOME");
@@ -32,7 +33,7 @@ const char *cli_find_cache_dir(char out[4096])
     return find_place(out, "XDG_CACHE_HOME", ".cache", "lockstep") ? out : NULL;
 }
 
-/* ---- a config that is no plain file ----------------------------------------------------------- */
+/* ---- a config that is not a regular file ----------------------------------------------------- */
 
 static bool is_stream(const char *path)
 {
@@ -42,7 +43,8 @@ static bool is_stream(const char *path)
     return stat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
-/* Everything that comes, as a text; NULL: it cannot be read. What is longer than a config is cut, and no JSON then. */
+/* Reads a stream to its end and returns the text, or NULL if it cannot be read. A text longer than
+ * a config may be is truncated, and then invalid JSON. */
 static char *read_stream(const char *path)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
@@ -69,8 +71,9 @@ static char *read_stream(const char *path)
     return text;
 }
 
-/* What has come out of a pipe cannot be read again, and a sweep asks for its config with every run: it stays until the
- * program ends. The program's, not the library's. */
+/* Text of a config that came from a pipe. It is kept until the program ends, because it cannot be
+ * read again, and a sweep needs the config for every run. This global belongs to the program, not
+ * to the library. */
 static struct {
     const char *path;
     char *text;
@@ -85,7 +88,7 @@ static void take_stream(ls_trainer_options *o)
         stream.text = read_stream(o->config_path);
     }
     if (!stream.text || strcmp(stream.path, o->config_path) != 0)
-        return; /* the reader of the config says what is wrong */
+        return; /* the reader of the config reports what is wrong */
     o->config_text = stream.text;
     o->config_path = NULL;
 }

@@ -25,7 +25,7 @@
 
 /* ---- /metrics ------------------------------------------------------------------------------- */
 
-enum { NUMBERS_WORKERS = 6 }; /* of the first so many workers each has its own */
+enum { NUMBERS_WORKERS = 6 }; /* number of workers with metrics of their own */
 
 typedef struct numbers {
     metrics all;
@@ -54,7 +54,7 @@ static void init_queue(numbers *n, int worker)
                                       "Work items a worker has, the one it is at included.");
 }
 
-/* Of the newest evaluation, as in ls_metric; there are those that it has. */
+/* Metrics of the newest evaluation, indexed by ls_metric. Those that it lacks are hidden. */
 static const char *const tests[LS_METRIC_AUC + 1][2] = {
     {"lockstep_test_loss", "Loss of the newest evaluation."},
     {"lockstep_test_accuracy", "Share of test rows that are right, of the newest evaluation."},
@@ -127,7 +127,7 @@ struct cli_server {
     ls_sink sink;
     const ls_host *host;
     http_guard *guard;
-    pthread_mutex_t lock; /* of the log */
+    pthread_mutex_t lock; /* guards `log` */
     ls_run_log log;
     numbers numbers;
 };
@@ -167,7 +167,7 @@ static void make_state(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ?have=RUN,WIDTH,STEPS,OTHERS: what the page has already. */
+/* Answers /records?have=RUN,WIDTH,STEPS,OTHERS, which say what the page has already. */
 static void make_records(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
 {
     const char *have = MHD_lookup_connection_value(to, MHD_GET_ARGUMENT_KIND, "have");
@@ -225,7 +225,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
     (void)version;
     (void)upload;
     (void)state;
-    if (*upload_size > 0) { /* no request here has a body */
+    if (*upload_size > 0) { /* discard the body, which no request here needs */
         *upload_size = 0;
         return MHD_YES;
     }
@@ -243,9 +243,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
                "there are /, /records, /state.json, /metrics and /healthz\n");
 }
 
-/* ---- where it listens ----------------------------------------------------------------------- */
+/* ---- address --------------------------------------------------------------------------------- */
 
-/* "8080", "0.0.0.0:8080", "[::1]:8080" */
+/* Parses an address: "8080", "0.0.0.0:8080" or "[::1]:8080". */
 static int read_place(http_place *out, const char *address, ls_error *err)
 {
     char name[64] = "127.0.0.1", *end;
@@ -297,7 +297,7 @@ static int listen_at(cli_server *s, const http_place *at, const cli_server_optio
                  : LS_OK;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 int cli_server_start(cli_server **out, const cli_server_options *o, const ls_host *host,
                      ls_error *err)
@@ -312,7 +312,7 @@ int cli_server_start(cli_server **out, const cli_server_options *o, const ls_hos
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     s->host = host;
-    pthread_mutex_init(&s->lock, NULL); /* of no special kind: it cannot fail */
+    pthread_mutex_init(&s->lock, NULL); /* default attributes: this cannot fail */
     ls_run_log_init(&s->log, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000, host);
     numbers_init(&s->numbers);
     status = listen_at(s, &at, o, err);

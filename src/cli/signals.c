@@ -1,17 +1,17 @@
-/* Signals interrupt the run that is under way. */
+/* Signals interrupt the current run. */
 #include "cli/cli.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-/* A handler can reach nothing but globals. These are the program's, not the library's. */
+/* A signal handler can use only globals. These belong to the program, not to the library. */
 static ls_trainer *volatile running;
 static volatile sig_atomic_t signals, joining;
 
 static void on_signal(int number)
 {
-    /* MPICH's launcher sends SIGUSR1 for each process that ends; a terminal that closes, and its shell, send a SIGHUP
-     * each. */
+    /* Some signals arrive several times without an intention to end at once: MPICH's launcher sends
+     * SIGUSR1 for each process that ends; a closing terminal and its shell each send SIGHUP. */
     if ((signals++ > 0 && number != SIGUSR1 && number != SIGHUP) || joining)
         _exit(EXIT_INTERRUPTED);
     if (running)
@@ -48,10 +48,11 @@ void cli_catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, NULL, &before);
-    if (before.sa_handler != SIG_IGN) /* else under nohup: the run outlives the terminal */
+    /* else it was started by nohup: the run outlives the terminal */
+    if (before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL); /* mpirun passes it on at once, and waits */
-    /* A reader that leaves, or a full disk quota, must not kill a run: writes fail instead. */
+    sigaction(SIGUSR1, &action, NULL); /* mpirun forwards it at once, and waits */
+    /* A reader that closes its pipe, or a full quota, must not kill a run: writes fail instead. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }

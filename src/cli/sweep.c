@@ -15,15 +15,15 @@
     "that change together"
 
 typedef struct value {
-    const char *text; /* as it was written */
-    char *assignment; /* for the config */
+    const char *text; /* as written */
+    char *assignment; /* assignment to a key of the config */
 } value;
 
 /* Keys that change together. */
 typedef struct sweep_axis {
-    char *text; /* as it was written, cut into keys and values */
+    char *text; /* the argument, cut into keys and values */
     int first_key, keys;
-    int count;     /* settings of all its keys */
+    int count;     /* number of settings of all its keys */
     value *values; /* [count][keys] */
 } sweep_axis;
 
@@ -36,7 +36,8 @@ struct ls_sweep {
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-/* Bytes up to the next `separator` that stands outside of quotes and brackets, or to the end. */
+/* Returns the number of bytes up to the next `separator` outside quotes and brackets, or to the
+ * end. */
 static size_t part_length(const char *text, char separator)
 {
     int depth = 0, quoted = 0;
@@ -61,13 +62,13 @@ static int count_parts(const char *text, char separator)
 {
     int count = 1;
     for (text += part_length(text, separator); *text; text += part_length(text, separator)) {
-        text++; /* the separator */
+        text++; /* skip the separator */
         count++;
     }
     return count;
 }
 
-/* Cuts the first part off *rest, which is NULL behind the last one. */
+/* Cuts the first part off *rest, which becomes NULL after the last part. */
 static char *take_part(char **rest, char separator)
 {
     char *part = *rest, *end = part + part_length(part, separator);
@@ -94,7 +95,7 @@ static const char *full_key(const char *key)
     return key;
 }
 
-/* "3" → 3; what is no whole number → −1. */
+/* Returns the whole number in the text, or −1 if it is not one. */
 static int whole_number(const char *text)
 {
     int n = 0;
@@ -106,7 +107,8 @@ static int whole_number(const char *text)
     return n;
 }
 
-/* `devices="cpu:3"`, or `devices="cuda:0,1,2"` where devices are listed. */
+/* Writes an assignment such as devices="cpu:3", or devices="cuda:0,1,2" for a back end whose
+ * devices are listed. */
 static int name_devices(char **out, int count, const ls_registry *registry, const ls_host *host,
                         ls_error *err)
 {
@@ -167,11 +169,11 @@ static int read_keys(ls_sweep *s, sweep_axis *axis, const char *vary, char *keys
     return LS_OK;
 }
 
-/* One setting of an axis: a value for each of its keys. */
+/* Reads one setting of an axis: a value for each of its keys. */
 static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *setting,
                         const ls_registry *registry, ls_error *err)
 {
-    const char separator = axis->keys > 1 ? ':' : '\0'; /* which is in no text */
+    const char separator = axis->keys > 1 ? ':' : '\0'; /* 0 occurs in no text */
     const int found = count_parts(setting, separator);
     int status = LS_OK;
     if (found != axis->keys)
@@ -180,7 +182,7 @@ static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *s
                        "%.100s; a value that holds ':' needs \"quotes\"",
                        vary, axis->keys, found, setting);
     value *values = &axis->values[axis->count * axis->keys];
-    axis->count++; /* those that are read so far are freed with it */
+    axis->count++; /* counted before its values are read, so that they are freed after a failure */
     for (int k = 0; status == LS_OK && k < axis->keys; k++) {
         const char *text = take_part(&setting, separator);
         if (!*text)
@@ -219,7 +221,7 @@ static int read_axis(ls_sweep *s, const char *vary, const ls_registry *registry,
     return status;
 }
 
-/* ---- the public functions ------------------------------------------------------------------- */
+/* ---- entry points ---------------------------------------------------------------------------- */
 
 int ls_sweep_create(ls_sweep **out, const char *const *vary, int vary_count,
                     const ls_registry *registry, const ls_host *host, ls_error *err)
@@ -269,7 +271,8 @@ const char *ls_sweep_key(const ls_sweep *sweep, int key)
     return sweep->key[key];
 }
 
-/* The first axis changes slowest: combinations count like the digits of a number. */
+/* Returns the value of a key. Combinations are numbered like the digits of a number; the first axis
+ * changes slowest. */
 static const value *find_value(const ls_sweep *s, int combination, int key)
 {
     int a = s->axes - 1;
@@ -289,7 +292,7 @@ const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key)
     return find_value(sweep, combination, key)->assignment;
 }
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 void ls_sweep_row_init(ls_sweep_row *row)
 {
@@ -305,7 +308,8 @@ void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
         return;
     row->train_loss = p->loss;
     row->result.epochs++;
-    /* Every epoch has the same images: the mean rate is the harmonic mean of the epochs'. */
+    /* Every epoch has the same number of images, so the mean rate is the harmonic mean of the
+     * rates. */
     row->inverse_rates += 1 / p->images_per_s;
     row->images_per_s = row->result.epochs / row->inverse_rates;
 }
@@ -324,7 +328,7 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
     row->synthetic = s->synthetic;
     row->judged_by = s->judged_by;
     row->result = *ls_trainer_result(trainer);
-    row->result.devices = row->result.checkpoint = NULL; /* the trainer's */
+    row->result.devices = row->result.checkpoint = NULL; /* they belong to the trainer */
 }
 
 double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row)
@@ -335,7 +339,7 @@ double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row)
     return NAN;
 }
 
-/* A value that is JSON as such, any other as a string: as the config takes it. */
+/* Writes a value as the config would read it: as JSON if it is JSON, else as a string. */
 static void put_value(ls_json_writer *w, const char *key, const char *text)
 {
     ls_json *doc;

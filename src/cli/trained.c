@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- which files ---------------------------------------------------------------------------- */
+/* ---- finding the files ----------------------------------------------------------------------- */
 
 static bool is_newer(const struct stat *a, const struct stat *b)
 {
@@ -22,7 +22,8 @@ static bool is_newer(const struct stat *a, const struct stat *b)
                                                   : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
 }
 
-/* The newest whole checkpoint → *weights, unless those at hand are as new. */
+/* Replaces *weights by the newest complete checkpoint if that is newer. `final`: state of the final
+ * weights, NULL if there are none. */
 static int use_checkpoint(char **weights, const char *dir, const struct stat *final,
                           const ls_host *host, ls_error *err)
 {
@@ -33,7 +34,7 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
                                        false, host, &why);
     ls_free(host, state);
     if (status && final)
-        return LS_OK; /* the final weights are there: what checkpoints there are does not matter */
+        return LS_OK; /* with final weights the state of the checkpoints does not matter */
     if (status == LS_ENOENT)
         return ls_fail(err, status,
                        "%.300s: the run has neither weights.safetensors nor a checkpoint; it was "
@@ -50,7 +51,7 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
     return LS_OK;
 }
 
-/* A directory with config.json. */
+/* Finds the files in the directory of a run, which contains config.json. */
 static int find_in_run(char **weights, char **config, const char *dir, bool best,
                        const ls_host *host, ls_error *err)
 {
@@ -67,7 +68,7 @@ static int find_in_run(char **weights, char **config, const char *dir, bool best
     return status ? status : use_checkpoint(weights, dir, final ? &st : NULL, host, err);
 }
 
-/* RUN/checkpoints/step-….safetensors: the config is the run's. */
+/* Finds the config of a checkpoint RUN/checkpoints/step-….safetensors, which is that of the run. */
 static void find_run_of(char **config, const char *path, const ls_host *host)
 {
     struct stat st;
@@ -79,7 +80,7 @@ static void find_run_of(char **config, const char *path, const ls_host *host)
         *config = ls_strdup(host, file);
 }
 
-/* Whether a config was named: a file, or what has come from a pipe. */
+/* Returns whether the caller has given a config: a file, or the text from a pipe. */
 static bool is_given(const ls_trainer_options *o)
 {
     return o->config_path || o->config_text;
@@ -131,7 +132,7 @@ static const char *show_rows(char out[96], const ls_dataset_info *i)
     return out;
 }
 
-/* What a data set says of itself, of the rows that the model reads. */
+/* Returns the description of the rows that the model reads. */
 static ls_dataset_info rows_of(const ls_card *c)
 {
     const ls_gather *p = &c->config.preprocessing;
@@ -143,7 +144,8 @@ static ls_dataset_info rows_of(const ls_card *c)
                              .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
 }
 
-/* A card may say anything, and a device reads rows as it says. */
+/* Checks that the data fits the card, which may contain anything, because a device reads rows as
+ * the card says. */
 static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
 {
     char mine[96], theirs[96];
@@ -160,7 +162,8 @@ static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
     return LS_OK;
 }
 
-/* Of others' weights: shape and classes are those of the data, or what is known of it by its name. */
+/* Determines shape and classes for weights of other programs: from the data, or from what is known
+ * of the dataset by its name. */
 static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -188,7 +191,7 @@ static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
     return status ? status : ls_card_parse(&t->card, "card", (*model)->card, t->host, err);
 }
 
-/* Of a config and a card: the model is the config's, for what the card says of rows. */
+/* Creates the model of the config for rows as the card describes them. */
 static int parse_model(ls_trained *t, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
@@ -204,7 +207,8 @@ static int open_model(ls_trained *t, ls_error *err)
     if (t->alone)
         return ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
     int status = t->card.config.doc ? parse_model(t, err) : infer_card(t, &t->model, err);
-    if (status == LS_OK) /* what is frozen decides what is one op, and so the bits of bf16 */
+    /* frozen layers decide which layers become one op, and so the bits of bf16 */
+    if (status == LS_OK)
         status = ls_model_set_rates(t->model, t->config.doc, t->config.freeze, t->config.lr_factors,
                                     err);
     if (status)
@@ -215,7 +219,7 @@ static int open_model(ls_trained *t, ls_error *err)
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
 }
 
-/* How the model reads rows. */
+/* Describes how the model reads rows. */
 static int describe_rows(ls_trained *t, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
@@ -241,14 +245,15 @@ static int describe_rows(ls_trained *t, ls_error *err)
     return LS_OK;
 }
 
-/* ---- data ------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static bool is_named(const ls_config *c, const char *kind)
 {
     return c->data_name && strcmp(c->data_name, kind) == 0;
 }
 
-/* Data of the user's own tells its shape when it is opened. */
+/* Returns whether the shape of the data is known only after it is opened, as for data of the
+ * user. */
 static bool is_unknown(const ls_config *c)
 {
     const ls_dataset_about *about;
@@ -261,7 +266,8 @@ static bool ends_with(const char *text, const char *end)
     return n > m && strcmp(text + n - m, end) == 0;
 }
 
-/* Labels mean what the model has learnt, however many of its classes occur. */
+/* Sets the keys of arrays so that labels mean what the model has learnt, whichever of its classes
+ * occur. */
 static void fit_keys(ls_trained *t)
 {
     ls_data_keys *k = &t->config.data_keys;
@@ -276,7 +282,7 @@ static void fit_keys(ls_trained *t)
 static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     t->config.data_keys.judged = 1;
-    /* Tables of which the model can say how they were prepared, and what was learnt from them. */
+    /* A table is read as the model says if the model knows its preparation and its target. */
     const bool table = t->card.prep && t->card.prep->kind == LS_PREP_TABLE &&
                        (t->as.target || t->card.prep->target);
     const bool array = t->card.prep && t->card.prep->kind == LS_PREP_ARRAY;
@@ -287,7 +293,7 @@ static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error 
                                &o->trainer, err);
 }
 
-/* What becomes of holes in arrays, as the model says. */
+/* Returns the treatment of missing numbers in arrays, as the model says. */
 static int filling_of(const ls_prep *p)
 {
     if (p->kind != LS_PREP_ARRAY || p->fills == 0)
@@ -295,7 +301,8 @@ static int filling_of(const ls_prep *p)
     return p->fills == 1 && p->fill[0] == 0 ? LS_MISSING_ZERO : LS_MISSING_MEAN;
 }
 
-/* What arrays of new data are called: as the run's config says, where they are in files of the same kind. */
+/* Chooses the names of the arrays in new data: those of the run's config if the files are of the
+ * same kind, else the defaults. */
 static void name_arrays(ls_trained *t, const char *new_data)
 {
     ls_data_keys *k = &t->config.data_keys;
@@ -315,7 +322,8 @@ static void name_arrays(ls_trained *t, const char *new_data)
     }
 }
 
-/* Arrays and tensors: all rows of them, or those of test. */
+/* Opens new arrays or tensors. All rows become test rows, unless the data has test rows of its
+ * own. */
 static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     ls_data_keys *k = &t->config.data_keys;
@@ -353,7 +361,7 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
                        "read in their place; name a data set that has files: --set data.name=mnist "
                        "--set data.path=DIRECTORY",
                        o->new_data);
-    if (!own) { /* built in: the directory of their files */
+    if (!own) { /* a built-in dataset: new_data is the directory of its files */
         t->config.data_path = o->new_data;
         return open_configured(t, o, err);
     }
@@ -367,7 +375,7 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     return open_new_arrays(t, o, err);
 }
 
-/* Was it set beside the run's own config? */
+/* Returns whether the user has set `key` in addition to the run's config. */
 static bool is_set(const ls_trainer_options *o, const char *key)
 {
     const size_t n = strlen(key);
@@ -406,9 +414,10 @@ static void find_again(char **found, const char **path, const char *config, cons
         *path = *found;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
-/* The one that was named, or the run's; else what the file says of itself. */
+/* Reads the config: the one that was given, or that of the run; else the card in the file of
+ * weights. */
 static int read_config(ls_trained *out, const char *config, const ls_trained_options *o,
                        ls_error *err)
 {
@@ -430,8 +439,9 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
                        "%.300s: a file of weights has no config in which something could be set; "
                        "name one: --config CONFIG",
                        out->weights_path);
+    /* it reports why there is no card */
     if (!known)
-        return ls_card_read(&out->card, out->weights_path, out->host, err); /* which says why */
+        return ls_card_read(&out->card, out->weights_path, out->host, err);
     out->alone = true;
     out->config = out->card.config;
     return LS_OK;
@@ -494,13 +504,13 @@ const char *ls_class_name(const ls_trained *t, int label)
     return t->class_name && label >= 0 && label < t->card.classes ? t->class_name[label] : NULL;
 }
 
-/* ---- evaluation and prediction: each worker makes a replica for its part of the shards ------- */
+/* ---- evaluation and prediction: each worker creates a replica for its part of the shards ----- */
 
 typedef struct job {
     const ls_predict_desc *desc;
     const void *labels;
     ls_sharded_rows rows;
-    char (*name)[16]; /* [worker] */
+    char (*name)[16]; /* [workers]: names of the devices */
 } job;
 
 static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_error *err)
@@ -508,7 +518,7 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
     const ls_predict_desc *d = j->desc;
     const ls_trained *t = d->trained;
     const ls_config *c = &t->config;
-    const bool has_optimizer = c->optimizer.type; /* a card has none */
+    const bool has_optimizer = c->optimizer.type; /* a card has no optimizer */
     uint32_t sizes[LS_SHARD_SIZES];
     const ls_replica_desc desc = {
         .device = device,
@@ -600,7 +610,8 @@ int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_e
         .size = sizeof o,
         .registry = d->registry,
         .devices = d->devices ? d->devices : c->devices,
-        .max_devices = d->rows <= LS_SHARD_ROWS ? 1 : shards, /* a few rows: one, and its team */
+        /* a few rows: one worker and its team */
+        .max_devices = d->rows <= LS_SHARD_ROWS ? 1 : shards,
         .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = cli_find_cache_dir(cache),

@@ -26,9 +26,10 @@ int ls_beside_end(ls_beside *other)
     return other->status;
 }
 
-/* ---- hashing behind -------------------------------------------------------------------------- */
+/* ---- hashing on another thread --------------------------------------------------------------- */
 
-/* Until all is hashed, also where it runs when everything is there. */
+/* Hashes until `over` is set and every byte that was reached is hashed. Without a thread it runs
+ * within ls_hash_behind_end, when all bytes are there. */
 static int hash_behind(void *behind)
 {
     ls_hash_behind *h = behind;
@@ -57,7 +58,7 @@ void ls_hash_behind_begin(ls_hash_behind *h, ls_sha256 *hash, const void *bytes)
     ls_beside_begin(&h->other, hash_behind, h);
 }
 
-/* The other thread waits for two things, but for both on the one condition, and nobody else does. */
+/* Only the hashing thread waits on the condition, so one signal is enough for both events. */
 static void say(ls_hash_behind *h, size_t reached, bool over)
 {
     pthread_mutex_lock(&h->lock);
@@ -74,7 +75,8 @@ void ls_hash_behind_reach(ls_hash_behind *h, size_t count)
 
 void ls_hash_behind_end(ls_hash_behind *h)
 {
-    say(h, h->reached, true); /* this thread alone writes it */
+    /* only this thread writes `reached`, so it needs no lock to read it */
+    say(h, h->reached, true);
     ls_beside_end(&h->other);
     pthread_cond_destroy(&h->more);
     pthread_mutex_destroy(&h->lock);

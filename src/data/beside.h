@@ -1,14 +1,15 @@
-/* Work beside the caller's: on another thread where one can be had, else when it is waited for.
+/* Runs a function concurrently with its caller: on another thread if one can be started, else when
+ * the caller waits for it.
  *
  *     ls_beside other;
  *     ls_beside_begin(&other, read_test_rows, &split[1]);
  *     status = read_training_rows(&split[0]);          // at the same time
  *     other_status = ls_beside_end(&other);
  *
- * Between the two calls the work owns what `arg` points to. What the caller did before the first call is visible to the
- * work, and what the work did is visible behind the second: starting and joining a thread order it so. One thread at a
- * time.
- */
+ * Between the two calls the function owns the memory that `arg` points to. Memory order: what the
+ * caller wrote before ls_beside_begin happens before the function runs (pthread_create); what the
+ * function wrote happens before ls_beside_end returns (pthread_join). If no thread was started, the
+ * function runs on the caller's thread within ls_beside_end. One thread uses an ls_beside. */
 #ifndef DATA_BESIDE_H
 #define DATA_BESIDE_H
 
@@ -27,13 +28,14 @@ typedef struct ls_beside {
     pthread_t thread;
 } ls_beside;
 
-/* `other` is the caller's memory, which stays where it is until the end. */
+/* Begins to run run(arg). `other` is the caller's memory and must not move until ls_beside_end. */
 void ls_beside_begin(ls_beside *other, int (*run)(void *arg), void *arg);
 
-/* Waits for the work; what it returned. Exactly once behind each begin. */
+/* Waits for the function and returns its result. Must be called exactly once after each
+ * ls_beside_begin. */
 int ls_beside_end(ls_beside *other);
 
-/* Hashing bytes on another thread while they come to lie one after another in memory.
+/* Hashes bytes on another thread while the caller writes them, in ascending order, to memory.
  *
  *     ls_hash_behind h;
  *     ls_hash_behind_begin(&h, &hash, memory);
@@ -41,8 +43,11 @@ int ls_beside_end(ls_beside *other);
  *     … fill more …           ; ls_hash_behind_reach(&h, 250);
  *     ls_hash_behind_end(&h);                          // `hash` has 250 bytes more
  *
- * `hash` is the other thread's until the end. Bytes below what was reached are not written any more; `reached` and `over`
- * are behind the lock, so that bytes that were written before they were reached are visible to whoever sees that. */
+ * `hash` belongs to the other thread until ls_hash_behind_end. The caller must not write bytes
+ * below the reported count again. Memory order: the caller writes bytes and then sets `reached`
+ * while it holds `lock`; the other thread reads `reached` while it holds `lock`, and then reads
+ * only bytes below it. The unlock of the one happens before the lock of the other, so the bytes are
+ * visible. */
 typedef struct ls_hash_behind {
     ls_beside other;
     ls_sha256 *hash;
@@ -53,9 +58,13 @@ typedef struct ls_hash_behind {
     bool over;
 } ls_hash_behind;
 
+/* Begins to hash the bytes at `bytes` into `hash`. `h` is the caller's memory and must not move
+ * until ls_hash_behind_end. */
 void ls_hash_behind_begin(ls_hash_behind *h, ls_sha256 *hash, const void *bytes);
-/* `count` bytes are there; no less than were before. */
+/* Reports that the first `count` bytes have been written. `count` never decreases. */
 void ls_hash_behind_reach(ls_hash_behind *h, size_t count);
+/* Waits until all bytes that were reported are hashed. Exactly once after each
+ * ls_hash_behind_begin. */
 void ls_hash_behind_end(ls_hash_behind *h);
 
 #endif

@@ -1,4 +1,4 @@
-/* The columns of a table as people are shown them: `trainer init` prints them, a run logs them. */
+/* Formats the columns of a table for people: `trainer init` prints them, and a run logs them. */
 #ifndef DATA_COLUMNS_H
 #define DATA_COLUMNS_H
 
@@ -6,10 +6,11 @@
 
 enum { LS_COLUMN_LINE = 128 };
 
-/* The first line, with what stands beneath; no newline behind it. */
+/* Writes the heading of the lines of ls_column_line, without a newline. */
 void ls_column_head(char out[LS_COLUMN_LINE]);
 
-/* The line of a column: name, kind, levels, missing values, mean and deviation; "-" for what it has not. */
+/* Writes a column's line: name, kind, levels, missing values, mean and deviation; "-" where there
+ * is none. */
 void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_seen *column);
 
 #endif

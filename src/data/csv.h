@@ -1,4 +1,5 @@
-/* Inside of data_csv.c: a table's columns, as its header and its keys say (csv_header.c), and its cells (csv_cells.c). */
+/* Internals of data_csv.c: the columns of a table, from its header and the keys (csv_header.c), and
+ * its cells (csv_cells.c). */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 
@@ -7,7 +8,7 @@
 #include "data/table.h"
 
 typedef enum ls_csv_kind {
-    LS_CSV_UNKNOWN, /* until a value tells */
+    LS_CSV_UNKNOWN, /* no value has decided it yet */
     LS_CSV_NUMBER,
     LS_CSV_TEXT,
     LS_CSV_DROPPED
@@ -16,48 +17,54 @@ typedef enum ls_csv_kind {
 typedef struct ls_csv_column {
     char *name;
     ls_csv_kind kind;
-    bool named;     /* a key says what it is */
-    int slot;       /* its cell in a row; −1: it is dropped */
-    const char *is; /* "a date": why it was left out without being named; else NULL */
+    bool named;     /* a key decides what the column is */
+    int slot;       /* index of its cell in a row; −1: it is dropped */
+    const char *is; /* why it was dropped without being named: "a date"; else NULL */
     ls_levels levels;
-    double mean, deviation; /* of numbers */
-    int prepared;           /* which column of the preparation it is; −1: none */
-    char decimal;           /* the decimal mark, where it is known; else 0 */
-    unsigned forms;         /* in which its numbers were written */
-    size_t either_line;     /* where the first one was that can be read both ways, */
-    char either[32];        /* and that number */
-    size_t word_line; /* UNKNOWN: where the first word was that is a text or a missing number */
+    double mean, deviation; /* statistics of a column of numbers */
+    int prepared;           /* index of its column in the preparation; −1: none */
+    char decimal;           /* decimal separator if known; else 0 */
+    unsigned forms;         /* the forms (LS_FORM_…) in which its numbers were written */
+    size_t either_line;     /* line of the first number that has two readings; 0: none */
+    char either[32];        /* that number */
+    /* kind UNKNOWN: line of its first word, a text or a missing number; 0: none */
+    size_t word_line;
 } ls_csv_column;
 
 typedef struct ls_csv {
     const ls_opening *o;
-    ls_table *t; /* the table that is read */
+    ls_table *t; /* the table that is being read */
     ls_csv_column *column;
     int columns, target;
-    int features;  /* of a row */
-    ls_prep *prep; /* what is learnt */
-    bool learning; /* what columns are: the training table is read */
-    bool again;    /* a number was read the wrong way, before its column told: from the front */
-    ls_row_blocks
-        cells; /* numbers, numbers of texts, NaN where one is missing; of those that are not dropped */
+    int features;  /* number of floats in a row */
+    ls_prep *prep; /* the preparation that is learnt */
+    bool learning; /* the training table is read, and its columns are determined */
+    /* a number was misread before its column's decimal mark was known: read the table again */
+    bool again;
+    /* Cells of the columns that are not dropped: a number, the index of a text, or NaN if it is
+     * missing. */
+    ls_row_blocks cells;
     float *row;
 } ls_csv;
 
-/* Whether a key names the column. */
+/* Returns whether the key names the column `name`. */
 bool ls_csv_names(const ls_names *key, const char *name);
-/* What the columns of the training table are, for whoever tells it, while its cells are still there. */
+/* Stores a description of the training table's columns in `r`. The cells must still exist. Errors:
+ * LS_ENOMEM. */
 int ls_csv_see(const ls_csv *c, ls_resident *r);
 
+/* Fails with LS_ENOMEM. */
 int ls_csv_no_memory(const ls_csv *c);
-/* Fails with LS_EDATA, file, line, column, what was expected and what was found. */
+/* Fails with LS_EDATA and file, line, column, what was expected, and the field that was found. */
 int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expected);
 
-/* The training table's header → columns. Errors: LS_EDATA; LS_ECONFIG for a key that names no column. */
+/* Reads the training table's header and creates the columns. Errors: LS_EDATA; LS_ECONFIG for a key
+ * that names no column. */
 int ls_csv_read_header(ls_csv *c);
-/* Another table's header, which must be the same. */
+/* Checks another table's header, which must be the same. Errors: LS_EDATA. */
 int ls_csv_check_header(ls_csv *c);
 
-/* All rows → cells; `c->again`: they must be read once more. */
+/* Reads all rows into `cells`. If it sets c->again, they must be read once more. */
 int ls_csv_read_rows(ls_csv *c);
 
 #endif

@@ -7,11 +7,11 @@
 #include <string.h>
 
 enum {
-    LEVELS = 1000,    /* most different texts of a column of the row */
-    CLASSES = 1 << 16 /* most of the target */
+    LEVELS = 1000,    /* limit of different texts in a column of the row */
+    CLASSES = 1 << 16 /* limit of different texts in the target column */
 };
 
-/* ---- texts ---------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static int fail_levels(const ls_csv *c, const ls_csv_column *at)
 {
@@ -26,7 +26,8 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *at)
             : "at most 1000 different texts; name the column in data.drop");
 }
 
-/* For one who looks, a column that cannot be one of a row is left out from here on. */
+/* Inspection (keys.lenient): drops a column, other than the target, that cannot be part of a row.
+ * Returns false otherwise; the caller then fails. `is`: see ls_csv_column. */
 static bool leave_out(ls_csv *c, ls_csv_column *at, const char *is)
 {
     if (!c->o->spec->keys.lenient || at == &c->column[c->target])
@@ -37,7 +38,8 @@ static bool leave_out(ls_csv *c, ls_csv_column *at, const char *is)
     return true;
 }
 
-/* The text's number among those of its column; a new one is added by the training table alone. */
+/* Stores the index of the text among the levels of its column. Only the training table adds levels;
+ * its column with too long or too many texts is dropped or refused. */
 static int read_text(ls_csv *c, ls_csv_column *at, float *cell)
 {
     const char *text;
@@ -61,7 +63,7 @@ static int read_text(ls_csv *c, ls_csv_column *at, float *cell)
     return ls_levels_add(&at->levels, text, c->o->host) ? LS_OK : ls_csv_no_memory(c);
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static int fail_missing(const ls_csv *c, const ls_csv_column *at)
 {
@@ -80,7 +82,7 @@ static int take_missing(const ls_csv *c, const ls_csv_column *at, float *cell)
                : LS_OK;
 }
 
-/* The decimal mark, as far as it is known. */
+/* Returns the decimal separator of a column's numbers as far as it is known; else 0. */
 static char decimal_of(const ls_csv_column *at)
 {
     return at->decimal ? at->decimal : ls_form_decimal(at->forms);
@@ -108,7 +110,9 @@ static int fail_number(const ls_csv *c, const ls_csv_column *at)
     return ls_csv_fail_field(c, at, expected);
 }
 
-/* What a form says of the column; a form that was read the wrong way before is read again. */
+/* Records the form of a number. When the decimal separator turns out to be a comma after numbers
+ * with two readings, these may have been misread: requests that the training table be read
+ * again. */
 static int take_form(ls_csv *c, ls_csv_column *at, unsigned form)
 {
     static const unsigned either = LS_FORM_POINT_OR_GROUP | LS_FORM_COMMA_OR_GROUP;
@@ -129,7 +133,7 @@ static int take_form(ls_csv *c, ls_csv_column *at, unsigned form)
     return LS_OK;
 }
 
-/* The first number: words before it were missing numbers. */
+/* Handles the first number of a column. The words before it stood for missing numbers. */
 static int become_number(ls_csv *c, ls_csv_column *at)
 {
     at->kind = LS_CSV_NUMBER;
@@ -162,7 +166,7 @@ static int take_number(ls_csv *c, ls_csv_column *at, double value, unsigned form
     return isfinite(*cell) ? LS_OK : ls_csv_fail_field(c, at, "a finite number");
 }
 
-/* A column's first value that is neither a number nor a word for a missing one. */
+/* Handles a column's first value that is neither a number nor a word for a missing one. */
 static int become_text(ls_csv *c, ls_csv_column *at, float *cell)
 {
     char expected[200];
@@ -184,7 +188,7 @@ static int become_text(ls_csv *c, ls_csv_column *at, float *cell)
     return read_text(c, at, cell);
 }
 
-/* ---- cells ---------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static int read_cell(ls_csv *c, ls_csv_column *at, float *cell)
 {
@@ -221,7 +225,7 @@ static int take(void *user, int i)
     return status || !cell ? status : read_cell(c, at, cell);
 }
 
-/* A column whose numbers can all be read in two ways is not guessed. */
+/* Refuses a column all of whose numbers have two readings: the decimal separator is not guessed. */
 static int check_forms(const ls_csv *c)
 {
     bool commas = false;

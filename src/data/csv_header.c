@@ -22,7 +22,7 @@ int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expe
                    c->t->path, c->t->line, at->name, expected, n, c->t->field);
 }
 
-/* ---- names of columns in keys ---------------------------------------------------------------------- */
+/* ---- keys that name columns ------------------------------------------------------------------ */
 
 static bool is_named(const cJSON *item, const char *name)
 {
@@ -34,7 +34,7 @@ static bool is_named(const cJSON *item, const char *name)
     return cJSON_IsNumber(item) && ls_field_is_number(name, &number) && number == item->valuedouble;
 }
 
-/* The name itself, or one of several between commas, or one of a list. */
+/* Accepts the name itself, one of several names between commas, or one of a list. */
 bool ls_csv_names(const ls_names *key, const char *name)
 {
     const cJSON *item;
@@ -56,12 +56,12 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, c
     const size_t n = strlen(text);
     va_list arguments;
     va_start(arguments, format);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun a line before */
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is on the line before */
     vsnprintf(text + n, size - n, format, arguments);
     va_end(arguments);
 }
 
-/* "did you mean "a"? It has "b", "c", … (14 in all)" */
+/* Writes a hint such as: did you mean "a"? It has "b", "c", … (14 in all) */
 static void tell_columns(char out[LIST_BYTES], const ls_csv *c, const char *wanted)
 {
     const char **name = ls_alloc_array(c->o->host, (size_t)c->columns + 1, sizeof *name);
@@ -111,7 +111,7 @@ static int check_item(const ls_csv *c, const char *key, const cJSON *item)
     return fail_name(c, key, text, strlen(text));
 }
 
-/* Every name of a key must be a column's. */
+/* Checks that every name of a key names a column. */
 static int check_key(const ls_csv *c, const char *key, const ls_names *names)
 {
     const cJSON *item;
@@ -134,7 +134,7 @@ static int check_key(const ls_csv *c, const char *key, const ls_names *names)
     return LS_OK;
 }
 
-/* ---- the header ----------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static char decimal_of(const ls_csv *c)
 {
@@ -142,7 +142,8 @@ static char decimal_of(const ls_csv *c)
     return decimal == LS_DECIMAL_AUTO ? '\0' : decimal == LS_DECIMAL_COMMA ? ',' : '.';
 }
 
-/* A column that pandas, R or a spreadsheet wrote without a name counts the rows, or is empty. */
+/* Returns whether a column has no name, also as pandas writes it. Such a column of pandas, R or a
+ * spreadsheet contains row numbers, or nothing. */
 static bool has_no_name(const char *name)
 {
     static const char pandas[] = "Unnamed: ";
@@ -215,7 +216,8 @@ static int check_names(const ls_csv *c)
     return status;
 }
 
-/* The target of a table of which nothing else is known. */
+/* Inspection (keys.lenient): chooses a target by customary names if no key names one; else the last
+ * column. */
 static void guess_target(ls_csv *c)
 {
     static const char *const usual[] = {"target", "label", "class", "y", "species", "diagnosis"};

@@ -1,4 +1,4 @@
-/* What the columns of a training table are, as they were read. */
+/* Describes the columns of a training table as they were read (ls_column_seen). */
 #include "base/host.h"
 #include "data/csv.h"
 #include "prep/number.h"
@@ -16,7 +16,8 @@ static ls_column_use use_of(const ls_csv *c, int i)
                                     : LS_COLUMN_NUMBER;
 }
 
-/* Of the target a number with a comma is one, too: nobody has said yet how it is to be read. */
+/* Counts the level if it is a number, and if it may have a fraction. In the target a number with a
+ * comma counts as well, because its decimal separator may not be set yet. */
 static void see_level(const ls_csv *c, int i, const char *text, ls_column_seen *seen)
 {
     const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
@@ -42,15 +43,17 @@ static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
     seen->deviation = at->deviation;
 }
 
-/* How far a float near them may be from the number that it stands for; 0 where floats are exact. */
+/* Returns the largest distance of the number in the file from a float near `a` or `b`; 0 if floats
+ * of that size are exact. */
 static double room_of(double a, double b)
 {
     const double size = fmax(fabs(a), fabs(b));
     return size < 1 << 24 ? 0 : size / (1 << 23);
 }
 
-/* The step of a column that goes from its first number to its last one evenly, in whole numbers: a time, an id, the
- * number of the row. Cells are floats: of large numbers the step is known about. */
+/* Returns the step of a column whose numbers may go in whole steps from the first to the last, such
+ * as a time, an id or a row number; 0: they do not. Cells are floats, so the step of large numbers
+ * is approximate. */
 static double step_of(const ls_csv *c, int i)
 {
     const size_t rows = c->cells.rows;
@@ -64,7 +67,7 @@ static double step_of(const ls_csv *c, int i)
     return whole && fabs(last - first) > 8 * room ? step : 0;
 }
 
-/* Row by row, as cells lie in memory. */
+/* Counts missing cells and checks the steps, row by row because cells are stored in rows. */
 static void see_cells(const ls_csv *c, ls_column_seen *seen)
 {
     const float *start = c->cells.rows ? ls_row_blocks_at(&c->cells, 0) : NULL;

@@ -1,10 +1,14 @@
-/* Rows from arrays in files:
- *     npy          data.x and data.y, data.test_x and data.test_y name .npy files, below data.path if there
- *                  is one; or arrays of the .npz file that data.path is
- *     safetensors  data.path is the file; they name tensors: "x", "y", "test_x", "test_y" if they do not
- *     folder       as safetensors, from the file that the program packed the folder's images into
- * u8 and fp32 are used where they are mapped; other numbers become fp32 in memory, bool 0 and 1. The first
- * dimension counts the rows; the others make a row of [c][h][w], [h][w] or [features]. */
+/* Datasets from arrays in files:
+ *
+ *     npy          data.x, data.y, data.test_x and data.test_y name .npy files, below data.path if
+ *                  it is given; or arrays of the .npz file data.path
+ *     safetensors  data.path is the file; the keys name tensors, by default "x", "y", "test_x" and
+ *                  "test_y"
+ *     folder       like safetensors, from the file into which the folder's images were packed
+ *
+ * u8 and fp32 are used in place, from a mapping of the file. Other numbers are converted to fp32 in
+ * memory, bool to 0 and 1. The first dimension is the number of rows; the others are a row's shape:
+ * [c][h][w], [h][w] or [features]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/kinds.h"
@@ -19,23 +23,23 @@
 #include <sys/mman.h>
 
 #define MOST_SIDE (1u << 24)
-#define MOST_TARGETS (1u << 14) /* as of a caller's source */
+#define MOST_TARGETS (1u << 14) /* the limit that a caller's data source has */
 
-/* x and y of one split. */
+/* The arrays x and y of one split. */
 typedef struct pair {
     ls_array x, y;
-    const char *x_name, *y_name; /* for messages */
+    const char *x_name, *y_name; /* names for messages */
 } pair;
 
 typedef struct arrays {
     const ls_opening *o;
-    char *path[4];  /* owned */
-    ls_tensors all; /* safetensors */
+    char *path[4];  /* owned file names of x, y, test x and test y */
+    ls_tensors all; /* the file of tensors */
     bool tensors;
     pair split[2];
     bool has_test;
     ls_target_form targets;
-    double *mean; /* of each column over the training rows; NULL: not needed */
+    double *mean; /* mean of each column over the training rows; NULL: not needed */
 } arrays;
 
 static int splits_of(const arrays *a)
@@ -43,15 +47,15 @@ static int splits_of(const arrays *a)
     return a->has_test ? 2 : 1;
 }
 
-/* ---- what a row and a target are ------------------------------------------------------------ */
+/* ---- shapes and targets ---------------------------------------------------------------------- */
 
-/* Rows of three dimensions whose channels come last. */
+/* Returns whether the array has rows of three dimensions with the channels last. */
 static bool is_last(const arrays *a, const pair *p)
 {
     return a->o->spec->keys.layout == LS_CHANNELS_LAST && p->x.rank == LS_ARRAY_RANK;
 }
 
-/* Numbers lie where they are used. */
+/* Returns whether the numbers can be used where they are in the file. */
 static bool is_in_place(const arrays *a, const pair *p)
 {
     return ls_array_in_place(&p->x) && !is_last(a, p);
@@ -119,7 +123,7 @@ static int find_targets(arrays *a)
                             a->o->err);
 }
 
-/* Classes from 1 on are called by their labels. */
+/* Names classes whose labels begin at 1 after their labels. */
 static int name_numbers(const arrays *a, ls_resident *r)
 {
     const size_t n = (size_t)a->targets.classes;
@@ -138,7 +142,7 @@ static int name_numbers(const arrays *a, ls_resident *r)
     return status;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static int fail_number(const arrays *a, const ls_array *array, const char *name, size_t i, double v)
 {
@@ -151,13 +155,13 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
                        : "");
 }
 
-/* Where number `i` of the rows, as they are read, is in the file. */
+/* Returns the index in the file of number `i` of the rows in channels-first order. */
 static size_t place_of(const arrays *a, const pair *p, size_t i)
 {
     return is_last(a, p) ? ls_array_last_place(&p->x, i) : i;
 }
 
-/* The means of the columns, for holes that are filled with them. */
+/* Computes the means of the columns, with which missing numbers are replaced. */
 static int find_means(arrays *a)
 {
     const ls_array *x = &a->split[0].x;
@@ -167,7 +171,7 @@ static int find_means(arrays *a)
     if (a->o->spec->keys.missing != LS_MISSING_MEAN || ls_array_is_whole(x))
         return LS_OK;
     if (as &&
-        (size_t)as->prep->fills == row) { /* those of the rows that the model was trained on */
+        (size_t)as->prep->fills == row) { /* means of the rows that the model was trained on */
         a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
         for (size_t i = 0; a->mean && i < row; i++)
             a->mean[i] = (double)as->prep->fill[i];
@@ -191,7 +195,7 @@ static int find_means(arrays *a)
     return status;
 }
 
-/* Number `i` of x as it is trained on. */
+/* Stores number `i` of x, or the replacement of a missing one. */
 static int number_of(const arrays *a, const pair *p, size_t i, float *out)
 {
     const double v = ls_array_number(&p->x, place_of(a, p, i));
@@ -200,7 +204,9 @@ static int number_of(const arrays *a, const pair *p, size_t i, float *out)
     return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
 }
 
-/* A map is written to for the first hole alone: its page becomes the process's own. */
+/* Checks, and if missing numbers are replaced, fills rows in a mapping. The private mapping is made
+ * writable only at the first missing number; pages that are written become copies of this
+ * process. */
 static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t all)
 {
     bool writable = false;
@@ -234,9 +240,10 @@ static int take_targets(const arrays *a, const pair *p, ls_resident *r)
     return LS_OK;
 }
 
-/* ---- a split ------------------------------------------------------------------------------------ */
+/* ---- a split --------------------------------------------------------------------------------- */
 
-/* A second map of the file, which the dataset keeps. */
+/* Creates a dataset of the split. Rows that are used in place get a second mapping of the file,
+ * which the dataset owns. */
 static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, ls_resident **out)
 {
     if (!is_in_place(a, p))
@@ -259,11 +266,12 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
     if (status)
         ls_array_close(&own.file);
     else
-        from->map = NULL; /* the dataset's now */
+        from->map = NULL; /* the dataset owns it now */
     return status;
 }
 
-/* Bytes are taken for pixels, which is what they are where one is above 1. */
+/* Warns of bytes that are all 0 or 1: bytes are taken as pixels and divided by 255, which is right
+ * only if some are greater. */
 static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, size_t all)
 {
     size_t i = 0;
@@ -317,7 +325,7 @@ static int check_same(const arrays *a, const ls_dataset_info *train, const ls_da
                    train->width, train->dtype == LS_ROW_U8 ? "bytes" : "floats", train->targets);
 }
 
-/* Names that a packed file carries. */
+/* Names the classes as the metadata of a packed file says. */
 static int name_classes(const arrays *a, ls_resident *r)
 {
     const char *text = a->tensors ? ls_tensors_note(&a->all, "class_names") : NULL;
@@ -341,7 +349,7 @@ static int name_classes(const arrays *a, ls_resident *r)
     return status;
 }
 
-/* What there was to say when images were packed. */
+/* Logs the remarks that were recorded when the images were packed. */
 static void say_remarks(const arrays *a)
 {
     const char *text = a->tensors ? ls_tensors_note(&a->all, "remarks") : NULL;
@@ -359,7 +367,8 @@ static void say_remarks(const arrays *a)
     ls_json_destroy(doc);
 }
 
-/* How the training rows were prepared. Images that the program packed carry the names of their folders. */
+/* Describes how the training rows were prepared. A tensor of images with folder names in its
+ * metadata was packed by the program. */
 static int prepare(const arrays *a, ls_resident *r)
 {
     const ls_array *x = &a->split[0].x;
@@ -445,7 +454,7 @@ static int finish(arrays *a, int status)
     return status;
 }
 
-/* ---- npy ------------------------------------------------------------------------------------------ */
+/* ---- npy ------------------------------------------------------------------------------------- */
 
 static int open_file(const arrays *a, char **path, const char *file, const char *key,
                      const char *const *names, ls_array *out)
@@ -487,7 +496,7 @@ static int open_npy(ls_dataset *split[2], const ls_opening *o)
     return finish(&a, status ? status : open_both(&a, split));
 }
 
-/* ---- safetensors ------------------------------------------------------------------------------------ */
+/* ---- safetensors ----------------------------------------------------------------------------- */
 
 static int find_pair(arrays *a, int test, const char *x, const char *y)
 {

@@ -1,9 +1,11 @@
-/* CIFAR's binary formats: files of records without a header,
- *     the label, one byte; CIFAR-100 has one of 20 coarse classes in front of it, which is not used
+/* CIFAR's binary formats: files of records without a header. A record is
+ *
+ *     a label, one byte; in CIFAR-100 one of 20 coarse classes, which is not used, comes before it
  *     32×32 bytes of red, in row order; then as many of green; then of blue
- * CIFAR-10 has five files for training, CIFAR-100 one; the last file is for testing. Nothing in a file says how many records it has, so
- * their number is known beforehand: a file that was cut between two records is noticed, too.
- */
+ *
+ * CIFAR-10 has five training files, CIFAR-100 one; the last file is the test split. No file
+ * contains its number of records, so the published numbers are built in: a file that was cut
+ * between two records is detected as well. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/beside.h"
@@ -17,8 +19,8 @@ enum {
     CHANNELS = 3,
     SIDE = 32,
     IMAGE = CHANNELS * SIDE * SIDE,
-    MOST = 2 + IMAGE, /* bytes of a record */
-    CHUNK = 64        /* records read at a time */
+    MOST = 2 + IMAGE, /* size limit of a record in bytes */
+    CHUNK = 64        /* number of records read at a time */
 };
 
 static const char *const cifar10_names[6] = {
@@ -48,21 +50,21 @@ static const ls_cifar_detail cifar100 = {
               "unpack it in one of the directories below"},
 };
 
-/* One split under way. */
+/* State of reading one split. */
 typedef struct cifar_split {
-    uint32_t records; /* of each file */
-    int record;       /* bytes of one */
+    uint32_t records; /* number of records in each file */
+    int record;       /* size of a record in bytes */
     char *const *path;
     int paths;
-    uint32_t filled; /* rows of `out` */
-    bool unread;     /* nobody asks for the images: labels alone count */
+    uint32_t filled; /* number of rows stored in `out` */
+    bool unread;     /* only the labels are needed; images are not stored */
     ls_resident *out;
-    ls_sha256 hash; /* of all files one after another */
-    uint8_t *chunk; /* CHUNK records */
+    ls_sha256 hash; /* covers all files of the split, one after another */
+    uint8_t *chunk; /* [CHUNK] records */
     const ls_opening *o;
 } cifar_split;
 
-/* Refuses a file that cannot be whole before anything of it is read. */
+/* Refuses a file that is too small to be complete before anything is read. */
 static int check_size(const cifar_split *s, const ls_byte_reader *r, const char *path)
 {
     uint64_t expected = s->records * (uint64_t)s->record;
@@ -74,8 +76,8 @@ static int check_size(const cifar_split *s, const ls_byte_reader *r, const char 
                    path, (unsigned)s->records, s->record, (unsigned long long)expected);
 }
 
-/* Records beyond the limit are checked all the same, so that a limit hides no damage. `offset` is
- * that of the first record. */
+/* Checks and stores the `count` records in the chunk, the first of which is at `offset` in the
+ * file. Records beyond the limit are checked but not stored, so that a limit hides no damage. */
 static int take_records(cifar_split *s, const char *path, uint32_t count, uint64_t offset)
 {
     ls_dataset_info *info = &s->out->base.info;
@@ -124,7 +126,7 @@ static int read_file(cifar_split *s, const char *path)
     int status = ls_byte_reader_open(&r, path, s->o->host, s->o->err);
     if (status)
         return status;
-    ls_byte_reader_leave_hash(r); /* all files have one hash */
+    ls_byte_reader_leave_hash(r); /* the files of a split have one common hash */
     status = check_size(s, r, path);
     if (status == LS_OK)
         status = read_records(s, r, path);
@@ -173,8 +175,8 @@ static int open_split(ls_dataset **out, int test, const ls_located *located, con
     return read_split(&s);
 }
 
-/* The test split beside the training split, with an error of its own: what is wrong with both is told of the training
- * split. */
+/* Reads the test split concurrently with the training split. It has its own error, which is
+ * reported only if the training split has none. */
 typedef struct cifar_test {
     ls_opening o;
     ls_error err;
@@ -202,7 +204,8 @@ static int open_splits(ls_dataset *split[2], const ls_located *located, const ls
     return status ? status : test_status;
 }
 
-/* What most programs' copies are is not what is read here. */
+/* Replaces LS_ENOENT by a better message if the directory contains CIFAR in Python's pickle format,
+ * the most common one, which is not supported. */
 static int fail_pickled(const ls_cifar_detail *detail, const ls_opening *o, int status)
 {
     static const char *const folders[] = {"", "cifar-10-batches-py", "cifar-100-python"};

@@ -1,7 +1,11 @@
-/* {"name": "csv", "path": FILE, "target": COLUMN}: a table (data/table.h) with a header. The target is a class, by its text, or
- * with "labels": "values" a number. The other columns make a row: a column whose first value is a number is one, all its
- * values must be; any other, and those that data.categorical names, is as many numbers as it has different
- * texts, one of them 1 and the rest 0. What is missing, and how numbers are written: prep/number.h. */
+/* {"name": "csv", "path": FILE, "target": COLUMN}: a table (data/table.h) with a header. The target
+ * is a class, identified by its text, or with "labels": "values" a number. The other columns make a
+ * row.
+ *
+ * A column whose first value is a number is a column of numbers: all its values must be numbers,
+ * and it becomes one float. Any other column, and one named in data.categorical, is a column of
+ * texts: it becomes one float for each different text, of which one is 1 and the others are 0.
+ * prep/number.h defines missing values and the forms of numbers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
@@ -15,15 +19,18 @@
 #include <string.h>
 
 enum {
-    NUMBERS_AMONG_TEXTS = 10, /* so many, and most of a column's texts, are no chance */
-    VALUES = 1 << 30, /* most numbers of all rows, if they are more than the table's fields */
+    /* numbers among a column's different texts that suggest a column of numbers, if they are most
+     * of its texts */
+    NUMBERS_AMONG_TEXTS = 10,
+    VALUES = 1 << 30, /* limit of the floats in all rows, unless the table has as many fields */
     CLASSES_OF_NUMBERS =
-        256 /* more of them are numbers to be learnt, unless data.labels says otherwise */
+        256 /* more different numbers are values to learn, unless data.labels says otherwise */
 };
 
-/* ---- what the training table says of its columns --------------------------------------------------- */
+/* ---- columns of the training table ----------------------------------------------------------- */
 
-/* Mean and deviation of the columns of numbers over the first `rows`, of those that have a value. */
+/* Computes mean and deviation of the columns of numbers over the first `rows` rows, missing values
+ * excluded. */
 static int measure(const ls_csv *c, size_t rows)
 {
     const size_t n = c->cells.width;
@@ -60,7 +67,7 @@ static int measure(const ls_csv *c, size_t rows)
     return LS_OK;
 }
 
-/* Of the numbers of a row, how many column `i` makes. */
+/* Returns the number of floats that column `i` contributes to a row. */
 static int width_of(const ls_csv *c, int i)
 {
     const ls_csv_column *at = &c->column[i];
@@ -74,7 +81,8 @@ static const char *level_text(const ls_csv_column *at, int place)
     return at->levels.level[at->levels.sorted[place]].text;
 }
 
-/* The decimal mark that new rows are read by: where it is a comma, or commas stood between thousands. */
+/* Returns the decimal separator to store for new rows: a comma, or a point if commas separated
+ * thousands; 0: not known. */
 static char decimal_told(const ls_csv_column *at)
 {
     if (at->decimal == ',')
@@ -82,7 +90,8 @@ static char decimal_told(const ls_csv_column *at)
     return at->forms & (LS_FORM_COMMA_GROUPS | LS_FORM_COMMA_OR_GROUP) ? '.' : '\0';
 }
 
-/* Holes are filled, and numbers brought to one scale, both by the training rows. */
+/* Adds a column to the preparation: the replacement of missing values and the scale of numbers,
+ * both learnt from the training rows. */
 static int prepare_column(ls_csv *c, ls_csv_column *at)
 {
     const ls_data_keys *k = &c->o->spec->keys;
@@ -127,7 +136,8 @@ static int prepare(ls_csv *c)
     return status;
 }
 
-/* Numbers are classes where they are few whole ones; any others are values, or classes for one who says so. */
+/* Checks the classes. Under LS_LABELS_AUTO numbers are classes if they are whole and few; for other
+ * numbers the user must choose between values and classes. */
 static int check_classes(const ls_csv *c, uint32_t rows)
 {
     const ls_csv_column *target = &c->column[c->target];
@@ -158,7 +168,8 @@ static int check_classes(const ls_csv *c, uint32_t rows)
         target->name, target->levels.count, (unsigned)rows, l[fraction < 0 ? 0 : fraction].text);
 }
 
-/* A column that began with a text, and is of numbers otherwise, is not taken for one of texts without a word. */
+/* Refuses a column of texts most of which are numbers, unless a key names it: the first value may
+ * be a word for a missing number. */
 static int check_texts(const ls_csv *c)
 {
     for (int i = 0; i < c->columns; i++) {
@@ -202,7 +213,7 @@ static int learn_columns(ls_csv *c, uint32_t rows)
     return status ? status : prepare(c);
 }
 
-/* ---- cells that become rows ------------------------------------------------------------------------ */
+/* ---- rows from cells ------------------------------------------------------------------------- */
 
 static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
 {
@@ -224,14 +235,14 @@ static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
                 to[at->levels.level[(int)v].place] = 1;
             to += at->levels.count;
         } else {
-            /* One that is missing was refused where it was read, unless something fills it. */
+            /* A missing number without a replacement was refused when it was read. */
             *to = 0;
             ls_prep_number(&c->prep->column[at->prepared], v, to++);
         }
     }
 }
 
-/* From the last row on, so that the blocks of cells are given back meanwhile. */
+/* Fills the rows from the last to the first and frees the blocks of cells on the way. */
 static void fill_rows(ls_csv *c, ls_resident *r)
 {
     for (size_t row = r->base.info.rows; row-- > 0;) {
@@ -240,7 +251,8 @@ static void fill_rows(ls_csv *c, ls_resident *r)
     }
 }
 
-/* A text of few bytes may become a thousand numbers in every row. */
+/* Refuses a table whose rows need too much memory: a short text may become a thousand floats in
+ * every row. */
 static int check_values(const ls_csv *c, size_t rows)
 {
     const size_t n = rows * (size_t)c->features;
@@ -264,7 +276,7 @@ static int name_classes(const ls_csv *c, ls_resident *r)
     return status;
 }
 
-/* What ls_prep_number makes of a column, or one of fill_row's places for its texts. */
+/* Writes the meaning of one float: a number of ls_prep_number, or the text for which it is 1. */
 static void tell_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column *at, int nth)
 {
     ls_json_open_object(w, NULL);
@@ -326,7 +338,8 @@ static int create_split(const ls_csv *c, ls_resident **out)
     return status == LS_OK && c->learning ? tell_features(c, *out) : status;
 }
 
-/* The table in rows, from the front: a header is read once, and checked when it comes again. */
+/* Reads all cells of the table. The training table's header is read once, and only checked when the
+ * table is read again. */
 static int read_cells(ls_csv *c)
 {
     c->again = false;
@@ -354,7 +367,7 @@ static int open_table(ls_csv *c, const char *path)
     return status;
 }
 
-/* What the table itself told of how it is written. */
+/* Logs what was detected about the table's format. */
 static void say_form(const ls_csv *c)
 {
     const ls_data_keys *k = &c->o->spec->keys;
@@ -390,7 +403,8 @@ static int read_table(ls_csv *c, ls_dataset **out)
     return LS_OK;
 }
 
-/* A column whose numbers told late how they are written has the table read once more. */
+/* Reads a table, once more if the decimal separator of a column was known only after numbers had
+ * been read without it. */
 static int read_file(ls_csv *c, const char *path, ls_dataset **out)
 {
     int status = LS_OK;
@@ -419,8 +433,8 @@ static void free_columns(ls_csv *c)
     ls_prep_free(c->prep);
 }
 
-/* The training split tells how its rows were prepared. Names that differ by bytes alone that are no UTF-8 would be
- * one in the file of weights. */
+/* Gives the preparation to the training split. Fails if names differ only in bytes that are invalid
+ * UTF-8, because they would be equal in the file of weights. */
 static int hand_over(ls_csv *c, ls_dataset *train)
 {
     ls_error why;
@@ -444,7 +458,7 @@ static int hand_over(ls_csv *c, ls_dataset *train)
     return LS_OK;
 }
 
-/* Both tables as a model reads them: nothing is learnt. */
+/* Opens both tables as a trained model reads them. Nothing is learnt from them. */
 static int open_as(ls_dataset *split[2], const ls_opening *o)
 {
     ls_new_rows as = *o->spec->keys.as;
@@ -468,7 +482,8 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
         return ls_dataset_refuse(o, "data.path", "expected the table's file");
     if (spec->keys.as)
         return open_as(split, o);
-    ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
+    /* the decimal point is '.' whatever the host's locale */
+    ls_c_locale locale = ls_c_locale_enter();
     int status = read_file(&c, spec->path, &split[0]);
     c.learning = false;
     if (status == LS_OK && spec->keys.test_path)
@@ -479,7 +494,8 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
     if (status == LS_OK)
         status = hand_over(&c, split[0]);
     free_columns(&c);
-    return ls_json_tidied(status, o->err); /* names and fields may hold anything, and may be cut */
+    /* names and fields may contain any bytes, and may be truncated within a character */
+    return ls_json_tidied(status, o->err);
 }
 
 const ls_dataset_kind ls_dataset_csv = {

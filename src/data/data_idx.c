@@ -1,9 +1,10 @@
-/* The IDX format of MNIST and its relatives. All numbers are big-endian:
+/* The IDX format of MNIST and similar datasets. All numbers are big-endian:
+ *
  *     byte 0  0x00000803: images, three dimensions of unsigned bytes; 0x00000801: labels, one
  *     byte 4  rows
  *     byte 8  height and width (images only)
- * and then the payload, one byte a pixel or a label, in row order.
- */
+ *
+ * Then the payload follows, one byte for each pixel or label, in row order. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/beside.h"
@@ -19,7 +20,7 @@ enum {
     MAX_SIDE = 4096
 };
 
-/* Of the decompressed files as their makers released them. */
+/* SHA-256 of the decompressed files as their makers released them. */
 static const char *const fashion_mnist_published[4] = {
     "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
     "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
@@ -42,7 +43,7 @@ static const ls_idx_detail fashion_mnist = {
     .published = fashion_mnist_published,
 };
 
-/* Its images lie on their sides, as NIST's do. */
+/* EMNIST by class. Its images are transposed, as NIST's files are. */
 static const char *const emnist_names[4] = {
     "emnist-byclass-train-images-idx3-ubyte",
     "emnist-byclass-train-labels-idx1-ubyte",
@@ -63,15 +64,15 @@ static const ls_idx_detail mnist = {
     .files = {file_names, 4, {"mnist", "MNIST/raw"}, NULL},
 };
 
-/* One split under way. */
+/* State of reading one split. */
 typedef struct idx_split {
     const ls_opening *o;
-    int test; /* 0: the training split */
+    int test; /* 0: training split, 1: test split */
     const char *directory;
     const char *images_path;
     const char *labels_path;
-    const char *const *published; /* of images and labels, or NULL */
-    uint32_t rows;                /* in the files */
+    const char *const *published; /* SHA-256 of images and labels; NULL: none is published */
+    uint32_t rows;                /* number of rows in the files */
     uint32_t height;
     uint32_t width;
 } idx_split;
@@ -99,7 +100,8 @@ static int check_magic(const idx_split *s, const char *path, const uint8_t *head
                    magic == IMAGES_MAGIC ? "images" : "labels");
 }
 
-/* Refuses a header that promises more than the file can hold, before memory is asked for. */
+/* Refuses a header that promises more bytes than the file can contain, before memory is
+ * allocated. */
 static int check_promise(const idx_split *s, const ls_byte_reader *r, const char *path,
                          uint64_t payload)
 {
@@ -154,7 +156,7 @@ static int read_labels_header(const idx_split *s, ls_byte_reader *r)
     return check_promise(s, r, path, labels);
 }
 
-/* `from` is the row of labels[0]. */
+/* Checks `count` labels; `from` is the row of labels[0]. */
 static int check_labels(const idx_split *s, const uint8_t *labels, uint32_t count, uint32_t from)
 {
     int classes = s->o->kind->about.classes;
@@ -168,7 +170,7 @@ static int check_labels(const idx_split *s, const uint8_t *labels, uint32_t coun
     return LS_OK;
 }
 
-/* The labels that are kept, and a check of those that are not. */
+/* Stores the labels within the limit, and checks all of them. */
 static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
 {
     const uint32_t kept = out->base.info.rows;
@@ -186,7 +188,8 @@ static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     return status;
 }
 
-/* The images that are kept; the others are read all the same, so that a limit hides no damage. */
+/* Stores the images within the limit. The others are read as well, so that a limit hides no
+ * damage. */
 static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
 {
     const char *what = "as many images as byte 4 promises";
@@ -198,13 +201,14 @@ static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     return status;
 }
 
-/* Whether the images are left unread. */
+/* Returns whether the images are left unread. */
 static bool is_unread(const idx_split *s)
 {
     return !s->test && s->o->spec->labels_alone && !(s->o->spec->keys.validation > 0);
 }
 
-/* Another payload may be meant (a variant of the data), so it is only pointed out. */
+/* Compares the payload with the published one. A difference is only a warning, because a variant of
+ * the data may be intended. */
 static void compare_payload(const idx_split *s, ls_dataset_info *info)
 {
     if (!s->published || is_unread(s))
@@ -259,8 +263,8 @@ static int open_split(idx_split *s, ls_dataset **out)
     return status;
 }
 
-/* The test split beside the training split, with an error of its own: what is wrong with both is told of the training
- * split, and the host hears warnings from the thread that calls. */
+/* Reads the test split concurrently with the training split. It has its own error, which is
+ * reported only if the training split has none. Warnings are logged later by the calling thread. */
 typedef struct idx_test {
     ls_opening o;
     ls_error err;
@@ -274,7 +278,7 @@ static int open_test(void *test)
     return open_split(&t->split, &t->data);
 }
 
-/* A network has one input size, so the splits must agree. */
+/* Checks that the splits have images of the same size, because a network has one input size. */
 static int check_same_shape(const ls_dataset *train, const ls_dataset *test, const char *path,
                             ls_error *err)
 {

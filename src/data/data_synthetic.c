@@ -1,10 +1,9 @@
-/* Made-up images that a network can learn to tell apart: no files, no network, the same bytes on
- * every machine, because all arithmetic is on integers.
+/* Synthetic images that a network can learn to classify. They need no files and no network
+ * connection, and they are the same bytes on every machine because all arithmetic is on integers.
  *
- * Each class has a picture of its own, a few soft round spots. An image is its class's picture,
- * shifted by up to four pixels, between 60 and 100 per cent as bright, with noise on top. Seeds
- * draw other pictures; the test split shares the training split's.
- */
+ * Each class has a picture, a few soft round spots. An image is its class's picture, shifted by up
+ * to four pixels, scaled to 60 to 100 per cent of its brightness, with noise added. A different
+ * seed draws other pictures; the test split uses the pictures of the training split. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
@@ -25,19 +24,19 @@ enum {
     DRAWS_PER_ROW = 256 /* 1 for the row, PIXELS / 4 for its noise */
 };
 
-/* What a draw is for: the "epoch" of the random counter. */
+/* Purpose of a draw, used as the "epoch" of the random counter. */
 enum { DRAW_PICTURES = 0, DRAW_TRAIN = 1, DRAW_TEST = 2 };
 
 typedef struct pictures {
     uint8_t of[CLASSES][PIXELS];
 } pictures;
 
-/* Adds a spot, brightest in the middle and zero at its radius: peak · (1 − d²/r²)². */
+/* Adds a spot that is brightest in the middle and 0 at its radius: peak · (1 − d²/r²)². */
 static void add_spot(int *sum, const uint32_t draw[4])
 {
     int cx = 4 + (int)(draw[0] % (SIDE - 8));
     int cy = 4 + (int)(draw[1] % (SIDE - 8));
-    int r2 = 16 + (int)(draw[2] % 48); /* the radius squared, 4 to 8 pixels */
+    int r2 = 16 + (int)(draw[2] % 48); /* square of the radius, which is 4 to 8 pixels */
     int peak = 140 + (int)(draw[3] % 100);
     for (int y = 0; y < SIDE; y++) {
         for (int x = 0; x < SIDE; x++) {
@@ -63,8 +62,8 @@ static void draw_pictures(pictures *out, uint64_t seed)
     }
 }
 
-/* Nearly normal noise from one random word: the sum of its four bytes has mean 510 and standard
- * deviation 148, which a quarter makes 37. */
+/* Returns approximately normal noise from one random word: the sum of its four bytes has mean 510
+ * and standard deviation 148; divided by 4, it has mean 0 and deviation 37. */
 static int noise(uint32_t word)
 {
     int sum =
@@ -77,7 +76,8 @@ static int clamp(int v)
     return v < 0 ? 0 : v > 255 ? 255 : v;
 }
 
-/* One row, from its own draws alone: rows do not depend on how many there are. */
+/* Draws one row and returns its label. A row depends only on its own draws, not on the number of
+ * rows. */
 static int32_t draw_row(uint8_t *image, const pictures *from, uint64_t seed, uint32_t split,
                         uint32_t row)
 {
@@ -87,7 +87,7 @@ static int32_t draw_row(uint8_t *image, const pictures *from, uint64_t seed, uin
     uint8_t label = (uint8_t)(w[0] % CLASSES);
     int dx = (int)(w[1] % (2 * MAX_SHIFT + 1)) - MAX_SHIFT;
     int dy = (int)(w[2] % (2 * MAX_SHIFT + 1)) - MAX_SHIFT;
-    int brightness = 154 + (int)(w[3] % 103); /* of 256 */
+    int brightness = 154 + (int)(w[3] % 103); /* in units of 1/256 */
     for (int p = 0; p < PIXELS; p++) {
         int x = p % SIDE - dx;
         int y = p / SIDE - dy;

@@ -1,4 +1,4 @@
-/* Datasets: the table of those there are, rows that lie in memory, and a caller's own. */
+/* Datasets: the table of kinds, rows in memory, and data sources of the caller. */
 #include "data/dataset.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- rows in memory --------------------------------------------------------------------------- */
+/* ---- rows in memory -------------------------------------------------------------------------- */
 
 static int resident_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
                          void *targets, ls_error *err)
@@ -123,11 +123,11 @@ int ls_resident_name_classes(ls_resident *r, const char *const *name, ls_error *
     return complete ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", r->base.info.name);
 }
 
-/* ---- a caller's own data source ---------------------------------------------------------------- */
+/* ---- the caller's data source ---------------------------------------------------------------- */
 
-#define CHUNK 256u /* rows that are asked for at once */
+#define CHUNK 256u /* number of rows requested in one call of the callback */
 
-/* What the message calls the rows. */
+/* Returns the name of the split's rows for messages. */
 static const char *rows_of(int test)
 {
     return test ? "test" : "training";
@@ -159,7 +159,7 @@ static int check_floats(const ls_data_source *source, int test, const uint32_t *
     return LS_OK;
 }
 
-/* A callback that forgot its message still gets one. */
+/* Reads rows by the callback and checks them. A failure without a message gets one. */
 static int ask(const ls_data_source *source, int test, const uint32_t *rows, uint32_t count,
                void *images, void *targets, ls_error *err)
 {
@@ -244,7 +244,7 @@ static int open_resident(ls_dataset **out, const ls_dataset_info *info,
 static int check(const ls_data_source *s, const ls_opening *o)
 {
     ls_error *err = o->err;
-    const int most = 1 << 14; /* of a side: then no product of sizes overflows */
+    const int most = 1 << 14; /* limit of each side, so that no product of sizes overflows */
     if (s->channels < 1 || s->height < 1 || s->width < 1 || s->channels > most ||
         s->height > most || s->width > most)
         return ls_fail(err, LS_EINVAL, "%.64s: rows of %d×%d×%d; sides must be 1 … %d", s->name,
@@ -292,7 +292,7 @@ static int open_source(ls_dataset *split[2], const ls_opening *o)
     return status ? status : open_resident(&split[1], &info, source, 1, o);
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define LS_DATASET(name) &ls_dataset_##name,
 static const ls_dataset_kind *const kinds[] = {
@@ -315,7 +315,7 @@ int ls_dataset_refuse(const ls_opening *o, const char *key, const char *format, 
     char text[LS_ERROR_TEXT];
     va_list arguments;
     va_start(arguments, format);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun a line before */
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is on the line before */
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (o->spec->wrong)
@@ -388,7 +388,8 @@ int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error 
     const ls_dataset_kind *kind = find_source(spec) ? NULL : find_kind(spec->name);
     char list[256] = "";
     size_t used = 0;
-    if (kind ? has_key(kind, key) : !find_source(spec)) /* what the name is not, opening it says */
+    /* an unknown name is reported when the dataset is opened */
+    if (kind ? has_key(kind, key) : !find_source(spec))
         return LS_OK;
     for (size_t i = 0; i < KINDS; i++)
         if (has_key(kinds[i], key) && used < sizeof list)

@@ -1,4 +1,5 @@
-/* EXIF 2.32, 4.6: a TIFF header, a directory of entries of 12 bytes; one of them says how the camera was held. */
+/* Reads the orientation from EXIF data (EXIF 2.32, 4.6): a TIFF header and a directory of entries
+ * of 12 bytes, one of which is the orientation of the camera. */
 #include "data/image_kinds.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ typedef struct block {
     bool big_endian;
 } block;
 
-/* `n` bytes at `at`, all of which must be there, as a number. */
+/* Reads the `n` bytes at `at` as a number. Returns false if not all of them exist. */
 static bool read(const block *b, size_t at, size_t n, uint32_t *out)
 {
     if (at > b->count || n > b->count - at)

@@ -1,4 +1,4 @@
-/* The files of a dataset: where they lie, and their bytes, which may be compressed. */
+/* Files of a dataset: finds them, and reads their bytes, which may be compressed. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
@@ -23,7 +23,7 @@ char *ls_data_path(const ls_opening *o, const char *file)
     return ls_strdup(o->host, below ? ls_path_join(path, o->spec->path, file) : file);
 }
 
-/* Whether something is there, readable or not: opening it tells what is wrong with it. */
+/* Returns whether a file of any kind exists. If it is not readable, opening it reports why. */
 static bool exists(const char *path)
 {
     struct stat st;
@@ -36,8 +36,8 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Whether `name` is there, or with ".gz" behind it, or in a directory of its own name, as some archives have it. `path`
- * becomes what was found. */
+/* Looks for `name`, also with the suffix ".gz", also in a directory of its own name, as some
+ * archives contain it. Stores what was found in `path`. */
 static bool find_named(char path[LS_PATH_BYTES], const char *directory, const char *name)
 {
     char gz[64], inner[LS_PATH_BYTES];
@@ -50,8 +50,8 @@ static bool find_named(char path[LS_PATH_BYTES], const char *directory, const ch
     return true;
 }
 
-/* *out becomes the path of a file, and stays NULL when there is none. Files of IDX may have a dot in the place of the
- * dash: "train-images.idx3-ubyte". */
+/* Sets *out to the path of a file; it stays NULL if there is none. The name of an IDX file may have
+ * a dot in place of the dash: "train-images.idx3-ubyte". */
 static int find_file(char **out, const char *directory, const char *name, const ls_opening *o)
 {
     char path[LS_PATH_BYTES], dotted[64];
@@ -65,7 +65,7 @@ static int find_file(char **out, const char *directory, const char *name, const 
     return *out ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
-/* Tries one directory; the first file in it decides, and then all must be there. */
+/* Tries one directory. If it contains the first file, it must contain all of them. */
 static int try_directory(ls_located *p, const ls_file_set *files, const char *directory,
                          const ls_opening *o)
 {
@@ -82,7 +82,7 @@ static int try_directory(ls_located *p, const ls_file_set *files, const char *di
     return p->directory ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
-/* Adds to `text`, of `size` bytes. */
+/* Appends to `text`, a buffer of `size` bytes. */
 __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format,
                                                       ...)
 {
@@ -93,7 +93,8 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, c
     va_end(args);
 }
 
-/* The remedy stands first, because long lists of directories are cut at their end. */
+/* Reports missing files. The remedy comes first because a long list of directories is truncated at
+ * its end. */
 static int fail_not_found(const ls_file_set *files, const ls_opening *o)
 {
     const ls_dataset_spec *spec = o->spec;
@@ -117,8 +118,8 @@ static int fail_not_found(const ls_file_set *files, const ls_opening *o)
     return ls_fail(o->err, LS_ENOENT, "%s", text);
 }
 
-/* Tries a directory, and those in it where the files are kept by others: "MNIST/raw" in it, or "raw" where it is
- * MNIST. */
+/* Tries a directory, and the usual folders in it: "MNIST/raw", or "raw" if the directory is MNIST
+ * itself. */
 static int try_around(ls_located *out, const ls_file_set *files, const char *directory,
                       bool itself_first, const ls_opening *o)
 {
@@ -133,7 +134,7 @@ static int try_around(ls_located *out, const ls_file_set *files, const char *dir
                                                     : try_directory(out, files, directory, o);
 }
 
-/* Tries the spec's path alone. */
+/* Tries the spec's path only. */
 static int try_path(ls_located *out, const ls_file_set *files, const ls_opening *o)
 {
     struct stat st;
@@ -166,9 +167,10 @@ void ls_located_free(ls_located *located, const ls_host *host)
 
 enum {
     INPUT_BYTES = 64 << 10,
-    STEP_BYTES = 256 << 10, /* decompressed at a time, to be hashed out of the cache */
-    LONG_READ = 16 << 20,   /* of so many bytes another thread makes the hash */
-    MAX_RATIO = 1032        /* deflate spends at least 2 bits on 258 bytes */
+    /* decompressed at a time, so that hashing finds the bytes in the cache */
+    STEP_BYTES = 256 << 10,
+    LONG_READ = 16 << 20, /* size from which another thread hashes a read, in bytes */
+    MAX_RATIO = 1032      /* deflate needs at least 2 bits for 258 bytes */
 };
 
 struct ls_byte_reader {
@@ -176,17 +178,17 @@ struct ls_byte_reader {
     const char *path;
     int fd;
     bool gzip;
-    bool hashed;           /* the SHA-256 is wanted */
-    bool stream_ended;     /* the gzip member is complete */
-    uint64_t file_bytes;   /* on disk */
-    uint64_t offset;       /* decompressed bytes handed out */
-    uint64_t input_offset; /* bytes of the file fetched so far */
-    const uint8_t *next;   /* of the input */
+    bool hashed;           /* the SHA-256 is computed */
+    bool stream_ended;     /* the gzip stream is complete */
+    uint64_t file_bytes;   /* size on disk */
+    uint64_t offset;       /* number of decompressed bytes returned so far */
+    uint64_t input_offset; /* number of bytes of the file read so far */
+    const uint8_t *next;   /* unused part of `input`, of `left` bytes */
     size_t left;
     z_stream z;
     ls_sha256 hash;
     uint8_t input[INPUT_BYTES];
-    uint8_t scrap[INPUT_BYTES]; /* where skipped bytes go */
+    uint8_t scrap[INPUT_BYTES]; /* buffer for skipped bytes */
 };
 
 /* ---- reading: opening a file ----------------------------------------------------------------- */
@@ -201,7 +203,7 @@ static void z_free(void *host, void *memory)
     ls_free(host, memory);
 }
 
-/* Fetches more input when there is none left; the end of the file leaves `left` at 0. */
+/* Reads more input if none is left. At the end of the file `left` stays 0. */
 static int fill(ls_byte_reader *r, ls_error *err)
 {
     char why[LS_REASON];
@@ -227,7 +229,7 @@ static int detect_gzip(ls_byte_reader *r, ls_error *err)
     r->z.zalloc = z_alloc;
     r->z.zfree = z_free;
     r->z.opaque = (void *)r->host;
-    if (inflateInit2(&r->z, 15 + 16) != Z_OK) /* the largest window, gzip's framing only */
+    if (inflateInit2(&r->z, 15 + 16) != Z_OK) /* largest window, gzip framing only */
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", r->path);
     r->gzip = true;
     return LS_OK;
@@ -267,7 +269,7 @@ void ls_byte_reader_close(ls_byte_reader *r)
     ls_free(r->host, r);
 }
 
-/* ---- reading: its bytes ---------------------------------------------------------------------- */
+/* ---- reading: bytes -------------------------------------------------------------------------- */
 
 static int fail_gzip(const ls_byte_reader *r, int z_status, ls_error *err)
 {
@@ -280,7 +282,7 @@ static int fail_gzip(const ls_byte_reader *r, int z_status, ls_error *err)
                    r->z.msg ? r->z.msg : "the stream needs a dictionary");
 }
 
-/* After the end of a gzip member: another one may follow, which goes on where this one ended. */
+/* Handles the end of a gzip member. Another member, which continues the data, may follow. */
 static int end_member(ls_byte_reader *r, ls_error *err)
 {
     int status = fill(r, err);
@@ -292,7 +294,7 @@ static int end_member(ls_byte_reader *r, ls_error *err)
     return LS_OK;
 }
 
-/* Up to `count` ≥ 1 decompressed bytes, 0 at the end of the stream. */
+/* Decompresses at most `count` ≥ 1 bytes; *got is 0 at the end of the stream. */
 static int inflate_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got, ls_error *err)
 {
     r->z.next_out = out;
@@ -344,7 +346,8 @@ void ls_byte_reader_leave_hash(ls_byte_reader *r)
     r->hashed = false;
 }
 
-/* `behind`: who makes the hash; NULL: this thread. */
+/* Reads `count` bytes. With `behind`, another thread hashes them; if it is NULL, this
+ * thread does, unless hashing is off. */
 static int read_all(ls_byte_reader *r, uint8_t *to, size_t count, const char *what,
                     ls_hash_behind *behind, ls_error *err)
 {

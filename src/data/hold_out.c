@@ -1,5 +1,5 @@
-/* Rows of the training split that are held out, so that a run can be judged while it goes on: two views over
- * the same rows in memory. */
+/* Held-out rows: divides a training split into two parts, views of the same rows in memory. The
+ * second part is for evaluating a run while it trains. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the two parts have in common: the last one to be closed closes it. */
+/* Common state of the two parts. The last part to be closed closes it. */
 typedef struct whole {
     ls_dataset *all;
     const ls_host *host;
@@ -89,7 +89,8 @@ static int by_lot(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Marks the rows that are held out: of each class the share with the lowest drawn numbers. Returns how many. */
+/* Marks the rows that are held out: in each class the fraction with the lowest random numbers (of
+ * all rows if targets are vectors). Returns their number. */
 static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls_dataset_spec *spec)
 {
     const ls_dataset_view view = ls_dataset_resident(all);
@@ -136,7 +137,7 @@ static int share_out(ls_dataset *split[2], whole *of, const ls_opening *o)
     return status;
 }
 
-/* The two parts share `of`; it is freed with the last of them. */
+/* Divides `all` into two parts, which share `of`. */
 static int divide(ls_dataset *split[2], ls_dataset *all, const ls_opening *o)
 {
     whole *of = ls_alloc(o->host, sizeof *of);
@@ -148,7 +149,7 @@ static int divide(ls_dataset *split[2], ls_dataset *all, const ls_opening *o)
         ls_dataset_close(split[s]);
         split[s] = NULL;
     }
-    if (--of->parts == 0) /* of a failure: `all` is still the caller's */
+    if (--of->parts == 0) /* after a failure; `all` still belongs to the caller */
         ls_free(o->host, of);
     return status;
 }

@@ -1,5 +1,5 @@
-/* What kind of file an image is in, and what is done with its pixels; PGM and PPM as the netpbm project's pgm(5) and
- * ppm(5) describe them. */
+/* Detects the format of an image file, and converts its pixels. Reads PGM and PPM, as specified in
+ * pgm(5) and ppm(5) of the netpbm project. */
 #include "data/image_kinds.h"
 
 #include "base/error.h"
@@ -18,7 +18,8 @@ int ls_image_no_memory(const ls_image *i)
     return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for its pixels", i->path);
 }
 
-/* At an odd address: libjpeg-turbo writes around the caches where one is even enough, and scaling reads it next. */
+/* The address is odd: libjpeg-turbo bypasses the caches when it writes to an aligned address, but
+ * scaling reads the pixels next. */
 int ls_image_take_pixels(ls_image *i, size_t bytes)
 {
     uint8_t *memory = ls_room_of(&i->kept->pixels, bytes + 2, i->host);
@@ -33,7 +34,7 @@ static bool is_space(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A number behind white space and comments. */
+/* Reads a number after white space and comments. */
 static int read_number(ls_image *i, int most, const char *what, int *out)
 {
     int value = 0, digits = 0;
@@ -64,7 +65,7 @@ static int read_pnm_header(ls_image *i)
         status = read_number(i, LS_IMAGE_SIDE, "height", &i->height);
     if (status == LS_OK)
         status = read_number(i, 255, "largest value", &i->largest);
-    i->at++; /* one white space */
+    i->at++; /* a single white space */
     return status;
 }
 
@@ -90,7 +91,7 @@ static const ls_image_kind pgm = {
 static const ls_image_kind ppm = {
     .magic = "P6", .read_header = read_pnm_header, .read_pixels = read_pnm_pixels};
 
-/* ---- each --------------------------------------------------------------------------------- */
+/* ---- all formats ----------------------------------------------------------------------------- */
 
 static int check_size(const ls_image *i, int height, int width)
 {
@@ -115,7 +116,7 @@ static int check_area(const ls_image *i)
         i->path, i->width, i->height, side, (long long)area);
 }
 
-/* What begins so is none that is read, and is named. */
+/* Formats that are recognised only to name them in the error message. */
 static const struct {
     size_t at;
     const char *magic, *name;
@@ -177,7 +178,7 @@ static int read_header(ls_image *i)
     return fail_kind(i);
 }
 
-/* `height` 0: of any size. */
+/* Reads the file and its header. `height` 0: any size. */
 static int open_image(ls_image *i, int height, int width)
 {
     ls_room *file = &i->kept->file;
@@ -234,7 +235,7 @@ static void close_image(const ls_image *i, int status)
             ls_room_free(room[r], i->host);
 }
 
-/* Where pixels lie before they are turned: `out` itself, if they are not. */
+/* Returns the buffer for the pixels before rotation: `out` itself if they are not rotated. */
 static uint8_t *before_turn(const ls_image *i, uint8_t *out, int channels, int height, int width)
 {
     return i->turn <= 1 ? out
@@ -242,7 +243,8 @@ static uint8_t *before_turn(const ls_image *i, uint8_t *out, int channels, int h
                                      (size_t)channels * (size_t)height * (size_t)width, i->host);
 }
 
-/* Scaling and cutting know no up and no left, so that what is turned is their small result. */
+/* Scales an image and then rotates the small result: scaling and cutting are symmetric, so that the
+ * order does not matter. */
 static int fit_and_turn(ls_image *i, uint8_t *pixels, int channels, int height, int width)
 {
     const int high = i->turn > 4 ? width : height, wide = i->turn > 4 ? height : width;

@@ -1,5 +1,6 @@
-/* Reading one image from a file: PGM, PPM (binary, P5 and P6), BMP; PNG, JPEG and WebP where libspng, libjpeg and
- * libwebp were there when this was compiled. The library does without it: it is compiled into src/picture. */
+/* Reads one image from a file: PGM and PPM (binary, P5 and P6) and BMP; PNG, JPEG and WebP if
+ * libspng, libjpeg and libwebp were found when this was compiled. The core library does not need
+ * these files: they are compiled into src/picture. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
@@ -9,72 +10,90 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- pixels that are decoded, as a model reads them (picture.c) ---------------------------------- */
+/* ---- decoded pixels, converted to a model's rows (picture.c) --------------------------------- */
 
-/* One byte behind the last sample of a row can be read, too. Pixels lie in memory, or come by rows: row(source, y) is
- * asked for lines from the first to the last, each of them lives until the sixteenth behind it is asked for. */
+/* A decoded picture. Its pixels lie in memory, or are produced line by line: row(source, y) is
+ * called for increasing y, and a line stays valid until the line 16 further on is requested. One
+ * byte after the last sample of each line must be readable. */
 typedef struct ls_picture {
-    int width, height, channels; /* 1: grey; 3 or 4: red, green, blue, alpha */
-    const uint8_t *pixel;        /* [height][width][channels] */
+    /* 1: grey; 3 or 4: red, green, blue and a fourth sample, which is ignored */
+    int width, height, channels;
+    const uint8_t *pixel; /* [height][width][channels] */
     const uint8_t *(*row)(void *source, int y);
     void *source;
-    /* Of width and height, if not all: the last pixels may be partly outside. */
+    /* Exact width and height in pixels, if the last column and line lie partly outside the picture;
+     * 0: width and height. */
     double across, down;
 } ls_picture;
 
-/* Memory that is asked for once, and again where more is needed; zeroed to begin with. */
+/* A buffer that is reused and grows when necessary. Must be zeroed at first. */
 typedef struct ls_room {
     void *memory;
     size_t bytes;
 } ls_room;
 
-/* At least so many bytes, whatever is in them; NULL where there is no memory for them. */
+/* Returns the buffer, with at least `bytes` bytes and undefined content. Returns NULL if there is
+ * no memory. */
 void *ls_room_of(ls_room *room, size_t bytes, const ls_host *host);
+/* Frees the buffer and zeroes *room. */
 void ls_room_free(ls_room *room, const ls_host *host);
 
-/* → out [channels][height][width]. Colours become grey (0.299 red + 0.587 green + 0.114 blue) where `channels` is
- * 1, and grey becomes three equal channels where it is 3; alpha is ignored. */
+/* Converts a picture to `out` [channels][height][width]. If `channels` is 1, colours become grey
+ * (0.299 red + 0.587 green + 0.114 blue); if it is 3, grey becomes three equal channels. Alpha is
+ * ignored. */
 void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
 
-/* The same, scaled to height × width by an average over triangles as wide as what they shrink, so that the shorter
- * side fits, and cut to the middle. False: no memory. */
+/* Scales a picture to height × width and converts it like ls_picture_convert. The shorter side fits
+ * exactly, and the middle of the longer side is kept. Each output sample is a weighted mean with
+ * triangular weights; when the picture shrinks, the triangle is as wide as the shrunk area. Returns
+ * false if there is no memory. */
 bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
                       ls_room *room, const ls_host *host);
 
-/* → out: `in` [channels][height][width], turned and mirrored as EXIF's orientation 1 … 8 says; from 5 on it is
- * [channels][width][height]. The two do not overlap. */
+/* Rotates and mirrors `in` [channels][height][width] as EXIF orientation 1 … 8 says. For 5 … 8,
+ * `out` is [channels][width][height]. `in` and `out` must not overlap. */
 void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, int width,
                      int orientation);
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
-/* Fills `pixels` ([channels][height][width], 0 … 255) from a file that must have that height and width once it is turned
- * as EXIF's orientation in a JPEG, PNG or WebP file says; its header is asked before anything is decoded. The four colours
- * of print in a JPEG file become three, each times black, as they are stored by Adobe's programs: 255 is no ink. A JPEG
- * file may lack its end, and ancillary chunks of a PNG file their checksums. Colours become grey (0.299 red + 0.587 green + 0.114
- * blue) where `channels` is 1, and grey becomes three equal channels where it is 3; an alpha channel is
- * ignored, and of 16 bits the upper 8 count. Errors: LS_ENOENT, LS_EIO; LS_EDATA with the offset for a
- * file that is damaged, is none or is of another size, with the fix; LS_EUNSUPPORTED when `channels` is neither 1 nor 3,
- * for files of other kinds, which are named, and for those whose library is not there; LS_ENOMEM. */
+/* Reads an image file into `pixels` [channels][height][width], 0 … 255. Height and width must be
+ * those of the image after it is rotated as the EXIF orientation in a JPEG, PNG or WebP file says;
+ * they are checked in the header before anything is decoded.
+ *
+ * Colours are converted like ls_picture_convert. CMYK samples of a JPEG file are taken as Adobe's
+ * programs store them (255 is no ink); each of the three colours is multiplied by black. A JPEG
+ * file may lack its end marker, and the checksums of ancillary PNG chunks may be wrong. Alpha is
+ * ignored. Of 16-bit samples the upper 8 bits are used.
+ *
+ * Errors: LS_ENOENT, LS_EIO; LS_EDATA, with the offset and the fix, for a file that is damaged, is
+ * not an image or has another size; LS_EUNSUPPORTED if `channels` is neither 1 nor 3, for other
+ * known formats, which the message names, and for formats whose library is missing; LS_ENOMEM. */
 int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,
                   const ls_host *host, ls_error *err);
 
-/* What one thread keeps from an image to the next: memory, and a decoder. Zeroed to begin with. */
+/* Memory and a decoder that one thread reuses for one image after another. Must be zeroed at
+ * first. */
 typedef struct ls_image_memory {
     ls_room file, pixels, scaling, turning, jpeg;
-    bool turned; /* the image that was read last, as its EXIF orientation says */
+    bool turned; /* output: the last image was rotated or mirrored, as its EXIF orientation says */
 } ls_image_memory;
 
+/* Frees the memory and the decoder. A zeroed one is allowed. */
 void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
 
-/* The same for a file of any size, as ls_picture_scale does. A JPEG file may have 65500 pixels in a side and 2³⁰ in all,
- * as it is decoded at a half, a quarter or an eighth where it is large; others 16384 and 2²⁶. What was read before with the
- * same memory changes nothing but `turned`. `folder`: the directory of `path`, open, where that is known to be a plain file,
- * which saves some calls; or AT_FDCWD. */
+/* Reads an image of any size and scales it like ls_picture_scale. A JPEG file may have 65500 pixels
+ * in a side and 2³⁰ in all, because a large one is decoded at a half, a quarter or an eighth of its
+ * size; other files may have 16384 and 2²⁶.
+ *
+ * - folder: open directory of `path`, if `path` is known to be a regular file, which saves system
+ * calls; else AT_FDCWD - kept: reused memory, which affects no pixel; kept->turned is set
+ *
+ * Errors: those of ls_image_read. One thread for each `kept`. */
 int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err);
 
-/* The same for a file's `count` bytes in memory, which messages call `name`. */
+/* Like ls_image_fit, for the `count` bytes of a file in memory. Messages call it `name`. */
 int ls_image_fit_bytes(uint8_t *pixels, int channels, int height, int width, const char *name,
                        const void *bytes, size_t count, ls_image_memory *kept, const ls_host *host,
                        ls_error *err);

@@ -1,5 +1,5 @@
-/* BMP, as Microsoft's BITMAPINFOHEADER and those after it describe it: 1, 4, 8, 16, 24 and 32 bits a pixel, not
- * compressed. All numbers are little-endian. */
+/* BMP with a BITMAPINFOHEADER or a later header of Microsoft: 1, 4, 8, 16, 24 and 32 bits a pixel,
+ * not compressed. All numbers are little-endian. */
 #include "data/image_kinds.h"
 
 #include "base/error.h"
@@ -16,10 +16,10 @@ static uint32_t number(const uint8_t *b, size_t n)
     return v;
 }
 
-/* What the header says besides width and height. */
+/* Contents of the header other than width and height. */
 typedef struct bmp {
-    uint32_t pixels, header, bits, packing, colours; /* `pixels`: the offset where they begin */
-    bool downward;                                   /* the first row is the top one */
+    uint32_t pixels, header, bits, packing, colours; /* `pixels`: their offset in the file */
+    bool downward;                                   /* the first row in the file is the top row */
     uint32_t mask[3];
 } bmp;
 
@@ -43,7 +43,7 @@ static int read_header(const ls_image *i, bmp *b, int64_t *width, int64_t *heigh
     if (i->length < FILE_HEADER + 4)
         return fail_bmp(i, i->length, "a header of 54 bytes");
     *b = (bmp){.pixels = number(i->bytes + 10, 4), .header = number(h, 4)};
-    if (b->header < INFO_HEADER) /* OS/2's of 12 bytes */
+    if (b->header < INFO_HEADER) /* OS/2 header of 12 bytes */
         return fail_kind(i, "a header of the size", b->header);
     if (i->length - FILE_HEADER < b->header)
         return fail_bmp(i, FILE_HEADER, "a header that ends in the file");
@@ -59,7 +59,8 @@ static int read_header(const ls_image *i, bmp *b, int64_t *width, int64_t *heigh
     return LS_OK;
 }
 
-/* Where each colour is in a pixel of 16 or 32 bits. Behind a header of 40 bytes stand the masks themselves. */
+/* Finds the bits of each colour in a pixel of 16 or 32 bits. The masks follow a header of 40 bytes,
+ * and are at the same place in longer headers. */
 static int read_masks(const ls_image *i, bmp *b)
 {
     static const uint32_t usual[2][3] = {{0x7C00, 0x3E0, 0x1F}, {0xFF0000, 0xFF00, 0xFF}};
@@ -99,7 +100,7 @@ static int read_bmp_header(ls_image *i)
     return read_all_headers(i, &b);
 }
 
-/* The bits of a mask as 0 … 255. */
+/* Returns the bits under a mask, scaled to 0 … 255. */
 static uint8_t sample(uint32_t pixel, uint32_t mask)
 {
     const int shift = __builtin_ctz(mask);
@@ -107,7 +108,7 @@ static uint8_t sample(uint32_t pixel, uint32_t mask)
     return (uint8_t)(((uint64_t)((pixel & mask) >> shift) * 255 + most / 2) / most);
 }
 
-/* A row of pixels that are places in the palette. */
+/* Reads a row of pixels that are indices into the palette. */
 static int read_places(const ls_image *i, const bmp *b, const uint8_t *row, uint8_t *out)
 {
     const size_t at = FILE_HEADER + (size_t)b->header, all = (size_t)1 << b->bits;

@@ -1,4 +1,4 @@
-/* JPEG, by libjpeg. */
+/* JPEG files, read by libjpeg. */
 #include "data/image_kinds.h"
 
 #include "base/error.h"
@@ -8,14 +8,15 @@
 #ifdef LOCKSTEP_WITH_JPEG
 #include <setjmp.h>
 #include <stdio.h>
-/* libjpeg's headers need stdio.h before them. */
+/* libjpeg's headers need stdio.h first. */
 #include <jpeglib.h>
 
 #include <jerror.h>
 
 enum {
-    MOST_SCANS = 100, /* a progressive image of a thousand scans is meant to keep one busy */
-    MOST_TABLES = 64  /* that one decoder has made, and keeps until its end */
+    MOST_SCANS = 100, /* an image of a thousand progressive scans is an attack on CPU time */
+    /* limit of the tables that one decoder allocates, because it keeps them until its end */
+    MOST_TABLES = 64
 };
 
 typedef struct jpeg {
@@ -23,9 +24,9 @@ typedef struct jpeg {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
     jmp_buf failed;
-    bool scans; /* too many */
+    bool scans; /* there are too many scans */
     bool is_there;
-    int tables; /* that it has made */
+    int tables; /* number of tables that the decoder has allocated */
     JQUANT_TBL *quantiser[NUM_QUANT_TBLS];
     JHUFF_TBL *huffman[2][NUM_HUFF_TBLS];
 } jpeg;
@@ -35,16 +36,18 @@ static void fail_jpeg(j_common_ptr d)
     longjmp(((jpeg *)d->client_data)->failed, 1);
 }
 
-/* The file ends without the mark of its end. Where all samples are in one scan, each that is missing is another
- * warning; what other scans would have brought is missed by nobody, and so is what was coded arithmetically. */
+/* Returns whether a file whose end marker is missing is otherwise complete. If all samples are in
+ * one scan, every missing sample causes another warning. libjpeg does not notice missing later
+ * scans, nor missing arithmetically coded data, so these are not accepted. */
 static bool lacks_its_end_alone(const jpeg *j)
 {
     return j->d.input_scan_number == 1 && j->d.comps_in_scan == j->d.num_components &&
            !j->d.progressive_mode && !j->d.arith_code;
 }
 
-/* A warning is damage where pixels are missing. Cameras leave bytes between markers, and bytes of the scan's header that
- * say nothing in a sequential image; others forget the end. */
+/* Treats a warning as an error if it means missing pixels. Harmless: bytes between markers and
+ * meaningless bytes in the scan header of a sequential image, which cameras write, and a missing
+ * end marker. */
 static void warn_jpeg(j_common_ptr d, int level)
 {
     const int code = d->err->msg_code;
@@ -62,7 +65,8 @@ static void watch_scans(j_common_ptr d)
         fail_jpeg(d);
 }
 
-/* What the standard has, and libjpeg has not: 12 bits, lossless, arithmetic, … */
+/* Returns whether the error means a feature of the standard that libjpeg lacks, such as 12-bit
+ * samples, lossless or arithmetic coding. */
 static bool is_unsupported(int code)
 {
     return code == JERR_BAD_PRECISION || code == JERR_SOF_UNSUPPORTED ||
@@ -90,9 +94,10 @@ static int fail_decoding(const ls_image *i, jpeg *j)
         j->scans ? "more than 100 scans" : why);
 }
 
-/* Tables of the image before are none of this one's, which may have forgotten to bring its own. They are marked,
- * and those that still have the mark behind the header are taken away until the next image. A quantiser of zeros is
- * none (T.81 B.2.4.1: 1 and more), so that it is a mark, too. */
+/* Tables of the previous image must not be used for this one, which may lack its own. Before the
+ * header is read, all tables are marked; those that still have the mark afterwards are hidden until
+ * the next image. A quantiser of zeros is invalid (T.81 B.2.4.1: values are at least 1), so it can
+ * be the mark. */
 static bool has_mark(const JQUANT_TBL *t)
 {
     static const UINT16 zeros[DCTSIZE2];
@@ -113,8 +118,9 @@ static void mark_tables(jpeg *j)
         JHUFF_TBL **now = &all[t / 2], **own = &j->huffman[t % 2][t / 2];
         j->tables += *now && *now != *own;
         *now = *own = *now ? *now : *own;
+        /* the mark: libjpeg does not use it, and reading a table sets it to 0 */
         if (*own)
-            (*own)->bits[0] = 1; /* nothing reads it, and a table that is read sets it to 0 */
+            (*own)->bits[0] = 1;
     }
 }
 
@@ -155,7 +161,7 @@ static void ready_decoder(jpeg *j)
     j->d.progress = &j->progress;
 }
 
-/* How the camera was held: EXIF is a segment of the application. */
+/* Returns the orientation from the EXIF data, an APP1 segment. */
 static int orientation_of(const struct jpeg_decompress_struct *d)
 {
     for (const struct jpeg_marker_struct *m = d->marker_list; m; m = m->next)
@@ -164,7 +170,8 @@ static int orientation_of(const struct jpeg_decompress_struct *d)
     return 1;
 }
 
-/* An image of several scans lies in memory whole, before it is made smaller: six bytes of each pixel. */
+/* Refuses a large image of several scans: libjpeg holds it in memory, six bytes for each pixel,
+ * before it is shrunk. */
 static int check_memory(const ls_image *i, jpeg *j)
 {
     if (!jpeg_has_multiple_scans(&j->d) || (int64_t)i->width * i->height <= 2 * LS_IMAGE_AREA)
@@ -213,8 +220,8 @@ static bool is_too_large(const ls_image *i, int by)
            (int64_t)i->width * i->height / ((int64_t)by * by) > LS_IMAGE_AREA;
 }
 
-/* Decoded at a half, a quarter or an eighth, where that is the size that is wanted, or half as large again; or where the
- * image is too large otherwise. */
+/* Selects decoding at a half, a quarter or an eighth of the size if that is exactly the wanted size
+ * or at least 1.5 times as large, or if the image is otherwise too large. */
 static void shrink_jpeg(ls_image *i, int height, int width)
 {
     jpeg *j = i->decoder;
@@ -223,7 +230,7 @@ static void shrink_jpeg(ls_image *i, int height, int width)
         by *= 2;
     while (by < 8 && is_too_large(i, by))
         by *= 2;
-    j->d.scale_num = 1; /* the IJG's library says 8 of 8 */
+    j->d.scale_num = 1; /* libjpeg of the IJG sets it to 8 of 8 */
     j->d.scale_denom = (unsigned)by;
     i->down = (double)i->height / by;
     i->across = (double)i->width / by;
@@ -231,7 +238,8 @@ static void shrink_jpeg(ls_image *i, int height, int width)
     i->width = (i->width + by - 1) / by;
 }
 
-/* Memory is laid out for the size that was worked out: another library's decoder may have its own idea. */
+/* Starts decoding. Checks that the decoder agrees with the computed size, for which the memory was
+ * allocated: other libraries' decoders may compute it differently. */
 static void begin_jpeg(const ls_image *i, jpeg *j)
 {
     jpeg_start_decompress(&j->d);
@@ -240,8 +248,8 @@ static void begin_jpeg(const ls_image *i, jpeg *j)
         ERREXIT1(&j->d, JERR_BAD_DCTSIZE, (int)j->d.scale_denom);
 }
 
-/* Of the four colours of print, stored as what is left of the light, each is times black: `n` pixels become red, green,
- * blue and what is ignored. Rounded as Pillow does it. */
+/* Converts `n` pixels of CMYK, stored inverted (255 is no ink), to red, green, blue and an ignored
+ * fourth sample: each colour is multiplied by black. Rounds like Pillow. */
 static void leave_print(uint8_t *pixel, size_t n)
 {
     for (; n > 0; n--, pixel += 4)
@@ -277,7 +285,8 @@ static size_t line_room(const ls_image *i)
     return ((size_t)i->width * (size_t)i->channels + 63) / 64 * 64;
 }
 
-/* Line y, in the place of the one sixteen before it: what is decoded stays in the nearest cache. */
+/* Returns line y. It replaces the line 16 before it, so that the decoded lines stay in the
+ * first-level cache. */
 static const uint8_t *jpeg_line(void *source, int y)
 {
     const ls_image *i = source;
@@ -306,7 +315,8 @@ static int scale_jpeg(ls_image *i, uint8_t *out, int channels, int height, int w
     begin_jpeg(i, j);
     if (!ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
         return ls_image_no_memory(i);
-    jpeg_line(i, i->height - 1); /* damage below what is cut out is damage, too */
+    /* decode all lines: damage below the area that is kept is an error too */
+    jpeg_line(i, i->height - 1);
     jpeg_finish_decompress(&j->d);
     return LS_OK;
 }
@@ -317,7 +327,7 @@ void ls_image_drop_jpeg(const ls_image_memory *kept)
         drop_decoder(kept->jpeg.memory);
 }
 
-/* A decoder that has stopped half-way is not used again. */
+/* Destroys the decoder if it stopped half-way, because it cannot be used again. */
 static void close_jpeg(const ls_image *i, int status)
 {
     if (status)

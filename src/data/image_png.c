@@ -1,4 +1,4 @@
-/* PNG, by libspng. */
+/* PNG files, read by libspng. */
 #include "data/image_kinds.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 #ifdef LOCKSTEP_WITH_PNG
 #include <spng.h>
 
-#define MOST_CHUNK ((size_t)64 << 20) /* beside the pixels: texts, profiles */
+#define MOST_CHUNK ((size_t)64 << 20) /* limit of a chunk other than pixels: texts, profiles */
 
 static int give_bytes(spng_ctx *decoder, void *user, void *out, size_t count)
 {
@@ -33,7 +33,7 @@ static int check_png(const ls_image *i, int result)
                    i->path, i->at, spng_strerror(result));
 }
 
-/* How the camera was held, where a chunk before the pixels says so. */
+/* Returns the orientation if a chunk before the pixels contains it. */
 static int orientation_of(const ls_image *i)
 {
     struct spng_exif exif;
@@ -66,7 +66,8 @@ static int read_png_header(ls_image *i)
     return check_png(i, result);
 }
 
-/* libspng takes a colour that the palette lacks for black: so those that it has get a mark, an alpha of 1. */
+/* Marks the colours that the palette has with an alpha of 1. libspng takes a colour that the
+ * palette lacks as black, without the mark. */
 static int mark_palette(const ls_image *i)
 {
     struct spng_plte palette;
@@ -91,8 +92,8 @@ static int check_marks(const ls_image *i, size_t count)
     return LS_OK;
 }
 
-/* Grey becomes three equal samples, and those grey again without a loss. An end that is cut off is libspng's
- * success. */
+/* Decodes the pixels. Grey becomes three equal samples, which convert back to the same grey.
+ * libspng reports success for a file that is cut off, so i->cut_off is checked. */
 static int read_png_pixels(ls_image *i, size_t count)
 {
     const int marked = i->channels == 4;

@@ -1,4 +1,4 @@
-/* WebP, by libwebp. Of a moving picture there is no one image: it is refused. */
+/* WebP files, read by libwebp. An animation is refused, because it is not a single image. */
 #include "data/image_kinds.h"
 
 #include "base/error.h"
@@ -22,8 +22,8 @@ static int fail_webp(const ls_image *i, VP8StatusCode code)
         code == VP8_STATUS_NOT_ENOUGH_DATA ? "the end of the file" : "what is no WebP stream");
 }
 
-/* The chunks behind "RIFF", a size and "WEBP": a name of four bytes, a size, so many bytes, and one more where they are
- * odd. */
+/* Returns the orientation from the EXIF chunk. After "RIFF", a size and "WEBP", a chunk is a name
+ * of four bytes, a size, that many bytes, and a padding byte if the size is odd. */
 static int orientation_of(const ls_image *i)
 {
     for (size_t at = 12; i->length >= 8 && at <= i->length - 8;) {
@@ -62,7 +62,7 @@ static int read_webp_header(ls_image *i)
     return LS_OK;
 }
 
-/* All of it at once: a side has at most 16383 pixels. */
+/* Decodes the whole image at once: a side has at most 16383 pixels. */
 static int read_webp_pixels(ls_image *i, size_t count)
 {
     WebPDecoderConfig c;

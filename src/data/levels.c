@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_BYTES = 17 /* of a longer number a double may not keep all digits: it is a text */ };
+/* Length limit of a number. A double may not keep all digits of a longer one, which is therefore a
+ * text. */
+enum { NUMBER_BYTES = 17 };
 
-/* What a level is compared by. */
+/* The key by which levels are compared: a number's value, or the text. */
 typedef struct key {
     const char *text;
     double value;
@@ -22,7 +24,7 @@ static key key_of(const char *text)
     const size_t n = strlen(text);
     k.number = n <= NUMBER_BYTES && ls_field_is_number(text, &k.value);
     if (k.number) {
-        k.value += 0.0; /* -0 is 0 */
+        k.value += 0.0; /* turns −0 into 0 */
         memcpy(&k.hash, &k.value, sizeof k.hash);
     } else {
         k.hash = 14695981039346656037u;
@@ -41,7 +43,7 @@ static bool is_level(const ls_level *l, const key *k)
     return l->number ? l->value == k->value : strcmp(l->text, k->text) == 0;
 }
 
-/* The slot of a key, or the empty one that would be. */
+/* Returns the slot of a key, or the empty slot where it would be inserted. */
 static size_t slot_of(const ls_levels *l, const key *k)
 {
     size_t i = k->hash & (l->slots - 1);
@@ -58,7 +60,7 @@ int ls_levels_find(const ls_levels *l, const char *text)
     return (int)l->slot[slot_of(l, &k)] - 1;
 }
 
-/* At most half of the slots are taken. */
+/* Keeps at most half of the slots occupied. Returns false if there is no memory. */
 static bool grow(ls_levels *l, const ls_host *host)
 {
     if (2 * (size_t)l->count < l->slots)

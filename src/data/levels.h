@@ -1,4 +1,5 @@
-/* The different texts of a column. Numbers that are equal are one, however they are written: 1, 1.0 and 01. */
+/* The set of different texts of a column. Equal numbers are one level, however they are written: 1,
+ * 1.0 and 01. */
 #ifndef DATA_LEVELS_H
 #define DATA_LEVELS_H
 
@@ -8,27 +9,31 @@
 #include <stdint.h>
 
 typedef struct ls_level {
-    char *text; /* as it came first */
+    char *text; /* as first encountered */
     double value;
     bool number;
-    int place; /* among all, once they are sorted */
+    int place; /* rank among all levels after sorting */
 } ls_level;
 
 typedef struct ls_levels {
-    ls_level *level; /* [count], as they came */
+    ls_level *level; /* [count], in the order of their first occurrence */
     int count;
-    int *sorted; /* [count]: by place; NULL: they are not sorted */
+    int *sorted; /* [count]: indices of levels in sorted order; NULL: not sorted */
     size_t room;
-    uint32_t *slot; /* [slots]: 1 and more: a level's number and 1 */
+    uint32_t *slot; /* [slots]: hash table of level index + 1; 0: an empty slot */
     size_t slots;
 } ls_levels;
 
-/* The number of a text; −1: it is not among them. In the C locale. */
+/* Returns the index of the level of `text`; −1: there is none. The caller must have set the C
+ * locale. */
 int ls_levels_find(const ls_levels *l, const char *text);
-/* Adds one that is not among them, which gets the next number. False: no memory. */
+/* Adds a level that does not exist yet; its index is the old `count`. Returns false if there is no
+ * memory. */
 bool ls_levels_add(ls_levels *l, const char *text, const ls_host *host);
-/* Sorts them: numbers by their value, before texts by their bytes. False: no memory. */
+/* Sorts the levels: numbers, by value, before texts, by bytes. Returns false if there is no
+ * memory. */
 bool ls_levels_sort(ls_levels *l, const ls_host *host);
+/* Frees the levels and zeroes *l. */
 void ls_levels_free(ls_levels *l, const ls_host *host);
 
 #endif

@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- rows in memory ------------------------------------------------------------------------------- */
+/* ---- rows in memory -------------------------------------------------------------------------- */
 
-/* Those that lie at `values`, which is then the dataset's; NULL: new memory. */
+/* Creates a dataset of `rows` rows at `values`, which it then owns; NULL: in new memory. */
 static int create(ls_resident **out, const ls_new_rows *of, const char *name, const char *source,
                   uint32_t rows, void *values, ls_error *err)
 {
@@ -60,18 +60,21 @@ int ls_new_rows_class(const ls_new_rows *of, const char *text)
     return -1;
 }
 
-/* ---- tables --------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 enum { IGNORED = -1, TARGET = -2 };
 
 typedef struct reading {
     const ls_new_rows *of;
     ls_table *t;
-    ls_prep *classes; /* its one column has the classes as levels; NULL: values */
-    int *column;      /* [columns] of the file: a column of the preparation, or one of the above */
+    /* Preparation whose only column has the classes as levels; NULL: targets are values, or classes
+     * without names. */
+    ls_prep *classes;
+    /* [columns] of the file: index of a column of the preparation, or IGNORED or TARGET */
+    int *column;
     int columns;
-    ls_row_blocks rows; /* of features, and behind them the target: a class, or a value */
-    float *row;         /* the one that is being read */
+    ls_row_blocks rows; /* rows of features, followed by the target: a class or a value */
+    float *row;         /* the row that is being read */
     ls_error *err;
 } reading;
 
@@ -80,8 +83,9 @@ static int no_memory(const reading *r)
     return ls_fail(r->err, LS_ENOMEM, "%.300s: out of memory for its rows", r->t->path);
 }
 
-/* The field as a text. One that is not UTF-8 is Windows-1252, where the model's training table was; else names are
- * compared as in files. */
+/* Returns the field as a text. A field that is not UTF-8 is read as Windows-1252 if the model's
+ * training table was; otherwise names are compared as they are written to files (U+FFFD for invalid
+ * bytes). */
 static int read_text(const reading *r, const char **out)
 {
     r->t->latin1 = r->of->prep->latin1 && !ls_table_is_utf8(r->t);
@@ -123,7 +127,7 @@ static int take_name(reading *r, bool *seen, bool *has_target)
     return LS_OK;
 }
 
-/* Those that are not there are named, up to four. */
+/* Checks that all columns exist. The message names up to four missing ones. */
 static int check_names(const reading *r, const bool *seen, bool has_target)
 {
     const ls_prep *p = r->of->prep;
@@ -255,7 +259,7 @@ static int read_rows(reading *r)
     return status;
 }
 
-/* From the last row on, so that the blocks of rows are given back meanwhile. */
+/* Copies the rows from the last to the first and frees the blocks on the way. */
 static void fill_rows(reading *r, ls_resident *to)
 {
     const size_t features = (size_t)r->of->prep->features;
@@ -338,19 +342,21 @@ static int read_and_close(ls_dataset **out, const ls_new_rows *of, ls_table *t, 
     return status;
 }
 
-/* Of a file, or where `text` is not NULL, of that. */
+/* Reads a table from the file `name`, or, if it is not NULL, from `text`. */
 static int read_csv(ls_dataset **out, const ls_new_rows *of, const char *name, const char *text,
                     size_t bytes, ls_error *err)
 {
     ls_table *t;
-    ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
+    /* the decimal point is '.' whatever the host's locale */
+    ls_c_locale locale = ls_c_locale_enter();
     *out = NULL;
     int status = text ? ls_table_read(&t, name, text, bytes, '\0', of->host, err)
                       : ls_table_open(&t, name, '\0', of->host, err);
     if (status == LS_OK)
         status = read_and_close(out, of, t, err);
     ls_c_locale_leave(locale);
-    return ls_json_tidied(status, err); /* names and fields may hold anything, and may be cut */
+    /* names and fields may contain any bytes, and may be truncated within a character */
+    return ls_json_tidied(status, err);
 }
 
 int ls_new_rows_read_csv(ls_dataset **out, const ls_new_rows *of, const char *name,
@@ -364,7 +370,7 @@ int ls_new_rows_open_csv(ls_dataset **out, const ls_new_rows *of, const char *pa
     return read_csv(out, of, path, NULL, 0, err);
 }
 
-/* ---- arrays --------------------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 static void show_shape(char out[96], const ls_array *a)
 {
@@ -382,8 +388,9 @@ static bool has_shape(const ls_new_rows *of, const ls_array *x, bool last)
     return memcmp(side, want, sizeof want) == 0 && x->dim[0] < UINT32_MAX;
 }
 
-/* [rows][c][h][w] or [rows][h][w][c], [rows][h][w] of one channel, or [rows][numbers] where a row is a vector. What fits
- * both ways is as it was where the model learnt. */
+/* Checks the shape of an array: [rows][c][h][w] or [rows][h][w][c]; [rows][h][w] for one channel;
+ * [rows][numbers] if a row is a vector. A shape that fits both ways is read as in training. Sets
+ * *last if the channels come last. */
 static int check_shape(const ls_new_rows *of, const ls_array *x, bool *last, ls_error *err)
 {
     char shape[96];
@@ -401,7 +408,8 @@ static int check_shape(const ls_new_rows *of, const ls_array *x, bool *last, ls_
                    of->height * of->width == 1 ? ", or (N, features)" : "", shape);
 }
 
-/* Bytes are pixels, and floats what they are: one in the place of the other is another unit. */
+/* Checks the type of an array. Bytes are pixels and floats are any numbers: one in place of the
+ * other has another unit. */
 static int check_type(const ls_new_rows *of, const ls_array *x, ls_error *err)
 {
     const char *const known = of->prep->type, *const found = ls_array_type_name(x->type);
@@ -479,7 +487,7 @@ static int fill_targets(const ls_new_rows *of, const ls_array *y, ls_resident *r
     return status;
 }
 
-/* Rows `x`, and where they are labelled, targets from a file. */
+/* Creates a dataset from rows `x` and, if they are labelled, targets from a file. */
 static int read_arrays(ls_dataset **out, const ls_new_rows *of, const ls_array *x,
                        const char *y_path, ls_error *err)
 {

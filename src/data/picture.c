@@ -22,7 +22,7 @@ void ls_room_free(ls_room *room, const ls_host *host)
     *room = (ls_room){NULL, 0};
 }
 
-/* ---- of the same size ----------------------------------------------------------------------- */
+/* ---- conversion without scaling -------------------------------------------------------------- */
 
 static inline uint8_t grey(const uint8_t *rgb)
 {
@@ -58,9 +58,10 @@ void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p)
         memcpy(out + (size_t)c * count, p->pixel, count);
 }
 
-/* ---- turned --------------------------------------------------------------------------------- */
+/* ---- rotation -------------------------------------------------------------------------------- */
 
-/* Where the row and the column of a pixel come from: rows of the picture for columns where it lies on its side. */
+/* Computes the source of each output pixel. For orientations above 4, rows of the input become
+ * columns. */
 void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, int width,
                      int orientation)
 {
@@ -80,27 +81,29 @@ void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, 
             }
 }
 
-/* ---- scaled ---------------------------------------------------------------------------------
+/* ---- scaling ------------------------------------------------------------------------------------
  *
- * One side after the other: to `width` columns of all lines that are needed, then to `height` lines. Sixteen samples
- * at a time, of as many rows: four of a pixel each (the fourth is not used), or sixteen of grey. */
+ * Scales one direction after the other: first all needed lines to `width` columns, then the columns
+ * to `height` lines. 16 samples are processed at a time: 4 rows of a pixel of 4 samples (the fourth
+ * is not used), or 16 rows of a grey pixel. */
 
 enum { LANES = 16 };
 
-/* What pixels along one side are made of: of `count` pixels from `first` on, their weights add up to 1. */
+/* Weights along one side. Output i is the sum of count[i] pixels from first[i] on, with weights
+ * that add up to 1. */
 typedef struct side {
     int *first, *count, most;
-    float *weight; /* [][most] */
+    float *weight; /* [outputs][most] */
 } side;
 
 typedef struct scaling {
     const ls_picture *from;
-    int height, width, lanes; /* of a pixel: 4, or 1 */
+    int height, width, lanes; /* samples of a pixel: 4, or 1 */
     side rows, columns;
     size_t pitch;
-    uint8_t (*tile)[LANES]; /* [width of the picture]: pixels of some rows, beside one another */
-    float (*wide)[LANES];   /* the same */
-    float *line;            /* [height of the picture][pitch] */
+    uint8_t (*tile)[LANES]; /* [width of the picture]: pixels of several rows, interleaved */
+    float (*wide)[LANES];   /* the tile as floats */
+    float *line;            /* [height of the picture][pitch]: lines scaled to `width` */
 } scaling;
 
 static int weigh(float *weight, int *first, int o, double from, double step, int size)
@@ -140,7 +143,8 @@ static const uint8_t *row_of(const ls_picture *p, int y)
                   : p->pixel + (size_t)y * (size_t)p->width * (size_t)p->channels;
 }
 
-/* As many rows as have room, from y on, are laid beside one another; those that are not there are the last one. */
+/* Interleaves as many rows as fit, from y on, in the tile. Beyond `end` the last row is
+ * repeated. */
 static void lay_rows(const scaling *s, int y, int end, int left, int right)
 {
     const size_t step = (size_t)s->from->channels;
@@ -238,7 +242,7 @@ static void scale(const scaling *s, uint8_t *out)
         write_row(s, by, out, y);
 }
 
-/* Takes `bytes` of the memory from *at on, or only counts them. */
+/* Takes `bytes` bytes of the memory from *at on; if `memory` is NULL, only counts them. */
 static void *take(char *memory, size_t *at, size_t bytes)
 {
     char *out = memory ? memory + *at : NULL;

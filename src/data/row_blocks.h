@@ -1,5 +1,6 @@
-/* Rows of floats whose number is not known before: in blocks, which are given back one by one while a dataset is made of
- * them, so that both together need little more memory than one. */
+/* A list of rows of floats whose length is not known in advance. Rows are stored in blocks, which
+ * are freed one by one while a dataset is filled from them, so that both together need little more
+ * memory than one. */
 #ifndef DATA_ROW_BLOCKS_H
 #define DATA_ROW_BLOCKS_H
 
@@ -8,18 +9,21 @@
 
 typedef struct ls_row_blocks {
     const ls_host *host;
-    size_t width; /* floats of a row */
+    size_t width; /* number of floats in a row */
     size_t rows;
-    size_t each; /* rows of a block; 0 before the first */
+    size_t each; /* number of rows in a block; 0 before the first */
     float **block;
     size_t blocks, room;
 } ls_row_blocks;
 
-/* A row behind the last, unset; NULL: no memory. Begins with {.host, .width}. */
+/* Appends a row, whose content is undefined, and returns it. Returns NULL if there is no memory. A
+ * list is initialised with {.host, .width}. */
 float *ls_row_blocks_add(ls_row_blocks *b);
+/* Returns row `row`, which is below `rows`. */
 float *ls_row_blocks_at(const ls_row_blocks *b, size_t row);
-/* Row `row` and all behind it are not needed any more. */
+/* Removes the rows from `row` on, and frees the blocks that are no longer needed. */
 void ls_row_blocks_cut(ls_row_blocks *b, size_t row);
+/* Removes all rows and frees the memory. */
 void ls_row_blocks_free(ls_row_blocks *b);
 
 #endif

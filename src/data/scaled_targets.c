@@ -1,5 +1,6 @@
-/* Targets that are numbers, one for each row, brought to mean 0 and deviation 1: what the network learns. How, is in
- * the preparation, by which predictions are given back in their unit. */
+/* Scales targets that are one number to mean 0 and deviation 1, which is what the network learns.
+ * Mean and deviation are stored in the preparation, by which predictions are converted back to the
+ * original unit. */
 #include "base/error.h"
 #include "data/kinds.h"
 #include "data/new_rows.h"

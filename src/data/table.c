@@ -11,31 +11,31 @@
 
 enum {
     CHUNK = 64 << 10,       /* bytes that are read at once */
-    PEEKED = 64 << 10,      /* in which a separator is looked for */
-    PEEKED_MOST = 16 << 20, /* if the header is longer */
+    PEEKED = 64 << 10,      /* bytes in which the separator is looked for */
+    PEEKED_MOST = 16 << 20, /* the same if the header is longer */
     PEEKED_ROWS = 10
 };
 
 typedef enum coding { PLAIN, UTF16_LITTLE, UTF16_BIG } coding;
 
-/* The window on the text, and where its bytes come from. */
+/* The text around the current field, and the source of its bytes. */
 struct ls_table_source {
     const ls_host *host;
     ls_byte_reader *file;  /* NULL: bytes in memory */
-    const uint8_t *memory; /* what is left of them */
+    const uint8_t *memory; /* remaining bytes in memory, of `left` bytes */
     size_t left;
-    ls_sha256 hash; /* of them */
+    ls_sha256 hash; /* covers the bytes in memory */
     coding coding;
-    uint8_t odd[2]; /* UTF-16: bytes that are not yet a character */
+    uint8_t odd[2]; /* UTF-16: incomplete character, of `odds` bytes */
     size_t odds;
-    unsigned high; /* the first half of a pair */
-    char *window;  /* [room], and a zero behind the text */
+    unsigned high; /* first half of a surrogate pair; 0: none */
+    char *window;  /* [room]: the text, of `size` bytes, followed by a NUL */
     size_t room, size;
-    size_t from; /* of the field that is being read: what is before it is not needed any more */
+    size_t from; /* index of the field that is being read; the text before it is no longer needed */
     size_t at;
-    bool ended; /* there is no more text than that in the window */
+    bool ended; /* there is no text after that in the window */
     size_t next_line;
-    bool stop[256]; /* bytes that end a plain field, or may */
+    bool stop[256]; /* bytes that end, or may end, a field without quotes */
     char text[3 * LS_FIELD_BYTES];
     uint8_t raw[CHUNK];
 };
@@ -45,7 +45,7 @@ int ls_table_fail(const ls_table *t, const char *format, ...)
     char text[LS_ERROR_TEXT];
     va_list arguments;
     va_start(arguments, format);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun a line before */
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is on the line before */
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return ls_fail(t->err, LS_EDATA, "%.300s:%zu: %s", t->path, t->line, text);
@@ -67,9 +67,9 @@ const char *ls_separator_name(char separator)
     }
 }
 
-/* ---- bytes ---------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Up to CHUNK bytes → `to`; none: the end. */
+/* Reads at most CHUNK bytes; *got is 0 at the end. */
 static int fetch(ls_table *t, uint8_t *to, size_t *got)
 {
     ls_table_source *s = t->source;
@@ -85,7 +85,7 @@ static int fetch(ls_table *t, uint8_t *to, size_t *got)
     return LS_OK;
 }
 
-/* A character → UTF-8. */
+/* Writes the character `c` in UTF-8 and returns its length in bytes. */
 static size_t encode(char *to, unsigned c)
 {
     if (c < 0x80) {
@@ -99,7 +99,8 @@ static size_t encode(char *to, unsigned c)
     return n;
 }
 
-/* UTF-16 → UTF-8: two bytes become at most three. Half of a pair becomes U+FFFD. */
+/* Converts UTF-16 to UTF-8 and returns the number of bytes written: at most three for two. An
+ * unpaired surrogate becomes U+FFFD. */
 static size_t decode(ls_table_source *s, char *to, const uint8_t *raw, size_t count)
 {
     size_t used = 0;
@@ -123,7 +124,7 @@ static size_t decode(ls_table_source *s, char *to, const uint8_t *raw, size_t co
     return used;
 }
 
-/* Makes room for a chunk behind the text, and moves the field that is being read to the front. */
+/* Makes room for a chunk after the text. Moves the field that is being read to the front. */
 static int make_room(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -147,7 +148,7 @@ static int make_room(ls_table *t)
     return LS_OK;
 }
 
-/* More text into the window, or its end. */
+/* Appends more text to the window; sets s->ended at the end. */
 static int fill(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -165,7 +166,7 @@ static int fill(ls_table *t)
     return LS_OK;
 }
 
-/* Is there another byte? */
+/* Sets *there if there is another byte. */
 static int has_byte(ls_table *t, bool *there)
 {
     ls_table_source *s = t->source;
@@ -176,14 +177,14 @@ static int has_byte(ls_table *t, bool *there)
     return status;
 }
 
-/* ---- fields --------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static bool is_blank(const ls_table *t, char c)
 {
     return c == ' ' || (c == '\t' && t->separator != '\t');
 }
 
-/* Blanks are passed over. */
+/* Skips blanks. */
 static int skip_blanks(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -203,7 +204,8 @@ static int fail_zero(const ls_table *t)
         "expected text, found a zero byte; if the table is UTF-16 without its mark, save it as UTF-8");
 }
 
-/* The text of a field in quotes, in its place: two quotes are one. Begin and length of it from s->from on. */
+/* Reads a field in quotes and unescapes it in place: two quotes are one. *begin and *length are
+ * relative to s->from. */
 static int read_quoted(ls_table *t, size_t *begin, size_t *length)
 {
     ls_table_source *s = t->source;
@@ -261,7 +263,7 @@ static int read_plain(ls_table *t, size_t *begin, size_t *length)
     return LS_OK;
 }
 
-/* Past a carriage return before a line's end, and what ends a field. */
+/* Skips what ends a field, including a carriage return before the line end. */
 static int end_field(ls_table *t, bool quoted)
 {
     ls_table_source *s = t->source;
@@ -375,7 +377,7 @@ int ls_table_row(ls_table *t, int columns, int (*take)(void *user, int i), void 
             : "");
 }
 
-/* Windows-1252's 0x80 … 0x9F. */
+/* Code points of the bytes 0x80 … 0x9F in Windows-1252. */
 static const uint16_t windows[32] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021,
                                      0x2C6,  0x2030, 0x160,  0x2039, 0x152,  0x8D,   0x17D,  0x8F,
                                      0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
@@ -424,9 +426,9 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
     return LS_OK;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* A byte order mark is passed over, and says how the text is coded. */
+/* Skips a byte order mark and selects the encoding that it indicates. */
 static int find_coding(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -449,7 +451,7 @@ static int find_coding(ls_table *t)
             t, "expected text, found a ZIP archive; of a spreadsheet's file save the sheet as CSV");
     if (s->coding == PLAIN)
         return LS_OK;
-    /* What is in the window already is decoded into another. */
+    /* The content of the window is decoded into a new one. */
     char *window = ls_alloc(s->host, 2 * s->room);
     if (!window)
         return no_memory(t);
@@ -460,7 +462,8 @@ static int find_coding(ls_table *t)
     return LS_OK;
 }
 
-/* The fields of the row at *at, which then is where the next one begins. 0: the row does not end. */
+/* Returns the number of fields of the row at *at, and moves *at to the next row. 0: the row does
+ * not end. */
 static size_t count_fields(const char *text, size_t size, char separator, size_t *at)
 {
     size_t fields = 1, i = *at;
@@ -487,8 +490,9 @@ static size_t count_fields(const char *text, size_t size, char separator, size_t
     return quoted ? 0 : fields;
 }
 
-/* Whether rows below the header have as many fields as it; between blanks also all one more, as where R wrote their names. Those that are
- * cut by the window do not count. */
+/* Returns whether the rows below the header have as many fields as the header. With blanks as
+ * separator all of them may have one field more, as in files of R with row names. A row that the
+ * window truncates is ignored. */
 static bool fits(const ls_table_source *s, char separator)
 {
     size_t at = s->at, rows = 0, expected = 0;
@@ -506,7 +510,7 @@ static bool fits(const ls_table_source *s, char separator)
     return same && (rows > 0 || separator != ' ');
 }
 
-/* The header, and some rows, into the window. */
+/* Reads the header and some rows into the window. */
 static int peek(ls_table *t, size_t *header)
 {
     ls_table_source *s = t->source;
@@ -522,7 +526,7 @@ static int peek(ls_table *t, size_t *header)
     }
 }
 
-/* sep=X, which a spreadsheet's own dialect begins a file with. */
+/* Skips a line sep=X, with which spreadsheet programs begin a file, and uses its separator. */
 static void take_dialect(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -536,7 +540,8 @@ static void take_dialect(ls_table *t)
     s->next_line++;
 }
 
-/* A separator that the header has; of several the one that gives the rows below as many fields. */
+/* Chooses the separator among the candidates in the header; of several, the one for which the rows
+ * below have as many fields. */
 static int find_separator(ls_table *t, size_t header)
 {
     static const char candidates[] = ",;\t|";

@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    FLOAT_CLASSES = 100,  /* whole floats from 0 or 1 on: more are values */
-    NAMED_CLASSES = 65536 /* that labels from 1 on are the names of, at most */
+    FLOAT_CLASSES = 100,  /* floats: from this number of classes on they are values */
+    NAMED_CLASSES = 65536 /* limit of classes whose labels begin at 1 */
 };
 
 static bool is_label(double v)
@@ -28,7 +28,7 @@ static int fail_label(const ls_array *y, const char *name, uint64_t row, double 
                    y->path, name, (unsigned long long)row, label);
 }
 
-/* The place of the only 1 in a row of zeros, or −1. */
+/* Returns the index of the single 1 in a row of zeros, or −1. */
 static int32_t place_of_one(const ls_array *y, size_t row)
 {
     const size_t n = ls_array_row(y);
@@ -50,7 +50,7 @@ static bool all_one_hot(const ls_array *y)
     return row == y->dim[0];
 }
 
-/* Floats that are labels: each of the whole numbers from 0 or 1 to the greatest. */
+/* Returns whether floats are labels: every whole number from 0 or 1 to the greatest occurs. */
 static bool are_labels(const ls_array *y)
 {
     bool seen[FLOAT_CLASSES] = {false};
@@ -68,7 +68,7 @@ static bool are_labels(const ls_array *y)
     return most > (seen[0] ? 0 : 1);
 }
 
-/* The smallest and the largest label, or a refusal of what is none. */
+/* Finds the smallest and the largest label, and refuses a target that is not a label. */
 static int find_range(const ls_array *y, const char *name, int64_t *least, int64_t *most,
                       ls_error *err)
 {

@@ -48,13 +48,13 @@ void ls_hmac_sha256(uint8_t out[32], const void *key, size_t key_bytes, const vo
     hmac_sha256_digest(&hmac, SHA256_DIGEST_SIZE, out);
 }
 
-/* ---- CRC-32 ----------------------------------------------------------------------------------- */
+/* ---- CRC-32 ---------------------------------------------------------------------------------- */
 
 uint32_t ls_crc32(uint32_t seed, const void *bytes, size_t count)
 {
     const unsigned char *next = bytes;
     uLong crc = seed;
-    while (count > 0) { /* zlib's length is an unsigned int */
+    while (count > 0) { /* the length argument of zlib's function is an unsigned int */
         uInt part = count < 1u << 30 ? (uInt)count : 1u << 30;
         crc = crc32(crc, next, part);
         next += part;
@@ -72,7 +72,7 @@ void ls_line_sums_add(ls_line_sums *s, uint32_t crc)
     s->moment = (uint32_t)((s->moment + number * c) % PRIME);
 }
 
-/* a⁻¹ = aᵖ⁻² (Fermat). */
+/* Returns the inverse of `a` modulo PRIME: a⁻¹ = aᵖ⁻² (Fermat). */
 static uint64_t inverse(uint64_t a)
 {
     uint64_t result = 1;
@@ -88,6 +88,6 @@ uint64_t ls_line_sums_changed(const ls_line_sums *then, const ls_line_sums *now)
     const uint64_t kd = (PRIME + now->moment - then->moment) % PRIME;
     if (now->lines == then->lines && d == 0 && kd == 0)
         return 0;
-    const uint64_t k = kd * inverse(d) % PRIME; /* 0 when d is */
+    const uint64_t k = kd * inverse(d) % PRIME; /* 0 if d is 0 */
     return now->lines == then->lines && k >= 1 && k <= now->lines ? k : UINT64_MAX;
 }

@@ -1,4 +1,5 @@
-/* SHA-256, proofs by it, CRC-32, and sums that find a changed line. SHA-256 takes bytes in pieces:
+/* SHA-256, HMAC-SHA-256, CRC-32, and checksums that locate a changed line of a text. SHA-256 takes
+ * bytes in pieces:
  *
  *     ls_sha256 hash;
  *     char hex[LS_SHA256_HEX];
@@ -6,54 +7,58 @@
  *     ls_sha256_update(&hash, bytes, count);      // as often as needed
  *     ls_sha256_final_hex(&hash, hex);
  *
- * The context is the caller's memory, holds nothing that must be freed, may be copied, and belongs
- * to one thread at a time. Nothing here fails or allocates.
- */
+ * The context is the caller's memory, owns nothing that must be freed, may be copied, and belongs
+ * to one thread at a time. No function here fails or allocates memory. */
 #ifndef HASH_HASH_H
 #define HASH_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for the digest as lower-case hexadecimal, the terminating zero included. */
+/* Size of the digest in lower-case hexadecimal in bytes, terminating NUL included. */
 #define LS_SHA256_HEX 65
 
 typedef struct ls_sha256 {
-    uint64_t state[16]; /* the hash library's context */
+    uint64_t state[16]; /* context of the hash library */
 } ls_sha256;
 
+/* Initialises the context. */
 void ls_sha256_init(ls_sha256 *hash);
+/* Hashes the next `count` bytes. */
 void ls_sha256_update(ls_sha256 *hash, const void *bytes, size_t count);
 
-/* The digest of everything since init; the context starts afresh afterwards. */
+/* Store the digest of all bytes since ls_sha256_init, and initialise the context again. */
 void ls_sha256_final(ls_sha256 *hash, uint8_t digest[32]);
 void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX]);
 
-/* HMAC-SHA-256 of `count` bytes (RFC 2104): a proof that whoever made it knows the key. Any thread. */
+/* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104), which proves that its author knows the
+ * key. Any thread. */
 void ls_hmac_sha256(uint8_t out[32], const void *key, size_t key_bytes, const void *bytes,
                     size_t count);
 
-/* CRC-32, the one of zlib, gzip and PNG: quick enough for whole arenas, and good against accidents
- * only. Any thread; never fails; allocates nothing. */
+/* CRC-32 is the one of zlib, gzip and PNG. It is fast enough for whole arenas, but detects only
+ * accidental changes. */
 
-/* The checksum of `count` bytes that follow those whose checksum is `seed`; 0 for the first. */
+/* Returns the checksum of `count` bytes that follow bytes with the checksum `seed`; 0 for the first
+ * bytes. Any thread. */
 uint32_t ls_crc32(uint32_t seed, const void *bytes, size_t count);
 
-/* What remains of a text of lines: enough to tell that it has changed, and in which line if it is one.
+/* Checksums of a text of lines: enough to detect a change, and to locate it if it is in one line.
  *
- * With cᵢ the checksum of line i, counted from 1, `sum` is Σ cᵢ and `moment` Σ i·cᵢ, both modulo the
- * largest prime below 2³². If line k alone becomes another, the sum changes by some d and the moment
- * by k·d: their quotient is k. (The syndromes of a Reed-Solomon code that corrects one place.) */
+ * With cᵢ the checksum of line i, counted from 1, `sum` is Σ cᵢ and `moment` is Σ i·cᵢ, both modulo
+ * the largest prime below 2³². If only line k changes, the sum changes by some d and the moment by
+ * k·d; their quotient is k. (These are the syndromes of a Reed-Solomon code that corrects one
+ * symbol.) */
 typedef struct ls_line_sums {
     uint64_t lines;
     uint32_t sum, moment;
 } ls_line_sums;
 
-/* Adds a line whose checksum is `crc`. */
+/* Appends a line whose checksum is `crc`. */
 void ls_line_sums_add(ls_line_sums *s, uint32_t crc);
 
-/* The number of the line in which `now` differs from `then`: 0 when it is none. If it is not a single
- * line, the result is UINT64_MAX, but for one case in 2³² / lines. */
+/* Returns the number of the line in which `now` differs from `then`, or 0 if they are equal. If
+ * they differ in several lines, the result is UINT64_MAX, except in one case in 2³² / lines. */
 uint64_t ls_line_sums_changed(const ls_line_sums *then, const ls_line_sums *now);
 
 #endif

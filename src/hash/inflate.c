@@ -8,7 +8,7 @@ enum { PIECE = 1 << 30 }; /* zlib's lengths are unsigned ints */
 bool ls_inflate(const void *from, size_t packed, void *to, size_t bytes)
 {
     z_stream z = {0};
-    int result = inflateInit2(&z, -15); /* no header */
+    int result = inflateInit2(&z, -15); /* a negative value: no header */
     if (result != Z_OK)
         return false;
     z.next_in = (uint8_t *)(uintptr_t)from;

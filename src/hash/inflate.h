@@ -1,12 +1,14 @@
-/* Deflated bytes (RFC 1951), whole, in memory: as in members of ZIP files. Files with gzip's framing are data/files.c's. */
+/* Decompresses deflate data (RFC 1951) that is completely in memory, such as a member of a ZIP
+ * file. data/files.c reads files in the gzip format. */
 #ifndef HASH_INFLATE_H
 #define HASH_INFLATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The `packed` bytes at `from`, without a header → the `bytes` bytes at `to`. False: they are damaged, or make fewer or
- * more bytes, or there is no memory. Any thread. */
+/* Decompresses the `packed` bytes at `from`, which have no header, to exactly `bytes` bytes at
+ * `to`. Returns false if the data is damaged, yields another number of bytes, or if there is no
+ * memory. Any thread. */
 bool ls_inflate(const void *from, size_t packed, void *to, size_t bytes);
 
 #endif

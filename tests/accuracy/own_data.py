@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Data of one's own learns as well here as in PyTorch: the same rows, order and first weights, side by side.
+"""Compares the accuracy on users' own data with PyTorch: the same rows, order and initial weights.
 
-    python3 tests/accuracy/own_data.py --trainer ./trainer --jpegs build/release/tests/accuracy/make_jpegs
+    python3 tests/accuracy/own_data.py --trainer ./trainer \\
+        --jpegs build/release/tests/accuracy/make_jpegs
 
-makes the files of the five configs in examples/own (a folder of JPEGs from Fashion-MNIST, one in colours and of
-different sizes, a table and a pair of arrays from scikit-learn's package, a ResNet-18 that PyTorch trains and saves),
-trains each in both over the seeds, and compares mean accuracies, or R². Images are read by the program for both
-(`trainer pack`). --same-bits trains each on 1, 2 and 3 workers instead, with rows held out, clipping, averaged
-weights, augmentation and frozen parameters, and once more with a kill on the way: the same weights each time.
+Creates the files of the five configs in examples/own (a folder of JPEGs from Fashion-MNIST, one in
+colours and of different sizes, a table and a pair of arrays from scikit-learn's package, a
+ResNet-18 that PyTorch trains and saves), trains each in both programs over the seeds, and compares
+mean accuracies, or R². The program reads images for both (`trainer pack`). --same-bits instead
+trains each on 1, 2 and 3 workers, with rows held out, clipping, averaged weights, augmentation and
+frozen parameters, and once more with a kill on the way: the weights must be the same each time.
 
-Exits with 0 when every run is within the tolerance or PyTorch's own spread, 1 when one is not, and 77 (skipped) without
-PyTorch, NumPy, scikit-learn, safetensors or the data.
+Exits with 0 if every run is within the tolerance or PyTorch's own spread, with 1 if one is not, and
+with 77 (skipped) without PyTorch, NumPy, scikit-learn, safetensors or the data.
 """
 
 import argparse

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Does ResNet-18 learn as well here as in PyTorch? Same images, same recipe, side by side.
+"""Compares the accuracy of ResNet-18 with PyTorch: the same images, the same recipe.
 
-Both train examples/resnet18.json on the first 6,000 training images of Fashion-MNIST and are
-tested on the first 2,000 test images: 5 epochs, minibatches of 256, learning rate 0.1, weights
-from N(0, 0.01²) (or Xavier's), biases zero, the ragged last minibatch divided by the nominal
-256. One shard, for PyTorch knows none: batch norm sees the whole minibatch in both. The draws
-differ, so what is compared is the mean test accuracy over the seeds.
+Both train examples/resnet18.json on the first 6,000 training images of Fashion-MNIST and are tested
+on the first 2,000 test images: 5 epochs, minibatches of 256, learning rate 0.1, weights from N(0,
+0.01²) (or Xavier's), biases zero, the ragged last minibatch divided by the nominal 256. There is
+one shard, because PyTorch has no shards: batch norm sees the whole minibatch in both. The random
+numbers differ, so the mean test accuracy over the seeds is compared.
 
     python3 tests/accuracy/resnet_subset.py --trainer build/release/trainer
 
-Exits with 0 when the means lie within the tolerance, 1 when they do not, and 77 (skipped)
-without PyTorch or without the data. Runs take turns; each is a process of its own, so that its
-peak memory can be told. Takes a quarter of an hour on two cores.
+Exits with 0 if the means are within the tolerance, with 1 if they are not, and with 77 (skipped)
+without PyTorch or without the data. Runs take turns; each is a process of its own, so that its peak
+memory can be measured. Takes a quarter of an hour on two cores.
 """
 
 import argparse

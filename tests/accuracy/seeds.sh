@@ -1,6 +1,6 @@
 #!/bin/sh
 # seeds.sh TRAINER CONFIG LOW HIGH SEED...: trains with each seed and checks that the test accuracy
-# of every run lies within LOW and HIGH. Skipped (77) where the data is missing.
+# of every run is between LOW and HIGH. Skipped (77) if the data is missing.
 set -eu
 trainer=$1
 config=$2

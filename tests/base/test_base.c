@@ -105,7 +105,8 @@ static void sizes_that_overflow_give_no_memory(void **state)
     ls_free(NULL, p);
 }
 
-/* The system refuses what is left of it, and its folder or its name as well: nothing is made in another's place. */
+/* The system refuses the truncated path, and its folder or its name as well: nothing is created
+ * elsewhere. */
 static void a_path_that_is_cut_leads_nowhere(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Random numbers: the published vectors, and the properties that training relies on. */
+/* Random numbers: published test vectors, and the properties on which training relies. */
 #include "base/portable_math.h"
 #include "base/rng.h"
 #include "runner.h"
@@ -173,7 +173,7 @@ static void normal_has_mean_zero_variance_one_and_tails(void **state)
     assert_true(fabs((double)beyond_two / n - 0.0455) < 0.003);
 }
 
-/* ---- what stands in for the C library -------------------------------------------------------- */
+/* ---- replacements for the C library ---------------------------------------------------------- */
 
 /* By how many units in the last place of the truth. */
 static double units_off(double got, long double truth)

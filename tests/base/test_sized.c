@@ -1,4 +1,5 @@
-/* Structures that begin with their size: the caller's header may be older or newer than the library. */
+/* Structures that begin with their size: the caller's header may be older or newer than the
+ * library. */
 #include "base/sized.h"
 #include "runner.h"
 
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* What the library knows, and what headers before and after it have. */
+/* The structure that the library knows, and those of earlier and later headers. */
 typedef struct known {
     size_t size;
     int first;

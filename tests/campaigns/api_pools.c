@@ -1,4 +1,4 @@
-/* Calls of pool.h, device_pool.h, collective.h, split.h and status.h. */
+/* Random calls of pool.h, device_pool.h, collective.h, split.h and status.h. */
 #include "campaigns/api_world.h"
 
 #include "ref/ref.h"
@@ -218,8 +218,9 @@ static void abandon(world *w)
                        ls_pool_abandon(pool, (int)world_draw(w, 5) - 1, &w->err)) == LS_OK;
 }
 
-/* A worker that was given up may still be in a job, which uses the world. It is waited for, as destroying for ever does not:
- * a pool that leaves one behind is never freed. */
+/* Destroys a pool. An abandoned worker may still be in a job, which uses the world; a destroy
+ * within a time limit waits for it. A plain destroy does not, and a pool that leaves a worker is
+ * never freed. */
 static void end_pool(world *w, ls_pool **pool)
 {
     if (w->abandoned || world_chance(w, 2))
@@ -323,7 +324,7 @@ static void destroy_devices(world *w)
 {
     if (!w->devices || w->trainer || !world_chance(w, 3))
         return;
-    ls_collective_destroy(w->collective); /* whose ranks' devices these were */
+    ls_collective_destroy(w->collective); /* its ranks used these devices */
     w->collective = NULL;
     end_pool(w, &w->devices);
 }

@@ -1,6 +1,7 @@
-/* The errors that the public headers promise, read from their comments: each LS_E… in the comment above a function is
- * one, "those of NAME" are that function's, and what the first comment of a header says of every function is all of
- * theirs. */
+/* Reads the errors that the public headers promise from their comments. Each LS_E… in the comment
+ * above a function is a promised error of it; "those of NAME" stands for the errors of that
+ * function; errors that the first comment of a header names for every function apply to all of
+ * them. */
 #include "campaigns/api_world.h"
 
 #include <ctype.h>
@@ -98,8 +99,8 @@ static void read_functions(char *text)
         functions[i].errors = has_status[i] ? errors_in(said[i]) | of_all : 0;
 }
 
-/* What "those of" a function are, and those of the caller's own hooks, jobs and callbacks, which here fail with
- * LS_EDATA. */
+/* Adds the errors of functions named in "those of", and those of the caller's own hooks, jobs and
+ * callbacks, which fail here with LS_EDATA. */
 static void add_others(int i)
 {
     if (!has_status[i])

@@ -1,5 +1,6 @@
-/* Calls whose success, or whose error, needs a stage of its own: a thread that is lent to a pool, a model of a table,
- * trainers whose devices stall, go astray or compute NaN, whose records cannot be written, or that have no test rows. */
+/* Calls whose success or error needs a special preparation: a thread that is lent to a pool; a
+ * model of a table; trainers whose devices stall, diverge or compute NaN, whose records cannot be
+ * written, or that have no test rows. */
 #include "campaigns/api_world.h"
 
 #include "train/own_data.h"
@@ -125,7 +126,7 @@ static void read_a_table(world *w)
     const int status =
         world_note(w, "ls_model_row", ls_model_row(model, fields, count, row, room, &w->err));
     if (status == LS_OK && world_chance(w, 3))
-        row[1] = NAN; /* of a column that was never empty */
+        row[1] = NAN; /* in a column that was never empty */
     if (status == LS_OK)
         world_note(w, "ls_model_run",
                    ls_model_run(model, row, 1, LS_OUTPUT_LOGITS, &out, 1, &w->err));
@@ -172,7 +173,7 @@ static void ask_for_all(world *w, ls_trainer *t)
                ls_trainer_predict(t, w->images, 1, scores, OWN_CLASSES, &w->err));
     world_note(w, "ls_trainer_save", ls_trainer_save(t, path, &w->err));
     world_note(w, "ls_trainer_load", ls_trainer_load(t, path, &w->err));
-    if (w->saved[0]) /* of another recipe */
+    if (w->saved[0]) /* a checkpoint of another recipe */
         world_note(w, "ls_trainer_load", ls_trainer_load(t, w->saved, &w->err));
 }
 
@@ -245,7 +246,7 @@ static void break_down(world *w)
     limit_files(0);
     ask_for_all(w, t);
     w->call = "ls_trainer_close of a trainer that broke down";
-    if (strstr(fault, "stall")) /* the worker that was left behind comes back */
+    if (strstr(fault, "stall")) /* the abandoned worker comes back */
         nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
     const int status = ls_trainer_close(t);
     promises_find("ls_trainer_close")->reached[-status]++;

@@ -1,13 +1,14 @@
-/* Campaign: random sequences of all calls of the public headers, legal and not, with random failures of the allocator,
- * of threads, of devices and of files.
+/* Campaign: random sequences of calls of all functions in the public headers, valid and invalid,
+ * with random failures of the allocator, of threads, of devices and of files.
  *
- *     api_swarm --headers DIR --directory DIR [--sequences N | --seconds S] [--seed S] [--only NUMBER]
- *               [--findings N]
+ *     api_swarm --headers DIR --directory DIR [--sequences N | --seconds S] [--seed S]
+ *               [--only NUMBER] [--findings N]
  *
- * A call passes if it returns, with success or with an error that its header promises, which has a text; and if weights
- * that were given with LS_OK are those of an undisturbed trainer that made the same steps. Prints one JSON object: which
- * function was reached with success, and with which error, and which errors of the headers were not. Exits with 1 on the
- * first sequence that does not pass, or the Nth, having named each. */
+ * A call passes if it returns success or an error that its header promises, with a text. Weights
+ * that were returned with LS_OK must be those of an undisturbed trainer that made the same steps.
+ * Prints one JSON object: the functions that returned success, the errors that each returned, and
+ * the promised errors that did not occur. Exits with 1 at the first sequence that does not pass, or
+ * at the Nth, after naming each. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "campaigns/api_world.h"
@@ -23,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CALLS = 40 /* of a sequence */, SECONDS = 120 /* for one, then it hangs */ };
+enum { CALLS = 40 /* calls of a sequence */, SECONDS = 120 /* for one, then it hangs */ };
 
 static world here; /* one at a time; the alarm's handler reads it */
 

@@ -1,4 +1,4 @@
-/* Calls of trainer.h, snapshot.h and model.h. */
+/* Random calls of trainer.h, snapshot.h and model.h. */
 #include "campaigns/api_world.h"
 
 #include "train/faulty_backend.h"
@@ -16,7 +16,7 @@ static const char config[] =
     " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 2, \"kernel\": 5, \"stride\": 5},"
     " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
 
-/* ---- what the trainer tells ---- */
+/* ---- callbacks of the trainer ---- */
 
 /* Calls that a callback may not make. */
 static void call_in(world *w, ls_error *err)
@@ -303,7 +303,7 @@ static void look(world *w)
     world_did(w, "ls_trainer_result");
 }
 
-/* ---- what was learnt ---- */
+/* ---- comparing weights ---- */
 
 static void compare(world *w, const char *name, const float *weights)
 {
@@ -362,7 +362,7 @@ static void take_snapshot(world *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Of an array for predictions: all of it, or too little. */
+/* Returns a size for an array of predictions: all of it, or too little. */
 static size_t some_room(world *w)
 {
     return world_chance(w, 12) ? world_draw(w, 3) : WORLD_BATCH * OWN_CLASSES;

@@ -1,4 +1,4 @@
-/* The swarm over the public API: what its calls share. */
+/* Common parts of the randomized test of the public API (api_swarm.c). */
 #ifndef TESTS_CAMPAIGNS_API_WORLD_H
 #define TESTS_CAMPAIGNS_API_WORLD_H
 
@@ -12,59 +12,59 @@
 #define WORLD_SNAPSHOTS 3
 #define WORLD_BATCH 16
 #define WORLD_PARAMETERS 4096
-#define WORLD_STATUSES 20 /* LS_OK, and as many errors as there are */
+#define WORLD_STATUSES 20 /* LS_OK and the number of different errors */
 
-/* ---- what the headers promise, and what was reached (api_promises.c) ------------------------- */
+/* ---- promises of the headers, and results that occurred (api_promises.c) --------------------- */
 
 typedef struct promise {
     char name[48];
-    unsigned errors;              /* bit −status: the header names it */
-    long reached[WORLD_STATUSES]; /* [−status] */
+    unsigned errors;              /* bit −status: the header names the error */
+    long reached[WORLD_STATUSES]; /* [−status]: how often it was returned */
 } promise;
 
-/* Reads the headers in `directory`. Ends the program where it cannot. */
+/* Reads the headers in `directory`. Ends the program if that fails. */
 void promises_read(const char *directory);
-/* NULL: no header declares it. */
+/* Returns NULL if no header declares the function. */
 promise *promises_find(const char *name);
-/* Prints, as one JSON object, what was reached of each function and what was not. */
+/* Prints, as one JSON object, the results of each function that occurred and those that did not. */
 void promises_print(unsigned long long sequences, unsigned long long calls);
 
-/* ---- the world of one sequence --------------------------------------------------------------- */
+/* ---- the state of one sequence of calls ------------------------------------------------------ */
 
 typedef struct world {
-    uint64_t seed, number; /* of the sequence */
+    uint64_t seed, number; /* seed and number of the sequence */
     uint32_t drawn;
-    const char *directory; /* for files; exists */
-    const char *call;      /* the function that is under way */
+    const char *directory; /* existing directory for files */
+    const char *call;      /* name of the function being called */
     unsigned long long calls;
     char problem[600]; /* the first finding; "": none */
     ls_error err;
-    /* The allocator: the call that fails, counted down; 0: none. */
+    /* The allocator: number of the call that fails, counted down; 0: none. */
     ls_host host;
     atomic_long fails_in;
     atomic_int persistent;
-    /* What there is; NULL: nothing. */
+    /* Objects of the sequence; NULL: none. */
     ls_registry *registry;
     ls_pool *pool, *devices;
-    int abandoned;      /* a worker of `pool` was */
-    int devices_broken; /* its owner works, or one of its workers was given up */
+    int abandoned;      /* a worker of `pool` was abandoned */
+    int devices_broken; /* its owner is working, or one of its workers was abandoned */
     ls_collective *collective;
-    int ranks; /* of it */
+    int ranks; /* number of ranks of the collective */
     ls_snapshot *snapshot[WORLD_SNAPSHOTS], *model;
-    /* The trainer, and one of one sound device that does the same. */
+    /* The trainer, and one with a single sound device that makes the same steps. */
     ls_trainer *trainer, *shadow;
     int comparable; /* the two should have the same weights */
     int ran, calls_in, resident;
     ls_data_source data;
-    int read_that_fails; /* its user, where it has one */
+    int read_that_fails; /* user pointer of the read callback that fails, if it has one */
     const ls_data_source *sources[1];
     ls_trainer_callbacks callbacks;
     ls_trainer_sys sys;
     uint8_t images[WORLD_BATCH * 28 * 28];
     int32_t labels[WORLD_BATCH];
-    char saved[512]; /* a checkpoint; "": none */
-    int has_table;   /* "table.safetensors" is in the directory */
-    /* Another thread, which reads what is published. */
+    char saved[512]; /* path of a checkpoint; "": none */
+    int has_table;   /* "table.safetensors" exists in the directory */
+    /* Another thread, which reads the published snapshot. */
     pthread_t reader;
     int reading;
     atomic_int stop;
@@ -72,28 +72,29 @@ typedef struct world {
     ls_snapshot *published;
 } world;
 
-/* A number below `below`. */
+/* Draws a number below `below`. */
 uint32_t world_draw(world *w, uint32_t below);
-/* True once in so many times. */
+/* Returns true once in `times` draws on average. */
 int world_chance(world *w, uint32_t times);
-/* Notes how a call ended, and whether it may have. Returns its status. */
+/* Records the status of a call, and a finding if the header does not promise it. Returns the
+ * status. */
 int world_note(world *w, const char *name, int status);
-/* For functions without a status. */
+/* Like world_note, for functions without a status. */
 void world_did(world *w, const char *name);
-/* A finding; the first one counts. */
+/* Records a finding; only the first one counts. */
 void world_problem(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* From now on no memory and no thread is refused. */
+/* Stops refusing memory and threads. */
 void world_disarm(world *w);
-/* The allocator that fails when it is told to, or NULL. */
+/* Returns the host whose allocator fails on request, or NULL. */
 const ls_host *world_host(world *w);
 
 typedef void world_call(world *w);
 
-/* Calls of the pool, registry and collective (api_pools.c), of the trainer, snapshots and models (api_trainer.c), and
- * those that need a stage of their own (api_rare.c); the ends are NULL. */
+/* Calls of pool, registry and collective (api_pools.c), of trainer, snapshots and models
+ * (api_trainer.c), and calls that need a special preparation (api_rare.c). NULL-terminated. */
 extern world_call *const pool_calls[], *const trainer_calls[], *const rare_calls[];
 
-/* The ends of what is there, with sound memory and files. */
+/* Destroy all objects, without failures of memory and files. */
 void world_end_trainer(world *w);
 void world_end_pools(world *w);
 

@@ -1,11 +1,11 @@
-/* How campaigns read their command lines: pairs of a name and its value, "--seed 3". */
+/* Reads the command lines of campaigns: pairs of a name and its value, such as "--seed 3". */
 #ifndef CAMPAIGNS_ARGUMENTS_H
 #define CAMPAIGNS_ARGUMENTS_H
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The value behind `name`, or the fallback. */
+/* Returns the value after `name`, or the fallback. */
 static inline const char *argument(int argc, char **argv, const char *name, const char *fallback)
 {
     for (int i = 1; i + 1 < argc; i++)

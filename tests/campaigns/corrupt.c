@@ -1,10 +1,10 @@
-/* Cuts and flips of small valid files: see corrupt.h.
+/* Campaign: truncates small valid files and flips their bits; see corrupt.h.
  *
  *     corrupt [--long] [--only FAMILY]
  *
- * Prints the counts as JSON. The long form has more than a million mutants. Exit codes: 0, 1 (a
- * violation, memory or descriptors lost). A crash, or ten seconds without an answer, ends it.
- */
+ * Prints the counts as JSON. The long form has more than a million mutants. Exit codes: 0; 1 for a
+ * violation, or lost memory or descriptors. A crash, or ten seconds without an answer, ends the
+ * program. */
 #define _GNU_SOURCE /* memfd_create; in this file alone */
 #include "campaigns/corrupt.h"
 

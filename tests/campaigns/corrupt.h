@@ -1,17 +1,18 @@
-/* The campaign of corrupted inputs: what its files share.
+/* Common parts of the campaign of corrupted inputs.
  *
- * A family is a few valid files that are read together. Each file is cut at each byte and has each
- * bit flipped, one change at a time, and the family is read again. What must come out:
+ * A family is a few valid files that are read together. Each file is truncated at each byte and has
+ * each bit flipped, one change at a time, and the family is read again. The result must be one of
+ * these:
  *
- *   refused   an error that names the file and the place (offset, or line and column); or
- *   same      what was read is, byte for byte, what the unharmed files give: the change hit
- *             something without a meaning; or
- *   payload   what was read differs exactly as the change says: the flipped bit of a pixel, a label
- *             or a weight, or the one value of a text whose characters were hit. No reader can know
- *             better, as such bytes carry no redundancy; where SHA-256s are kept, they differ.
+ *   refused   an error that names the file and the place (offset, or line and column)
+ *   same      the data read is, byte for byte, that of the unchanged files: the change affected
+ *             something without a meaning
+ *   payload   the data read differs exactly as the change says: in the flipped bit of a pixel, a
+ *             label or a weight, or in the one value of a text whose characters were changed. A
+ *             reader cannot detect that, because such bytes have no redundancy; SHA-256s that are
+ *             stored must differ.
  *
- * Anything else is a violation.
- */
+ * Anything else is a violation. */
 #ifndef TESTS_CAMPAIGNS_CORRUPT_H
 #define TESTS_CAMPAIGNS_CORRUPT_H
 
@@ -20,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that grow. */
+/* A buffer that grows. */
 typedef struct blob {
     uint8_t *data;
     size_t size;
@@ -28,20 +29,20 @@ typedef struct blob {
 } blob;
 
 void blob_add(blob *b, const void *bytes, size_t count);
-void blob_add_text(blob *b, const char *text); /* with its zero */
+void blob_add_text(blob *b, const char *text); /* with its terminating NUL */
 
-/* One file of a family. */
+/* A file of a family. */
 typedef struct subject {
-    char path[128];   /* under which it is read */
-    const char *name; /* what a message must contain; NULL: the path */
-    int fd;           /* writes to it; −1: the family reads `bytes` itself */
-    uint8_t *bytes;   /* as they are read now, of exactly `size` bytes */
+    char path[128];   /* path under which readers find it */
+    const char *name; /* text that a message must contain; NULL: the path */
+    int fd;           /* descriptor for writing; −1: the family reads `bytes` itself */
+    uint8_t *bytes;   /* present content, allocated with exactly `size` bytes */
     size_t size;
 } subject;
 
 enum { FAMILY_FILES = 4 };
 
-/* A change: bit 0 … 7 flipped at a byte, or (bit −1) the file cut there. */
+/* A change: bit 0 … 7 of a byte is flipped, or (bit −1) the file is truncated before it. */
 typedef struct change {
     int file;
     size_t byte;
@@ -50,34 +51,34 @@ typedef struct change {
 
 typedef struct family {
     const char *name;
-    /* Makes the files; `scale` is 1, or more for the long form. */
+    /* Creates the files. `scale` is 1, or more for the long form. */
     void (*make)(struct family *f, unsigned scale);
-    /* Reads them, and adds what they mean to `out`. */
+    /* Reads the files, and appends the data to be compared to `out`. */
     int (*read)(const struct family *f, blob *out, ls_error *err);
-    /* Whether `now` differs from `before` exactly as the change says. */
+    /* Returns whether `now` differs from `before` exactly as the change says. */
     int (*explains)(const struct family *f, const change *c, const blob *before, const blob *now);
-    /* Whether a message says where. NULL: "FILE:LINE:COLUMN:", "byte N", "offset N", or that the
-     * file is empty. */
+    /* Returns whether a message names the place. NULL: it must contain "FILE:LINE:COLUMN:", "byte
+     * N" or "offset N", or say that the file is empty. */
     int (*names_place)(const char *text, const subject *s);
-    /* Removes what `make` left elsewhere. NULL: nothing. */
+    /* Removes files that `make` created elsewhere. NULL: there are none. */
     void (*finish)(struct family *f);
     int files;
     subject file[FAMILY_FILES];
-    /* Counts. */
+    /* Counts of results. */
     unsigned long mutants, refused, same, payload, violations;
 } family;
 
 extern family corrupt_idx, corrupt_idx_gzip, corrupt_cifar, corrupt_cifar_gzip;
 extern family corrupt_config, corrupt_model, corrupt_safetensors, corrupt_checkpoint;
 
-/* Memory comes through this host, which counts what is in use. */
+/* A host whose allocator counts the memory in use. */
 extern const ls_host corrupt_host;
 
-/* ---- for the making of files ---- */
+/* ---- creating files ---- */
 
-void must(int done, const char *what); /* ends the program otherwise */
+void must(int done, const char *what); /* ends the program unless `done` */
 
-/* A file in memory that holds the bytes; `s->path` is where readers find it. */
+/* Creates a file in memory with the content; `s->path` is where readers find it. */
 void subject_in_memory(subject *s, const blob *content);
 /* The same for an existing file that is changed in place. */
 void subject_on_disk(subject *s, const char *path);

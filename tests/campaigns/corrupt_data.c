@@ -1,5 +1,5 @@
-/* Corrupted datasets: IDX and CIFAR-10's format, plain and compressed. The meaning of a dataset is
- * its shape, whether its payload is the published one, all images, and all labels. */
+/* Corrupted datasets: IDX and CIFAR-10's format, plain and compressed. The compared data of a
+ * dataset is its shape, whether its payload is the published one, all images, and all labels. */
 #include "campaigns/corrupt.h"
 #include "data/kinds.h"
 
@@ -16,7 +16,7 @@ enum {
     CIFAR_RECORD = 1 + CIFAR_IMAGE
 };
 
-/* What comes before images and labels in a split's meaning. */
+/* Comes before images and labels in the compared data of a split. */
 typedef struct split_head {
     uint32_t rows, channels, height, width, payload;
     uint32_t image_bytes; /* in all */

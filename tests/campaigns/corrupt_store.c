@@ -1,5 +1,5 @@
-/* Corrupted weights and checkpoints. The meaning of weights is their floats; a checkpoint has a state as
- * well, and a SHA-256 over the whole: nothing may pass. */
+/* Corrupted weights and checkpoints. The compared data of weights is their floats. A checkpoint
+ * also has a state and a SHA-256 of the whole, so every change must be refused. */
 #include "campaigns/corrupt.h"
 #include "nn/safetensors.h"
 #include "store/durable.h"
@@ -72,7 +72,7 @@ static int read_safetensors(const family *f, blob *out, ls_error *err)
     return rc;
 }
 
-/* The data stand behind the header in the canonical order, as they lie in memory. */
+/* The data follows the header in the canonical order, as it is in memory. */
 static int explains_safetensors(const family *f, const change *c, const blob *before,
                                 const blob *now)
 {

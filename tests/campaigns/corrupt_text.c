@@ -1,8 +1,8 @@
-/* Corrupted texts: configs and models. A config's meaning is its document and the resolved config
- * that a run would use; a model's is its document and what became of it.
+/* Corrupted texts: configs and models. The compared data of a config is its document and the
+ * resolved config that a run would use; that of a model is its document and the parsed model.
  *
- * JSON has no check sum: a flipped digit is another number. So a changed text may pass if, of all
- * values of its document, exactly that one differs whose characters were hit. */
+ * JSON has no checksum: a flipped digit is another number. A changed text may therefore be accepted
+ * if exactly that value of its document differs whose characters were changed. */
 #include "campaigns/corrupt.h"
 #include "config/config.h"
 
@@ -83,7 +83,7 @@ typedef struct difference {
     int structure; /* they have other keys, or more values */
     int leaves;
     size_t leaf;     /* the last one's number, in reading order */
-    size_t position; /* of the walk */
+    size_t position; /* position of the walk */
 } difference;
 
 static void compare(difference *d, const cJSON *a, const cJSON *b)

@@ -1,32 +1,32 @@
-/* A library to put before a program (LD_PRELOAD) that makes one file system call go wrong.
+/* A library for LD_PRELOAD that makes one file system call of a program fail.
  *
- * It counts the calls that concern files below one directory, and at call number N does what it is
- * told. A script first runs the program with no fault to learn how many calls there are, and then
+ * It counts the calls that concern files below one directory, and at call number N injects the
+ * fault. A script first runs the program without a fault to learn the number of calls, and then
  * once for each of them.
  *
- *     LS_FS_ROOT     the directory; only calls about it and what is below it count. Without it
- *                    nothing happens at all
- *     LS_FS_COUNT    a file, not below the directory, that always holds the number of calls so far
- *     LS_FS_TRACE    a file, not below the directory, that gets a line "N CALL PATH" for each
- *     LS_FS_RECORD   a file, not below the directory, to which everything is appended that changes or
- *                    syncs files (fs_record.h); standard output must be a file then
- *     LS_FS_CALLS    names of calls, separated by commas: the only ones that count
+ *     LS_FS_ROOT     the directory; only calls about it and what is below it count. Without it the
+ *                    library does nothing
+ *     LS_FS_COUNT    a file outside the directory that always contains the number of calls so far
+ *     LS_FS_TRACE    a file outside the directory that gets a line "N CALL PATH" for each call
+ *     LS_FS_RECORD   a file outside the directory to which every call is appended that changes or
+ *                    syncs files (fs_record.h); standard output must then be a file
+ *     LS_FS_CALLS    names of calls, separated by commas: only these count
  *     LS_FS_WITHOUT  names of calls that fail with ENOSYS and do not count
  *     LS_FS_AT       N, from 1
  *     LS_FS_FAULT    kill-before, kill-after   SIGKILL, before or after the call
  *                    kill-half                 writes half, then SIGKILL
  *                    power                     SIGKILL before the call, and what was written to
  *                                              files since their last sync is lost
- *                    short                     writes half and says so
+ *                    short                     writes half and returns that count
  *                    ENOSPC, EIO, EDQUOT, EINTR, EROFS, ENOMEM, or a number: the call fails
- *     LS_FS_KEEP     not empty: every call from N on fails, until the end. EINTR then strikes each
+ *     LS_FS_KEEP     not empty: every call from N on fails, until the end. EINTR then fails each
  *                    call once and lets its repetition pass
  *
- * A close that fails has closed nevertheless, as on Linux. Calls that standard I/O makes on its own
- * cannot be seen, but fopen and fclose are; what they wrote is recorded when the stream is closed. Mappings, copies
- * within the system and fallocate are not recorded. Paths are compared as texts once LS_FS_ROOT is
- * resolved: lead the program to the directory by a path without symbolic links.
- */
+ * A close that fails has closed the file nevertheless, as on Linux. Calls that standard I/O makes
+ * internally are not seen, but fopen and fclose are; what they wrote is recorded when the stream is
+ * closed. Mappings, copies within the system and fallocate are not recorded. Paths are compared as
+ * texts once LS_FS_ROOT is resolved: the program must use a path to the directory without symbolic
+ * links. */
 #define _GNU_SOURCE
 #include "fs_record.h"
 
@@ -49,7 +49,7 @@
 
 typedef enum fault { NONE, KILL_BEFORE, KILL_AFTER, KILL_HALF, POWER, SHORT, ERROR } fault;
 
-/* What is to happen to one call. */
+/* The decision about one call: it passes, fails, does half, or is the last. */
 typedef enum verdict { PASS, FAIL, HALF, LAST, HALF_AND_LAST } verdict;
 
 static struct {
@@ -144,7 +144,7 @@ static int listed(const char *list, const char *name)
     return 0;
 }
 
-/* ---- what a call concerns ------------------------------------------------------------------- */
+/* ---- the path of a call --------------------------------------------------------------------- */
 
 static int below_root(const char *path)
 {
@@ -205,7 +205,7 @@ static int concerns_path(int folder, const char *path)
     return shim.root_length > 0 && full_path(where, folder, path) && below_root(where);
 }
 
-/* ---- what is recorded ----------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------------------ */
 
 /* The calls below have been judged: `where` is the path, the new one where there are two. */
 
@@ -233,7 +233,7 @@ static void record_open(int fd, int flags, int was_there)
         fs_record_cut(fd);
 }
 
-/* ---- what a loss of power loses ------------------------------------------------------------- */
+/* ---- unsynced writes ------------------------------------------------------------------------ */
 
 enum { FILES = 64 };
 
@@ -497,7 +497,7 @@ OPEN(openat, (int folder, const char *path, int flags, ...), flags, (folder, pat
 OPEN(openat64, (int folder, const char *path, int flags, ...), flags, (folder, path, flags, mode),
      folder, path)
 
-/* What fortified programs call. */
+/* Functions that fortified programs call. */
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
 int __openat_2(int folder, const char *path, int flags);

@@ -1,9 +1,10 @@
-/* The shim's other half: what a program asked of the file system, in order, as a record from which
- * power_cuts.py makes the directories that a power cut may leave.
+/* The recording part of fs_fault.c: what a program requested from the file system, in order. From
+ * the record power_cuts.py creates the directories that a power cut may leave.
  *
- * Between fs_record_begin and fs_record_end one call is made and noted; nobody else's comes between. An
- * entry is a line "SAID WHAT …", with the bytes behind it where some were written. SAID is how much the
- * program had said when the call began: the size of its standard output, which is a file. */
+ * Between fs_record_begin and fs_record_end one call is made and recorded; calls of other threads
+ * wait. An entry is a line "SAID WHAT …", followed by the bytes that were written, if any. SAID is
+ * the amount of output that the program had produced when the call began: the size of its standard
+ * output, which is a file. */
 #ifndef CAMPAIGNS_FS_RECORD_H
 #define CAMPAIGNS_FS_RECORD_H
 
@@ -11,27 +12,29 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* Does nothing unless `fd` is a file's descriptor; then everything is noted in it. */
+/* Starts recording to the file with descriptor `fd`; does nothing if `fd` is not a descriptor. */
 void fs_record_start(int fd);
 
-/* Both do nothing, and the first returns 0, when nothing is noted. */
+/* Mark the begin and the end of a recorded call. Without recording both do nothing, and the first
+ * returns 0. */
 int fs_record_begin(int concerned);
 void fs_record_end(int begun);
 
-/* Names: of `what` is one name, or from one to another. */
+/* Record a call that concerns one name, or that moves one name to another. */
 void fs_record_name(const char *what, const char *path);
 void fs_record_names(const char *what, const char *from, const char *to);
 
-/* A name for a new file or directory, which now has an inode. */
+/* Records the name of a new file or directory, which now has an inode. */
 void fs_record_new(const char *what, const char *path);
 
-/* What was written, cut or synced, by inode. `at` -1: where the descriptor stands now, behind it. */
+/* Record what was written, truncated or synced, by inode. `at` -1: the write ended at the
+ * descriptor's present position. */
 void fs_record_write(int fd, const void *bytes, ssize_t count, off_t at);
 void fs_record_blocks(int fd, const struct iovec *blocks, ssize_t count);
 void fs_record_cut(int fd);
 void fs_record_sync(int fd);
 
-/* All of a stream's file, which standard I/O has written on its own. */
+/* Records the whole content of a stream's file, which standard I/O has written internally. */
 void fs_record_whole(int fd);
 
 #endif

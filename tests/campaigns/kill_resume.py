@@ -6,16 +6,16 @@
 
 Two parts:
 
-  * every file system call of a run that saves often is a point: the run is killed there, before the
-    call, then resumed, on another number of workers (1 to 4), until it ends (--stride N: each Nth
-    point only); needs --shim;
+  * every file system call of a run that saves often is a point: the run is killed there, before
+    the call, then resumed, on another number of workers (1 to 4), until it ends (--stride N: each
+    Nth point only); needs --shim;
   * N runs are killed at random times, each up to four times, before they may end.
 
-After each: the final weights' SHA-256 and every record's numbers are those of a run that nothing
-disturbed, each record once, and no left-overs lie in the run directory. A run that was killed
-before its first checkpoint is begun anew, as a user would do. --state makes a long campaign
-resumable itself: points that passed are kept there. Prints counts as JSON; exit status 1 if a
-promise was broken.
+After each, the SHA-256 of the final weights and the numbers in every record must be those of an
+undisturbed run, each record once, and the run directory must contain no temporary files. A run that
+was killed before its first checkpoint is begun again, as a user would do. --state makes a long
+campaign itself resumable: it stores the points that passed. Prints counts as JSON; exit status 1 if
+a promise was broken.
 """
 import argparse
 import json

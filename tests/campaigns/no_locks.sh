@@ -1,6 +1,6 @@
 #!/bin/sh
-# no_locks.sh TRAINER CONFIG SHIM: a file system that answers flock with one of these errors (524 has no name) keeps no
-# run from its work: it warns, trains, saves, and goes on from there with the same weights.
+# no_locks.sh TRAINER CONFIG SHIM: a file system on which flock fails with one of these errors (524
+# has no name) does not stop a run: it warns, trains, saves, and resumes with the same weights.
 set -eu
 trainer=$1 config=$2 shim=$3
 work=$(mktemp -d)

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Campaign: runs that are kept from running, and lose no worker by it.
+"""Campaign: runs that are prevented from running for a while, which must not lose a worker by that.
 
-    pauses.py --trainer PROGRAM --config FILE [--backend ref] [--rounds N] [--seed S] [--only KIND]...
+    pauses.py --trainer PROGRAM --config FILE [--backend ref] [--rounds N] [--seed S]
+              [--only KIND]...
 
 A run with a short deadline is stopped (SIGSTOP and SIGCONT, several times, at random points and for
-random times), frozen (a cgroup, where root allows), has one thread stopped by ptrace, is starved (nice 19
-beside programs that do nothing but burn its CPUs), or is suspended from a terminal (Ctrl-Z, then fg).
-Passes if nobody was given up and the weights have the undisturbed run's bits. Threads that do hang,
-asleep or burning their CPU, must be named all the same: within the deadline and a second, pauses not
-counted, also when a pause comes in the middle. Prints one JSON object; exit status 1 at a violation.
+random times), frozen (a cgroup, if root allows it), has one thread stopped by ptrace, is starved
+(nice 19 beside programs that only use CPU), or is suspended from a terminal (Ctrl-Z, then fg). It
+passes if no worker was given up and the weights have the bits of the undisturbed run. Threads that
+do hang, asleep or using CPU, must be detected nevertheless: within the deadline and a second,
+pauses excluded, also when a pause comes in the middle. Prints one JSON object; exit status 1 after
+a violation.
 """
 import argparse
 import ctypes

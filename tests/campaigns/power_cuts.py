@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Makes every directory that a power cut may leave, and lets a user's commands loose on it.
+"""Creates every directory that a power cut may leave, and runs a user's commands on it.
 
     power_cuts.py --shim fs_fault.so --driver power_driver [--trainer trainer_ref]
                   [--long] [--only NAME] [--keep DIR]
 
-A program runs once under the shim, which records what it asks of the file system and how much it has
-said by then. The cut may come before any recorded call. What was not synced by then may be there or
-not, each operation on its own: contents once their file was synced, names once their directory was. For
-each cut the states are made in which
+A program runs once under the shim, which records what it requests from the file system and how much
+it has printed by then. The cut may come before any recorded call. What was not synced by then may
+exist or not, each operation independently: contents are certain once their file was synced, names
+once their directory was. For each cut these states are created:
 
   * everything that was not synced is lost;
   * each such operation alone is lost;
-  * the first so many of them are kept, for every number; or all of them, but files that have grown hold
+  * the first n of them are kept, for every n; or all of them, but files that have grown contain
     zeros;
-  * of many (all where there are few) seeded subsets, in which pages of a write go one by one, or leave
-    zeros where the file has grown already.
+  * many seeded subsets (all if there are few), in which pages of a write are lost one by one, or
+    contain zeros if the file has grown already.
 
-States that are equal are judged once. Where a loop device can be mounted, images of an ext4 are judged as
-well, copied while a run goes on in it. After a save or an end was reported the commands give what was
-promised; before, there is the old state or a clean beginning, and never a run that is refused or wrong.
-Prints counts as JSON; exit status 1 if a promise was broken.
+Equal states are checked once. If a loop device can be mounted, images of an ext4 file system are
+checked as well, copied while a run uses it. After a save or an end was reported, the commands must
+give what was promised; before, they must find the old state or a clean beginning, and never a run
+that is refused or wrong. Prints counts as JSON; exit status 1 if a promise was broken.
 """
 import argparse
 import concurrent.futures

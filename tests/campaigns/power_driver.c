@@ -1,16 +1,16 @@
-/* Trains a small run, and says what a run that a power cut has left is good for: the subject of
- * power_cuts.py.
+/* Trains a small run, and reports whether a run that a power cut has left can be used.
+ * power_cuts.py runs it.
  *
  *     power_driver train RUN [KEY=VALUE]...
- *         trains RUN, interrupted behind step 5 and then resumed to its end. Says "saved STEPS" when it
- *         has learnt of a checkpoint, and "done" at the end.
+ *         trains RUN, interrupted after step 5 and then resumed to its end. Prints "saved STEPS"
+ *         when a checkpoint was reported, and "done" at the end.
  *     power_driver config
  *         prints the config that it trains with
  *     power_driver judge
- *         reads lines "RUN SAVED DONE [KEY=VALUE]": how many steps were said to be saved (-1: none), and
- *         whether the run was said to be done. Resumes RUN to its end, or begins it where there is none. Answers each with a line: "begun", "nothing" (to
- *         resume, before anything was said), "resumed STEPS", or "VIOLATION …".
- */
+ *         reads lines "RUN SAVED DONE [KEY=VALUE]": the number of steps that were reported as saved
+ *         (-1: none), and whether the run was reported as done. Resumes RUN to its end, or begins
+ *         it if there is none. Answers each with a line: "begun", "nothing" (to resume, before
+ *         anything was reported), "resumed STEPS", or "VIOLATION …". */
 #include "base/error.h"
 #include "ref/ref.h"
 

@@ -1,4 +1,4 @@
-/* A directory and all that is in it goes. */
+/* Removes a directory and everything in it. */
 #ifndef TESTS_CAMPAIGNS_REMOVE_TREE_H
 #define TESTS_CAMPAIGNS_REMOVE_TREE_H
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the campaigns in their long form and writes what came of them into RESULTS.md.
+"""Runs the campaigns in their long form and writes their results into RESULTS.md.
 
     run.py --build DIR [--fuzz-build DIR] [--asan-build DIR] [--keep DIR] [--only NAME]...
            [--minutes-of-fuzzing N] [--rounds-of-pauses N] [--no-write]
 
-Can be stopped and started again: what has passed at this commit is kept in --keep and not repeated. Rows of
-campaigns that were not run stay as they are.
-Exit status 1 if a campaign does not pass.
+Can be stopped and started again: --keep stores what has passed at this commit, which is not
+repeated. Rows of campaigns that were not run are not changed. Exit status 1 if a campaign does not
+pass.
 """
 import argparse
 import datetime

@@ -1,17 +1,16 @@
-/* Saves checkpoints with known contents, and says what is left of them: the subject of store_faults.py.
+/* Saves checkpoints with known contents, and reports what is left of them. store_faults.py runs it.
  *
  *     save_driver save DIRECTORY GENERATION same|numbered
- *         saves one checkpoint, called "only" or as that of step GENERATION, keeps the newest two,
- *         and replaces the file "note". Prints "saved" once it is there and "done" at the end; exit
- *         status 1 and a message if anything failed.
+ *         saves one checkpoint, called "only" or named after step GENERATION, keeps the newest two,
+ *         and replaces the file "note". Prints "saved" once it exists and "done" at the end. Exits
+ *         with 1 and a message after a failure.
  *     save_driver check DIRECTORY
- *         prints "GENERATION BROKEN NOTE HIDDEN": of the newest whole checkpoint (0: none), the number
- *         of broken ones, the note's generation (0: none, −1: damaged), and the number of names
- *         in the directory that should not be there. Checkpoints whose hash is right, but are not
- *         what a save writes, are counted as broken.
+ *         prints "GENERATION BROKEN NOTE HIDDEN": the generation of the newest complete checkpoint
+ *         (0: none), the number of broken ones, the note's generation (0: none, −1: damaged), and
+ *         the number of names in the directory that should not be there. A checkpoint whose hash is
+ *         right but which is not what a save writes counts as broken.
  *     save_driver recover DIRECTORY GENERATION same|numbered
- *         check, save, check: four numbers, "1" or "0" for the save, four numbers.
- */
+ *         check, save, check: prints four numbers, "1" or "0" for the save, and four numbers. */
 #include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
@@ -28,7 +27,7 @@ static const char recipe[] =
     " {\"type\": \"dense\", \"name\": \"b\", \"out\": 10}]},"
     " \"optimizer\": {\"lr\": 1, \"momentum\": 0.5}}";
 
-/* What is saved: some 20,000 floats, half of them an optimizer's. */
+/* The saved model: some 20,000 floats, half of them an optimizer's. */
 static ls_model *model;
 static ls_optimizer optimizer;
 static float *weights, *momentum;

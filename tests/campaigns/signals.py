@@ -3,13 +3,15 @@
 
     signals.py --trainer trainer_ref --config config.json [--backend ref] [--short]
 
-A fault on purpose (a short stall) holds the run in the phase while the signal is sent. Afterwards
-the exit code is the documented one, and the run goes on to the weights of an undisturbed one:
+An injected fault (a short stall) holds the run in the phase while the signal is sent. Afterwards
+the exit code must be the documented one, and the resumed run must reach the weights of an
+undisturbed one:
 
-    INT, TERM, HUP     75, and the checkpoint is of that very step; so does HUP twice, as of a closed terminal
+    INT, TERM, HUP     75, and the checkpoint is of that very step; the same for HUP twice, as a
+                       closing terminal sends it
     INT twice          130, at once; resumes from the newest checkpoint
-    PIPE, XFSZ, CHLD   nothing: 0
-    QUIT, KILL         the signal's own death; resumes from the newest checkpoint
+    PIPE, XFSZ, CHLD   no effect: 0
+    QUIT, KILL         killed by the signal; resumes from the newest checkpoint
 
 Prints counts as JSON; exit status 1 if a promise was broken.
 """

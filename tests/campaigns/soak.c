@@ -1,13 +1,13 @@
-/* Campaign: one process that trains, saves, is interrupted, resumes and loses devices, over and over.
+/* Campaign: one process that trains, saves, is interrupted, resumes and loses devices, over and
+ * over.
  *
  *     soak --directory DIR [--seconds N] [--seed S]
  *
- * Each round is one life of a run in a directory of its own: it is interrupted at some step, resumed
- * on another number of workers, loses a device by failure or by a stall, and ends. Passes when every
- * round ends with the bits of the undisturbed run, the resident memory grew by at most 1 MB from the
- * end of the warm-up (a fifth of the time) to the end, and no descriptor or thread is left. Prints
- * one JSON object.
- */
+ * Each round is one run in a directory of its own: it is interrupted at some step, resumed on
+ * another number of workers, loses a device by a failure or a stall, and ends. The campaign passes
+ * if every round ends with the bits of the undisturbed run, the resident memory grew by at most 1
+ * MB from the end of the warm-up (a fifth of the time) to the end, and no descriptor or thread is
+ * left. Prints one JSON object. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "campaigns/arguments.h"

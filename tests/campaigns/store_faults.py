@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Makes every file system call of a save go wrong, in every way, one at a time.
+"""Makes every file system call of a save fail, in every way, one at a time.
 
     store_faults.py --driver save_driver --shim fs_fault.so [--long] [--jobs N] [--only FAULT]
 
 The driver saves one generation over an older one, under the shim. Afterwards, without it:
 
-  * the old or the new checkpoint is whole and is what a save writes, and no broken one is there;
-  * the driver said "saved" only if the new one is there and lasts;
-  * a save that failed leaves nothing half done;
-  * the next save succeeds, and leaves nothing but whole checkpoints.
+  * the old or the new checkpoint is complete and is what a save writes, and no broken one exists;
+  * the driver printed "saved" only if the new one exists and is durable;
+  * a save that failed leaves nothing incomplete;
+  * the next save succeeds, and leaves nothing but complete checkpoints.
 
-The long form takes more kinds of errors, each once and lasting until the end, and also saves into
-an empty directory. Prints counts as JSON; exit status 1 if a promise was broken.
+The long form uses more kinds of errors, each once and lasting until the end, and also saves into an
+empty directory. Prints counts as JSON; exit status 1 if a promise was broken.
 """
 import argparse
 import concurrent.futures

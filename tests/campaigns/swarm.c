@@ -1,17 +1,16 @@
-/* Campaign: random models times everything that a config can say, on 1 to 8 workers.
+/* Campaign: random models with random configs, on 1 to 8 workers.
  *
  *     swarm --directory DIR [--cases N] [--seconds S] [--seed S] [--case K]
  *
- * A case is run on one worker, twice on another number, and on a third one whose ops are watched for
- * writes beside their buffers (tests/nn/guarded_device.h): weights, records, evaluations and the way it
- * ends have the same bits. A run in shards of "devices", or merged by `naive`, is compared with runs on
- * as many workers. Some lose a device or a step on the way. Now and then a case is also computed by the
- * reference back end, whose first loss and evaluation are near, and lives in a run directory: there it is
- * interrupted, resumed on other workers, and its weights evaluated by trainers that know nothing of how
- * it was trained. Prints one JSON object, with the number of cases that had each key of the config; a
- * key that no case has is a failure, as is the first case that does not pass, which is named with what
- * repeats it.
- */
+ * A case is run on one worker, twice on another number, and on a third number with ops that are
+ * watched for writes outside their buffers (tests/nn/guarded_device.h). Weights, records,
+ * evaluations and the way it ends must have the same bits. A run in shards of "devices", or merged
+ * by `naive`, is compared with runs on as many workers. Some cases lose a device or a step on the
+ * way. Some are also computed by the reference back end, whose first loss and evaluation must be
+ * close, and have a run directory: the run is interrupted, resumed on other workers, and its
+ * weights are evaluated by trainers that do not know how it was trained. Prints one JSON object,
+ * with the number of cases that had each key of the config. It is a failure if no case has a key,
+ * or if a case does not pass; that case is named together with the command that repeats it. */
 #include "campaigns/swarm.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -53,7 +52,7 @@ typedef struct leg {
     int status;
     char error[512];
     char hash[65];
-    double loss, accuracy; /* of the last evaluation */
+    double loss, accuracy; /* results of the last evaluation */
     char *records;
     size_t length;
     int lost; /* devices */
@@ -112,14 +111,14 @@ static int least(size_t a, int b)
     return a < (size_t)b ? (int)a : b;
 }
 
-/* Where two texts differ first: the line of the first one. */
+/* Returns the first line of the first text in which two texts differ. */
 static void first_difference(char out[400], const char *a, const char *b)
 {
     size_t line = 0, i = 0;
     for (; a[i] && a[i] == b[i]; i++)
         if (a[i] == '\n')
             line = i + 1;
-    line = i > line + 90 ? i - 90 : line; /* of a long line, what is around it */
+    line = i > line + 90 ? i - 90 : line; /* shorten a long line */
     snprintf(out, 400, "%.*s | %.*s", least(strcspn(a + line, "\n"), 180), a + line,
              least(strcspn(b + line, "\n"), 180), b + line);
 }
@@ -276,7 +275,7 @@ static int differ(char problem[PROBLEM], const leg *a, const leg *b)
 
 /* ---- run directories ------------------------------------------------------------------------ */
 
-/* What the weights score in the hands of a trainer that did not train them. */
+/* Evaluates the weights with a trainer that did not train them. */
 static int judge_weights(char problem[PROBLEM], const leg *first, const char *backend,
                          const char *weights)
 {

@@ -1,4 +1,4 @@
-/* Random recipes: data, and every key of the config. */
+/* Draws random recipes: data, and every key of the config. */
 #include "base/rng.h"
 #include "campaigns/swarm.h"
 #include "config/config.h"

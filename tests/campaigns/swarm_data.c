@@ -1,11 +1,13 @@
-/* Where a case's rows lie: with the caller, or in files of arrays; and keys of data that are of other kinds. */
+/* Places a case's rows with the caller or in files of arrays, and draws keys that belong to other
+ * kinds of data. */
 #include "campaigns/swarm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A .npy file of `count` values of `size` bytes each; the shape and the type as Python writes them. */
+/* Writes a .npy file of `count` values of `size` bytes each, with shape and type as Python writes
+ * them. */
 static void write_npy(const char *directory, const char *name, const char *type, const char *shape,
                       const void *values, size_t size, size_t count)
 {
@@ -26,7 +28,7 @@ static void write_npy(const char *directory, const char *name, const char *type,
 
 typedef struct split {
     uint32_t count;
-    size_t values; /* of all rows */
+    size_t values; /* number of values in all rows */
     uint8_t *bytes;
     int32_t *labels;
 } split;
@@ -54,7 +56,7 @@ static void free_split(split *s)
     free(s->labels);
 }
 
-/* ---- npy ---------------------------------------------------------------------------------------- */
+/* ---- npy ------------------------------------------------------------------------------------- */
 
 /* Classes, or a bit for each of them. */
 static void write_targets(const swarm_case *c, const split *s, const char *name)
@@ -136,10 +138,10 @@ static void add_arrays(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "missing", draw_word(d, holes));
 }
 
-/* ---- csv ---------------------------------------------------------------------------------------- */
+/* ---- csv ------------------------------------------------------------------------------------- */
 
-/* A column for each value and one that is dropped; test rows have classes that training rows have. `fraction` stands
- * behind each value. */
+/* Writes a column for each value and one that is dropped; test rows have only classes that training
+ * rows have. `fraction` follows each value. */
 static void write_table(const swarm_case *c, int test, const char *path, char separator,
                         const char *fraction)
 {
@@ -193,7 +195,7 @@ static void add_table(swarm_case *c, draws *d, cJSON *data)
     c->data.train_rows += (uint32_t)c->data.classes;
 }
 
-/* ---- a folder's images, packed -------------------------------------------------------------------- */
+/* ---- a folder's images, packed --------------------------------------------------------------- */
 
 static void add_folder(swarm_case *c, cJSON *data)
 {
@@ -231,7 +233,7 @@ static void add_folder(swarm_case *c, cJSON *data)
     cJSON_AddNumberToObject(data, "classes", from->classes);
 }
 
-/* ---- where the rows are ---------------------------------------------------------------------------- */
+/* ---- the place of the rows ------------------------------------------------------------------- */
 
 /* Keys of other kinds, which are let pass with their defaults. */
 static void add_defaults(draws *d, cJSON *data)

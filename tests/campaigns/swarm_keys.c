@@ -1,6 +1,6 @@
-/* Which keys of the config there are, and which of them the swarm's cases have had. The readers of
- * src/json/fields.h know: the program is linked so that two of their functions pass here
- * (-Wl,--wrap). */
+/* Finds the keys that a config may have, and those that cases of the swarm have used. The readers
+ * of src/json/fields.h know them: the program is linked so that two of their functions are
+ * intercepted here (-Wl,--wrap). */
 #include "campaigns/swarm.h"
 #include "json/fields.h"
 

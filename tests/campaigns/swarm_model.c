@@ -1,4 +1,4 @@
-/* Random models: stacks of layers with shortcuts, branches and blocks, whose shapes fit. */
+/* Draws random models: stacks of layers with shortcuts, branches and blocks, whose shapes fit. */
 #include "campaigns/swarm.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@ typedef struct builder {
     draws *d;
     cJSON *layers, *blocks;
     int c, h, w;
-    int vector; /* non-zero: flattened, or behind a dense layer */
+    int vector; /* non-zero: flattened, or after a dense layer */
     int names;
 } builder;
 
@@ -56,7 +56,8 @@ static int draw_dilation(builder *b, int size, int kernel)
     return draw_from(b->d, 1, kernel < 2 ? 3 : least(3, (size - 1) / (kernel - 1)));
 }
 
-/* Kernel, stride, padding and, where it may be, dilation that fit; the shape becomes what comes out. */
+/* Draws kernel, stride, padding and, where allowed, dilation that fit. The shape becomes that of
+ * the output. */
 static void add_window(builder *b, cJSON *node, int most, int may_dilate)
 {
     const int square = !one_in(b->d, 4);

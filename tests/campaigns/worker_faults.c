@@ -2,12 +2,11 @@
  *
  *     worker_faults [--schedules N] [--seed S] [--deadline SECONDS]
  *
- * A schedule draws 2 to 8 workers, and one to three faults on different workers: a kind, a stage and a
- * step each; at least one worker stays. Passes when the final weights have the bits of the
- * undisturbed run, every step has one record, each loss names the right worker, kind and step, and a
- * stall was noticed within the deadline and a second. Prints one JSON object; exits with 1 on the
- * first schedule that does not pass, naming it.
- */
+ * A schedule draws 2 to 8 workers, and one to three faults on different workers: a kind, a stage
+ * and a step each; at least one worker remains. The campaign passes if the final weights have the
+ * bits of the undisturbed run, every step has one record, each loss names the right worker, kind
+ * and step, and a stall was detected within the deadline and a second. Prints one JSON object.
+ * Exits with 1 at the first schedule that does not pass, and names it. */
 #include "base/error.h"
 #include "base/rng.h"
 #include "campaigns/arguments.h"
@@ -35,7 +34,7 @@ static const char *const kinds[] = {"fail", "stall"};
 static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
 enum { STAGES = sizeof stages / sizeof *stages, EVALUATE = STAGES - 1 };
 
-/* What was drawn for one worker. */
+/* The fault drawn for one worker. */
 typedef struct fault {
     int kind, stage, step;
     int drawn, seen;
@@ -48,7 +47,7 @@ typedef struct schedule {
     char text[WORKERS][96];
     const char *inject[WORKERS];
     double deadline_s;
-    /* What was seen. */
+    /* Observations of a run. */
     int steps;
     double latest_s; /* the longest a stall stayed unnoticed */
     char problem[400];
@@ -87,7 +86,7 @@ static void plan(schedule *s, uint64_t seed)
     }
 }
 
-/* ---- what the records say ------------------------------------------------------------------- */
+/* ---- checking records ----------------------------------------------------------------------- */
 
 static double number_behind(const char *json, const char *key)
 {
@@ -109,7 +108,7 @@ static void check_fault(schedule *s, const char *json)
     const int stalled = strstr(json, "\"kind\":\"stall\"") != NULL;
     if (stalled != (f->kind == 1))
         snprintf(s->problem, sizeof s->problem, "the wrong kind: %.300s", json);
-    /* A fault behind the commit point may be noticed in the next step. */
+    /* A fault after the commit point may be noticed in the next step. */
     if (f->stage != EVALUATE && step != f->step && step != f->step + 1)
         snprintf(s->problem, sizeof s->problem, "the wrong step: %.300s", json);
     if (stalled && after > s->latest_s)

@@ -1,4 +1,4 @@
-/* Checkpoints in a directory: which is the newest that is whole, and which may go. */
+/* Checkpoints in a directory: finding the newest complete one, and removing old ones. */
 #include "checkpoint/checkpoint.h"
 
 #include "base/host.h"
@@ -65,7 +65,7 @@ static ls_checkpoint_values values_of(const place *p)
     return (ls_checkpoint_values){p->values[0], p->slot};
 }
 
-/* The checkpoint behind `steps` steps; its state is `text`. */
+/* Saves the checkpoint after `steps` steps; its state is `text`. */
 static void save(place *p, uint64_t steps, const char *text)
 {
     char name[LS_CHECKPOINT_NAME];
@@ -97,7 +97,8 @@ static void count(void *user, ls_log_level level, const char *text)
     ++*(int *)user;
 }
 
-/* Fails the test unless the newest whole checkpoint has this state, and so many were passed over. */
+/* Fails the test unless the newest complete checkpoint has this state, and this many were passed
+ * over. */
 static void assert_latest(place *p, const char *text, int passed_over)
 {
     char *path, *state;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every way in which a config can be wrong: the exact message, and exit code 78 (66 where a file is
-# missing, 64 where an argument is).
+# Every way in which a config can be wrong: the exact message, and exit code 78 (66 if a file is
+# missing, 64 if an argument is wrong).
 # shellcheck disable=SC1091 # expect.sh lies beside this script
 # shellcheck disable=SC2016 # the backquotes are part of the messages
 . "$(dirname "$0")/expect.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Output that cannot be written: the exact message, exit code 74, and whole lines in what was
-# written. Readers that leave early lose nothing. $2 is check_metrics.
+# written. A reader that closes its pipe early causes no loss. $2 is check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2

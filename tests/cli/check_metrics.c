@@ -1,9 +1,10 @@
-/* Checks a metrics.jsonl: every line strict JSON, every record with exactly the keys that its rows have (ls_record_keys,
- * which config_rows compares with src/train/README.md), in an order that makes sense, none twice and none missing.
+/* Checks a metrics.jsonl: every line is strict JSON, every record has exactly the keys of its type
+ * (ls_record_keys, which config_rows compares with src/train/README.md), and the records are in a
+ * valid order, none twice and none missing.
  *
  *     check_metrics [--cut] FILE
  *
- * --cut: the run did not come to its end, so run_end may be missing. Prints what is wrong, with the
+ * --cut: the run did not reach its end, so run_end may be missing. Prints what is wrong, with the
  * line's number, and exits with 1. */
 #include "records/record.h"
 #include "json/json.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What has been read so far. */
+/* State of what has been read so far. */
 static struct {
     int line, devices, epochs, evals, ended;
     int targets;         /* are vectors, of which there is no accuracy */
@@ -73,7 +74,8 @@ static int has_row(const char *key, int type)
     return row->key != NULL;
 }
 
-/* An object has each key that has a row for `type`, a record's or a part, and no other but "type". */
+/* Checks that an object has each key that has a row for `type`, a record's or a part, and no other
+ * except "type". */
 static void check_keys(const cJSON *object, int type)
 {
     int found = type < LS_RECORD_TYPES; /* "type" */

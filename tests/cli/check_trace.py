@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Check a timeline: check_trace.py FILE --workers N --steps N [--ops] [--devices]
+"""Checks a timeline: check_trace.py FILE --workers N --steps N [--ops] [--devices]
 
-It is JSON in the Trace Event Format; its spans nest on every track; each worker has every step once; a
-step's phases follow one another and sum to the step within 2 %; waits lie in merges, and ops in phases.
-With --devices each worker's device has tracks of its own: there nothing overlaps, nothing lies before the
-worker began or behind the run's end, and something was done in every step.
+It must be JSON in the Trace Event Format; its spans nest on every track; each worker has every step
+once; the phases of a step follow one another and sum to the step within 2 %; waits are within
+merges, and ops within phases. With --devices each worker's device has tracks of its own, on which
+nothing overlaps, nothing is before the worker's start or after the run's end, and something was
+done in every step.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-# Helpers of the tests of the program, to be read with `.`: POSIX sh.
+# Helpers for tests of the program, to be sourced with `.`: POSIX sh.
 #
-#     . "$(dirname "$0")/expect.sh"      # $1 is the program; makes and enters a directory of its own
-#     run config.json --set epochs=2     # stdout, stderr and the exit code are kept
+#     . "$(dirname "$0")/expect.sh"      # $1 is the program; creates and enters a directory
+#     run config.json --set epochs=2     # stores stdout, stderr and the exit code
 #     expect_code 0
 #     expect_error 'config.json: …'      # exactly this one line from the program
 #     finish

@@ -1,6 +1,7 @@
 #!/bin/sh
-# former_keys.sh TRAINER: keys of the config that had another name in 0.2 and before. former/ holds a run that was
-# written then: every verb reads it. A user's own config, and --set, have to have the names of today.
+# former_keys.sh TRAINER: config keys that had another name in version 0.2 and earlier. former/
+# contains a run of that time: every verb must read it. A user's own config and --set must use
+# today's names.
 # shellcheck disable=SC1091,SC2154
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/expect.sh"

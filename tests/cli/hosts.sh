@@ -1,5 +1,6 @@
 #!/bin/sh
-# hosts.sh PROGRAM: options of hosts that meet, and secrets as systems mount them. One host alone is a run of one member.
+# hosts.sh PROGRAM: options for runs on several hosts, and secrets in files as systems mount them. A
+# single host is a run of one member.
 . "$(dirname "$0")/expect.sh"
 
 cat >c.json <<'TEXT'

@@ -1,5 +1,6 @@
 #!/bin/sh
-# init.sh TRAINER: what `init` says of a table, a folder and arrays, and that its configs train.
+# init.sh TRAINER: the description that `init` prints for a table, a folder and arrays, and training
+# with its configs.
 # shellcheck disable=SC1091,SC2034,SC2154
 . "$(dirname "$0")/expect.sh"
 XDG_CACHE_HOME=$scratch/cache

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""init_forms.py TRAINER: `init` of files in the forms in which they are found: what it says, what it writes into the config,
-and that the config trains. Needs nothing but Python."""
+"""init_forms.py TRAINER: `init` of files in the forms that users have: its description, the config
+that it writes, and training with that config. Needs nothing but Python.
+"""
 import gzip
 import json
 import struct

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Nothing in a run directory is written through a symbolic link: what the link leads to stays as it was.
+# Nothing in a run directory is written through a symbolic link: the target of the link remains
+# unchanged.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 

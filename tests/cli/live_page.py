@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The page of a run in a real browser: live_page.py TRAINER [--screenshots DIR]
+"""Tests the page of a run in a real browser: live_page.py TRAINER [--screenshots DIR]
 
-A run is served; the page must follow it without being loaded again, say so when the server is gone, and
-go on when another one takes its place, one that goes on with the same run included. Then the reports: of a
-finished run, with mouse and keys, on a desktop and a phone; of one of 100,000 steps, which must be painted
-within a second and stay responsive; of one with hostile names; and one without scripts. Speaks WebDriver with
-chromedriver; exit status 77 where there is none.
+A run is served. The page must follow it without being reloaded, report when the server is gone, and
+continue when another server takes its place, including one that resumes the same run. Then the
+reports: of a finished run, with mouse and keys, on a desktop and a phone; of one of 100,000 steps,
+which must be painted within a second and remain responsive; of one with hostile names; and one
+without scripts. Uses WebDriver with chromedriver; exit status 77 if it is missing.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 #!/bin/sh
-# new_rows.sh TRAINER: rows that a model has not learnt are prepared as the model says, wherever they lie, and what
-# does not fit is refused by its name.
+# new_rows.sh TRAINER: rows that a model has not learnt are prepared as the model says, from every
+# kind of file, and the message for data that does not fit names it.
 # shellcheck disable=SC1091,SC2034,SC2154
 . "$(dirname "$0")/expect.sh"
 XDG_CACHE_HOME=$scratch/cache

@@ -1,5 +1,6 @@
 #!/bin/sh
-# pack.sh TRAINER: folders of images become one file; the cache has it as long as nothing in the folder changes.
+# pack.sh TRAINER: folders of images become one file, which the cache keeps as long as nothing in
+# the folder changes.
 # shellcheck disable=SC2015 # fail ends the test, and [ ] && grep are one condition
 set -eu
 trainer=$1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the program prints and where. $2 is check_metrics.
+# The output of the program, on stdout and stderr. $2 is check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# --resume: by directory, by `latest`, with and without a config; what cannot be resumed says why.
-# $2 is check_metrics.
+# --resume: by directory, by `latest`, with and without a config; the reason is reported if a run
+# cannot be resumed. $2 is check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2

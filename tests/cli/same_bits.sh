@@ -1,6 +1,6 @@
 #!/bin/sh
-# same_bits.sh TRAINER CONFIG: LeNet in four shards ends with the same bits on one, two, three and four workers, with
-# momentum, augmentation and a schedule on, each of which changes them.
+# same_bits.sh TRAINER CONFIG: LeNet in four shards ends with the same bits on one, two, three and
+# four workers, with momentum, augmentation and a schedule, each of which changes them.
 program=$1
 config=$2
 set -u

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""same_bits_of_data.py TRAINER: data of every form that `init` and the readers know train to the same weights on one, two
-and three workers, and on two after a kill on one. Needs nothing but Python.
+"""same_bits_of_data.py TRAINER: data of every form that `init` and the readers accept trains to the
+same weights on one, two and three workers, and on two after a kill on one. Needs nothing but
+Python.
 
-Each form has a twin that says the same otherwise: a plain table, an array with its channels first, values. Its weights are
-the same as well, or, where that is what the form is for, others.
+Each form has a counterpart that contains the same data in another form: a plain table, an array
+with its channels first, values. Its weights must be the same as well, or different where that is
+the purpose of the form.
 """
 import gzip
 import json

@@ -1,5 +1,6 @@
 #!/bin/sh
-# --serve: pages that follow a run, numbers for Prometheus; what cannot be served says why.
+# --serve: pages that follow a run, and metrics for Prometheus; the reason is reported if it cannot
+# be served.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/expect.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# SIGINT and SIGTERM: the step is finished, a checkpoint and the weights are written, exit code 75;
-# without a run directory there is nothing to go on from: 130. A second one leaves at once.
-# $2 is check_metrics.
+# SIGINT and SIGTERM: the step is finished, a checkpoint and the weights are written, exit code 75.
+# Without a run directory nothing can be resumed: 130. A second signal exits at once. $2 is
+# check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# On a terminal the progress line is drawn in place, in colour unless NO_COLOR is set.
+# On a terminal the progress line is redrawn in place, in colour unless NO_COLOR is set.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip 'util-linux script is not here'

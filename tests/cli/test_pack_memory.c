@@ -1,4 +1,5 @@
-/* What packing asks for before it decodes: it depends on images, and on CPUs only so far. */
+/* The memory that packing allocates before it decodes: it depends on the images, and only within a
+ * limit on the number of CPUs. */
 #define _GNU_SOURCE /* CPUs that a thread may use */
 #include "cli/pack.h"
 #include "runner.h"
@@ -68,7 +69,8 @@ static void a_few_images_are_packed_in_the_memory_of_a_few(void **state)
     assert_in_range(asked_for(32, 64, 3, 0), 1, MB);
 }
 
-/* As in a container that may use a part of its host alone: the threads that nobody has asked for are as many. */
+/* As in a container that may use only a part of its host: the default number of threads is the
+ * number of allowed CPUs. */
 static void packing_takes_as_many_threads_as_it_may_use_cpus(void **state)
 {
     cpu_set_t before, one;

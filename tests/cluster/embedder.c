@@ -1,5 +1,6 @@
-/* A program of MPI's own, started by mpirun, that hands a communicator to a trainer: the weights are those that
- * it gets alone, MPI is still its own afterwards, and it can train again. */
+/* An MPI program, started by mpirun, that passes a communicator to a trainer. The weights must be
+ * those of a single process, MPI must remain usable afterwards, and it must be possible to train
+ * again. */
 #include <lockstep/trainer.h>
 
 #include <mpi.h>

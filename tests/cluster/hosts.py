@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""hosts.py TRAINER [--deadline S]: trains on several hosts, each a network namespace of this machine, by mpirun.
+"""hosts.py TRAINER [--deadline S]: trains on several hosts, each a network namespace of this
+machine, by mpirun.
 
-The same weights on 1, 2 and 3 hosts; a member killed (the first one, too), stopped or cut off: every other process
-saves and ends with 75 within the deadline and 2 s, and each save goes on, on another number of hosts, to the weights
-of the undisturbed run; a signal to one of them, or to mpirun, stops all behind the same step. With --grid, 1 to 4
-hosts × 1 to 3 workers × shards 7, 8, 12, 24; with --cases, so many random faults; with --tcp, over the engine tcp. Needs
-root, iproute2 and, but for --tcp, Open MPI's mpirun and liblockstep-mpi.so beside the program: without them it is
-skipped (77) and says why. Nothing is left behind."""
+The weights must be the same on 1, 2 and 3 hosts. If a member (also the first one) is killed,
+stopped or disconnected, every other process must save and end with 75 within the deadline and 2 s,
+and each saved run must continue, on another number of hosts, to the weights of the undisturbed run.
+A signal to one process, or to mpirun, must stop all after the same step. With --grid, 1 to 4 hosts
+× 1 to 3 workers × shards 7, 8, 12, 24; with --cases N, N random faults; with --tcp, over the TCP
+engine. Needs root, iproute2 and, except with --tcp, Open MPI's mpirun and liblockstep-mpi.so beside
+the program; without them it is skipped (77) and says why. Everything that it creates is removed.
+"""
 
 import argparse
 import contextlib

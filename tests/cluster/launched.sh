@@ -1,7 +1,8 @@
 #!/bin/sh
-# launched.sh TRAINER [OLD_MPICH]: a program that a launcher has started several times over, and that has no engine to talk to the
-# others by, or one by which it finds no others, refuses to train the same thing as often; absent and broken are told
-# apart, and an MPICH that hangs is refused by its number. It saves once when it is told to stop. Exit status 1 if not.
+# launched.sh TRAINER [OLD_MPICH]: a program that a launcher has started several times, and that has
+# no engine to reach the other processes, or one that finds none, refuses to train the same model in
+# each. An absent and a broken engine have different messages, and an MPICH that hangs is refused by
+# its version. The program saves once when it is told to stop. Exit status 1 if not.
 set -eu
 unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_SIZE SLURM_STEP_NUM_TASKS
 work=$(mktemp -d)

@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
-"""meeting.py TRAINER [--apart S]: three hosts, each a network namespace, meet behind address translation and train.
+"""meeting.py TRAINER [--apart S]: three hosts, each a network namespace, connect through address
+translation and train.
 
-They are on networks of their own, between which a fourth namespace, the gateway, translates addresses:
+Each host is on a network of its own. A fourth namespace, the gateway, translates addresses between
+them:
 
-    service      the others join a service's address, 10.96.0.10, which no host has; the gateway calls the first in its own
-                 name, so that the first sees the gateway's address alone (Kubernetes' services, Docker's proxy)
-    published    likewise, and host 2 reaches host 3 at a published port of the gateway alone, which host 3 advertises
+    service      the others join a service's address, 10.96.0.10, which no host has; the gateway
+                 calls the first host with its own address, so that the first sees only the
+                 gateway's address (like Kubernetes' services and Docker's proxy)
+    published    the same, and host 2 reaches host 3 only at a published port of the gateway, which
+                 host 3 advertises
 
-Each time the weights are those of one machine, the first host starts in between the others, and hosts start S seconds
-apart. Then what goes wrong is said at once, by name, on both sides. Needs root, iproute2 and nft: without them it is
-skipped (77) and says why. Nothing is left behind."""
+Each time the weights must be those of one machine. The first host starts between the others, and
+hosts start S seconds apart. Then errors must be reported at once, with names, on both sides. Needs
+root, iproute2 and nft; without them it is skipped (77) and says why. Everything that it creates is
+removed.
+"""
 
 import argparse
 import json

@@ -1,4 +1,5 @@
-/* Loaded before an MPI, it makes that say that it is one which is refused. */
+/* A library for LD_PRELOAD that makes an MPI report the version of an MPICH that Lockstep
+ * refuses. */
 #include <string.h>
 
 int MPI_Get_library_version(char *text, int *length);

@@ -1,5 +1,6 @@
-/* relay DELAY_MS LOSS_PERCENT SEED INTERFACE…: a switch between network interfaces that passes frames on late and
- * loses some: for kernels without netem. It learns behind which interface an address lies. Ends by a signal. */
+/* relay DELAY_MS LOSS_PERCENT SEED INTERFACE…: a switch between network interfaces that delays
+ * frames and drops some of them, for kernels without netem. It learns which address is reached
+ * through which interface. A signal ends it. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,7 +26,7 @@ typedef struct frame {
 
 typedef struct port {
     int socket;
-    frame queue[QUEUE]; /* those to be sent */
+    frame queue[QUEUE]; /* frames to be sent */
     unsigned first, count;
 } port;
 
@@ -116,7 +117,7 @@ static void take_in(int from)
     }
 }
 
-/* What a link that is down does not take is lost. */
+/* Drops what a link that is down does not accept. */
 static void send_due(port *p)
 {
     while (p->count > 0 && p->queue[p->first].due_ns <= now_ns()) {

@@ -142,7 +142,7 @@ static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
                                          .abort = abort_mortal,
                                          .regroup = regroup_mortal};
 
-/* ---- processes -------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static void on_progress(void *user, const ls_progress *p)
 {

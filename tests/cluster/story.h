@@ -1,5 +1,5 @@
-/* Whole runs over several processes, each a thread here, over the double of the wire, or over TCP with members that
- * are lost as if they had been killed or stopped. */
+/* Whole runs over several processes, each a thread here: over the double of the transport, or over
+ * TCP with members that are lost as if they had been killed or stopped. */
 #ifndef TESTS_CLUSTER_STORY_H
 #define TESTS_CLUSTER_STORY_H
 
@@ -14,24 +14,25 @@
 
 enum { MOST = 4, NEVER = -1, MARK = 100000 };
 
-/* What befalls a member of a story over TCP. */
+/* How a member of a scenario over TCP is lost. */
 typedef enum fate {
-    FATE_KILLED,  /* its connections and its door close */
-    FATE_STOPPED, /* it says and hears nothing until it finds out that it is alone */
-    /* Before it is killed, another one hears nothing of it, while the rest do, so that they get further: */
-    FATE_KILLED_IN_SUM,   /* of its part of the sum */
-    FATE_KILLED_IN_GATHER /* of what it brings to a gather */
+    FATE_KILLED,  /* its connections and its listener close */
+    FATE_STOPPED, /* it sends and receives nothing until it finds that it is alone */
+    /* Before the member is killed, another member receives nothing from it, while the others do and
+     * therefore get further. */
+    FATE_KILLED_IN_SUM,   /* its part of the sum is not received */
+    FATE_KILLED_IN_GATHER /* its contribution to a gather is not received */
 } fate;
 
-/* The engine tcp, in which that happens: its `comm`. */
+/* A TCP engine in which a member is lost; the `comm` of the engine. */
 typedef struct mortal {
     ls_tcp_place place;
-    atomic_long posts, dies_at; /* the post of its run, or NEVER */
-    int dies_regrouping;        /* in the regrouping of that number, from 1; 0: in none */
+    atomic_long posts, dies_at; /* number of the post at which it is lost, or NEVER */
+    int dies_regrouping;        /* number, from 1, of the regrouping in which it is lost; 0: none */
     int regroupings;
     fate fate;
-    int deaf;           /* who hears nothing before it is killed */
-    uint64_t killed_ns; /* when it will be; 0: not known yet */
+    int deaf;           /* member that receives nothing before the loss */
+    uint64_t killed_ns; /* time of its death; 0: not known yet */
     atomic_bool gone;
     struct process *process;
     struct story *story;
@@ -43,14 +44,14 @@ typedef struct process {
     wire_place place;
     mortal mortal;
     char meet[40];
-    int member;           /* over TCP: as it turned out */
-    uint64_t dies_behind; /* this step, … */
-    long dies_after;      /* … so many posts later */
+    int member;           /* over TCP: number that it was assigned */
+    uint64_t dies_behind; /* step after which it dies, after further posts */
+    long dies_after;      /* number of posts between that step and its death */
     char devices[32], shards[32], run_dir[420];
     ls_trainer *trainer;
-    uint64_t stop_behind; /* this step: asked to stop; 0: never */
+    uint64_t stop_behind; /* step after which it is asked to stop; 0: never */
     int status, records, faults;
-    uint64_t first_step, last_step; /* that it has recorded; first UINT64_MAX: with a gap */
+    uint64_t first_step, last_step; /* steps that it has recorded; first UINT64_MAX: with a gap */
     int evaluations;
     ls_error err;
     ls_result result;
@@ -65,28 +66,30 @@ typedef struct story {
     int stopper;
     uint64_t stop_behind;
     int victim;
-    uint64_t kill_at;      /* a post; 0: never */
-    uint64_t break_at;     /* the same; its engine says so */
-    const char *nan[MOST]; /* --inject of one member */
-    uint64_t posts;        /* of the victim, in all */
-    const char *set[MOST]; /* of one member */
-    bool marked;           /* each begins with MARK times its number in its position's trained_s */
-    bool tcp;              /* over TCP, and those that are left go on */
+    uint64_t kill_at;      /* number of a post; 0: never */
+    uint64_t break_at;     /* post at which its engine reports a broken connection; 0: never */
+    const char *nan[MOST]; /* --inject of each member */
+    uint64_t posts;        /* total number of the victim's posts */
+    const char *set[MOST]; /* an assignment for each member */
+    /* each member begins with MARK times its number in its position's trained_s */
+    bool marked;
+    bool tcp; /* over TCP; the remaining members continue */
     struct {
-        uint64_t step;  /* behind which it is lost; 0: never */
-        long posts;     /* that it makes before */
-        int regrouping; /* or that one, in which it is lost */
+        uint64_t step;  /* step after which it is lost; 0: never */
+        long posts;     /* number of posts before the loss */
+        int regrouping; /* or the regrouping in which it is lost */
         fate fate;
         int deaf;
     } loss[MOST];
     process process[MOST];
 } story;
 
-/* Does what the story says, and waits for its end. Behind it processes stand in the order of their numbers. */
+/* Runs the scenario and waits for its end. Afterwards the processes are in the order of their
+ * member numbers. */
 void tell(story *s);
-/* One process does it. */
+/* Runs the scenario in one process. */
 void alone(story *s, int shards);
-/* All members have these weights and this loss, and the first alone has records. */
+/* Checks that all members have these weights and this loss, and that only the first has records. */
 void all_ended_with(const story *s, const char *hash, double test_loss);
 
 #endif

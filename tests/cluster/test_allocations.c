@@ -1,5 +1,5 @@
-/* Over TCP, each member a thread here: what a sum allocates once it is warm (nothing), and what becomes of the memory of
- * sums when members are lost. */
+/* Memory of sums over TCP, with a thread for each member: a sum allocates nothing after the first
+ * ones, and the memory of sums is freed when members are lost. */
 #include "cluster/cluster.h"
 #include "free_port.h"
 #include "runner.h"
@@ -52,8 +52,8 @@ static int sum(member *m)
     return status;
 }
 
-static long
-    allocations; /* from the first member's sum WARM to its last one, of which nobody else has reached the end */
+/* from the first member's sum WARM to its last one, whose end no other member has reached */
+static long allocations;
 
 static int sum_often(member *m)
 {

@@ -1,4 +1,5 @@
-/* The courier and its orders, over the double of the wire: one thread stands for each process. */
+/* The progress thread ("courier") and its requests, over the double of the transport. One thread
+ * stands for each process. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
@@ -40,7 +41,7 @@ typedef struct process {
     wire_place place;
     atomic_int asks;
     ls_cluster *cluster;
-    int status; /* what came of the body */
+    int status; /* result of the body */
     int closed;
     float *kept; /* a node's memory */
     ls_error err;
@@ -51,7 +52,7 @@ typedef struct test {
     int members;
     wire_world *world;
     uint64_t deadline_ns, open_ns;
-    bool leaves; /* couriers are left behind */
+    bool leaves; /* couriers (progress threads) are abandoned */
     int (*body)(process *p);
     int shards;
     size_t floats;
@@ -60,8 +61,8 @@ typedef struct test {
     process process[WIRE_MOST];
 } test;
 
-/* Where joining fails because the engine does not return, its thread and what that uses stay behind for good,
- * also when the engine returns after all. */
+/* If joining fails because the engine does not return, its thread and what that uses remain for
+ * good, also if the engine returns later. */
 static int open_and_leave(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
 {
     __lsan_disable();
@@ -162,7 +163,7 @@ static void members_gather_and_share_in_any_order_of_messages(void **state)
 
 /* ---- sums ----------------------------------------------------------------------------------- */
 
-/* Of such different sizes that each other order of addition gives other bits. */
+/* Returns numbers of such different sizes that every other order of addition gives other bits. */
 static float leaf_float(int shard, size_t i, int round)
 {
     uint32_t x = 2654435761u * (uint32_t)(shard + 1 + 31 * round) + (uint32_t)i * 1664525u;
@@ -251,9 +252,9 @@ static void an_arena_of_many_pieces_arrives_whole(void **state)
     free(expected);
 }
 
-/* ---- sums of which a part is there ------------------------------------------------------------ */
+/* ---- sums of which a part is there ----------------------------------------------------------- */
 
-/* Up to `floats` in each of this process's nodes; what is behind them is not there yet. */
+/* Fills up to `floats` in each of this process's nodes; the rest is not there yet. */
 static void fill_up_to(const process *p, size_t from, size_t floats)
 {
     ls_span span[LS_PARTIALS_MAX];
@@ -285,8 +286,8 @@ static int end_sum(process *p)
     return status;
 }
 
-/* The half of three pieces for each of three members that are there: pieces 0 … 3. Each has sent its four nodes and a half
- * of the sums before any of them has the other half. */
+/* Sends the half of three pieces for each of the three members: pieces 0 … 3. Each has sent its
+ * four nodes and a half of the sums before any of them has the other half. */
 static int send_half(process *p)
 {
     static const uint64_t sums[] = {2 * 2, 2, 2}; /* pieces 0 and 3, 1, 2: to two others each */
@@ -460,7 +461,7 @@ static void check_kill(const test *t, int victim, uint64_t start_ns)
     assert_true(strstr(why, "silent for") || strstr(why, "has left"));
 }
 
-/* Of three, at one of its posts in the third sum or so: whatever was under way. */
+/* One of three is killed at one of its posts around the third sum, whatever it was doing. */
 static void a_member_killed_at_any_point_is_missed_within_the_deadline(void **state)
 {
     (void)state;
@@ -548,7 +549,7 @@ static int keep_sums(process *p)
     return status;
 }
 
-/* A worker that was left behind adds into it, and nobody knows until when. */
+/* An abandoned worker adds into it, for an unknown time. */
 static void sums_that_are_in_use_outlive_the_close(void **state)
 {
     (void)state;
@@ -576,7 +577,7 @@ static void who_leaves_says_why_and_is_not_waited_for(void **state)
         assert_int_equal(t.process[m].status, LS_ESTALLED);
         assert_non_null(strstr(t.process[m].err.text, "no space left on its disk"));
     }
-    assert_true(ls_now_ns() - start_ns < 5 * SECOND); /* of a deadline of 20 */
+    assert_true(ls_now_ns() - start_ns < 5 * SECOND); /* the deadline is 20 s */
     wire_world_destroy(t.world);
 }
 
@@ -650,7 +651,8 @@ static int share_much(process *p)
     return status;
 }
 
-/* Between the last message and the next one is less than the deadline, which the whole takes thrice. */
+/* The time between two messages is less than the deadline, but the whole takes three times as
+ * long. */
 static void a_long_part_over_a_slow_line_is_waited_for_on_both_ends(void **state)
 {
     (void)state;
@@ -666,7 +668,8 @@ static void a_long_part_over_a_slow_line_is_waited_for_on_both_ends(void **state
     wire_world_destroy(t.world);
 }
 
-/* What an engine has got may end all together, and what says that this member is alive stand behind it. */
+/* Everything that an engine has received may complete together, and the messages that say that this
+ * member is alive come after it. */
 static void an_arena_is_not_sent_all_at_once(void **state)
 {
     (void)state;
@@ -741,7 +744,7 @@ static int gather_once(process *p)
 static void an_engine_that_hangs_is_left_behind(void **state)
 {
     (void)state;
-    static test t; /* which a thread that was left behind may still use */
+    static test t; /* an abandoned thread may still use it */
     prepare(&t, 2);
     t.deadline_ns = SECOND / 4;
     const uint64_t start_ns = ls_now_ns();
@@ -757,7 +760,7 @@ static void an_engine_that_hangs_is_left_behind(void **state)
 static void a_member_that_never_comes_is_not_waited_for_for_ever(void **state)
 {
     (void)state;
-    static test t; /* which a thread that was left behind may still use */
+    static test t; /* an abandoned thread may still use it */
     prepare(&t, 2);
     wire_world_expect(t.world, 3);
     t.open_ns = SECOND / 2;
@@ -769,7 +772,7 @@ static void a_member_that_never_comes_is_not_waited_for_for_ever(void **state)
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
 }
 
-static atomic_int uses; /* of a host's allocator */
+static atomic_int uses; /* allocations of a host's allocator */
 
 static void *count_alloc(void *user, size_t bytes, size_t align)
 {
@@ -785,7 +788,7 @@ static void count_free(void *user, void *memory)
     free(memory);
 }
 
-/* Who was told that joining failed has nothing to keep for it. */
+/* A caller that was told that joining failed need not keep anything for it. */
 static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **state)
 {
     (void)state;
@@ -907,7 +910,7 @@ static void members_for_whom_memory_runs_out_are_an_error(void **state)
     for (int m = 0; m < 3; m++)
         pthread_join(p[m].thread, NULL);
     for (int m = 0; m < 3; m++) {
-        assert_int_equal(p[m].closed, LS_OK); /* of its opening */
+        assert_int_equal(p[m].closed, LS_OK); /* the status of its opening */
         assert_int_equal(p[m].status, p[m].number == 2 ? LS_ESTALLED : LS_ENOMEM);
     }
 }

@@ -1,5 +1,5 @@
-/* How the members of a run meet over the engine tcp: who is first, what is said while they wait, and what is wrong, on
- * both sides. One thread stands for each member. */
+/* Rendezvous of the members of a run over the TCP engine: the choice of the first member, messages
+ * while members wait, and errors, on both sides. One thread stands for each member. */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"
@@ -34,7 +34,7 @@ typedef struct member {
     int status, number;
     ls_error err;
     char said[6000];
-    pthread_mutex_t lock; /* of `said` */
+    pthread_mutex_t lock; /* guards `said` */
     atomic_int beats;
 } member;
 
@@ -136,7 +136,7 @@ static places some_places(void)
     return p;
 }
 
-/* ---- who is first ----------------------------------------------------------------------------- */
+/* ---- the first member ------------------------------------------------------------------------ */
 
 static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state)
 {
@@ -151,7 +151,7 @@ static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state
     await_said(&m[0], "; waiting for 2");
     go(&m[1]);
     await_said(&m[0], "2 of 3 have come: ");
-    await_said(&m[1], "2 of 3 have come: "); /* those that wait hear it, too */
+    await_said(&m[1], "2 of 3 have come: "); /* waiting members receive it as well */
     go(&m[2]);
     for (int i = 0; i < 3; i++) {
         join(&m[i]);
@@ -243,9 +243,10 @@ static void a_name_that_is_loopback_is_named(void **state)
     has_failed(&m, LS_EINVAL, "which no other host reaches");
 }
 
-/* ---- what is wrong, on both sides --------------------------------------------------------------- */
+/* ---- errors, on both sides ------------------------------------------------------------------- */
 
-/* The second of three is turned away with `told`, of which the first says `said`; the third comes in its place. */
+/* The second of three is turned away with the message `told`, and the first logs `said`; the third
+ * comes in its place. */
 static void turn_away(member m[3], int status, const char *told, const char *said)
 {
     go(&m[0]);
@@ -322,7 +323,7 @@ static void a_member_that_another_one_does_not_reach_is_named_to_all(void **stat
     prepare(&m[1], NULL, p.meet, 3);
     prepare(&m[2], NULL, p.meet, 3);
     m[1].place.advertise =
-        "127.0.0.1:256"; /* where nobody listens; the lowest in the order of addresses */
+        "127.0.0.1:256"; /* nobody listens there; the lowest in the order of addresses */
     go(&m[0]);
     await_said(&m[0], "1 of 3"); /* before, one of the others would be first: it has the address */
     go(&m[1]);

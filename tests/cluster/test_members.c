@@ -1,4 +1,5 @@
-/* The ordered communicator over several processes, each with several workers: one tree's bits on all. */
+/* The ordered communicator over several processes with several workers each: the same tree, and so
+ * the same bits, on all. */
 #include "cluster/cluster.h"
 #include "cluster/wire_double.h"
 #include "comm/gang.h"
@@ -24,7 +25,8 @@ typedef struct process {
     ls_error err;
 } process;
 
-/* Of such different sizes that each other order of addition gives other bits. */
+/* Fills a leaf with numbers of such different sizes that every other order of addition gives other
+ * bits. */
 static void fill(float *leaf, int shard, size_t floats, void *user)
 {
     const int step = *(const int *)user;

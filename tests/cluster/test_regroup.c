@@ -1,4 +1,5 @@
-/* Whole runs over TCP, each process a thread here, in which members are lost and those that are left go on. */
+/* Whole runs over TCP, with a thread for each process, in which members are lost and the remaining
+ * ones continue. */
 #include "cluster/story.h"
 #include "runner.h"
 
@@ -16,8 +17,8 @@ static int hosts_of(const char *devices)
     return hosts;
 }
 
-/* Those in `left` (a bit each) have ended well, the lowest of them with the records from where the one before left
- * off; the others have not. */
+/* Checks that the members in `left` (a bit each) have ended well, the lowest of them with the
+ * records from where the one before stopped, and that the others have not. */
 static void only_these_went_on(unsigned left, const char *what)
 {
     int first = -1;
@@ -43,7 +44,8 @@ static void only_these_went_on(unsigned left, const char *what)
     assert_true(p->first_step != UINT64_MAX);
     if (first > 0 && p->first_step == 0 && other.process[0].last_step == STEPS)
         return; /* none was left to be recorded */
-    /* What the first was about to record when it was lost another one may have done without recording it. */
+    /* A step that the first member was about to record when it was lost may have been made by
+     * another without being recorded. */
     if (p->last_step != STEPS || p->first_step > other.process[0].last_step + 1 + (first > 0))
         fail_msg("%s: steps %llu to %llu are recorded by member %d, behind %llu", what,
                  (unsigned long long)p->first_step, (unsigned long long)p->last_step, first,
@@ -73,7 +75,8 @@ static void any_member_may_be_lost_at_any_point(void **state)
         }
 }
 
-/* Every third step ends an epoch: what is lost behind it is lost in an evaluation, or between two epochs. */
+/* Every third step ends an epoch: a member lost after it is lost in an evaluation, or between two
+ * epochs. */
 static void one_may_be_lost_in_an_evaluation(void **state)
 {
     (void)state;
@@ -117,8 +120,8 @@ static void who_has_done_less_is_brought_level(void **state)
         }
 }
 
-/* All that a position has goes to who is behind: also what does not follow from the step's report. The one that is left
- * besides is the newest, and its mark stays. */
+/* A member that is behind receives the whole position, including what does not follow from the
+ * step's report. The remaining member is the newest, and its mark stays. */
 static void where_the_run_stands_is_shared_as_a_whole(void **state)
 {
     (void)state;
@@ -222,7 +225,7 @@ static void of_two_the_first_goes_on(void **state)
     }
 }
 
-/* What the next first writes is a run of its own, which can be resumed. */
+/* The next first member writes a run of its own, which can be resumed. */
 static void who_is_first_then_has_the_run_beside(void **state)
 {
     (void)state;
@@ -250,8 +253,8 @@ static void who_is_first_then_has_the_run_beside(void **state)
     scratch_end(&dir);
 }
 
-/* The one that is lost brings nothing to step 6, so nobody has done it and is there for the others to be levelled
- * with. */
+/* The lost member contributes nothing to step 6, so no member has made it and could bring the
+ * others to the same state. */
 static void who_is_left_with_other_weights_is_named(void **state)
 {
     (void)state;
@@ -266,7 +269,7 @@ static void who_is_left_with_other_weights_is_named(void **state)
     }
 }
 
-/* Each finds out by itself; one that is slow to may hear before that the other one has left, and why. */
+/* Each member finds out by itself; a slow one may learn before that the other has left, and why. */
 static void an_engine_that_cannot_regroup_is_refused(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The engine tcp: one thread stands for each member; they meet on the loopback, among strangers. */
+/* The TCP engine: members connect on the loopback interface among connections of strangers. One
+ * thread stands for each member. */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"
@@ -186,7 +187,8 @@ static void each_member_has_a_number_of_its_own(void **state)
     assert_int_equal(sum, 0x11111);
 }
 
-/* What waits on one channel, for a receive that never comes, holds up none of the others. */
+/* A message that waits on one channel for a receive that never comes does not hold up the other
+ * channels. */
 static void block_one_channel(member *m)
 {
     static char large[2][8 << 20];
@@ -217,7 +219,7 @@ static void channels_do_not_hold_each_other_up(void **state)
 
 /* ---- trouble -------------------------------------------------------------------------------- */
 
-/* What one of two members notes behind `more` while each does `body`. */
+/* Records what one of two members sees after `more`, while each runs `body`. */
 static int seen_by_two(void (*body)(member *))
 {
     member m[2];
@@ -385,7 +387,7 @@ static void one_that_came_and_went_is_not_waited_for(void **state)
     }
 }
 
-/* ---- those who do not come ------------------------------------------------------------------ */
+/* ---- members that do not come --------------------------------------------------------------- */
 
 static void waiting_has_an_end(void **state)
 {
@@ -421,7 +423,8 @@ static void another_program_at_the_address_is_named(void **state)
     assert_non_null(strstr(m.err.text, "another program"));
 }
 
-/* As a firewall that drops packets: a door with no room, whose calls are neither taken nor refused. */
+/* Like a firewall that drops packets: a listener with a full queue, whose connections are neither
+ * accepted nor refused. */
 static void an_address_that_swallows_calls_is_given_up(void **state)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -488,7 +491,7 @@ static void go_on_with_the_rest(member *m)
         const int heard = await(m, 1);
         m->status = m->status ? m->status : heard;
         *(int *)m->more = m->status;
-        poll(NULL, 0, 200); /* what was said is read before this end goes */
+        poll(NULL, 0, 200); /* the other member reads what was sent before this end closes */
     }
     m->wire->type->abort(m->wire);
 }
@@ -511,12 +514,12 @@ static void a_line_that_broke_keeps_the_others_from_nothing(void **state)
         assert_int_equal(said[i], LS_OK);
 }
 
-/* ---- meeting anew ----------------------------------------------------------------------------- */
+/* ---- meeting anew ---------------------------------------------------------------------------- */
 
 typedef struct parting {
     pthread_barrier_t all;
     unsigned killed, cut_off, hidden; /* a bit each */
-    uint64_t late_ns;                 /* of who is hidden */
+    uint64_t late_ns;                 /* delay of the hidden member */
     struct {
         int status, members;
         uint64_t took_ns;
@@ -595,7 +598,7 @@ static void part_and_meet(member *m)
         m->wire->type->abort(m->wire);
 }
 
-/* Those that are not lost have all met in this time. */
+/* Checks that all members that are not lost have met within this time. */
 static void all_others_met(parting *p, int members, uint64_t within_ns)
 {
     member m[MOST];

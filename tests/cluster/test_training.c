@@ -1,4 +1,4 @@
-/* Whole runs over several processes, each a thread here, over the double of the wire. */
+/* Whole runs over several processes, each a thread here, over the double of the transport. */
 #include "cluster/story.h"
 #include "runner.h"
 
@@ -161,7 +161,8 @@ static void resume_from(const char *run)
     all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
 }
 
-/* At different points of a step; each survivor has saved, and each save goes on with the same bits. */
+/* At different points of a step: each survivor has saved, and each saved run continues with the
+ * same bits. */
 static void survivors_of_a_lost_member_save_what_goes_on(void **state)
 {
     (void)state;
@@ -193,7 +194,7 @@ static void survivors_of_a_lost_member_save_what_goes_on(void **state)
     }
 }
 
-/* Of a member of two, in a whole run. */
+/* Counts the posts of one of two members in a whole run. */
 static uint64_t count_posts(void)
 {
     alone(&one, 8);
@@ -202,7 +203,8 @@ static uint64_t count_posts(void)
     return other.posts;
 }
 
-/* Its last posts are those of the gather in which all compare what they have come to, and of its goodbye. */
+/* Its last posts are those of the gather in which all members compare their results, and of its
+ * goodbye. */
 static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
 {
     (void)state;
@@ -232,7 +234,7 @@ static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
     }
 }
 
-/* Of the first host, twice in one directory: what the first loss has left is left alone. */
+/* The first host is lost twice in one directory: what the first loss has left is not touched. */
 static void the_first_host_may_be_lost_again(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Who goes on when members are lost: votes among members that crash, that hear of losses late or in error, and whose
- * connections come and go. */
+/* Votes on which members continue after a loss: members that crash, that learn of losses late or
+ * wrongly, and whose connections break and return. */
 #include "runner.h"
 #include "tcp/vote.h"
 
@@ -217,9 +217,10 @@ static void at_most_one_part_goes_on_whatever_happens(void **state)
     assert_in_range(groups, 8000, INT32_MAX); /* and some part often does */
 }
 
-/* ---- with everybody at his best --------------------------------------------------------------- */
+/* ---- with everybody at his best -------------------------------------------------------------- */
 
-/* Those in `alive` (a bit each) vote until nothing more comes of it. Returns those that go on. */
+/* Lets the members in `alive` (a bit each) vote until nothing more happens. Returns those that
+ * continue. */
 static unsigned vote_among(unsigned alive)
 {
     unsigned on = 0;
@@ -319,7 +320,7 @@ static void a_word_that_names_others_than_the_members_counts_for_nothing(void **
     assert_false(tcp_vote_can_be(&w.vote[0], &word));
     word = (tcp_word){.say = TCP_STATE};
     assert_false(tcp_vote_can_be(&w.vote[0], &word));
-    /* Nor does one that brings back who was left behind. */
+    /* Nor does a ballot that brings back an abandoned member. */
     assert_int_equal(vote_among(3), 3);
     word = (tcp_word){.say = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
     assert_true(tcp_vote_can_be(&w.vote[0], &word));

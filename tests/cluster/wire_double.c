@@ -19,7 +19,7 @@ typedef struct message {
 typedef struct waiting {
     struct waiting *next;
     ls_transfer *transfer;
-    uint64_t due_ns; /* of one that is sent */
+    uint64_t due_ns; /* arrival time of a sent message */
 } waiting;
 
 /* From one member to another on one channel. */

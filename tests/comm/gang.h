@@ -31,18 +31,20 @@ struct gang {
     void *user;
 };
 
-/* `floats` is a multiple of 16. Members hold the shards that ls_split gives them. */
+/* Opens a group. `floats` is a multiple of 16. Members have the shards that ls_split assigns
+ * them. */
 void gang_begin(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
                 uint64_t timeout_ns);
-/* The same for the processes of a run, of which this one has the leaves `span`; `members` has been prepared. */
+/* The same for one process of a run, which has the leaves `span`. `members` must have been
+ * prepared. */
 void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
                        uint64_t timeout_ns, struct ls_cluster *members, ls_span span);
 void gang_end(gang *g);
 
-/* Runs `body` once in every member, each on a thread of its own, and joins them. */
+/* Runs `body` once in every member, each on a thread of its own, and joins the threads. */
 void gang_run(gang *g, void (*body)(gang_member *member));
 
-/* Pushes this member's shards, each filled by `fill` (leaf, shard, floats, user), and merges. */
+/* Pushes this member's shards, each filled by fill(leaf, shard, floats, user), and merges. */
 int gang_reduce(gang_member *member,
                 void (*fill)(float *leaf, int shard, size_t floats, void *user), void *user);
 

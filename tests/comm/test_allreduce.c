@@ -58,7 +58,7 @@ static float *make_leaves(int shards, size_t floats, uint32_t step)
     return leaves;
 }
 
-/* What the members found, copied out after each step. */
+/* Results of the members, copied after each step. */
 typedef struct found {
     float *total[STEPS][GANG_MOST];
     int status[STEPS][GANG_MOST];
@@ -344,7 +344,8 @@ static void a_device_that_cannot_add_is_no_sum(void **state)
     real->close(device);
 }
 
-/* The most leaves there are, and ranges that lie as ill as can be: the stack has room for their parts. */
+/* The largest number of leaves, and the most unfavourable ranges: the stack has room for their
+ * parts. */
 static void a_spread_fold_keeps_few_parts(void **state)
 {
     static const ls_span ranges[] = {{0, 65536}, {1, 65536},     {1, 65535}, {3, 65533},

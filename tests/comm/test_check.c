@@ -1,4 +1,5 @@
-/* The start-up check of a group: what it must find, and that it finds nothing where all is well. */
+/* The start-up check of a group: the faults that it must find, and that it finds none in a sound
+ * group. */
 #include "comm/gang.h"
 #include "merge/group.h"
 #include "runner.h"
@@ -122,7 +123,7 @@ static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **stat
             const gang_member *m = &g.member[r];
             if (m->status == LS_EABORTED)
                 continue;
-            /* What was written last is found where it does not belong. */
+            /* The value written last is found where it does not belong. */
             snprintf(start, sizeof start, "start-up check: ref(%d) (rank %d) read 0x", r, r);
             snprintf(end, sizeof end, " from ref(1) (rank 1) at float %zu: expected 0x",
                      3 * bad.page / sizeof(float));
@@ -142,8 +143,9 @@ static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **stat
 
 /* ---- memory that is wrong for a moment ---- */
 
-/* One piece of the check's and a page behind it that nobody may read. A page of it is spoilt once it has been written,
- * and right again before it has been read twice: the pages behind it say when, by being out of reach. */
+/* One piece of the check's memory, and an inaccessible page after it. A page of it is damaged once
+ * it has been written, and restored before it has been read twice; accesses to the inaccessible
+ * pages after it tell when. */
 static struct {
     char *base;
     size_t page, pages;

@@ -1,4 +1,4 @@
-/* What the all-reduces do when a rank fails, stays away, or has no host memory. */
+/* The all-reduces when a rank fails, does not arrive, or has no host memory. */
 #include "comm/gang.h"
 #include "ref/ref.h"
 #include "runner.h"

@@ -1,5 +1,5 @@
-/* Losing ranks: groups that end, ranks that come back too late, and survivors that regroup and go
- * on with the same bits. Each rank is a worker of a real pool, with a reference device. */
+/* Loss of ranks: groups that end, ranks that return too late, and survivors that regroup and
+ * continue with the same bits. Each rank is a worker of a real pool, with a reference device. */
 #include "base/host.h"
 #include "comm/gang.h"
 #include "device/registry.h"
@@ -32,7 +32,7 @@ static void nap_us(long us)
 
 /* ---- a crew of workers ---------------------------------------------------------------------- */
 
-/* Where a worker stalls in a step. */
+/* The place where a worker stalls in a step. */
 enum stall { NOWHERE, BEFORE_THE_MERGE, BEHIND_THE_MERGE };
 
 /* A worker's things. Its own jobs alone write them while it works. */
@@ -44,7 +44,7 @@ typedef struct mate {
     float *leaf, *total;
     int status;
     ls_error err;
-    int late_status; /* of the call it made when it came back */
+    int late_status; /* status of the call that it made when it came back */
     _Atomic int stall;
     _Atomic int stalled;
     _Atomic int released;
@@ -148,7 +148,7 @@ static int do_step(const ls_worker *w, void *arg, ls_error *err)
     }
     if (atomic_load(&m->stall) != NOWHERE) /* it knows nothing of what happened meanwhile */
         m->late_status = merge(m, m->comm->group->type, 0, NULL);
-    return LS_OK; /* what went wrong stands in the mate */
+    return LS_OK; /* the error is in the mate */
 }
 
 static void must(int status, const ls_error *err)
@@ -375,7 +375,7 @@ static void survivors_regroup_and_late_ranks_do_no_harm(void **state)
 
 /* ---- groups that end ------------------------------------------------------------------------ */
 
-/* What a rank of a gang does, each on a thread of its own. */
+/* The work of a rank of a group, each on a thread of its own. */
 static void fill_ones(float *leaf, int shard, size_t floats, void *user)
 {
     (void)shard;
@@ -459,7 +459,7 @@ static void aborted_groups_are_left_and_replaced(void **state)
     }
 }
 
-/* ---- who may still read ---- */
+/* ---- ranks that may still read ---- */
 
 static _Atomic int may_go_on;
 

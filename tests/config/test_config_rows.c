@@ -1,5 +1,5 @@
-/* The lists of a config's keys and of the records': the documentation is that list, and every key goes through
- * it. */
+/* The tables of a config's keys and of the records' keys: the documentation equals the table, and
+ * every key passes through it. */
 #include "base/host.h"
 #include "config/config.h"
 #include "records/record.h"
@@ -22,7 +22,7 @@ static void write_line(char *out, size_t size, const ls_config_key *row)
              row->key, quote, fallback, quote, *fallback ? " " : "", row->help);
 }
 
-/* Goes to the line behind the head of the table of keys. */
+/* Moves to the line after the head of the table of keys. */
 static void find_table(FILE *file)
 {
     char line[2048];
@@ -111,7 +111,8 @@ static void a_shard_has_rows_to_pay_for_its_sum_unless_the_config_says_otherwise
     assert_int_equal(shards_of("\"shards\": \"devices\","), 0);
 }
 
-/* Every former name is refused in a user's config, with its place, and read where a run has written it. */
+/* Every former name is refused in a user's config, with its position, and accepted in a config that
+ * a run has written. */
 static void a_former_name_is_read_from_a_run_and_refused_from_a_user(void **state)
 {
     (void)state;
@@ -235,7 +236,7 @@ static void the_number_of_epochs_counts_where_the_rate_depends_on_it(void **stat
 
 /* ---- records ---- */
 
-/* Appends the words in backquotes of a line's first cell, each behind a space. */
+/* Appends the words in backquotes of a line's first cell, each after a space. */
 static void add_keys(char *out, size_t size, const char *line)
 {
     const char *end = strstr(line + 1, " |");

@@ -83,7 +83,7 @@ static void one_cycle_is_pytorchs(void **state)
     ls_schedule s = schedule("\"one_cycle\"");
     for (size_t i = 0; i < sizeof is / sizeof *is; i++)
         NEAR(ls_schedule_rate(&s, 2, is[i].step, 20, 10), is[i].rate);
-    NEAR(ls_schedule_rate(&s, 2, 300, 20, 10), 8e-06); /* behind its end */
+    NEAR(ls_schedule_rate(&s, 2, 300, 20, 10), 8e-06); /* after its end */
 }
 
 /* CyclicLR(base_lr=0.2, max_lr=2, step_size_up=10). */

@@ -1,4 +1,5 @@
-/* A worker's team: each item once, everything seen by whom it concerns, and nothing left behind. */
+/* A worker's team of threads: each item is run once, its effects are visible to the threads that
+ * need them, and nothing is left over. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/cpu_team.h"
@@ -22,7 +23,7 @@
 
 enum { MOST = 1000 };
 
-/* ---- what stands in -------------------------------------------------------------------------- */
+/* ---- replaced functions ---------------------------------------------------------------------- */
 
 static int threads_to_give = -1; /* −1: all */
 
@@ -119,7 +120,7 @@ static void every_item_is_computed_once(void **state)
     assert_int_equal(ls_team_size(NULL), 1);
 }
 
-/* Jobs of all lengths behind one another, at once and after a rest in which helpers park. */
+/* Jobs of all lengths in sequence, at once and after a rest in which helpers park. */
 static void jobs_follow_one_another_without_a_word_lost(void **state)
 {
     static sums s;

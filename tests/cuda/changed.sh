@@ -1,10 +1,12 @@
 #!/bin/sh
-# changed.sh SOURCE_DIR STAMP_FILE            0 if what the tests with the label `doubles` look at has changed since
-#                                             they passed, or there is no stamp; else 1
-# changed.sh --passed SOURCE_DIR STAMP_FILE   says that they have passed: writes the stamp
+# changed.sh SOURCE_DIR STAMP_FILE
+#     exits with 0 if the inputs of the tests with the label `doubles` have changed since they
+#     passed, or there is no stamp; else with 1
+# changed.sh --passed SOURCE_DIR STAMP_FILE
+#     writes the stamp: the tests have passed
 #
-# What they look at: the back end, the communicators' tree, the network, the public headers, and these tests
-# themselves. The stamp is a hash of names and contents.
+# The inputs are the back end, the communicators' tree, the network, the public headers, and these
+# tests themselves. The stamp is a hash of names and contents.
 set -u
 LC_ALL=C
 export LC_ALL

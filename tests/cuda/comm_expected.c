@@ -1,4 +1,4 @@
-/* What the library's `ordered` makes of a gang's leaves, on reference devices. */
+/* Computes what the library's `ordered` makes of a group's leaves, on reference devices. */
 #include "comm/gang.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"

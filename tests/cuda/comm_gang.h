@@ -1,12 +1,11 @@
-/* A group of ranks on doubled GPUs: a thread and a device each, as a trainer has them.
+/* A group of ranks on doubled GPUs: a thread and a device for each, as in a trainer.
  *
  *     comm_gang g = {.type = &ls_cuda_comm_ordered, .ranks = 3, .shards = 8, .floats = 1040};
  *     comm_gang_run(&g);                    opens, merges g.steps times, closes
- *     g.member[r].status, g.member[r].err   how it went
+ *     g.member[r].status, g.member[r].err   its result
  *
- * Every rank that fails aborts the group, as a trainer's worker does. What the merges gave is in
- * member[r].result[step], to be compared with comm_gang_expected.
- */
+ * Every rank that fails aborts the group, as a trainer's worker does. The merged arenas are in
+ * member[r].result[step], to be compared with comm_gang_expected. */
 #ifndef TESTS_CUDA_COMM_GANG_H
 #define TESTS_CUDA_COMM_GANG_H
 
@@ -30,8 +29,8 @@ typedef struct comm_member {
     ls_comm *comm;
     float *leaf, *total, *host;
     float *result[GANG_STEPS];
-    int merged;     /* all_reduce said LS_OK so often */
-    int steps_done; /* and the result was fetched */
+    int merged;     /* number of times that all_reduce returned LS_OK */
+    int steps_done; /* number of steps whose result was fetched */
     ls_comm_times times;
     int status;
     ls_error err;
@@ -41,23 +40,24 @@ struct comm_gang {
     const ls_comm_type *type;
     int ranks, shards, steps;
     size_t floats;
-    int share;           /* non-zero: all ranks on device 0; else rank r has device r … */
-    const int *gpus;     /* … unless this says which device each rank has */
+    int share;           /* non-zero: all ranks use device 0; else rank r uses device r */
+    const int *gpus;     /* device of each rank; NULL: see `share` */
     int ahead;           /* non-zero: merge_ready at each segment; needs a shard for each rank */
     int check;           /* non-zero: the start-up check comes first */
     uint64_t timeout_ns; /* 0: 5 s */
-    struct ls_cluster
-        *members; /* of which this gang is one process, with the leaves `span`; NULL: it is alone */
+    /* Members of the run, in which this group is one process with the leaves `span`; NULL: it is
+     * alone. */
+    struct ls_cluster *members;
     ls_span span;
-    int first_step;         /* its steps are first_step … steps − 1 */
-    int absent;             /* rank + 1 that never merges; 0: none */
-    const size_t *segments; /* each is a bucket; GANG_SEGMENTS at most */
+    int first_step;         /* the group makes steps first_step … steps − 1 */
+    int absent;             /* rank + 1 of a rank that never merges; 0: none */
+    const size_t *segments; /* each is a bucket; at most GANG_SEGMENTS */
     int segment_count;
     void (*plant)(void); /* called once, when all have joined; may be NULL */
-    /* What a rank does between its step's shards and the all_reduce, which only follows behind
+    /* Called by each rank between its step's shards and the all_reduce, which follows only after
      * LS_OK; may be NULL. */
     int (*between)(comm_member *member, int step);
-    /* What a rank does behind its last merge, before it leaves; may be NULL. */
+    /* Called by each rank after its last merge, before it leaves; may be NULL. */
     void (*last)(comm_member *member);
 
     ls_comm_group *group;
@@ -67,25 +67,26 @@ struct comm_gang {
     _Atomic int opened, planted, returned;
 };
 
-/* In a world that dbl_begin has made. */
+/* Runs the group. dbl_begin must have been called. */
 void comm_gang_run(comm_gang *g);
-void comm_gang_free(comm_gang *g); /* the results */
+void comm_gang_free(comm_gang *g); /* frees the results */
 
-/* The first status that is not LS_EABORTED; LS_EABORTED if there is no other; LS_OK if all are. */
+/* Returns the first status that is not LS_EABORTED; LS_EABORTED if there is no other; LS_OK if all
+ * are. */
 int comm_gang_status(const comm_gang *g);
 const char *comm_gang_text(const comm_gang *g);
 
-/* What shard `shard` contributes in step `step`: numbers of very different sizes, so that another
- * order of summation gives other bits. */
+/* Fills the contribution of shard `shard` in step `step`: numbers of very different sizes, so that
+ * another order of summation gives other bits. */
 void comm_gang_fill(float *leaf, int shard, int step, size_t floats);
 
-/* out ← what the library's `ordered` on reference devices makes of the same leaves
+/* Computes what the library's `ordered` on reference devices makes of the same leaves
  * (comm_expected.c). */
 void comm_gang_expected(float *out, int ranks, int shards, int step, size_t floats);
 
-/* cmocka's test fails unless … (comm_expected.c) */
-void comm_gang_must_be_clean(void);              /* … dbl_end has nothing to complain about */
-void comm_gang_must_succeed(const comm_gang *g); /* … every rank came to the end */
-void comm_gang_must_match(const comm_gang *g);   /* … every result has the expected bits */
+/* The following functions fail cmocka's test (comm_expected.c). */
+void comm_gang_must_be_clean(void);              /* unless dbl_end has nothing to report */
+void comm_gang_must_succeed(const comm_gang *g); /* unless every rank succeeded */
+void comm_gang_must_match(const comm_gang *g);   /* unless every result has the expected bits */
 
 #endif

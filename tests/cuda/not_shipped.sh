@@ -1,6 +1,6 @@
 #!/bin/sh
-# not_shipped.sh [FILE...]: nothing that is built for others holds a double of the CUDA runtime or of
-# NCCL. The first FILE holds them, so that the test itself is tested.
+# not_shipped.sh [FILE...]: no file that is built for users contains a double of the CUDA runtime or
+# of NCCL. The first FILE does contain them, so that the test itself is tested.
 set -u
 failed=0
 doubles() {

@@ -1,18 +1,18 @@
-/* planted_order BUG MODE: a merge with one wait missing, which somebody must notice.
+/* planted_order BUG MODE: a merge with one wait missing, which must be detected.
  *
  *     none      nothing is missing
  *     staging   a pinned slot is refilled before its copy has run
  *     event     no stream waits for another
- *     mixed     the same, where some workers share a GPU and others do not
- *     bucket    a bucket that goes ahead of its step's all_reduce does not wait for its gradient
+ *     mixed     the same, when some workers share a GPU and others do not
+ *     bucket    a bucket that is merged before its step's all_reduce does not wait for its gradient
  *     sync      the host reads a download before the stream is done
  *     freed     a rank frees its memory before all communicators are aborted
  *
- * The shipped code is what runs; the doubles drop the wait, and for `freed` the linker helps: see
- * __wrap_ls_cuda_links_are_gone. MODE is `threads`, for the thread sanitizer, or `lazy`, where a
- * wrong order of execution gives wrong sums, for one of some seeds. Exit status: 0 all was well, 1
- * something was noticed, and a line says what; the sanitizer has a status of its own.
- */
+ * The shipped code runs; the doubles drop the wait. For `freed` the linker helps: see
+ * __wrap_ls_cuda_links_are_gone. MODE is `threads`, for the thread sanitizer, or `lazy`, in which a
+ * wrong order of execution gives wrong sums for one of some seeds. Exit status: 0 if nothing was
+ * detected; 1 if something was, with a line that says what; the sanitizer has a status of its
+ * own. */
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 
@@ -32,7 +32,7 @@ static const kind kinds[] = {
     {&ls_cuda_comm_ordered, 2, SHARDS, 0, {0, 1}},
     {&ls_cuda_comm_ordered, 2, SHARDS, 0, {0, 0}},
     {&ls_cuda_comm_ordered, 3, SHARDS, 0, {0, 0, 1}},
-    {&ls_cuda_comm_nccl, 2, 2, 1, {0, 1}}, /* of two numbers there is one sum */
+    {&ls_cuda_comm_nccl, 2, 2, 1, {0, 1}}, /* two numbers have only one sum */
 };
 enum { MIXED = 2, AHEAD = 3, KINDS = 4 };
 static const size_t segments[] = {0, 64, 192};
@@ -40,7 +40,7 @@ static const size_t segments[] = {0, 64, 192};
 typedef struct bug {
     const char *name;
     void (*plant)(void);
-    int first, end; /* of the kinds in which it is looked for */
+    int first, end; /* range of the kinds in which it is looked for */
     uint32_t seeds; /* one missing wait among many shows for few of them */
 } bug;
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# planted_orders.sh PROGRAM MODE: each planted bug is noticed, and nothing is where there is none.
+# planted_orders.sh PROGRAM MODE: each planted bug is detected, and nothing is detected without one.
 set -u
 program=$1
 mode=$2

@@ -1,7 +1,8 @@
 #!/bin/sh
-# several_hosts.sh TRAINER CONFIG PYTHON: training over processes, each with GPUs of its own that are doubles, joined by
-# TCP: the weights of one process; choices of kernels are the first host's; another driver is refused; who is lost, or
-# fails, is missed by the others, and what was saved, or who is left, goes on.
+# several_hosts.sh TRAINER CONFIG PYTHON: training over processes connected by TCP, each with
+# doubled GPUs of its own. The weights are those of one process; the choices of kernels are those of
+# the first host; another driver version is refused; the others notice the loss or failure of a
+# process, and the saved run, or the remaining processes, continue.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/../cuda_gpu/training.sh"
 program=$1

@@ -145,7 +145,7 @@ static void nccl_merges_bucket_by_bucket(void **state)
     run_nccl(&worlds[0], 2, 2, 1, (size_t)2 << 20);
 }
 
-/* ---- what the kernel takes ------------------------------------------------------------------ */
+/* ---- arguments of the kernel ---------------------------------------------------------------- */
 
 static void show_even_split(ls_merge_group *g)
 {
@@ -177,7 +177,7 @@ static void the_kernel_can_add_up_any_split_among_eight(void **state)
         }
 }
 
-/* ---- who may use what ----------------------------------------------------------------------- */
+/* ---- supported devices ---------------------------------------------------------------------- */
 
 static void expect_failure(comm_gang *g, const dbl_options *world, int status, const char *text)
 {

@@ -1,5 +1,5 @@
-/* Buckets that NCCL merges while backward still goes on, over doubles of the CUDA runtime and of
- * NCCL. */
+/* Buckets that NCCL merges while the backward pass is still running, over doubles of the CUDA
+ * runtime and of NCCL. */
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "cuda/comm_gang.h"
@@ -103,7 +103,8 @@ static void before_the_first_merge_nothing_goes_ahead(void **state)
 /* ---- ahead means ahead ---------------------------------------------------------------------- */
 
 static _Atomic int arrived;
-static long seen[GANG_STEPS]; /* of ncclAllReduce when all have begun, and nobody ends */
+/* calls of ncclAllReduce when all ranks have begun and none has ended */
+static long seen[GANG_STEPS];
 static float merged[GANG_STEPS][FLOATS];
 
 static void meet(int ranks)
@@ -152,7 +153,7 @@ static void buckets_are_merged_before_all_reduce_is_called(void **state)
 
 /* ---- steps that are cut short --------------------------------------------------------------- */
 
-static int failing; /* this rank … */
+static int failing; /* the rank that fails */
 
 static int one_fails(comm_member *m, int step)
 {
@@ -239,7 +240,8 @@ static void an_abort_in_mid_step_releases_everybody(void **state)
     }
 }
 
-static _Atomic int seen_asleep; /* so many have seen that the sleeper reads no more */
+/* number of ranks that have seen that the sleeper no longer reads */
+static _Atomic int seen_asleep;
 
 static int sleep_until_seen(comm_member *m, int step)
 {

@@ -1,6 +1,6 @@
-/* Every call of the CUDA runtime and of NCCL that a merge makes fails, loses the device or takes too
- * long, one after another. Each time all ranks end with an error within ten seconds, nothing leaks,
- * nothing that NCCL may touch is freed, and no rank has a step that another has not. */
+/* Every call of the CUDA runtime and of NCCL in a merge fails, loses the device or takes too long,
+ * one after another. Each time all ranks must end with an error within ten seconds, nothing leaks,
+ * nothing that NCCL may touch is freed, and no rank has a step that another lacks. */
 #include "base/clock.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
@@ -112,8 +112,8 @@ static void one_run(const kind *k, arm_fn *arm, const char *function, int nth, i
     comm_gang_free(&g);
 }
 
-/* Calls whose failure nobody has to tell: mostly, what they release is released all the same. A device
- * that closes waits for its two streams, whatever comes of it. */
+/* Calls whose failure need not be reported: most of them release their object nevertheless. A
+ * device that closes waits for its two streams, whatever the result. */
 static int is_quiet(const char *function, long nth, long calls)
 {
     if (strcmp(function, "cudaStreamSynchronize") == 0)
@@ -169,8 +169,8 @@ static void go_on(comm_member *m)
     dbl_go_on();
 }
 
-/* The call ends when a rank that waited for it has given up, at the latest after a second: a rank that
- * gives up while it joins says so when all have joined. */
+/* The call ends when a rank that waited for it has given up, at the latest after a second: a rank
+ * that gives up while it joins reports that when all have joined. */
 static void a_call_that_takes_too_long_times_the_group_out(void **state)
 {
     (void)state;
@@ -203,8 +203,8 @@ static void stall_device_one(void)
     dbl_stall_streams(1);
 }
 
-/* The kernels of one GPU do not run: its worker's wait ends all the same, and it says that its GPU may
- * still read the others' memory. */
+/* The kernels of one GPU do not run. The wait of its worker ends nevertheless, and it reports that
+ * its GPU may still read the others' memory. */
 static void a_gpu_that_hangs_times_the_group_out(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void an_abort_from_outside_releases_everybody(void **state)
     }
 }
 
-/* ---- whose GPU reads the others' memory ------------------------------------------------------ */
+/* ---- a rank whose GPU reads the memory of others --------------------------------------------- */
 
 static void lose_whoever_asks_first(void)
 {

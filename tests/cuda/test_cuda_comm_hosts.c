@@ -1,5 +1,5 @@
-/* The communicators of GPUs over several processes, each a gang on threads of its own, over doubles of the CUDA
- * runtime, of NCCL and of the wire. */
+/* The communicators of GPUs over several processes, each a group of ranks on threads of its own,
+ * over doubles of the CUDA runtime, of NCCL and of the transport. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
@@ -36,7 +36,7 @@ typedef struct process {
     wire_place place;
     ls_cluster *cluster;
     int gpus[GANG_RANKS];
-    comm_gang gang, again; /* what it does, and, where that has steps, does then */
+    comm_gang gang, again; /* the group's work, and the work after that, if it has steps */
     int status, closed;
     ls_error err;
 } process;
@@ -178,9 +178,9 @@ static void know_the_wire(wire_world *w)
     wire = w;
 }
 
-/* Nobody has come to the end of its backward pass, and yet the last process has sent its part of the others' pieces,
- * and these have sent the sums. In each step every process sends one message to each other of either kind. The
- * first merge connects the group. */
+/* No process has come to the end of its backward pass, and yet the last process has sent its part
+ * of the others' pieces, and these have sent the sums. In each step every process sends one message
+ * to each other of either kind. The first merge connects the group. */
 static int look_at_the_wire(comm_member *m, int step)
 {
     const int self = m->gang->gpus[0] / MOST, others = m->gang->shards - 1;
@@ -236,8 +236,9 @@ static void look_at_the_node(comm_member *m)
         brought = ls_cluster_node(m->gang->members, 0)[0];
 }
 
-/* Process 1 fails once, when the others have its first buckets. What it computes when the step is repeated is wrong
- * there, on purpose: it must not be looked at, as the wire may still be reading the node. */
+/* Process 1 fails once, when the others have its first buckets. What it computes when the step is
+ * repeated is deliberately wrong there: it must not be read, because the transport may still be
+ * reading the node. */
 static int fail_once(comm_member *m, int step)
 {
     const bool again = m->gang->first_step > 0;

@@ -1,4 +1,5 @@
-/* Workers on several GPUs of which some share one, over doubles of the CUDA runtime and of NCCL. */
+/* Workers on several GPUs, some of which share one, over doubles of the CUDA runtime and of
+ * NCCL. */
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 #include "runner.h"
@@ -189,7 +190,7 @@ static void the_check_finds_a_total_that_was_not_handed_out(void **state)
     g.check = 1;
     g.timeout_ns = 300000000;
     dbl_begin(&worlds[0]);
-    dbl_skip("cudaMemcpyAsync", 4); /* behind the pattern of each rank: the leader's one copy */
+    dbl_skip("cudaMemcpyAsync", 4); /* after the pattern of each rank: the leader's only copy */
     comm_gang_run(&g);
     (void)dbl_end();
     assert_int_equal(comm_gang_status(&g), LS_EDEVICE);

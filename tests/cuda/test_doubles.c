@@ -1,5 +1,5 @@
-/* What the doubles of the CUDA runtime complain about. That they do what CUDA does, every test over them shows;
- * that they still notice what must not be, none would. */
+/* Violations that the doubles of the CUDA runtime detect. Every test that uses the doubles shows
+ * that they do what CUDA does; only this one shows that they still detect misuse. */
 #include "cuda/fixture.h"
 #include "runner.h"
 

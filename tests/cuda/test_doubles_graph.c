@@ -1,4 +1,4 @@
-/* What the doubles complain about while a stream is captured; see test_doubles.c. */
+/* Violations that the doubles detect while a stream is captured; see test_doubles.c. */
 #include "cuda/fixture.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* What the double of NCCL complains about, and how it hangs until it is aborted; see test_doubles.c. One thread
- * stands for all ranks. */
+/* Violations that the double of NCCL detects, and how it hangs until it is aborted; see
+ * test_doubles.c. One thread stands for all ranks. */
 #include "cuda/fixture.h"
 #include "runner.h"
 

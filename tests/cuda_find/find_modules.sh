@@ -1,6 +1,7 @@
 #!/bin/sh
-# find_modules.sh CMAKE MODULES PROJECT: NVIDIA's libraries are found in each of the three layouts they
-# come in, in the right one of two, and not where they are too old.
+# find_modules.sh CMAKE MODULES PROJECT: NVIDIA's libraries are found in each of the three layouts
+# in which they are distributed; of two versions the right one is found, and versions that are too
+# old are not.
 cmake=$1
 modules=$2
 project=$3

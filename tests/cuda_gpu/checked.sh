@@ -1,7 +1,7 @@
 #!/bin/sh
-# checked.sh TOOL PROGRAM [ARGUMENT...]: the program under compute-sanitizer's memcheck or racecheck.
-# For `sh kernels.sh …` the kernels alone run under it. Skipped where it is not installed, or where it
-# says that it cannot look into this device.
+# checked.sh TOOL PROGRAM [ARGUMENT...]: runs the program under compute-sanitizer's memcheck or
+# racecheck. For `sh kernels.sh …` only the kernels run under it. Skipped if the tool is not
+# installed, or if it reports that it does not support this device.
 tool=$1
 shift
 set -u

@@ -1,5 +1,5 @@
-/* LOCKSTEP_TEST_PLUGIN names another liblockstep-cuda.so than the one that was built: the one
- * over the doubles, with which the suite is rehearsed. */
+/* Loads the plugin. LOCKSTEP_TEST_PLUGIN names another liblockstep-cuda.so than the one that was
+ * built: the one over the doubles, with which the suite is rehearsed. */
 #include "cuda_gpu/cuda_plugged.h"
 
 #include "device/registry.h"

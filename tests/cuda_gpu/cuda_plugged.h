@@ -1,5 +1,5 @@
-/* The plugin itself, as a program with a GPU loads it. Programs that link cuda_plugged.c end with
- * status 77 before their main where there is no GPU. */
+/* The plugin itself, as a program with a GPU loads it. Programs that link cuda_plugged.c exit with
+ * status 77 before their main on a machine without a GPU. */
 #ifndef TESTS_CUDA_GPU_CUDA_PLUGGED_H
 #define TESTS_CUDA_GPU_CUDA_PLUGGED_H
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Turn CUDA sources into C++ that runs on the CPU (emulated.h).
+"""Converts CUDA sources into C++ that runs on the CPU (emulated.h).
 
     emulate.py OUT.cpp KERNELS.cu
 
-Of the language only launches have to be rewritten: f<<<grid, block, 0, stream>>>(…); all else is a
-matter of definitions. So the kernels' logic is tested where there is no GPU: indices, ends of loops,
-barriers, who adds what. A missing barrier shows in one of several orders of threads; what cannot be shown
-is what a GPU's memory and arithmetic do.
+Only launches have to be rewritten: f<<<grid, block, 0, stream>>>(…); everything else is a matter of
+definitions. The logic of the kernels is thereby tested without a GPU: indices, ends of loops,
+barriers, the order of additions. A missing barrier shows in one of several orders of threads. The
+memory and arithmetic of a GPU cannot be tested in this way.
 """
 
 import re

@@ -1,11 +1,12 @@
-/* CUDA's kernels on the CPU, for emulate.py: a block at a time, each of its threads a coroutine. A thread runs
- * until it waits for others (__syncthreads, a shuffle), and then another one does. A launch is enqueued as a
- * twin's is (doubles/launch.h). The environment says
+/* Runs CUDA's kernels on the CPU, for emulate.py. Blocks run one at a time, and each thread of a
+ * block is a coroutine: it runs until it waits for others (__syncthreads, a shuffle), and then
+ * another one runs. A launch is enqueued like that of a twin (doubles/launch.h). Environment
+ * variables:
  *
- *     LOCKSTEP_EMULATED_ORDER     the order of blocks, and of threads between two waits: `ascending`, which is
- *                                 the default, `descending`, or a number, from which orders are drawn
- *     LOCKSTEP_EMULATED_WITHOUT   FILE:LINE of a __syncthreads() that waits for nobody: a planted bug
- */
+ *     LOCKSTEP_EMULATED_ORDER     order of blocks, and of threads between two waits: `ascending`
+ *                                 (default), `descending`, or a number, from which orders are drawn
+ *     LOCKSTEP_EMULATED_WITHOUT   FILE:LINE of a __syncthreads() that does not wait: a planted
+ * bug */
 #ifndef TESTS_CUDA_GPU_EMULATED_H
 #define TESTS_CUDA_GPU_EMULATED_H
 
@@ -161,7 +162,7 @@ inline void go_on(thread &t)
 struct choice {
     bool descending = false;
     uint64_t seed = 0;
-    std::string file; /* of the barrier that waits for nobody */
+    std::string file; /* file of the barrier that does not wait */
     int line = 0;
 
     choice()
@@ -267,7 +268,7 @@ void launch(dim3 grid, dim3 block, cudaStream_t stream, const char *name, Kernel
         &w, sizeof w); /* the launcher asks cudaGetLastError */
 }
 
-/* ---- what threads wait for ------------------------------------------------------------------ */
+/* ---- barriers and shuffles ------------------------------------------------------------------ */
 
 inline bool is_planted(const char *file, int line)
 {

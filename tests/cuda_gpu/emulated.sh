@@ -1,6 +1,6 @@
 #!/bin/sh
-# emulated.sh EMULATED TWINS [small]: each kernel on the CPU gives what its twin does, and the same bits in
-# whatever order its blocks and threads run. small: without the largest shapes.
+# emulated.sh EMULATED TWINS [small]: each kernel on the CPU gives the results of its twin, and the
+# same bits in whatever order its blocks and threads run. small: without the largest shapes.
 set -u
 emulated=$1
 twins=$2

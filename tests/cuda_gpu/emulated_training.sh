@@ -1,7 +1,8 @@
 #!/bin/sh
-# emulated_training.sh TWINS EMULATED PYTHON NEAR CONFIG...: three steps of training with the kernels on the CPU
-# (emulated.h) come to the weights that they come to with the kernels' twins, and to the same bits in whatever order
-# threads run. TWINS and EMULATED are trainers with a plugin beside them; NEAR compares folders of runs.
+# emulated_training.sh TWINS EMULATED PYTHON NEAR CONFIG...: three steps of training with the
+# kernels on the CPU (emulated.h) give the weights that the kernels' twins give, and the same bits
+# in whatever order threads run. TWINS and EMULATED are trainers with a plugin beside them; NEAR
+# compares folders of runs.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/training.sh"
 twins=$1

@@ -1,5 +1,5 @@
-/* gpu_probe: is there a GPU for the tests? Prints what there is, or why there is nothing, and ends
- * with the status of plugged_status. */
+/* gpu_probe: reports whether there is a GPU for the tests. Prints its name, or why there is none,
+ * and exits with the status of plugged_status. */
 #include "cuda_gpu/cuda_plugged.h"
 
 static int describe(int index)

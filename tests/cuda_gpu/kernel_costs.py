@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Hold the kernels to budgets that are counted, not timed: no GPU is needed.
+"""Checks the kernels against budgets that are counted, not timed: no GPU is needed.
 
     kernel_costs.py BUDGETS --nvcc NVCC --source FOLDER [--cuobjdump PROGRAM]
 
-Compiles FOLDER/*.cu for one GPU as the plugin's build does, and fails when
+Compiles FOLDER/*.cu for one GPU as the plugin's build does, and fails if
 
- - ptxas spills registers to memory, or gives a kernel more of them than its budget (`ptxas -v`);
- - a kernel of BUDGETS has more machine instructions for each element than its budget (`cuobjdump
+- ptxas spills registers to memory, or gives a kernel more registers than its budget (`ptxas -v`); -
+a kernel of BUDGETS has more machine instructions for each element than its budget (`cuobjdump
    -sass`; without that program this part is left out, which the output says).
 
-What is counted is the path that runs: the loop that moves most of global memory's bytes, every
-instruction from the target of its backward branch to the branch, predicated ones too; or, as BUDGETS
-says, a kernel from its beginning to its end. A call on the way counts as failed: a division that does
-not go in line has no place there.
+The counted path is the one that runs: the loop that moves most bytes of global memory, every
+instruction from the target of its backward branch to the branch, including predicated ones; or, as
+BUDGETS says, a kernel from its beginning to its end. A call on the path is a failure: a division
+that is not inlined must not be there.
 
-Counts are a compiler's: another release of nvcc than the one in BUDGETS ends with 77 (skipped).
+Counts depend on the compiler: with another release of nvcc than the one in BUDGETS the exit status
+is 77 (skipped).
 """
 
 import argparse

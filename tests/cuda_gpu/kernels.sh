@@ -1,6 +1,6 @@
 #!/bin/sh
-# kernels.sh KERNELS TWINS [TOOL...]: each kernel gives what its twin does. With TOOL (a memory or race
-# checker) the kernels run under it, and what it says counts as well.
+# kernels.sh KERNELS TWINS [TOOL...]: each kernel gives the results of its twin. With TOOL (a memory
+# or race checker) the kernels run under it, and its reports are failures as well.
 kernels=$1
 twins=$2
 shift 2

@@ -1,4 +1,4 @@
-/* Arenas, element-wise work, data and loss. */
+/* Cases of kernels: arenas, element-wise work, data and loss. */
 #include "cuda_gpu/kernels_run.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ enum { COUNTS = sizeof counts / sizeof *counts };
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
-/* Those of the last step of several. */
+/* Returns the arguments of the last of several steps. */
 static ls_k_args *step_args(run *r, float *told)
 {
     ls_k_steps value = {.step = {[LS_K_STEPS - 1] = {.told = told,
@@ -46,7 +46,8 @@ static ls_k_update with_shadows(run *r, size_t n, ls_k_update of)
     return of;
 }
 
-/* What must not be applied changes nothing, and holds up what comes behind it; told of is each. */
+/* An update that must not be applied changes nothing, and neither do later ones; each is
+ * reported. */
 static void held_updates(run *r, size_t n)
 {
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
@@ -54,7 +55,8 @@ static void held_updates(run *r, size_t n)
     float *told = run_copy(r, nowhere, sizeof nowhere);
     ls_k_args *args[2] = {step_args(r, told), step_args(r, told + 2)};
     float *g = run_floats(r, n, 1);
-    for (int form = 0; form < 3; form++) { /* to be applied, not finite, behind one that was not */
+    /* to be applied; not finite; after one that was not finite */
+    for (int form = 0; form < 3; form++) {
         float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
         float *stats = run_floats(r, n, 1);
         ls_k_guard of = guard(r, form == 1 ? NAN : 2.5f, form == 2);

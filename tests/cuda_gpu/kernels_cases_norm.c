@@ -1,4 +1,4 @@
-/* Pooling, sums over positions and batch norm. */
+/* Cases of kernels: pooling, sums over positions and batch norm. */
 #include "cuda_gpu/kernels_run.h"
 
 /* ---- pooling -------------------------------------------------------------------------------- */
@@ -189,7 +189,8 @@ static void norm(run *r, size_t m, int c, int relu, int half)
     keep(r, "norm_dx", dx, n, half);
     if (relu)
         keep(r, "norm_dx second", dx2, n, half);
-    /* Statistics of its own, not below zero: sums that nearly cancel differ by more than is compared. */
+    /* Separate statistics, not below zero: sums that nearly cancel differ by more than the
+     * tolerance. */
     float *given = run_floats(r, 2 * channels, 1), *offset = run_floats(r, 2 * channels, 1);
     run_ok(r, ls_k_bias(given, offset, 0, 1, 1, 2 * c, r->stream));
     run_ok(r, ls_k_norm_running(mean, inverse, given, &k, r->stream));
@@ -229,7 +230,7 @@ void run_norm_kernels(run *r)
     } shapes[] = {{7, 1, "7 x 1"},         {25, 3, "25 x 3"},          {512, 64, "512 x 64"},
                   {33, 75, "33 x 75"},     {1500, 8, "1500 x 8"},      {5000, 64, "5000 x 64"},
                   {513, 515, "513 x 515"}, {12544, 128, "12544 x 128"}};
-    enum { LARGE = 5 }; /* and all behind it */
+    enum { LARGE = 5 }; /* shapes from this index on are large */
     if (!r->small)
         wide_bias(r);
     for (size_t i = 0; i < (r->small ? LARGE : sizeof shapes / sizeof *shapes); i++) {

@@ -1,9 +1,12 @@
-/* kernels_… write FILE [small | PART]   runs every kernel (or its twin), or those of `arena`, `point`, `data`,
- *                                      `pool`, `norm` or `loss`, and writes the results down; small: not on
- *                                      the largest shapes
- * kernels_… compare A B                0: alike; fp32 and bf16 up to rounding, all else to the bit
+/* Runs kernels and compares their results.
  *
- * Where there is no GPU, `write` of the program with the kernels ends with 77. */
+ *     kernels_… write FILE [small | PART]
+ *         runs every kernel (or its twin), or those of `arena`, `point`, `data`, `pool`, `norm` or
+ *         `loss`, and writes the results to FILE; small: without the largest shapes
+ *     kernels_… compare A B
+ *         exits with 0 if the results agree: fp32 and bf16 up to rounding, all else to the bit
+ *
+ * On a machine without a GPU, `write` of the program with the kernels exits with 77. */
 #include "cuda_gpu/kernels_run.h"
 
 #include "base/rng.h"
@@ -13,7 +16,7 @@
 #include <string.h>
 
 #define TOLERANCE 2e-6      /* ‖Δ‖/‖reference‖ */
-#define HALF_TOLERANCE 2e-4 /* of bf16 */
+#define HALF_TOLERANCE 2e-4 /* tolerance for bf16 */
 
 enum { NAME_BYTES = 64 };
 
@@ -105,7 +108,7 @@ static const struct part {
              {"data", run_data_kernels},   {"pool", run_pool_kernels},
              {"norm", run_norm_kernels},   {"loss", run_loss_kernels}};
 
-/* Of one part, or of all where `only` is NULL. */
+/* Writes the results of one part, or of all if `only` is NULL. */
 static int write_results(const char *path, const char *only, int small)
 {
     run r = {.shape = "", .small = small};

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""near_weights.py A B: two runs' last weights are near: as far apart as rounding of sums brings them in a few steps,
-which kernels and twins add up in other orders. A and B are folders of runs.
+"""near_weights.py A B: checks that the last weights of two runs differ only as much as the rounding
+of sums explains after a few steps, because kernels and twins add in different orders. A and B are
+folders of runs.
 """
 
 import json

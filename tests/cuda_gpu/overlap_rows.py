@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""overlap_rows.py JSON: what gpu_overlap --small left is whole. Its cells compare their results
-themselves, so what was measured was right."""
+"""overlap_rows.py JSON: checks that the output of gpu_overlap --small is complete. Its cells
+compare their results themselves, so what was measured is correct.
+"""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-/* The GPU alone, for the programs of tests/parity. */
+/* Provides only the GPU to the programs of tests/parity. */
 #include "cuda_gpu/cuda_plugged.h"
 #include "parity/parity_devices.h"
 

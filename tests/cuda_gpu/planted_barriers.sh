@@ -1,7 +1,8 @@
 #!/bin/sh
-# planted_barriers.sh EMULATED SOURCE_DIR: without any one of the kernels' barriers some order of threads gives other
-# bits, or crashes. A barrier that is not missed is one too many, or no case of kernels_cases needs it. Not tried: one
-# that says it is for more than 65,535 images, which are too many for threads that take turns.
+# planted_barriers.sh EMULATED SOURCE_DIR: removes each of the kernels' barriers in turn; some order
+# of threads must then give other bits, or crash. If not, either the barrier is unnecessary, or no
+# case of kernels_cases needs it. Not tried: a barrier that is marked as being for more than 65,535
+# images, which are too many for threads that take turns.
 set -u
 emulated=$1
 sources=$2

@@ -1,10 +1,13 @@
-/* liblockstep-cuda.so over the doubles: what a rehearsal of the suite loads. The world begins
- * with the library and ends with the program, which then says what the doubles complained about.
- * In the environment, LOCKSTEP_DOUBLE_GPUS says how many GPUs there are (one), LOCKSTEP_DOUBLE_ENGINE which
- * engine convolutions choose, LOCKSTEP_DOUBLE_DRIVER the driver's version, LOCKSTEP_DOUBLE_NCCL the call of
- * ncclSend that fails, and LOCKSTEP_DOUBLE_CUPTI "odd names" for all kernels, or which function of CUPTI is to fail ("load":
- * the library is missing).
- */
+/* liblockstep-cuda.so over the doubles, which a rehearsal of the suite loads. The doubles begin
+ * with the library and end with the program, which then reports the violations that they detected.
+ * Environment variables:
+ *
+ *     LOCKSTEP_DOUBLE_GPUS     number of GPUs (1)
+ *     LOCKSTEP_DOUBLE_ENGINE   engine that convolutions choose
+ *     LOCKSTEP_DOUBLE_DRIVER   version of the driver
+ *     LOCKSTEP_DOUBLE_NCCL     the call of ncclSend that fails
+ *     LOCKSTEP_DOUBLE_CUPTI    "odd names" for all kernels, or the function of CUPTI that fails
+ *                              ("load": the library is missing) */
 #include "doubles/control.h"
 #include "doubles/cupti.h"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# python.sh PROBE SCRIPT ARGUMENT...: runs a script with a Python that has PyTorch: $TORCH_PYTHON, else
-# python3. Skipped without a GPU or without PyTorch. LOCKSTEP_TEST_DATA is the folder of Fashion-MNIST.
+# python.sh PROBE SCRIPT ARGUMENT...: runs a script with a Python that has PyTorch: $TORCH_PYTHON,
+# else python3. Skipped without a GPU or without PyTorch. LOCKSTEP_TEST_DATA is the folder of
+# Fashion-MNIST.
 probe=$1
 shift
 "$probe" || exit

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""ResNet-18 on a GPU against PyTorch in float64 on the same GPU.
+"""Compares ResNet-18 on a GPU with PyTorch in float64 on the same GPU.
 
     python3 tests/cuda_gpu/resnet_gpu.py --program build/…/gpu_resnet_gradient
 
 The networks, states and measures are those of tests/parity/resnet_parity.py; only a fresh start is
-compared, of two seeds, so that it takes seconds. With tanh a gradient's bound is the one
-over there; with relu it is ten times what PyTorch's float32 is off by itself, on this GPU (a sign that
-flips is luck, and there are too few seeds here for a median), but at least 2e-4. Where a gradient is
-truly zero, so many sums cancel that PyTorch's float32 may be beyond the bound itself: then it is the bound.
-77: there is no GPU, no PyTorch, or no data.
+compared, with two seeds, so that it takes seconds. With tanh a gradient's bound is the one in
+resnet_parity.py. With relu it is ten times the error of PyTorch's float32 on this GPU (a flipped
+sign is random, and there are too few seeds here for a median), but at least 2e-4. Where a gradient
+is truly zero, so many sums cancel that the error of PyTorch's float32 may exceed the bound; it is
+then the bound. 77: there is no GPU, no PyTorch, or no data.
 """
 
 import argparse

@@ -1,6 +1,5 @@
-/* The plugin on a GPU: its device, bad data, a gradient against the slope of the loss, and
- * choices of kernels that are kept. Everything else of it is tested by the programs beside this
- * one. */
+/* The plugin on a GPU: its device, bad data, a gradient against the slope of the loss, and stored
+ * choices of kernels. The other programs in this directory test everything else. */
 #include "cuda_gpu/cuda_plugged.h"
 #include "nn/nn_fixture.h"
 #include "runner.h"

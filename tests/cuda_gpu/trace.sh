@@ -1,7 +1,7 @@
 #!/bin/sh
-# trace.sh PROBE TRAINER CHECK CONFIG-OF-LENET: --trace has what GPUs do, below the workers that use them;
-# and where CUPTI fails, the run is the same and the timeline says why it lacks that.
-# LOCKSTEP_TEST_TRAINER names another program, which has another plugin beside it.
+# trace.sh PROBE TRAINER CHECK CONFIG-OF-LENET: --trace contains the activity of GPUs, below the
+# workers that use them. If CUPTI fails, the run is the same, and the timeline says why it lacks
+# that activity. LOCKSTEP_TEST_TRAINER names another program, which has another plugin beside it.
 # shellcheck disable=SC1091,SC2154 # training.sh sets and reads the shared variables
 . "$(dirname "$0")/training.sh"
 probe=$1

@@ -1,6 +1,6 @@
-# Helpers of the tests that train on GPUs and compare weights, to be read with `.`: POSIX sh.
+# Helpers for tests that train on GPUs and compare weights, to be sourced with `.`: POSIX sh.
 #
-#     . "$(dirname "$0")/training.sh"          # makes $scratch, which goes when the script ends
+#     . "$(dirname "$0")/training.sh"          # creates $scratch, removed when the script ends
 #     "$program" … --metrics "$scratch/metrics.jsonl" 2>"$scratch/train.err"
 #     found=$(weights "$scratch/metrics.jsonl")
 #     [ "$found" = "$wanted" ] || fail 'expected the same weights'

@@ -1,4 +1,4 @@
-/* The doubles' world around the twins: it begins and ends with the program. */
+/* Begins the doubles for the twins before main, and ends them with the program. */
 #include "doubles/control.h"
 
 static void begin(void) __attribute__((constructor));

@@ -1,5 +1,5 @@
-/* The CUDA back end as tests see it: linked with doubles of everything below it (cuda_doubled.c), or
- * the plugin itself, on a machine with a GPU (cuda_plugged.c). */
+/* The CUDA back end for tests: linked with doubles of everything below it (cuda_doubled.c), or the
+ * plugin itself, on a machine with a GPU (cuda_plugged.c). */
 #ifndef TESTS_CUDA_OPS_CUDA_BACKEND_H
 #define TESTS_CUDA_OPS_CUDA_BACKEND_H
 
@@ -14,14 +14,16 @@
 
 #include <cmocka.h>
 
-/* Begins a world of two GPUs whose streams run as `mode` says, under the thread sanitizer as threads; one that has begun must end without a
- * complaint. With the plugin itself it does nothing. */
+/* Begins the doubles with two GPUs whose streams run as `mode` says, but as threads under the
+ * thread sanitizer. Doubles that have begun already must end without a complaint. With the plugin
+ * itself it does nothing. */
 void test_cuda_begin(dbl_mode mode);
 
-/* The back end; over the doubles in a world that has begun, else in a lazy one. */
+/* Returns the back end. Over the doubles it begins them in lazy mode unless they have begun. */
 const ls_backend *test_cuda_backend(void);
 
-/* A device that computes in this precision, bound to the calling thread; else the test fails. */
+/* Opens a device that computes in this precision, bound to the calling thread; fails the test
+ * otherwise. */
 static inline ls_device *test_cuda_open(ls_precision precision)
 {
     ls_device *device = NULL;
@@ -33,7 +35,8 @@ static inline ls_device *test_cuda_open(ls_precision precision)
     return device;
 }
 
-/* What the libraries say of an H200, which they plan for where there is no GPU. Static. */
+/* Returns cuDNN's description of an H200, for which the libraries can plan without a GPU.
+ * Static. */
 const char *test_h200_json(void);
 
 #endif

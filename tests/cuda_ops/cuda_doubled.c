@@ -1,5 +1,5 @@
-/* The back end over the doubles. The world ends with the program: whatever the doubles complain about by
- * then, leaks included, makes it fail. */
+/* The back end over the doubles. The doubles end with the program, and any violation that they
+ * detected until then, including leaks, makes it fail. */
 #include "cuda_ops/cuda_backend.h"
 
 #include <stdio.h>

@@ -204,7 +204,7 @@ void story_tell_of(story *s, void (*set_up)(fixture *f))
     fixture_end(&f);
 }
 
-/* Returns whether the run went on behind a fault. */
+/* Returns whether the run continued after a fault. */
 static int run_with_failure(const story *calm, void (*set_up)(fixture *f), const char *call,
                             int nth)
 {

@@ -1,4 +1,4 @@
-/* CUPTI itself, as the plugin loads it; nothing of a GPU is needed for that. */
+/* The real CUPTI, as the plugin loads it. It needs no GPU. */
 #include "cuda/cuda_device.h"
 #include "cuda/cupti_lib.h"
 #include "runner.h"

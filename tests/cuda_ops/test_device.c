@@ -1,5 +1,5 @@
-/* The CUDA device over doubles of the runtime: memory, streams, bad data, what is missing, and each
- * call failing in turn. */
+/* The CUDA device over doubles of the runtime: memory, streams, bad data, missing libraries and
+ * devices, and each call failing in turn. */
 #include "cuda/cuda_device.h"
 #include "doubles/control.h"
 #include "runner.h"
@@ -40,7 +40,7 @@ static ls_device *open_device(int index)
     return device;
 }
 
-/* ---- what there is -------------------------------------------------------------------------- */
+/* ---- description ---------------------------------------------------------------------------- */
 
 static void devices_are_described(void **state)
 {
@@ -245,7 +245,8 @@ static void a_label_that_is_no_class_is_told_at_sync(void **state)
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-/* Everything a device does once; returns the first failure and leaves nothing behind. */
+/* Does everything that a device does once. Returns the first failure and leaves nothing
+ * allocated. */
 static int live(void)
 {
     float numbers[32] = {1};
@@ -313,8 +314,7 @@ static void a_lost_device_ends_in_an_error(void **state)
         assert_int_equal(live(), LS_EDEVICE);
         end();
     }
-    assert_true(
-        cuda_is_lost(cudaErrorContained)); /* of another process's making, on the same GPU */
+    assert_true(cuda_is_lost(cudaErrorContained)); /* caused by another process on the same GPU */
     assert_true(cuda_is_lost(cudaErrorIllegalAddress));
     assert_false(cuda_is_lost(cudaErrorMemoryAllocation));
 }

@@ -1,5 +1,6 @@
-/* How many nodes a recorded step of the shipped examples has: each costs about a microsecond of the GPU's
- * time, however little it does. And when several steps are one launch. */
+/* The number of nodes in a recorded step of the shipped examples, each of which takes about a
+ * microsecond of the GPU's time, however small it is; and the cases in which several steps are one
+ * launch. */
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/control.h"
 #include "nn/nn_fixture.h"
@@ -13,7 +14,7 @@
 /* Counted once; what a change adds, it says here. */
 enum { LENET_NODES = 20, LENET_BF16_NODES = 25, RESNET_NODES = 154 };
 
-/* ---- what is recorded ----------------------------------------------------------------------- */
+/* ---- recorded graphs ------------------------------------------------------------------------ */
 
 cudaError_t __real_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                         unsigned long long flags);
@@ -21,7 +22,7 @@ cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                         unsigned long long flags);
 
 enum { MOST = 64 };
-static size_t nodes[MOST]; /* of each graph */
+static size_t nodes[MOST]; /* number of nodes in each graph */
 static int graphs;
 
 cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
@@ -116,7 +117,7 @@ static void a_step_of_resnet18_has_few_nodes(void **state)
     assert_true(nodes_of_a_step(EXAMPLES "/resnet18.json", LS_PRECISION_BF16, 1) <= RESNET_NODES);
 }
 
-/* What a library works in is not what a step's time hangs on. */
+/* The workspace of a library has no effect on a step's time. */
 static void lenet_is_unrolled_whatever_convolutions_work_in(void **state)
 {
     world w;

@@ -1,8 +1,9 @@
-/* What the replicas of the shipped examples ask of cuDNN, in every precision, for full and remainder rows,
- * is planned by cuDNN itself for a GPU that need not be here: none is declined. The ops are the back
- * end's, over doubles of the CUDA runtime; `ls_math_…` is wrapped by the linker, so that what an op asks
- * for comes here. What cuDNN would compile at run time it refuses to plan so, hence a plan that is found
- * here is found on the GPU as well. */
+/* Everything that the replicas of the shipped examples request of cuDNN, in every precision, for
+ * full and remainder rows, is planned by cuDNN itself for a described GPU, which need not exist; no
+ * request may be declined. The ops are those of the back end, over doubles of the CUDA runtime; the
+ * linker wraps `ls_math_…`, so that requests of an op arrive here. cuDNN does not plan engines that
+ * it would compile at run time in this way, so a plan that is found here is also found on the
+ * GPU. */
 #include "config/config.h"
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is asked for ---------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 enum { MOST = 8192 };
 
@@ -90,7 +91,7 @@ void __wrap_ls_math_plan_destroy(ls_math_plan *plan)
     free(plan);
 }
 
-/* ---- who asks ------------------------------------------------------------------------------- */
+/* ---- the examples --------------------------------------------------------------------------- */
 
 /* All are made for Fashion-MNIST. */
 static const char *const examples[] = {EXAMPLES "/fashion_mnist.json", EXAMPLES "/resnet18.json",
@@ -101,7 +102,7 @@ enum { EXAMPLE_COUNT = 3, SIZES = 32 };
 typedef struct recipe {
     ls_model *model;
     uint32_t batch;
-    uint32_t size[SIZES]; /* of shards */
+    uint32_t size[SIZES]; /* number of rows in shards */
     int sizes;
 } recipe;
 
@@ -182,7 +183,7 @@ static void ask_everything(void)
         }
 }
 
-/* ---- what is expected ----------------------------------------------------------------------- */
+/* ---- expected results ----------------------------------------------------------------------- */
 
 static const char *text_of(const asked *a)
 {

@@ -1,5 +1,6 @@
-/* Convolutions and dense layers over the doubles, pooled ones in any precision, and in bf16: parameters, inputs and results stay
- * fp32, and what comes out is near the products of doubles, as near as 8 bits can be. */
+/* Convolutions and dense layers over the doubles: pooled ones in any precision, and others in bf16.
+ * Parameters, inputs and results remain fp32, and the results are as close to the products of
+ * doubles as 8 bits allow. */
 #include "cuda_ops/cuda_backend.h"
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"
@@ -13,7 +14,7 @@
 
 enum { CASES = 40 };
 #define NEAR 1.5e-2    /* some roundings to 8 bits, each of 2⁻⁹ at most */
-#define DEEP_NEAR 5e-2 /* of a network, where they add up */
+#define DEEP_NEAR 5e-2 /* for a whole network, in which errors add up */
 
 static double worst(const op_item *a, const op_item *b)
 {
@@ -66,12 +67,14 @@ static void dense_layers_are_near_in_bf16(void **state)
     expect_rounded(op_make_dense, 2000, NEAR, CASES / 2);
 }
 
-/* What a convolution makes is bf16, and batch norm and add go on with it; all others widen it. */
+/* The output of a convolution is bf16, and batch norm and add continue in bf16; all other ops widen
+ * it. */
 static void networks_hand_on_bf16(void **state)
 {
     (void)state;
     expect_rounded(op_make_norm_after_conv, 23000, DEEP_NEAR, 1);
-    expect_rounded(op_make_add_of_convs, 21800, DEEP_NEAR, 0); /* of numbers that bf16 holds */
+    /* sums of numbers that bf16 can represent */
+    expect_rounded(op_make_add_of_convs, 21800, DEEP_NEAR, 0);
     expect_rounded(op_make_after_conv, 8000, DEEP_NEAR, 1);
     expect_rounded(op_make_residual, 23300, DEEP_NEAR, 1);
     expect_rounded(op_make_network, 8500, DEEP_NEAR, 1);

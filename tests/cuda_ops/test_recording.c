@@ -1,5 +1,6 @@
-/* Recordings over the doubles, which enforce CUDA's rules of capture: what is enqueued again gives the
- * bits of what is enqueued one by one, with other rows, another epoch, another step each time. */
+/* Recordings over the doubles, which enforce CUDA's rules of capture: a replayed recording gives
+ * the bits of the ops enqueued one by one, with other rows, another epoch and another step each
+ * time. */
 #include "cuda_ops/cuda_backend.h"
 #include "runner.h"
 
@@ -98,7 +99,7 @@ static void close_line(line *l)
     l->device->ops->close(l->device);
 }
 
-/* What changes from step to step. */
+/* Sets what changes from step to step. */
 static void prepare(line *l, int step)
 {
     uint32_t rows[ROWS];

@@ -1,5 +1,5 @@
-/* A whole replica on the CUDA back end over the doubles, beside one on the plain-C reference:
- * steps of training with a ragged last minibatch, and evaluation, give the same weights and
+/* A whole replica on the CUDA back end over the doubles, compared with one on the plain-C
+ * reference: training steps with a ragged last minibatch, and evaluation, give the same weights and
  * losses. */
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
@@ -37,9 +37,9 @@ typedef struct side {
 } side;
 
 static const uint32_t counts[2] = {16, 7};
-static const uint32_t *made_for = counts; /* of the replicas that are made next … */
-static size_t bucket_floats;              /* … their buckets … */
-static int trained_counts;                /* … and how many of `made_for` they train on; 0: all */
+static const uint32_t *made_for = counts; /* row counts of the replicas that are created next */
+static size_t bucket_floats;              /* floats in a bucket of these replicas */
+static int trained_counts;                /* how many of `made_for` they train on; 0: all */
 
 static void open_side(side *s, ls_device *device, const ls_model *model,
                       const ls_optimizer *optimizer, const ls_replica_data data, int crop,
@@ -112,7 +112,7 @@ static ls_device *open_cuda(void)
     return test_cuda_open(LS_PRECISION_FP32);
 }
 
-/* What two sides are made of. */
+/* The common parameters of two sides. */
 typedef struct recipe {
     ls_model *model;
     ls_replica_data data;
@@ -248,7 +248,8 @@ static void sgd_residual(recipe *r)
                 "{\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9}", 2);
 }
 
-/* ‖Δ‖/‖gradient of float64‖ of the gradient of one shard of 16 rows; running statistics left out. */
+/* Returns ‖Δ‖/‖gradient of float64‖ for the gradient of one shard of 16 rows, without running
+ * statistics. */
 static double gradient_error(const recipe *r, ls_precision precision)
 {
     const size_t floats = r->model->floats;
@@ -280,7 +281,8 @@ static double gradient_error(const recipe *r, ls_precision precision)
     return sqrt(error / norm);
 }
 
-/* The figures that plugin.h gives for ls_precision: of the right size, and no precision is another. */
+/* The errors have the size that plugin.h gives for each ls_precision, and each precision differs
+ * from the others. */
 static void gradients_err_as_their_precision_says(void **state)
 {
     static const struct {
@@ -330,7 +332,7 @@ static void recorded_steps_give_the_bits_of_steps_op_by_op(void **state)
 
 /* ---- a backward pass in pieces -------------------------------------------------------------- */
 
-/* Who is told of pieces, and what the gradient was then. */
+/* A listener that is called for each piece, with the gradient at that time. */
 typedef struct listener {
     side *of;
     int tells;
@@ -482,8 +484,8 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
     close_recipe(&r);
 }
 
-/* The bias of a convolution that only batch norm reads: no gradient of it is computed, so it must be 0
- * wherever one is read, in parts and in whole steps, or momentum would carry it off. */
+/* The bias of a convolution that only batch norm reads: its gradient is not computed, so it must be
+ * 0 wherever one is read, in parts and in whole steps, or momentum would change the bias. */
 static void a_bias_before_batch_norm_stays_what_it_was(void **state)
 {
     static const char json[] =
@@ -536,8 +538,8 @@ static void expect_shadows(const side *s)
     free(shadow);
 }
 
-/* However weights change: imported, or updated in parts, or in whole steps, of which the gradients that
- * stay in bf16 are the rounded ones. In fp32 nothing is kept. */
+/* However weights change: imported, or updated in parts or in whole steps, whose gradients that
+ * stay in bf16 are the rounded ones. In fp32 no copies are kept. */
 static void shadows_follow_their_weights(void **state)
 {
     recipe r;
@@ -562,8 +564,8 @@ static void shadows_follow_their_weights(void **state)
     close_recipe(&r);
 }
 
-/* Nothing of the backward pass is made for them, so no engine of it is timed; and evaluating them gives
- * what it gave. */
+/* Nothing of the backward pass is created for them, so no engine of it is timed; and evaluating
+ * them gives the same results as before. */
 static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
 {
     const uint32_t row[7] = {3, 1, 4, 15, 9, 2, 6};
@@ -594,8 +596,8 @@ static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
     close_recipe(&r);
 }
 
-/* Small minibatches, evaluated in larger ones: the first plan is that of a step, which is unrolled, and the larger one
- * has no backward pass either. */
+/* Small minibatches that are evaluated in larger ones: the first plan is that of a step, which is
+ * unrolled, and the larger one has no backward pass either. */
 static void rows_that_are_evaluated_only_may_be_the_most(void **state)
 {
     static const uint32_t few_trained[2] = {7, 16};
@@ -646,8 +648,8 @@ static double evaluated(const recipe *r, ls_precision precision, int trained)
     return loss;
 }
 
-/* Where bf16 is rounded does not depend on whether a backward pass follows: a batch norm that is frozen beside a branch
- * that learns is no one op with the addition, in any plan; one that learns is. */
+/* Rounding to bf16 does not depend on whether a backward pass follows: a frozen batch norm beside a
+ * branch that learns is not fused with the addition in any plan; one that learns is. */
 static void evaluation_has_the_same_bits_in_every_plan(void **state)
 {
     static const char branch[] =
@@ -674,7 +676,7 @@ static void evaluation_has_the_same_bits_in_every_plan(void **state)
         }
 }
 
-/* A step with a weight that is no number: it and the one behind it, which is enqueued meanwhile, change
+/* A step with a weight that is NaN: it and the next one, which is enqueued meanwhile, change
  * nothing. */
 static void a_whole_step_that_is_held_holds_up_the_next(void **state)
 {
@@ -690,10 +692,10 @@ static void a_whole_step_that_is_held_holds_up_the_next(void **state)
     after = calloc(r.model->floats, sizeof *after);
     float *arena = ls_replica_weight_arena(s.replica);
     for (size_t i = 0; i < r.model->floats; i++)
-        before[i] = i == r.model->floats - 1 ? NAN : s.weights[i]; /* of a logit */
+        before[i] = i == r.model->floats - 1 ? NAN : s.weights[i]; /* a weight of a logit */
     must(ls_replica_import(s.replica, arena, before, &err), &err);
     enqueue_whole(&s, 1, counts[0], 0.05f);
-    must(ls_replica_import(s.replica, arena, s.weights, &err), &err); /* in order behind it */
+    must(ls_replica_import(s.replica, arena, s.weights, &err), &err); /* ordered after it */
     enqueue_whole(&s, 2, counts[0], 0.05f);
     assert_false(isfinite(await_whole(&s, 1)[LS_TAIL_LOSS]));
     assert_true(isfinite(await_whole(&s, 2)[LS_TAIL_LOSS]));
@@ -730,7 +732,8 @@ static void what_cannot_be_recorded_runs_op_by_op(void **state)
     close_recipe(&r);
 }
 
-/* The second recording of a program is refused: what there is of it goes, and steps are taken otherwise. */
+/* The second recording of a program is refused: the parts that exist are destroyed, and steps are
+ * made without recordings. */
 static void a_program_is_recorded_whole_or_not_at_all(void **state)
 {
     side s;
@@ -762,8 +765,8 @@ static void a_program_is_recorded_whole_or_not_at_all(void **state)
     close_recipe(&r);
 }
 
-/* Each call of the runtime that creation makes, failing in turn, ends in an error or in steps op by
- * op, and leaves nothing behind: the doubles would complain about it. */
+/* Each call of the runtime during creation fails in turn. It must end in an error or in steps op by
+ * op, and leave nothing allocated, about which the doubles would complain. */
 static void a_call_that_fails_in_creation_leaves_nothing_behind(void **state)
 {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",

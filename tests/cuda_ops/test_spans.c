@@ -1,5 +1,5 @@
-/* What a GPU does, for a timeline: CUPTI's records over its double become spans of the right device,
- * bounded, and without CUPTI nothing else changes. */
+/* GPU activity in a timeline: CUPTI's records, from its double, become bounded spans of the right
+ * device, and without CUPTI nothing else changes. */
 #include "cuda/cuda_device.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/cupti.h"
@@ -128,7 +128,7 @@ static void kernels_and_copies_arrive_on_the_hosts_clock(void **state)
     finish(&s);
     const uint64_t to = now();
     s.device->ops->spans_end(s.device);
-    add(&s, NULL); /* behind the end */
+    add(&s, NULL); /* after the end */
     finish(&s);
     int spans = take(&s, &lost);
     assert_int_equal(spans, 3);
@@ -226,7 +226,7 @@ static void each_failure_is_told_and_the_device_goes_on(void **state)
         assert_int_equal(take(&s, &lost), 0);
         s.device->ops->spans_end(s.device);
         dbl_cupti_fail(NULL, 0);
-        begin(&s); /* what had begun was taken back: it can begin again */
+        begin(&s); /* the first beginning was undone: it can begin again */
         add(&s, NULL);
         finish(&s);
         s.device->ops->spans_end(s.device);
@@ -235,7 +235,7 @@ static void each_failure_is_told_and_the_device_goes_on(void **state)
     }
 }
 
-/* What CUPTI still has is lost with the failure; the next beginning works. */
+/* The records that CUPTI still has are lost with the failure; the next beginning works. */
 static void an_end_that_fails_does_no_harm(void **state)
 {
     static const char *const functions[] = {"cuptiActivityDisable", "cuptiActivityFlushAll"};

@@ -1,5 +1,5 @@
-/* How a convolution's engine is chosen and kept: cuDNN plans for a GPU that is described, and what it would
- * run there is a double that takes as long, and is as repeatable, as the test says. */
+/* Choosing a convolution's engine and storing the choice. cuDNN plans for a described GPU; a double
+ * runs the engines, with the time and the repeatability that the test sets. */
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/launch.h"
@@ -33,7 +33,7 @@ static struct {
     void *memory[3], *workspace;         /* that was bound last */
     cudnnBackendDescriptor_t plan[MOST]; /* as they were first run */
     int plans, runs;
-    int zeros; /* of the operands' first numbers */
+    int zeros; /* number of zeros among the operands' first numbers */
 } seen;
 
 static bool all_vary;
@@ -99,7 +99,7 @@ cudnnStatus_t __wrap_cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescr
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- what is logged ------------------------------------------------------------------------- */
+/* ---- log ------------------------------------------------------------------------------------ */
 
 enum { LINES = 128 };
 static char line[LINES][256];
@@ -126,7 +126,8 @@ static const char *logged(ls_log_level of, const char *part)
 
 static char folder[64];
 
-/* Choices that another machine has made, for the next plan; and those that it made, if they are wanted. */
+/* Choices of another machine for the next plan; and the buffer for those that it makes, if
+ * requested. */
 static const char *given;
 static char choices[1 << 20];
 
@@ -298,8 +299,9 @@ static void a_choice_that_no_longer_loads_is_replaced(void **state)
 
 /* ---- two workers ---------------------------------------------------------------------------- */
 
-static const char *meanwhile; /* what another worker puts there just before a choice is removed */
-static char *others;          /* what that worker then goes by */
+/* content that another worker writes just before a choice is removed */
+static const char *meanwhile;
+static char *others; /* the choices that the other worker then uses */
 
 int __real_unlink(const char *path);
 int __wrap_unlink(const char *path);

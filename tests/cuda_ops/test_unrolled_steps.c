@@ -1,4 +1,4 @@
-/* Several steps of a small model in one launch: beside the same steps taken in parts. */
+/* Several steps of a small model in one launch, compared with the same steps taken in parts. */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
@@ -31,7 +31,8 @@ static void unrolled_steps_give_the_bits_of_steps_in_parts(void **state)
     }
 }
 
-/* A ragged minibatch, and what is due behind a step, come between launches; then steps go one by one. */
+/* A ragged minibatch, and work that is due after a step, come between launches; then steps are made
+ * one by one. */
 static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
 {
     static const struct {
@@ -61,8 +62,8 @@ static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
     }
 }
 
-/* Launches of one epoch and of the next follow one another; in steps as one there are no launches of
- * several. */
+/* Launches of one epoch and of the next follow one another. With whole steps there are no launches
+ * of several. */
 static void epochs_of_unrolled_steps_give_the_bits_of_single_ones(void **state)
 {
     story unrolled, single;
@@ -166,9 +167,9 @@ static void steps_behind_a_skipped_one_are_applied_once(void **state)
     assert_true(first > 0 && last > 0 && twice > 0 && both > 0);
 }
 
-/* ---- where nothing is unrolled -------------------------------------------------------------- */
+/* ---- cases without unrolling ---------------------------------------------------------------- */
 
-/* Of one dense layer behind another one of so many. */
+/* Returns the length for one dense layer after another one of `width` outputs. */
 static uint32_t length_of_ranges(int width)
 {
     char model[160];
@@ -206,8 +207,8 @@ static void use_sixteen(fixture *f)
     fixture_set(f, "epochs=1");
 }
 
-/* Each call that a launch makes fails in turn: the run ends with an error or goes on, in time, with the
- * bits of one that was not disturbed. */
+/* Each call that a launch makes fails in turn: the run ends with an error or continues, in time,
+ * with the bits of an undisturbed run. */
 static void a_call_that_fails_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch", "cudaEventQuery", "cudaEventRecord",
@@ -218,7 +219,7 @@ static void a_call_that_fails_ends_in_order(void **state)
     assert_true(went_on > 0);
 }
 
-/* What cannot be recorded at once goes step by step. */
+/* Steps that cannot be recorded together are made one by one. */
 static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
 {
     story calm, s;
@@ -227,7 +228,7 @@ static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
     story_tell_of(&calm, use_sixteen);
     use_sixteen(&f);
     dbl_fail("cudaGraphInstantiate", 3,
-             cudaErrorNotSupported); /* behind a gradient, a whole step */
+             cudaErrorNotSupported); /* after a gradient and a whole step */
     story_tell(&s, &f);
     assert_int_equal(calm.launches, 2);
     assert_int_equal(s.launches, STEPS);

@@ -1,6 +1,6 @@
-/* Training runs over the doubles in which a step is one recording, and the next one is enqueued before
- * its result is known: beside runs whose steps are taken in parts, because something is planned for
- * each of them (a stall of no seconds). */
+/* Training runs over the doubles in which a step is one recording, and the next one is enqueued
+ * before its result is known. They are compared with runs whose steps are taken in parts, which is
+ * forced by planning something for each of them (a stall of zero seconds). */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
@@ -36,8 +36,8 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
     }
 }
 
-/* The first step that is not finite ends the run: it changes nothing, nor does the one behind it that
- * was on its way. */
+/* The first step that is not finite ends the run: it changes nothing, and neither does the next
+ * one, which was already enqueued. */
 static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
 {
     static const char *const optimizers[] = {
@@ -92,7 +92,7 @@ static void streamed_bright_rows(fixture *f)
     story_bright_rows(f, 1);
 }
 
-/* Steps that were on their way behind one that is left out are applied all the same, once. */
+/* Steps that were enqueued after a skipped one are applied nevertheless, once. */
 static void a_step_behind_a_skipped_one_is_applied_once(void **state)
 {
     (void)state;
@@ -211,8 +211,9 @@ static void tell_of_two_workers(story *s, const char *allreduce, const char *con
     fixture_end(&f);
 }
 
-/* With NCCL the merge begins behind the first piece; the sum of two has one order. A worker that fails
- * when a part of its gradient is on its way leaves the step to the other, which takes both shards. */
+/* With NCCL the merge begins after the first piece; a sum of two has only one order. A worker that
+ * fails while a part of its gradient is being merged leaves the step to the other, which takes both
+ * shards. */
 static void gradients_merged_while_backward_goes_on_give_the_same_bits(void **state)
 {
     static const char *const fault[] = {"worker=1,step=1,kind=fail,stage=merge"};
@@ -237,8 +238,8 @@ static void use_eight(fixture *f)
     story_deep(f);
 }
 
-/* Each call that a step makes fails in turn: the run ends with an error or goes on, in time, and
- * leaves nothing behind; when it goes on, with the bits of one that was not disturbed. */
+/* Each call that a step makes fails in turn: the run ends with an error or continues, in time, and
+ * leaves nothing allocated; if it continues, it has the bits of an undisturbed run. */
 static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch",
@@ -283,7 +284,7 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
     story_forget(&calm);
 }
 
-/* What cannot be recorded whole is taken in parts. */
+/* A step that cannot be recorded as a whole is made in parts. */
 static void a_device_that_records_no_whole_step_takes_parts(void **state)
 {
     fixture f;
@@ -291,7 +292,7 @@ static void a_device_that_records_no_whole_step_takes_parts(void **state)
     (void)state;
     story_tell_of(&calm, use_eight);
     use_eight(&f);
-    dbl_fail("cudaGraphInstantiate", 3, cudaErrorNotSupported); /* behind the two plans' */
+    dbl_fail("cudaGraphInstantiate", 3, cudaErrorNotSupported); /* after those of the two plans */
     story_tell(&s, &f);
     assert_int_equal(s.status, LS_OK);
     story_expect_same(&s, &calm);

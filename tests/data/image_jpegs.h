@@ -1,4 +1,4 @@
-/* JPEG files for tests, by libjpeg. */
+/* Creates JPEG files for tests with libjpeg. */
 #ifndef TESTS_DATA_IMAGE_JPEGS_H
 #define TESTS_DATA_IMAGE_JPEGS_H
 
@@ -7,7 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
-/* libjpeg's header needs stdio.h before it. */
+/* libjpeg's header needs stdio.h first. */
 #include <jpeglib.h>
 
 typedef uint8_t sample_at(int x, int y, int k);
@@ -17,7 +17,7 @@ static inline uint8_t edges(int x, int y, int k)
     return (uint8_t)((x < 8 ? 40 + 60 * k : 200 - 50 * k) + x / 16 * 7 + y / 8 * 11);
 }
 
-/* jpeg_write_scanlines of pixels, grey or colours, progressive or not. */
+/* Encodes pixels with jpeg_write_scanlines, in grey or in colours, progressive or not. */
 static inline size_t write_jpeg(unsigned char **bytes, sample_at *of, int width, int height,
                                 int colours, int progressive)
 {

@@ -1,4 +1,5 @@
-/* What the tests of images share: a file in a directory of their own, and what is read of it. Each file has its own. */
+/* Common parts of the tests of images: an image file in a directory of the test, and the pixels
+ * read from it. Each test file has a copy of its own. */
 #ifndef TESTS_DATA_IMAGES_H
 #define TESTS_DATA_IMAGES_H
 
@@ -22,7 +23,7 @@ typedef struct shape {
 } shape;
 __attribute__((unused)) static const shape grey_2x3 = {1, 2, 3}, colour_2x3 = {3, 2, 3};
 static const char *path = "image";
-static ls_image_memory kept; /* from each test to the next */
+static ls_image_memory kept; /* reused by all tests */
 
 static inline int enter(void **state)
 {

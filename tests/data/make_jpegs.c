@@ -1,8 +1,12 @@
-/* make_jpegs IMAGES.gz LABELS.gz FOLDER ROWS [colours | photos]: rows of Fashion-MNIST as JPEG files, a sub-folder for
- * each class; in colours and of three sizes, or in colours and of 224 × 224.
- * make_jpegs --decode FOLDER THREADS: reads every file of such a folder and decodes it, and does no more: what the
- * decoder alone gives, at its best. Each thread has one decoder for all its files, and one place for the bytes of
- * them. */
+/* Creates and decodes JPEG files.
+ *
+ *     make_jpegs IMAGES.gz LABELS.gz FOLDER ROWS [colours | photos]
+ *         writes rows of Fashion-MNIST as JPEG files, in a sub-folder for each class; colours: in
+ *         colours and of three sizes; photos: in colours and of 224 × 224
+ *     make_jpegs --decode FOLDER THREADS
+ *         reads and decodes every file of such a folder and does nothing else, to measure the best
+ *         rate of the decoder alone. Each thread reuses one decoder and one buffer for all its
+ * files */
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -104,7 +108,8 @@ static size_t read_file(uint8_t **bytes, size_t *room, const char *path)
     return size;
 }
 
-/* The line is at an odd address: where it is aligned, libjpeg-turbo writes around the caches, which takes longer. */
+/* The line is at an odd address: libjpeg-turbo bypasses the caches for aligned addresses, which
+ * takes longer. */
 static void *decode_some(void *line)
 {
     struct jpeg_decompress_struct c;

@@ -1,4 +1,4 @@
-/* Files of arrays, put together byte by byte. */
+/* Creates files of arrays byte by byte. */
 #ifndef TESTS_DATA_NPY_H
 #define TESTS_DATA_NPY_H
 
@@ -12,7 +12,8 @@ typedef struct bytes {
 
 void bytes_add(bytes *b, const void *from, size_t count);
 
-/* As numpy.save writes it, with a header of 128 bytes: the dictionary's text, then `count` bytes of numbers. */
+/* Returns a file as numpy.save writes it, with a header of 128 bytes: the dictionary's text, then
+ * `count` bytes of numbers. */
 bytes bytes_npy(const char *dictionary, const void *data, size_t count);
 
 #endif

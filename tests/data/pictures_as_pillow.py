@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Pictures of many sizes, modes and depths become what Pillow makes of them with the same rule: the shorter side fits, the
-middle is cut out, averaged over triangles.
+"""Checks that pictures of many sizes, modes and depths are converted as by Pillow.
 
     pictures_as_pillow.py TRAINER
+
+The rule is the same in both: the shorter side fits, the middle is kept, and pixels are averaged
+with triangular weights.
 """
 import json
 import os

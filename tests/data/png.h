@@ -1,4 +1,4 @@
-/* PNG files, put together in memory. */
+/* Creates PNG files in memory. */
 #ifndef TESTS_DATA_PNG_H
 #define TESTS_DATA_PNG_H
 
@@ -10,14 +10,15 @@ typedef struct png_bytes {
     size_t count;
 } png_bytes;
 
-/* Appends bytes, or a chunk with its checksum. */
+/* Append bytes, or a chunk with its checksum. */
 void png_put(png_bytes *p, const void *bytes, size_t count);
 void png_put_chunk(png_bytes *p, const char *type, const void *data, size_t count);
 
-/* The signature, and a header. */
+/* Returns the signature and a header. */
 png_bytes png_begin(uint32_t width, uint32_t height, int depth, int type, int interlaced);
 
-/* A whole file of these rows, each with its filter in front. `palette`: colours of three bytes, or NULL. */
+/* Returns a whole file of these rows, each with its filter byte first. `palette`: colours of three
+ * bytes, or NULL. */
 png_bytes png_make(uint32_t width, uint32_t height, int depth, int type, int interlaced,
                    const void *rows, size_t count, const char *palette);
 

@@ -1,8 +1,8 @@
-/* A host that grants so many allocations and refuses the rest, and counts blocks that are not freed yet.
+/* A host that grants a given number of allocations and refuses the rest, and counts the blocks that
+ * are not yet freed.
  *
  *     ration r = {3, 0};
- *     const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &r};
- */
+ *     const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &r}; */
 #ifndef TESTS_DATA_RATION_H
 #define TESTS_DATA_RATION_H
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Several threads may ask at once. */
+/* Several threads may allocate at once. */
 typedef struct ration {
     _Atomic int grants, blocks;
 } ration;

@@ -1,4 +1,4 @@
-/* A directory of a test's own, and files in it. Every function asserts that it worked. */
+/* A temporary directory for a test, and files in it. Every function asserts that it succeeded. */
 #ifndef TESTS_DATA_SCRATCH_H
 #define TESTS_DATA_SCRATCH_H
 
@@ -6,29 +6,29 @@
 
 typedef struct scratch {
     char directory[256];
-    char path[16][512]; /* handed out in turn by scratch_path */
+    char path[16][512]; /* returned in turn by scratch_path */
     int next;
 } scratch;
 
-/* Makes an empty directory below $TMPDIR or /tmp, and removes it with everything in it. */
+/* Create an empty directory below $TMPDIR or /tmp, and remove it with everything in it. */
 void scratch_begin(scratch *s);
 void scratch_end(scratch *s);
 
-/* A test whose state is a directory of its own. */
+/* Set-up and tear-down of a test whose state is a directory of its own. */
 int scratch_setup(void **state);
 int scratch_teardown(void **state);
 #define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, scratch_setup, scratch_teardown)
 
-/* "DIRECTORY/name"; good for the next fifteen calls. */
+/* Returns "DIRECTORY/name", which is valid during the next fifteen calls. */
 const char *scratch_path(scratch *s, const char *name);
 
 void scratch_directory(scratch *s, const char *name);
 void scratch_file(scratch *s, const char *name, const void *bytes, size_t count);
 
-/* The same, compressed with gzip. */
+/* Like scratch_file, compressed with gzip. */
 void scratch_gzip(scratch *s, const char *name, const void *bytes, size_t count);
 
-/* A symbolic link that leads to itself: opening it fails with ELOOP, also for root. */
+/* Creates a symbolic link to itself: opening it fails with ELOOP, also for root. */
 void scratch_loop(scratch *s, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* Arrays in the forms in which people have them: .npz files, channels last, targets that are one-hot, counted from 1, or
- * floats. */
+/* Arrays in the forms that users have: .npz files, channels last, and targets that are one-hot,
+ * numbered from 1, or floats. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
 #include "data/npy.h"
@@ -32,14 +32,15 @@ static bytes npy(const char *type, const char *shape, const void *data, size_t c
     return bytes_npy(text, data, count);
 }
 
-/* ---- archives ----------------------------------------------------------------------------------- */
+/* ---- archives -------------------------------------------------------------------------------- */
 
 typedef struct archive {
     bytes file, directory;
     unsigned members;
 } archive;
 
-/* A member as numpy.savez (stored) and numpy.savez_compressed write it: sizes of 64 bits before it. */
+/* Adds a member as numpy.savez (stored) and numpy.savez_compressed write it: with sizes of 64 bits
+ * before it. */
 static void add_member(archive *z, const char *name, const bytes *b, int deflated)
 {
     bytes packed = *b;
@@ -96,7 +97,7 @@ static bytes end_archive(const archive *z)
     return b;
 }
 
-/* ---- what is said ------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static char said[2048];
 
@@ -152,7 +153,7 @@ static void put(scratch *s, const char *name, bytes b)
 static const uint8_t pixels[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
                                    13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
 
-/* ---- .npz --------------------------------------------------------------------------------------- */
+/* ---- .npz ------------------------------------------------------------------------------------ */
 
 static archive four_arrays(int deflated)
 {
@@ -237,7 +238,7 @@ static void damage_of_an_archive_is_noticed(void **state)
     refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "d.npz: x: offset ");
 }
 
-/* ---- layout ------------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static const uint8_t colours[2][2][3][3] = {
     {{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, {{10, 11, 12}, {13, 14, 15}, {16, 17, 18}}},
@@ -300,7 +301,7 @@ static void new_rows_may_have_either_layout(void **state)
     ls_prep_free(prep);
 }
 
-/* ---- targets ------------------------------------------------------------------------------------ */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 static void put_x(scratch *s, unsigned rows)
 {

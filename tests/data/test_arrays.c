@@ -1,4 +1,5 @@
-/* Rows from .npy and safetensors files: what is in them comes out, and what they may not be is told by offset. */
+/* Rows from .npy and safetensors files: their values, and errors with the offset for what is not
+ * allowed. */
 #include "data/dataset.h"
 #include "data/npy.h"
 #include "data/scratch.h"
@@ -66,7 +67,7 @@ static void refuses(scratch *s, const char *kind, const char *file, ls_data_keys
     assert_null(split[1]);
 }
 
-/* ---- good files --------------------------------------------------------------------------------- */
+/* ---- good files ------------------------------------------------------------------------------ */
 
 static const uint8_t pixels[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
                                    13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
@@ -162,7 +163,8 @@ static void numbers_of_every_type_and_either_order_are_what_they_are(void **stat
     }
 }
 
-/* Every half float is the float that has its bits by another rule; whatever order, a label is a class. */
+/* Every half float equals the float that another rule gives for its bits; a label is a class in any
+ * byte order. */
 static void half_floats_and_wide_labels_are_read_exactly(void **state)
 {
     scratch *s = *state;
@@ -227,7 +229,7 @@ static void values_of_0_and_1_in_bytes_are_divided_with_a_warning(void **state)
     }
 }
 
-/* Where a NaN is filled the file stays as it was. */
+/* When NaNs are filled the file remains unchanged. */
 static void holes_are_filled_by_the_stated_rule(void **state)
 {
     scratch *s = *state;
@@ -319,7 +321,7 @@ static void tensors_are_found_by_name(void **state)
             "d.safetensors: offset 8: tensor \"w\": there is none of that name");
 }
 
-/* ---- bad files ---------------------------------------------------------------------------------- */
+/* ---- bad files ------------------------------------------------------------------------------- */
 
 static void headers_of_npy_files_that_lie_are_refused(void **state)
 {
@@ -412,7 +414,8 @@ static void labels_that_are_none_are_refused(void **state)
     refuses(s, "npy", "", keys, LS_EDATA, "expected labels from 0 to 1, found 2; set data.classes");
 }
 
-/* More numbers a row than the training rows' targets promise would not fit behind one another. */
+/* If the test rows' targets had more numbers a row than the training rows' targets promise, they
+ * would not fit. */
 static void test_targets_of_another_width_are_refused(void **state)
 {
     scratch *s = *state;

@@ -1,5 +1,6 @@
-/* Work beside the caller's, and hashing behind a writer: the same results as one after the other, whatever the sizes and
- * however the threads run. ThreadSanitizer looks at the order of what is written and read. */
+/* Functions that run concurrently with their caller, and hashing on another thread while bytes are
+ * written: the results are those of sequential execution, for all sizes and schedules.
+ * ThreadSanitizer checks the order of writes and reads. */
 #include "data/beside.h"
 #include "runner.h"
 
@@ -55,7 +56,7 @@ static void hash_all(char hex[LS_SHA256_HEX], const uint8_t *bytes, size_t count
     ls_sha256_final_hex(&hash, hex);
 }
 
-/* In pieces of random lengths, none at all among them; what comes before is hashed by this thread. */
+/* Hashes in pieces of random lengths, including 0. This thread hashes what comes before. */
 static void hash_in_pieces(char hex[LS_SHA256_HEX], uint8_t *bytes, size_t count, uint64_t *seed)
 {
     const size_t longest = 1 + next(seed) % (count + 1);

@@ -1,4 +1,5 @@
-/* CIFAR-10's binary files: where they are looked for, every kind of damage, and its message. */
+/* CIFAR-10's binary files: the places where they are looked for, every kind of damage, and its
+ * message. */
 #include "data/kinds.h"
 #include "data/ration.h"
 #include "data/scratch.h"
@@ -368,7 +369,8 @@ static void a_limit_beyond_the_rows_is_refused(void **state)
     assert_string_equal(err.text, expected);
 }
 
-/* Labels and images share files: these are read, and checked, but no image is kept and no hash is made. */
+/* Labels and images share files: the files are read and checked, but no image is kept and no hash
+ * is computed. */
 static void training_images_that_nobody_asks_for_are_not_kept(void **state)
 {
     static const uint8_t none[IMAGE];

@@ -1,4 +1,4 @@
-/* Tables: what becomes of their columns, and what is told of a field that is not what it should be. */
+/* Tables: the conversion of their columns, and the messages for fields that are invalid. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
 #include "data/scratch.h"
@@ -72,7 +72,8 @@ static void numbers_stay_texts_are_one_hot_and_targets_classes(void **state)
     ls_dataset *split[2];
     ls_data_keys keys = kind_target;
     keys.drop.text = "id";
-    /* Quotes, a comma and a line's end in them, blanks around fields, CR LF, and no end of the last line. */
+    /* Fields in quotes with quotes, a comma and a line end in them, blanks around fields, CR LF,
+     * and no end of the last line. */
     opens(*state,
           "id,\"length, cm\",kind,colour\r\n"
           "1, 5.5 ,setosa,\"re\"\"d\"\r\n"
@@ -119,7 +120,7 @@ static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **sta
     assert_true(ls_dataset_resident(split[0]).targets[2] == -2);
     assert_int_equal(ls_dataset_describe(split[0])->targets, 1);
     close_both(split);
-    keys.standardize = 1; /* of 2 and 4: mean 3, deviation 1 */
+    keys.standardize = 1; /* 2 and 4 have mean 3 and deviation 1 */
     opens(*state, table, test, keys, split);
     row_is(split[0], 0, 3, (float[]){-1, 1, 0});
     row_is(split[1], 0, 3, (float[]){0, 0, 1});

@@ -1,4 +1,5 @@
-/* Rows that are held out: a function of seed and labels alone, of each class its share. */
+/* Held-out rows: they depend only on the seed and the labels, and each class contributes its
+ * share. */
 #include "data/dataset.h"
 #include "runner.h"
 
@@ -12,8 +13,8 @@
 
 enum { ROWS = 1000, TESTS = 7 };
 
-/* Row r is the number r in two bytes; nine of ten rows are of class 0, the others of 1 and 2. `user`: what is
- * added to the rows' values. */
+/* Row r is the number r in two bytes; nine of ten rows are of class 0, the others of 1 and 2.
+ * `user` is added to the rows' values. */
 static int32_t label_of(uint32_t row)
 {
     return row % 10 ? 0 : 1 + (int32_t)(row / 10 % 2);

@@ -1,4 +1,4 @@
-/* IDX files: where they are looked for, every kind of damage, and its exact message. */
+/* IDX files: the places where they are looked for, every kind of damage, and its exact message. */
 #include "data/dataset.h"
 #include "data/ration.h"
 #include "data/scratch.h"
@@ -193,7 +193,7 @@ static void rows_are_copied_and_bounds_checked(void **state)
     close_both(split);
 }
 
-/* ---- where files are looked for ---- */
+/* ---- places of files --------------- */
 
 /* Names with a dot; files in directories of their names; a folder above that of the files. */
 static void files_are_found_as_people_have_them(void **state)
@@ -664,7 +664,7 @@ static void of_two_damaged_splits_the_training_split_is_told(void **state)
     }
 }
 
-/* So long that its hash is made on another thread; then cut. */
+/* The file is so long that another thread hashes it; then it is truncated. */
 static void a_long_file_has_the_hash_of_its_bytes(void **state)
 {
     enum { LONG_SIDE = 256, ROWS = 300, BYTES = 16 + ROWS * LONG_SIDE * LONG_SIDE };
@@ -688,7 +688,8 @@ static void a_long_file_has_the_hash_of_its_bytes(void **state)
     put32(label, 0x0801);
     put32(label + 4, ROWS);
     scratch_file(s, file_names[1], label, sizeof label);
-    /* The test images are smaller: the training split is judged first, and its hash is known by then. */
+    /* The test images are smaller. The training split is checked first, and its hash is known by
+     * then. */
     const ls_dataset_spec spec = {.name = "mnist", .path = s->directory};
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, file_names[2]));
@@ -709,7 +710,8 @@ static void a_long_file_has_the_hash_of_its_bytes(void **state)
     free(bytes);
 }
 
-/* What lies in the images' file does not matter then: it may even be damaged. With rows held out it does. */
+/* The content of the images' file does not matter then, and it may even be damaged. With held-out
+ * rows it does. */
 static void training_images_that_nobody_asks_for_are_not_read(void **state)
 {
     scratch *s = *state;

@@ -1,4 +1,4 @@
-/* Images from files: what is in them, and everything that can be wrong with them. */
+/* Images from files: their pixels, and every kind of error. */
 #include "data/images.h"
 #include "data/png.h"
 #include "runner.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- what is read --------------------------------------------------------------------------- */
+/* ---- valid files ---------------------------------------------------------------------------- */
 
 static void a_pgm_file_is_read_with_its_comments(void **state)
 {
@@ -47,7 +47,7 @@ static void grey_becomes_three_equal_planes(void **state)
     assert_memory_equal(out, "abcdefabcdefabcdef", 18);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------ */
+/* ---- refused files -------------------------------------------------------------------------- */
 
 static void another_size_is_refused_with_the_one_that_fits(void **state)
 {
@@ -97,7 +97,7 @@ static png_bytes make_png(int width, int height, int type, const void *rows, siz
     return png_make((uint32_t)width, (uint32_t)height, 8, type, 0, rows, count, palette);
 }
 
-/* The same six pixels behind each filter: 10 20 40 / 15 30 60. */
+/* The same six pixels with each filter: 10 20 40 / 15 30 60. */
 static void every_png_filter_is_undone(void **state)
 {
     (void)state;
@@ -171,7 +171,8 @@ static void give_back(void *user, void *memory)
     free(memory);
 }
 
-/* A header of 16384×16384 pixels behind which there are none: a gigabyte that is never asked for. */
+/* A header of 16384×16384 pixels without any pixels after it: a gigabyte, which must not be
+ * allocated. */
 static void a_png_of_another_size_is_refused_before_it_is_decoded(void **state)
 {
     (void)state;
@@ -241,7 +242,7 @@ static void a_chunk_that_no_pixel_needs_may_be_damaged(void **state)
         uint8_t out[6];
         ls_error err = {0};
         const png_bytes p = make_png(3, 2, 0, "\0abc\0def", 8, NULL);
-        const size_t at = form & 1 ? p.count - 12 : 8 + 25; /* behind the pixels, or before them */
+        const size_t at = form & 1 ? p.count - 12 : 8 + 25; /* after the pixels, or before them */
         png_bytes q = {.count = 0};
         png_put(&q, p.bytes, at);
         png_put_chunk(&q, form & 2 ? "iCCP" : "tEXt", "Title\0words", 11);
@@ -284,7 +285,7 @@ static void a_program_without_libspng_says_so(void **state)
 
 #endif
 
-/* ---- of any size ------------------------------------------------------------------------------ */
+/* ---- images of any size ---------------------------------------------------------------------- */
 
 static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
 {

@@ -1,7 +1,8 @@
-/* JPEG files: what is in them, at which size they are decoded, and everything that can be wrong with them. */
+/* JPEG files: their pixels, the size at which they are decoded, and every kind of error. */
 #include "data/image_jpegs.h"
 
-/* By how much a JPEG is decoded smaller: exactly to what is wanted, or to half as large again and more. */
+/* Returns the factor by which a JPEG is shrunk while it is decoded: exactly to the wanted size, or
+ * to at least 1.5 times that. */
 static int shrinks_by(int w, int h, int wide, int high)
 {
     for (int by = 8; by > 1; by /= 2) {
@@ -75,7 +76,8 @@ static uint8_t slope(int x, int y, int k)
     return (uint8_t)(x + y / 4);
 }
 
-/* A slope stays where it is, whatever is left of the last block: half a pixel beside it would be 4 of 255. */
+/* A slope remains in its place, whatever the size of the last block: half a pixel would be 4 of
+ * 255. */
 static void what_is_decoded_smaller_stays_in_its_place(void **state)
 {
     (void)state;

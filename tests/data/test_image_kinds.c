@@ -1,10 +1,10 @@
-/* Images of other kinds: BMP, WebP, and those that are only named. */
+/* Images of other formats: BMP, WebP, and formats that are recognised but not supported. */
 #include "data/images.h"
 #include "runner.h"
 
 #include <stdlib.h>
 
-/* ---- other kinds ------------------------------------------------------------------------------ */
+/* ---- other kinds ----------------------------------------------------------------------------- */
 
 static void other_kinds_of_images_are_named(void **state)
 {

@@ -1,7 +1,7 @@
-/* JPEG files as cameras and programs for print leave them. */
+/* JPEG files as cameras and print programs write them. */
 #include "data/image_jpegs.h"
 
-/* `more` behind the first two bytes, the mark of the beginning. */
+/* Inserts `more` after the first two bytes, the marker of the beginning. */
 static size_t with_segment(unsigned char **bytes, size_t count, const void *more, size_t length)
 {
     unsigned char *out = malloc(count + length);
@@ -31,7 +31,7 @@ static uint8_t quarters(int x, int y, int k)
     return (uint8_t)((x < 32 ? 40 : 100) + (y < 16 ? 0 : 120));
 }
 
-/* What is at the corners, from the left above to the right below. */
+/* Checks the corners, from the top left to the bottom right. */
 static void check_corners(const uint8_t *pixel, int high, int wide, const char *corners)
 {
     const int place[4] = {0, wide - 1, (high - 1) * wide, high * wide - 1};
@@ -96,7 +96,7 @@ static uint8_t inks(int x, int y, int k)
     return (uint8_t)(k == 3 ? 200 : x < 32 ? 255 - 80 * k : 40 * k);
 }
 
-/* What is left of the light, of each ink and of black: with Adobe's mark and without. */
+/* Samples are stored inverted, for each ink and for black: with Adobe's marker and without. */
 static void the_four_colours_of_print_become_three(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The real Fashion-MNIST, where Debian's package has put it; skipped where it is not. */
+/* The real Fashion-MNIST, from Debian's package; skipped if it is not installed. */
 #include "base/clock.h"
 #include "data/dataset.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* A caller's own data: rows of bytes or floats, with a class or a vector each. */
+/* Data sources of the caller: rows of bytes or floats, with a class or a vector each. */
 #include "data/dataset.h"
 #include "runner.h"
 
@@ -12,7 +12,7 @@
 
 enum { ROWS = 600, TESTS = 5, WIDTH = 3, TARGETS = 2 };
 
-/* What the callback gives. */
+/* The rows that the callback returns. */
 typedef struct story {
     ls_data_source source;
     int row, column, bad_target; /* a value, or a target, that is bad; row −1: none */

@@ -1,4 +1,4 @@
-/* Cutting minibatches into shards. */
+/* Division of minibatches into shards. */
 
 #include "runner.h"
 

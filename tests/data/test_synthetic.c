@@ -157,7 +157,7 @@ static void an_unknown_name_gets_a_suggestion(void **state)
     ls_dataset_close(NULL);
 }
 
-/* So that the config's reader can say where that key stands. */
+/* The key is reported, so that the config's reader can tell its position. */
 static void a_refusal_says_which_key_it_is_about(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Tables as spreadsheets, pandas, R and SQL write them: the right values, or a refusal that names the thing and its cure. */
+/* Tables as spreadsheets, pandas, R and SQL write them: the right values, or an error that names
+ * the cause and the cure. */
 #include "base/host.h"
 #include "data/dataset.h"
 #include "data/new_rows.h"
@@ -93,7 +94,8 @@ static void a_separator_that_cannot_be_told_is_refused_and_the_key_decides(void 
     ls_data_keys keys = classes;
     keys.separator = ",";
     scratch_file(*state, "t.csv", both, sizeof both - 1);
-    file_is(*state, "t.csv", keys, 2, 2, (const float[]){1, 0, 0, 1}); /* of texts: 1;2 and 3;4 */
+    /* from the texts 1;2 and 3;4 */
+    file_is(*state, "t.csv", keys, 2, 2, (const float[]){1, 0, 0, 1});
     keys = filled;
     keys.target.text = "b,y";
     keys.separator = ";";
@@ -110,7 +112,7 @@ static void decimal_commas_are_read_column_by_column(void **state)
     is(*state, "a,b,y\n\"1,5\",2,u\n\"3,25\",4,v\n", classes, 1.5f, 2, 3.25f, 4);
     is(*state, "a,b,y\n\" 1.5 \",\" NA\",u\n3,4,v\n", filled, 1.5f, 4, 3, 4);
     is(*state, "a;b;y\n1.234,5;2;u\n12.345.678,9;4;v\n", classes, 1234.5f, 2, 12345678.9f, 4);
-    /* What the first number left open the second one tells: the table is read once more. */
+    /* The second number decides what the first one left open: the table is read once more. */
     is(*state, "a;b;y\n1,234;2;u\n5,5;4;v\n", classes, 1.234f, 2, 5.5f, 4);
     is(*state, "a;b;y\n1.234;2;u\n5,5;4;v\n", classes, 1234, 2, 5.5f, 4);
     is(*state, "a;b;y\n1,234;2;u\n1,234.5;4;v\n", classes, 1234, 2, 1234.5f, 4);
@@ -402,7 +404,7 @@ static void an_unknown_column_lists_ten_and_the_nearest(void **state)
             "\"column6\", \"column7\", \"column8\", \"column9\", … (11 in all)");
 }
 
-/* What a model has learnt from a table of one form it reads in new rows of that form, and of others. */
+/* A model that was trained on a table of one form reads new rows in that form and in others. */
 static void new_rows_are_read_in_the_same_forms(void **state)
 {
     static const char table[] = "a;b;c;y\n1,234;-;r\xFCt;u\n5,5;1,234.5;b;v\n";
@@ -456,7 +458,8 @@ static void new_rows_are_read_in_the_same_forms(void **state)
     close_both(split);
 }
 
-/* Fields at every place of the window's end: rows of 1 to 40 bytes, of which there are some hundred KiB. */
+/* Fields at every place relative to the end of the window: rows of 1 to 40 bytes, some hundred KiB
+ * of them. */
 static void fields_are_whole_wherever_a_chunk_ends(void **state)
 {
     enum { ROWS = 12000 };

@@ -1,4 +1,4 @@
-/* A table needs little more memory while it is read than it has then. */
+/* Reading a table needs little more memory than the table itself. */
 #include "data/dataset.h"
 #include "data/scratch.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* A back end that does nothing but keep a record of how it is called. */
+/* A back end that only records how it is called. */
 #ifndef TESTS_DEVICE_FAKE_BACKEND_H
 #define TESTS_DEVICE_FAKE_BACKEND_H
 
@@ -17,9 +17,10 @@ typedef struct fake_device {
     atomic_int closed;
 } fake_device;
 
-/* Back ends have no pointer of their own, so this is global. Reset by fake_reset. */
+/* State of the back ends. It is global because back ends have no pointer of their own. fake_reset
+ * resets it. */
 typedef struct fake_state {
-    int devices; /* what probe says */
+    int devices; /* number that probe reports */
     int broken;
     const char *reason;
     int fail_open_at, fail_bind_at; /* device index; −1: none */

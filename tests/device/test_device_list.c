@@ -1,4 +1,4 @@
-/* Device lists and the registry: what is understood, and what is said about the rest. */
+/* Device lists and the registry: valid lists, and the messages for invalid ones. */
 #include "device/fake_backend.h"
 #include "device/registry.h"
 #include "ref/ref.h"
@@ -73,7 +73,7 @@ static void auto_and_a_bare_kind_are_cut_to_the_limit(void **state)
     assert_true(list.capped);
     expect_list("auto", 4, "fake", 4, NULL);
     assert_false(list.capped);
-    expect_list("ref:9", 8, "ref", 9, NULL); /* what is asked for by number is not cut */
+    expect_list("ref:9", 8, "ref", 9, NULL); /* an explicit number of devices is not reduced */
 }
 
 static void a_counted_kind_takes_a_number(void **state)

@@ -36,7 +36,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* What the hooks and jobs saw. */
+/* Observations of the hooks and jobs. */
 typedef struct notes {
     ls_device *started[FAKE_MOST], *stopped[FAKE_MOST], *seen[FAKE_MOST];
     void *local[FAKE_MOST];
@@ -60,7 +60,7 @@ static int on_start(const ls_worker *worker, ls_device *device, void **local, vo
 static void on_stop(const ls_worker *worker, ls_device *device, void *local, void *user)
 {
     notes *n = user;
-    /* The device is closed behind the hook. */
+    /* The device is closed after the hook. */
     if (local == &n->local[worker->index] && ((fake_device *)device)->closed == 0)
         n->stopped[worker->index] = device;
     atomic_fetch_add(&n->stops, 1);
@@ -113,7 +113,7 @@ static void a_device_lives_on_its_workers_thread(void **state)
         assert_int_equal(device->bound, 1);
         assert_true(pthread_equal(device->opened_by, n.ran_on[w]));
         assert_true(pthread_equal(device->bound_by, n.ran_on[w]));
-        assert_ptr_equal(n.local[w], &n.local[w]); /* what the start hook set */
+        assert_ptr_equal(n.local[w], &n.local[w]); /* value set by the start hook */
     }
     ls_pool_destroy(pool);
     assert_int_equal(n.starts, 3);
@@ -146,7 +146,7 @@ static void expect_failed_start(notes *n, int status, const char *text, int open
     assert_null(pool);
     assert_int_equal(fake.opened, opened);
     assert_int_equal(n->starts, 3);
-    assert_int_equal(n->stops, 3); /* those who did start */
+    assert_int_equal(n->stops, 3); /* the workers that did start */
     every_opened_device_was_closed_once_by_its_own_thread();
 }
 
@@ -341,7 +341,8 @@ static int cpus_of_this_thread(const ls_worker *worker, void *arg, ls_error *e)
     return sched_getaffinity(0, sizeof *set, set) == 0 ? LS_OK : LS_ESYSTEM;
 }
 
-/* Another program may have one as well: were each on the first CPU alone, both would be half as fast. */
+/* Another program may have a worker as well: if both were bound to the first CPU, both would have
+ * half the speed. */
 static void a_single_worker_may_use_every_cpu_whatever_its_team(void **state)
 {
     (void)state;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs every command of the program that the documentation shows, in a folder with what they speak of, on little data.
+"""Runs every command of the program in the documentation, with the files that it names.
 
     commands.py ROOT TRAINER FOLDER
 
-What stands for something is put in: CONFIG a small config, runs/RUN a run, DIRECTORY a folder of images. Not run: lines
-with … or [ ], which are forms; other programs' lines (cmake, mpirun, pip); what waits for a browser
-or for other hosts; configs whose files other commands make.
+Placeholders are replaced: CONFIG by a small config, runs/RUN by a run, DIRECTORY by a folder of
+images; the data is small. Not run: lines with … or [ ], which are syntax; commands of other
+programs (cmake, mpirun, pip); commands that wait for a browser or for other hosts; configs whose
+files other commands create.
 """
 import json
 import pathlib

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""What the documentation says is so: its links lead somewhere, its figures are measured ones, its commands
-are taken.
+"""Checks that links, figures and commands of the documentation are right.
 
     docs.py ROOT TRAINER BUILD
 """

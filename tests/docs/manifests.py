@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The manifests and job scripts of examples/ can be read, and say what the program knows.
+"""Checks that the manifests and job scripts of examples/ can be read and agree with the program.
 
     manifests.py ROOT TRAINER
 
-Skipped (77) where PyYAML is missing."""
+Skipped (77) if PyYAML is missing.
+"""
 import pathlib
 import re
 import subprocess

@@ -1,4 +1,5 @@
-/* What every function does first: it is counted, and a rule may fail, stall or skip it. */
+/* Common beginning of every function of the doubles: counts the call, and applies a rule that makes
+ * it fail, stall or be skipped. */
 #include "doubles/inside.h"
 
 #include <nccl.h>
@@ -146,7 +147,7 @@ static void stall(uint64_t ns)
         dbl_idle_briefly(&idle);
 }
 
-/* What the rules make of call number n (number all of all calls); 0: nothing. */
+/* Returns the effect of the rules on call number n (number `all` of all calls); 0: none. */
 static action apply_rules(dbl_call call, long n, long all, uint64_t *value)
 {
     action found = 0;

@@ -20,7 +20,7 @@ static int usable(int place, int asynchronous)
     return place >= DBL_ON_HOST || (place == DBL_PAGEABLE && !asynchronous);
 }
 
-/* What cudaMemcpyKind says of one side. */
+/* Returns whether a place agrees with one side of a cudaMemcpyKind. */
 static int side_fits(int place, int device_side)
 {
     return device_side ? place >= 0 : place == DBL_ON_HOST || place == DBL_PAGEABLE;

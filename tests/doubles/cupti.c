@@ -10,7 +10,7 @@
 enum { STREAM_BASE = 13 }; /* ids are no indices */
 
 static struct {
-    pthread_mutex_t lock; /* of all below, and held in calls of the client */
+    pthread_mutex_t lock; /* guards everything below, and is held in calls of the client */
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
     CUpti_TimestampCallbackFunc now;

@@ -1,4 +1,4 @@
-/* Devices: which there are, which is current, which are lost. */
+/* Devices of the doubles: which exist, which is current, which are lost. */
 #include "doubles/inside.h"
 
 #include <stdio.h>

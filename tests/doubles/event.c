@@ -1,4 +1,4 @@
-/* Events: a record releases, a wait acquires. */
+/* Events of the doubles: a record releases, a wait acquires. */
 #include "doubles/inside.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Who runs the streams' work, and when: a thread per stream, or whoever synchronises. */
+/* Runs the streams' work: on a thread for each stream, or on the thread that synchronises. */
 #include "doubles/cupti.h"
 #include "doubles/inside.h"
 

@@ -1,9 +1,8 @@
-/* Capture and graphs.
+/* Capture and graphs of the doubles.
  *
- * A capture has a slot for each of its streams. Every node knows how many nodes of each slot must
- * have run before it (a vector clock), which events carry from stream to stream; a launch runs the
- * nodes in an order that respects just that.
- */
+ * A capture has a slot for each of its streams. Every node stores how many nodes of each slot must
+ * have run before it (a vector clock), which events carry from stream to stream. A launch runs the
+ * nodes in any order that respects these numbers and nothing else. */
 #include "doubles/inside.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@ typedef struct node {
     dbl_work *work;
     int slot;
     uint32_t after[SLOTS];
-    int done; /* of a launch's copy */
+    int done; /* used in a launch's copy */
 } node;
 
 typedef struct nodes {
@@ -28,11 +27,11 @@ struct CUgraph_st {
     nodes nodes;
     cudaStream_t stream[SLOTS]; /* slot 0: the origin */
     int slots;
-    uint32_t clock[SLOTS][SLOTS]; /* of each stream */
+    uint32_t clock[SLOTS][SLOTS]; /* vector clock of each stream */
     uint32_t issued[SLOTS];
     int invalid, ended;
     enum cudaStreamCaptureMode mode;
-    long breaks; /* of the device, when the capture began */
+    long breaks; /* count of the device when the capture began */
 };
 
 struct CUgraphExec_st {

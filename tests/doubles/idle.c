@@ -1,4 +1,4 @@
-/* Waiting: yields and short sleeps, which order no memory. */
+/* Waiting by yields and short sleeps, which order no memory. */
 #include "doubles/inside.h"
 
 #include <sched.h>

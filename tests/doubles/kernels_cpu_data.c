@@ -274,7 +274,7 @@ static struct window window_at(const ls_k_pool *k, size_t o)
                            smaller(left + k->kw, k->w)};
 }
 
-/* Of the image and channel that output o belongs to, pixel (i, j). */
+/* Returns the index of pixel (i, j) in the image and channel to which output o belongs. */
 static size_t pixel_of(const ls_k_pool *k, size_t o, int i, int j)
 {
     size_t c = o % (size_t)k->c, r = o / ((size_t)k->c * (size_t)k->y_h * (size_t)k->y_w);
@@ -358,7 +358,7 @@ cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const 
                      : TWIN(stream, pool_average_back_body, p);
 }
 
-/* ---- 2 × 2 windows behind a bias and a relu ---------------------------------------------------- */
+/* ---- 2 × 2 windows after a bias and a relu -------------------------------------------------- */
 
 struct quads {
     void *y, *dx;
@@ -388,7 +388,7 @@ static int may_pool(const struct quads *a)
            (!a->bias_sum || twin_floats(a->partial, ls_k_partial_floats(y / c, k->c)));
 }
 
-/* Where pixel q of output o's window is in x. */
+/* Returns the index in x of pixel q of output o's window. */
 static size_t quad_pixel(const ls_k_quads *k, size_t o, int q)
 {
     const ls_k_pool pool = {k->rows, k->c, k->h, k->w, k->h / 2, k->w / 2, 2, 2, 2, 2, 0, 0, 0};

@@ -1,4 +1,4 @@
-/* How a CPU twin of a kernel joins the doubles' streams.
+/* Enqueues a CPU twin of a kernel on the doubles' streams.
  *
  *     struct scale { float *y; size_t count; };
  *
@@ -16,27 +16,26 @@
  *         return dbl_launch(stream, "ls_k_scale", scale_body, &a, sizeof a);
  *     }
  *
- * The launch obeys the stream: the body runs on the stream's thread, or at a synchronisation, or at
- * once (control.h), and is recorded while the stream is being captured.
- */
+ * The launch obeys the stream: the body runs on the stream's thread, or at a synchronisation, or
+ * immediately (control.h), and is recorded while the stream is captured. */
 #ifndef TESTS_DOUBLES_LAUNCH_H
 #define TESTS_DOUBLES_LAUNCH_H
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-/* Enqueues body(copy of args). `name` is static text, for messages. Any thread that has the
- * stream's device current; errors as a kernel launch has them. */
+/* Enqueues body(copy of args). `name` is static text for messages. May be called by any thread on
+ * which the stream's device is current. Returns the errors of a kernel launch. */
 cudaError_t dbl_launch(cudaStream_t stream, const char *name, void (*body)(const void *args),
                        const void *args, size_t bytes);
 
-/* Inside a body: non-zero if the running device may touch `bytes` bytes at `memory`: its own, pinned
- * host memory, or a peer's after cudaDeviceEnablePeerAccess. If not, the device is lost with
- * cudaErrorIllegalAddress and a complaint is noted; the body must return. Outside a stream (a twin
- * called directly) always non-zero. */
+/* Called in a body: returns non-zero if the running device may access `bytes` bytes at `memory`:
+ * its own memory, pinned host memory, or a peer's after cudaDeviceEnablePeerAccess. If not, the
+ * device is lost with cudaErrorIllegalAddress and a complaint is recorded; the body must return.
+ * Outside a stream (a twin that is called directly) it returns non-zero. */
 int dbl_may_touch(const void *memory, size_t bytes);
 
-/* Inside a body: what it computes, for dbl_watch. */
+/* Called in a body: reports what it computes, for dbl_watch. */
 void dbl_computes(const char *name, double operations, double tiled);
 
 #endif

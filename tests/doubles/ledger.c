@@ -1,4 +1,4 @@
-/* Complaints, counts of live objects, and the graves of dead ones. */
+/* Complaints, counts of live objects, and records of destroyed ones. */
 #include "doubles/inside.h"
 
 #include <stdarg.h>

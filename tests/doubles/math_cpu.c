@@ -1,6 +1,7 @@
-/* The double of src/cuda/math/math_lib.h: convolutions and products as plain loops over channels-last
- * memory, enqueued like kernels. Sums are double; with `half`, results of convolutions are rounded to
- * bf16 as the library rounds them, and in TF32 factors to ten bits. */
+/* The double of src/cuda/math/math_lib.h: convolutions and products as plain loops over
+ * channels-last memory, enqueued like kernels. Sums are double. With `half`, results of
+ * convolutions are rounded to bf16 as the library does; in TF32, factors are rounded to ten
+ * bits. */
 #include "cuda/math/math_lib.h"
 
 #include "base/error.h"
@@ -156,8 +157,8 @@ typedef struct summing {
     double *a, *b, *sum;
 } summing;
 
-/* Adds the products of n channels: of x[x_at …] and w[w_at …], parts of y[y_at]. What they add up are
- * copies that nobody else has: the sanitizers, which watch the copying, leave them alone. */
+/* Adds the products of n channels: of x[x_at …] and w[w_at …], parts of y[y_at]. The arrays are
+ * private copies: the sanitizers, which check the copying, do not instrument these loops. */
 typedef void products(const summing *s, size_t x_at, size_t w_at, size_t y_at, size_t n);
 
 #define OF_COPIES __attribute__((no_sanitize("thread", "address", "undefined")))
@@ -231,7 +232,7 @@ static size_t elements(const ls_math_shape *s, int which)
     return which == 0 ? elements_y(s) : which == 1 ? elements_x(s) : elements_w(s);
 }
 
-/* What a, b and out are in each pass: 0 y, 1 x, 2 weights. */
+/* The tensors that a, b and out are in each pass: 0 y, 1 x, 2 weights. */
 static const int roles[3][3] = {{1, 2, 0}, {0, 2, 1}, {1, 0, 2}};
 
 static int may_touch(const work *w)
@@ -260,7 +261,7 @@ static void finish(const work *w, const double *sum, size_t count)
     }
 }
 
-/* To ten bits behind the point, ties to even. */
+/* Rounds to ten bits after the binary point, ties to even. */
 static double rounded_to_tf32(double value)
 {
     const float wide = (float)value;

@@ -1,4 +1,4 @@
-/* Memory: allocations, each tagged with the device it belongs to. */
+/* Memory of the doubles: allocations, each tagged with the device to which it belongs. */
 #include "doubles/inside.h"
 
 #include <stdbool.h>
@@ -86,8 +86,8 @@ static entry *free_entry(void)
     return used < ENTRIES ? &table[atomic_fetch_add(&used, 1)] : NULL;
 }
 
-/* Fresh memory holds NaNs, as device memory holds whatever was there. Of large pinned blocks only the
- * beginning does: touching all of them would take most of a test's time. */
+/* Fresh memory contains NaNs, as device memory contains whatever was there. Only the beginning of
+ * large pinned blocks does: touching all of them would take most of a test's time. */
 static void poison(void *memory, size_t bytes, int place)
 {
     const size_t most = (size_t)1 << 16;

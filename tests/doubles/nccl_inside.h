@@ -1,4 +1,4 @@
-/* What the files of the NCCL double share. */
+/* Common parts of the files of the NCCL double. */
 #ifndef TESTS_DOUBLES_NCCL_INSIDE_H
 #define TESTS_DOUBLES_NCCL_INSIDE_H
 
@@ -6,7 +6,7 @@
 
 #include <nccl.h>
 
-/* nccl.h declares them without a prototype. */
+/* nccl.h declares these without a prototype. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
@@ -15,7 +15,7 @@ enum { DBL_RANKS = 32, DBL_GROUP = 256 };
 /* Messages from one rank to another, in order. */
 typedef struct dbl_channel {
     dbl_fifo messages;
-    uint64_t sent; /* the sender's */
+    uint64_t sent; /* used by the sender */
     _Atomic uint64_t taken;
 } dbl_channel;
 
@@ -24,12 +24,12 @@ typedef struct dbl_clique dbl_clique;
 struct dbl_clique {
     dbl_clique *next;
     uint32_t id;
-    int ranks; /* 0: nobody has come yet */
+    int ranks; /* 0: no rank has joined yet */
     pthread_mutex_t lock;
     int present[DBL_RANKS];
     int device[DBL_RANKS];
     _Atomic int arrived;
-    _Atomic int leaving;  /* aborted */
+    _Atomic int leaving;  /* number of ranks that have aborted */
     dbl_channel *channel; /* [from][to] */
     const void **limbo;   /* buffers of aborted operations, until every rank has aborted */
     size_t limbo_count, limbo_room;
@@ -41,14 +41,14 @@ struct ncclComm {
     int rank, device;
     pthread_mutex_t lock;
     int initialising;
-    int polls;             /* until what is under way is ready */
-    ncclResult_t state;    /* under the lock */
-    dbl_work *deferred[8]; /* not enqueued yet, and where to */
+    int polls;             /* until the current operation is ready */
+    ncclResult_t state;    /* guarded by the lock */
+    dbl_work *deferred[8]; /* not enqueued yet; deferred_to: their streams */
     cudaStream_t deferred_to[8];
     int deferred_count;
     _Atomic int aborted;
-    _Atomic int running; /* operations that have begun */
-    _Atomic int error;   /* of an operation */
+    _Atomic int running; /* number of operations that have begun */
+    _Atomic int error;   /* error of an operation */
     _Atomic(cudaStream_t) stream;
 };
 
@@ -58,14 +58,14 @@ typedef struct dbl_op {
     dbl_op_kind kind;
     const void *send;
     void *recv;
-    size_t count, item; /* items, and bytes of one */
-    int peer;           /* send, receive */
+    size_t count, item; /* number of items, and size of one in bytes */
+    int peer;           /* peer of a send or receive */
 } dbl_op;
 
 /* nccl_comm.c */
-/* The communicator may be given work: alive, ready, not aborted. */
+/* Checks that the communicator may be given work: alive, ready, not aborted. */
 ncclResult_t dbl_comm_check(ncclComm_t comm, const char *caller);
-/* The buffer is unheld as soon as every rank has left. */
+/* Releases the hold on the buffer as soon as every rank has left. */
 void dbl_limbo(dbl_clique *clique, const void *memory);
 
 /* nccl_run.c */

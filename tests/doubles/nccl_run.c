@@ -1,10 +1,9 @@
-/* NCCL operations as work of a stream: every rank sends copies of what it contributes, to itself
- * too, and then takes what it needs, so that the only order between ranks is that of the messages.
+/* NCCL operations as work of a stream: every rank sends copies of its contribution to every rank,
+ * including itself, and then takes what it needs, so that only the messages order the ranks.
  *
- * A sum is taken from rank 1 on, rank 0 last: no order that anybody may rely on. A send ends when
- * its message has been taken, as a send without a buffer does: two ranks that send to each other
- * outside a group hang.
- */
+ * A sum is taken from rank 1 on, with rank 0 last: an order on which nobody may rely. A send ends
+ * when its message has been taken, like a send without a buffer: two ranks that send to each other
+ * outside a group hang. */
 #include "doubles/nccl_inside.h"
 
 #include <string.h>
@@ -128,7 +127,7 @@ static void begin(task *t)
         post_op(t, &t->ops[i]);
 }
 
-/* What was cut short may still be touched by peers that run. */
+/* Memory of an operation that was cut short may still be accessed by running peers. */
 static void end(task *t, int cut_short)
 {
     t->ended = 1;

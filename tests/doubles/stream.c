@@ -96,7 +96,7 @@ struct launch {
 };
 
 static dbl_watcher *watching;
-static _Thread_local dbl_cost cost; /* of the body under way */
+static _Thread_local dbl_cost cost; /* cost of the current body */
 
 void dbl_watch(dbl_watcher *watcher)
 {

@@ -1,9 +1,9 @@
-/* Items of work, and the queue they wait in.
+/* Items of work, and the queue in which they wait.
  *
- * The queue is a linked list with one dummy in front. An item is published by the release store
- * of its predecessor's `next` and taken over by the acquire load of the same word: each item has
- * an edge of its own, and the consumer never learns of anything that lies behind it.
- */
+ * The queue is a linked list with one dummy item in front. An item is published by the release
+ * store of its predecessor's `next`, and taken by the acquire load of the same word. Each item
+ * therefore has an edge of its own, and the consumer does not synchronise with anything enqueued
+ * after it. */
 #include "doubles/inside.h"
 
 #include <stdlib.h>

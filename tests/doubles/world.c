@@ -1,4 +1,4 @@
-/* The beginning and the end of a test's world. */
+/* Begins and ends the doubles for a test. */
 #include "doubles/inside.h"
 
 #include <stdio.h>

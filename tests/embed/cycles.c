@@ -1,10 +1,12 @@
-/* A service opens and closes trainers for years: does a process stay as it was?
+/* Checks that a process does not grow when it opens and closes trainers for years, as a service
+ * does.
  *
  *     cycles [--cycles N] [--warm N] [--devices WORD] [--save FILE]
  *
- * Plays open, two steps, prediction, close (and save, with --save) N times (10,000), and compares memory, threads and
- * descriptors behind the last with those behind the first --warm (1,000): memory may have grown by 1 MB,
- * the others not at all. Prints one JSON line; the exit status is 1 where they have. */
+ * Runs open, two steps, prediction and close (and save, with --save) N times (10,000), and compares
+ * memory, threads and descriptors after the last run with those after the first --warm (1,000):
+ * memory may have grown by 1 MB, the others not at all. Prints one JSON line; the exit status is 1
+ * if they have grown. */
 #include "embed/scene.h"
 
 #include <stdio.h>

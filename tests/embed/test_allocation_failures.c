@@ -1,9 +1,8 @@
-/* Every allocation that goes through the host's allocator fails once, alone and with all behind it:
- * the call that needed it returns an error, nothing leaks, and the handle can be closed.
+/* Every allocation through the host's allocator fails once, alone and with all later ones: the call
+ * that needed it returns an error, nothing leaks, and the handle can be closed.
  *
  *     embed_allocation_failures          every point, or every so many under a sanitizer
- *     embed_allocation_failures --all    every point
- */
+ *     embed_allocation_failures --all    every point */
 #include "base/host.h"
 #include "data/scratch.h"
 #include "embed/scene.h"
@@ -26,12 +25,12 @@
 static int every;       /* how many points a step of the sweep goes */
 static int at_rest = 1; /* threads of the process */
 
-/* An allocator that fails on demand, and counts. Threads of the library call it at the same time. */
+/* An allocator that fails on demand, and counts. Threads of the library call it concurrently. */
 typedef struct meter {
     ls_host host;
     atomic_long calls, living;
     long fail_at;   /* the call, from 1; 0: none */
-    int persistent; /* so do all behind it */
+    int persistent; /* all later ones fail as well */
     atomic_long failed;
 } meter;
 
@@ -94,7 +93,7 @@ static void sweep(const char *devices)
     scratch_begin(&files);
     scene s = {.devices = devices, .registry = scene_registry()};
     s.save = scratch_path(&files, "checkpoint");
-    scene_play(&s, NULL, &err); /* what libraries allocate for good */
+    scene_play(&s, NULL, &err); /* lets libraries allocate what they keep */
     meter_begin(&m, 0, 0);
     s.host = &m.host;
     if (scene_play(&s, NULL, &err) != LS_OK)

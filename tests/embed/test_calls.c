@@ -1,5 +1,6 @@
-/* Calls that may not be, from programs as they are: from a callback, in a forked child, on a small stack, with a pool
- * whose owner works, with NULLs. Each is an error that is true; none hangs, and none gives old weights. */
+/* Calls that are not allowed, as programs make them: from a callback, in a forked child, on a small
+ * stack, with a pool whose owner is working, with NULL arguments. Each must return an accurate
+ * error; none may hang or return old weights. */
 #include "embed/scene.h"
 #include "runner.h"
 #include "train/faulty_backend.h"
@@ -242,7 +243,7 @@ static void a_device_that_fails_as_weights_are_read_costs_none(void **state)
         assert_int_equal(step(&s), LS_OK);
         assert_int_equal(weights(&s), LS_OK);
         assert_int_equal(step(&s), LS_OK);
-        fault.download_at = failing; /* of device 0, which all are read from */
+        fault.download_at = failing; /* all are read from device 0 */
         if (weights(&s) != LS_OK)
             fail_msg("%s", s.err.text);
         if (failing) {
@@ -369,7 +370,8 @@ static int refuse_the_end(void *user, const char *json, size_t length, ls_error 
     return LS_EDATA;
 }
 
-/* The last record of a trainer that was driven is written while it is closed, which has no error to give back. */
+/* The last record of a trainer whose caller makes the steps is written while it is closed, which
+ * returns no error. */
 static void a_callback_has_an_error_to_fill_in_whenever_it_is_called(void **state)
 {
     story s;

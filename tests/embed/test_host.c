@@ -1,5 +1,5 @@
-/* A host program with a life of its own: its signal handler, its locale, its OpenMP team, a child that
- * was forked before. Whatever Lockstep does, all of that stays as it was. */
+/* A host program with state of its own: its signal handler, its locale, its OpenMP team, and a
+ * child that was forked before. Lockstep must leave all of it unchanged. */
 #include "data/scratch.h"
 #include "embed/scene.h"
 #include "runner.h"
@@ -111,7 +111,7 @@ static void its_signal_handler_runs_on_its_own_thread_and_stays(void **state)
 
 /* ---- locale, environment, arithmetic ---- */
 
-/* The beginning of a checkpoint, behind the length: a text that is full of numbers. */
+/* Reads the beginning of a checkpoint after the length: a text full of numbers. */
 static void read_state(const stage *g, char *out, size_t size)
 {
     FILE *f = fopen(g->s.save, "r");
@@ -172,7 +172,8 @@ static void its_environment_and_its_arithmetic_stay(void **state)
     end(&g);
 }
 
-/* The tensors of the checkpoint, behind its header, and how many bytes; free with free(). */
+/* Reads the tensors of the checkpoint, which follow its header, and their size in bytes; the caller
+ * frees them with free(). */
 static uint8_t *read_tensors(const stage *g, size_t *count)
 {
     uint8_t length[8];
@@ -247,7 +248,7 @@ static void a_thread_with_128_kib_of_stack_is_enough(void **state)
     begin(&g);
     getrlimit(RLIMIT_STACK, &before);
     low = before;
-    low.rlim_cur = 64 << 10; /* what threads get that say nothing */
+    low.rlim_cur = 64 << 10; /* default stack size of threads */
     assert_int_equal(setrlimit(RLIMIT_STACK, &low), 0);
     assert_int_equal(pthread_attr_init(&attr), 0);
     assert_int_equal(pthread_attr_setstacksize(&attr, 128 << 10), 0);
@@ -285,7 +286,7 @@ static void nothing_is_left_of_threads_and_descriptors(void **state)
     (void)state;
     stage g;
     begin(&g);
-    play(&g); /* what libraries keep for good */
+    play(&g); /* lets libraries allocate what they keep */
     const int threads = process_threads(1), descriptors = process_descriptors();
     for (int i = 0; i < 3; i++)
         play(&g);

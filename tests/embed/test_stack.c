@@ -1,5 +1,6 @@
-/* How much stack the public functions use: each runs on a stack that was painted. A function checks beforehand that this
- * much is left, and a little less is refused rather than overrun. */
+/* The stack that the public functions use: each runs on a stack that was filled with a pattern. A
+ * function checks beforehand that it has enough stack, and with a little less it must fail instead
+ * of overrunning it. */
 #include "data/scratch.h"
 #include "embed/scene.h"
 #include "runner.h"
@@ -92,7 +93,7 @@ typedef void call(stage *g);
 typedef struct painted {
     call *what;
     stage *stage;
-    uintptr_t begun; /* where the stack was when the call was made */
+    uintptr_t begun; /* position of the stack when the call was made */
 } painted;
 
 static void *make_call(void *arg)

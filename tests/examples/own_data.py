@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The examples with data of one's own train on it, and end with the same bits on one, two and three devices.
+"""Trains the examples with users' own data: the same bits on one, two and three devices.
 
     own_data.py ROOT TRAINER table|autoencoder
 
-77: the data is not there.
+77: the data is missing.
 """
 import json
 import pathlib

@@ -1,7 +1,7 @@
 #!/bin/sh
-# prints.sh EXPECTED PROGRAM [ARGUMENT...]: the program succeeds and prints what EXPECTED holds. A
-# .txt file is the exact text; in a .pattern file each line is an extended regular expression for the
-# whole of its line.
+# prints.sh EXPECTED PROGRAM [ARGUMENT...]: the program succeeds and prints the content of EXPECTED.
+# A .txt file is the exact text; in a .pattern file each line is an extended regular expression that
+# must match the whole line.
 set -u
 expected=$1
 shift

@@ -1,6 +1,7 @@
 #!/bin/sh
-# budgets.sh SUMMARY WORK_FOLDER: what summary.py says of a run of five tests: one within its budget, one beyond twice
-# and one beyond four times, one without a tier, one skipped. Exit status 1 if it is not what is expected.
+# budgets.sh SUMMARY WORK_FOLDER: the output of summary.py for a run of five tests: one within its
+# budget, one beyond twice and one beyond four times its budget, one without a tier, one skipped.
+# Exit status 1 if it is not as expected.
 set -eu
 summary=$1
 work=$2

@@ -1,8 +1,9 @@
-# circles.awk -v room=NAME -v most=N FILE.c...: the sources of one room, sub-folders included. Prints each circle of
-# more than N files that call each other's external functions, with the calls; the exit status is 1 if there was one.
+# circles.awk -v room=NAME -v most=N FILE.c...: reads the sources of one directory ("room") and its
+# sub-folders. Prints each cycle of more than N files that call each other's external functions,
+# with the calls; the exit status is 1 if there is one.
 #
-# The layout of .clang-format is relied on: the body of a function, and nothing else, begins with a brace alone in
-# the first column. A name that a file defines as a static function is that file's own.
+# It relies on the layout of .clang-format: only the body of a function begins with a brace alone in
+# the first column. A name that a file defines as a static function is local to that file.
 
 # The line without comments and strings.
 function code_of(line,    out, i, c, two) {

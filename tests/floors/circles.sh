@@ -1,7 +1,8 @@
 #!/bin/sh
-# circles.sh ROOT: no more than three files of a room may call each other in a circle (circles.awk). A file that is in
-# no circle can be read, tested and replaced after those below it.
-# circles.sh --selftest: plants circles into a room of its own and expects them to be found.
+# circles.sh ROOT: at most three files of a directory of src/ ("room") may call each other in a
+# cycle (circles.awk). A file that is in no cycle can be read, tested and replaced after the files
+# on which it depends.
+# circles.sh --selftest: plants cycles into a directory of its own, which must be found.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 most=3

@@ -1,5 +1,5 @@
-# Checks C sources against the house rules and prints one line for each breach; the exit status is
-# 1 if there was any. Files are named relative to the project's root.
+# Checks C sources against the coding rules and prints one line for each violation; the exit status
+# is 1 if there is any. Files are named relative to the project's root.
 
 function names(list, set,    words, i, n) {
     n = split(list, words, " ")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# floors.sh ROOT: checks every source under ROOT/src and ROOT/include with floors.awk, and that the files that
-# ROOT/src/README.md names are there.
+# floors.sh ROOT: checks every source under ROOT/src and ROOT/include with floors.awk, and that the
+# files that ROOT/src/README.md names exist.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cd -- "$1"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# selftest.sh ROOT: plants one breach at a time into a copy of the sources and expects floors.sh to
-# name it; and a few things that only look like breaches, which it must let pass.
+# selftest.sh ROOT: plants one violation at a time into a copy of the sources, which floors.sh must
+# report; and some code that only looks like a violation, which it must accept.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$1

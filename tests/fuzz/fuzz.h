@@ -1,10 +1,9 @@
-/* What the fuzz targets share.
+/* Common parts of the fuzz targets.
  *
- * A target is one file with LLVMFuzzerTestOneInput. It hands the bytes to a reader and checks what
- * the reader promises: input that is refused has an error with a status, a name and a place; input
+ * A target is one file with LLVMFuzzerTestOneInput. It passes the bytes to a reader and checks the
+ * reader's promises: input that is refused has an error with a status, a name and a place; input
  * that is accepted means what its bytes say. A broken promise ends the process, so that a fuzzer
- * counts it like a crash.
- */
+ * counts it as a crash. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
@@ -12,22 +11,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The target. `data` has exactly `size` bytes; returns 0. */
+/* The target. `data` has exactly `size` bytes. Returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Says what was promised and not kept, and aborts. */
+/* Unless `kept`, prints the broken promise and aborts. */
 void fuzz_check(int kept, const char *promise);
 
 /* Checks the error of a refusal: its status, and one line of UTF-8 that begins with `name`. */
 void fuzz_check_refusal(int status, const ls_error *err, const char *name);
 
-/* Whether a message says where in the file: "NAME:LINE:COLUMN:", "byte N", "offset N". */
+/* Returns whether a message names the place in the file: "NAME:LINE:COLUMN:", "byte N", "offset
+ * N". */
 int fuzz_names_place(const char *text, const char *name);
 
-/* Gives the chunks of a PNG file the checksums that they should have: else hardly any mutant would come past them. */
+/* Corrects the checksums of the chunks of a PNG file, because otherwise hardly any mutant would
+ * pass them. */
 void fuzz_mend_png(uint8_t *data, size_t size);
 
-/* A file without a name in any folder, under a path that readers can open. */
+/* An unlinked file, with a path that readers can open. */
 typedef struct fuzz_file {
     int fd;
     char name[16]; /* its name in FUZZ_FOLDER */
@@ -40,9 +41,9 @@ void fuzz_file_open(fuzz_file *f);
 void fuzz_file_fill(const fuzz_file *f, const uint8_t *data, size_t size);
 void fuzz_file_fill_gzip(const fuzz_file *f, const uint8_t *data, size_t size);
 
-/* An input that stands for two files and some switches:
+/* An input that encodes two files and some switches:
  *     byte 0     switches
- *     byte 1     bytes of the first file, little-endian; more than there are: all of them
+ *     byte 1     size of the first file, little-endian; if it is too large, all bytes belong to it
  *     byte 3     the first file, then the second */
 typedef struct fuzz_pair {
     unsigned switches;
@@ -50,7 +51,7 @@ typedef struct fuzz_pair {
     size_t size[2];
 } fuzz_pair;
 
-/* 0 if the input is too short to stand for anything. */
+/* Returns 0 if the input is too short. */
 int fuzz_split(fuzz_pair *out, const uint8_t *data, size_t size);
 
 #endif

@@ -1,4 +1,5 @@
-/* Arrays: a file as .npy or .npz, or, if it does not begin so, as safetensors with tensors x and y. */
+/* Arrays: a file as .npy or .npz, or, if it does not begin like these, as safetensors with tensors
+ * x and y. */
 #include "fuzz/fuzz_dataset.h"
 
 #include <math.h>

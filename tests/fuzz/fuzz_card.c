@@ -1,4 +1,5 @@
-/* The card of a model: what is accepted means what its text says, and the model in it is read or refused. */
+/* The card of a model: an accepted card means what its text says, and the model in it is read or
+ * refused. */
 #include "config/card.h"
 #include "fuzz/fuzz.h"
 
@@ -38,7 +39,7 @@ static void check_model(const ls_card *c)
         ls_model_parse(&model, c->config.doc, c->config.model, c->input, c->classes, NULL, &err);
     if (status != LS_OK) {
         fuzz_check(model == NULL, "a refusal leaves nothing behind");
-        if (status != LS_EINVAL) /* of sizes it does not say whose */
+        if (status != LS_EINVAL) /* an error about sizes does not name the file */
             fuzz_check_refusal(status, &err, name);
         return;
     }

@@ -1,5 +1,5 @@
-/* CIFAR-10's binary format: the first file is the training split, the second the test split, each
- * of one record. */
+/* CIFAR-10's binary format: the first file is the training split and the second the test split,
+ * with one record each. */
 #include "data/kinds.h"
 #include "fuzz/fuzz_dataset.h"
 

@@ -1,5 +1,5 @@
-/* Reading a config, as a text and as a file, and behind zero characters values of --set. What is
- * accepted stays within its limits, and the resolved config that a run writes down reads as
+/* Reads a config as a text and as a file, followed by values of --set after zero characters. An
+ * accepted config is within its limits, and the resolved config that a run writes reads as
  * itself. */
 #include "config/config.h"
 #include "fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-/* Tables whose target is the column "y": as classes, and as numbers with what is missing filled. */
+/* Tables whose target is the column "y": as classes, and as numbers with missing values filled. */
 #include "fuzz/fuzz_dataset.h"
 
 #include <math.h>

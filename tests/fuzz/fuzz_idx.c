@@ -1,4 +1,4 @@
-/* IDX files, plain and compressed: the first file is the images', the second the labels', of the
+/* IDX files, plain and compressed: the first file has the images and the second the labels, of the
  * training split and of the test split. */
 #include "data/kinds.h"
 #include "fuzz/fuzz_dataset.h"

@@ -1,5 +1,5 @@
-/* Images: a file read as 3×2 pixels, grey and in colours, as it is and, if it is a PNG, with the checksums
- * that its chunks should have: else hardly any mutant would come past them. */
+/* Images: a file read as 3×2 pixels, in grey and in colours; as it is and, if it is a PNG, with
+ * correct checksums of its chunks, because otherwise hardly any mutant would pass them. */
 #include "data/image.h"
 #include "fuzz/fuzz.h"
 
@@ -38,7 +38,8 @@ static void read_as(int channels, const fuzz_file *file, const uint8_t *data, si
                "an accepted file has a header and its pixels");
 }
 
-/* Any size, cut and shrunk to 2×2: small files that promise much have an end. Alone, and after all files before. */
+/* Any size, cropped and shrunk to 2×2: small files that claim a large size must not take long.
+ * Alone, and after all files before. */
 static void fit(const fuzz_file *file, const uint8_t *data, size_t size)
 {
     static ls_image_memory kept;

@@ -1,4 +1,4 @@
-/* The strict JSON reader and the writer: what is accepted can be found by its key and its place,
+/* The strict JSON reader and the writer: an accepted value can be found by its key and its place,
  * and reads the same after it was written. */
 #include "fuzz/fuzz.h"
 #include "json/json.h"

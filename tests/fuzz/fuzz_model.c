@@ -1,5 +1,5 @@
-/* Model files: what is accepted is a graph in order, of shapes and tensors that fit. Each text is
- * read for a small grey input and for a coloured one. */
+/* Model files: an accepted model is a graph in order, with shapes and tensors that fit. Each text
+ * is read for a small grey input and for a coloured one. */
 #include "fuzz/fuzz.h"
 #include "nn/model.h"
 

@@ -1,4 +1,4 @@
-/* Tables of new rows, for a model of three columns, with its classes and without. */
+/* Tables of new rows, for a model of three columns, with and without its classes. */
 #include "data/new_rows.h"
 #include "fuzz/fuzz_dataset.h"
 

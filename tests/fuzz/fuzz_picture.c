@@ -1,5 +1,5 @@
-/* Pictures in memory as rows of models: grey, and of colours; as they are and, if they are PNG, with the checksums that
- * their chunks should have. A row is what training reads of the same bytes. */
+/* Pictures in memory as rows of models, in grey and in colours; as they are and, if they are PNG,
+ * with correct checksums of their chunks. A row must be what training reads from the same bytes. */
 #include "data/image.h"
 #include "fuzz/fuzz.h"
 #include "picture/new_model.h"

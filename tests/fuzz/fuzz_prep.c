@@ -1,4 +1,5 @@
-/* How rows are prepared: what is accepted is complete, is written as it was read, and prepares rows. */
+/* The preparation of rows: an accepted description is complete, is written as it was read, and
+ * prepares rows. */
 #include "fuzz/fuzz.h"
 #include "prep/prep.h"
 

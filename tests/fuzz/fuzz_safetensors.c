@@ -1,6 +1,6 @@
 /* Weights: a safetensors file read for a small model, as weights and as gradients, and strictly as
- * what Lockstep writes itself: weights, or two groups of tensors. What is accepted has filled every
- * float. */
+ * the files that Lockstep itself writes: weights, or two groups of tensors. An accepted file has
+ * filled every float. */
 #include "fuzz/fuzz.h"
 #include "nn/safetensors.h"
 

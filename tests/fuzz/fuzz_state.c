@@ -1,5 +1,5 @@
-/* The state of a checkpoint, and the recipe in it: what is accepted means what its text says, and a run
- * with the same recipe is recognised. */
+/* The state of a checkpoint and the recipe in it: an accepted state means what its text says, and a
+ * run with the same recipe is recognised. */
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "fuzz/fuzz.h"
@@ -61,7 +61,7 @@ static void check_recipe(ls_json *doc, const ls_state *s)
     fuzz_check(ls_config_same_recipe(&recipe, recipe.shards, &recipe, &err) == LS_OK,
                "a recipe is the same as itself");
     recipe.seed ^= 1;
-    recipe.doc = doc; /* where messages look for the key */
+    recipe.doc = doc; /* messages look up the key in it */
     ls_config other;
     fuzz_check(ls_config_read_recipe(&other, doc, s->recipe, NULL, NULL) == LS_OK,
                "a recipe is read the same way again");

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzz targets.
 
-    make_corpus.py FOLDER               writes FOLDER/<target>/<name>; a target's other files go
-    make_corpus.py --check FOLDER KEPT  fails where FOLDER differs from what is made now, and where one of
-                                        the inputs KEPT/<target>/<name>, which fuzzers found, is made as well
+    make_corpus.py FOLDER               writes FOLDER/<target>/<name>, and removes other files of a
+                                        target
+    make_corpus.py --check FOLDER KEPT  fails if FOLDER differs from what would be written now, or
+                                        if an input KEPT/<target>/<name>, which a fuzzer found, is
+                                        among the seeds
 
-The same bytes come out of every run, with one version of zlib.
+Every run writes the same bytes with one version of zlib.
 """
 import base64
 import gzip

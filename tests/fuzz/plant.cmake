@@ -1,6 +1,6 @@
 # Makes a copy of a source file with a bug in it:
 #     cmake -D IN=FILE -D OUT=FILE -D FROM=TEXT -D TO=TEXT -P plant.cmake
-# TEXT must stand in the file exactly once.
+# TEXT must occur exactly once in the file.
 file(READ "${IN}" text)
 string(FIND "${text}" "${FROM}" first)
 string(FIND "${text}" "${FROM}" last REVERSE)

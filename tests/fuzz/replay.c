@@ -3,10 +3,9 @@
  *
  *     fuzz_json_replay [-n MUTANTS] [-s SEED] [-k FILE] CORPUS...
  *
- * CORPUS is a file or a folder of files. -n: mutants of each file (default 0). -k: where to keep an
- * input on which the target aborts. Exit codes: 0, 1 (the target aborted), 64 (usage), 66 (no
- * corpus). What is run depends on the corpus, MUTANTS and SEED alone.
- */
+ * CORPUS is a file or a folder of files. -n: number of mutants of each file (default 0). -k: file
+ * in which to keep an input on which the target aborts. Exit codes: 0, 1 (the target aborted), 64
+ * (usage), 66 (no corpus). The inputs depend only on the corpus, MUTANTS and SEED. */
 #include "base/rng.h"
 #include "fuzz/fuzz.h"
 
@@ -27,7 +26,7 @@ typedef struct seed_file {
     size_t size;
 } seed_file;
 
-/* What the handler of an abort tells. */
+/* State that the handler of an abort reports. */
 static struct {
     const char *keep;
     const char *path;
@@ -202,7 +201,7 @@ static void mutate(uint8_t *data, size_t *size, source *s)
     case 2: data[at] = (uint8_t)(data[at] + draw(s, 3) - 1); break;
     case 3: remove_bytes(data, size, at, count); break;
     case 4: *size = at; break;
-    case 5: /* a piece once more, right behind itself */
+    case 5: /* repeat a piece directly after itself */
         memcpy(piece, data + at, count);
         insert_bytes(data, size, at + count, piece, count);
         break;

@@ -1,6 +1,7 @@
 #!/bin/bash
-# folder.sh SOURCE BUILD: in the folder that pack.sh makes, every program and library finds all that it needs in
-# lib/, in glibc and gcc's own libraries, or among NVIDIA's, for which empty ones stand in here.
+# folder.sh SOURCE BUILD: in the folder that pack.sh creates, every program and library finds all
+# that it needs in lib/, in the libraries of glibc and gcc, or among NVIDIA's, which empty libraries
+# replace here.
 source=$1 build=$2
 set -eu
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-folder.XXXXXX")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# rehearsal.sh SOURCE BUILD: the folder that pack.sh makes, moved elsewhere, runs a whole call over the doubles.
-# Steps that need PyTorch are skipped where the system's Python has none.
+# rehearsal.sh SOURCE BUILD: the folder that pack.sh creates, moved elsewhere, runs a whole call
+# over the doubles. Steps that need PyTorch are skipped if the system's Python has none.
 source=$1 build=$2
 set -u
 [ -e "${LOCKSTEP_DATA:-/usr/share/datasets}/fashion-mnist/train-images-idx3-ubyte.gz" ] || {

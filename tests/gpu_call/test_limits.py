@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""test_limits.py BENCH-GPU: steps that hang, with a child that would outlive them, are ended; nothing of them is
-left, and log and summary say what was stopped. Run with limits of a fifth. On a machine so slow that a step has
-not begun by then there is less to be ended."""
+"""test_limits.py BENCH-GPU: steps that hang, with a child that would outlive them, are ended;
+nothing of them is left, and log and summary say what was stopped. The limits are a fifth of the
+real ones. On a machine so slow that a step has not begun by then there is less to end.
+"""
 
 import os
 import shutil

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""test_summary.py BENCH-GPU: the summary of a call fits MOST lines, whatever happened, and says what there is
-to say."""
+"""test_summary.py BENCH-GPU: the summary of a call has at most MOST lines, whatever happened, and
+contains the important results.
+"""
 
 import json
 import sys

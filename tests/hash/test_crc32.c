@@ -1,4 +1,4 @@
-/* CRC-32: known values, and pieces that add up to the whole. */
+/* CRC-32: known values, and pieces that give the checksum of the whole. */
 #include "hash/hash.h"
 #include "runner.h"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# consumer.sh WAY WHAT KIND PREFIX LIBDIR WORK CMAKE CC CXX: builds and runs a program against the
-# installed PREFIX alone, as C and as C++.
+# consumer.sh WAY WHAT KIND PREFIX LIBDIR WORK CMAKE CC CXX: builds and runs a program that uses
+# only the installed PREFIX, as C and as C++.
 #   WAY   cmake or pkgconfig     WHAT  pool, trainer or picture     KIND  shared or static
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

@@ -1,8 +1,7 @@
 #!/bin/sh
-# debian.sh CPACK BUILD WORK CONTAINERFILE: Debian packages come out of a build, and each has its own part; that of
-# pictures is there where the library is;
-# what the container starts is in them, and a user who is not root starts it.
-# Skipped where the tools for that are missing.
+# debian.sh CPACK BUILD WORK CONTAINERFILE: a build yields Debian packages, each of which contains
+# its own part; the package of pictures exists if its library does. They contain what the container
+# starts, and a user other than root can start it. Skipped if the tools for that are missing.
 set -eu
 cpack=$1 build=$2 work=$3 containerfile=$4
 for tool in dpkg-deb dpkg-shlibdeps file gzip; do

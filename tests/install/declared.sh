@@ -1,6 +1,6 @@
 #!/bin/sh
-# declared.sh LIBRARY ARCHIVE ROOT CC: every function that a public header declares and the archive
-# defines is exported by the shared library.
+# declared.sh LIBRARY ARCHIVE ROOT CC: the shared library exports every function that a public
+# header declares and the archive defines.
 set -eu
 library=$1 archive=$2 root=$3 cc=$4
 work=$(mktemp -d)

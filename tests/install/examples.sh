@@ -1,6 +1,7 @@
 #!/bin/sh
 # examples.sh PREFIX LIBDIR WORK CC NAME...: builds these installed examples against the installed
-# library and runs them. One whose first comment says how it is compiled is compiled by that.
+# library and runs them. An example whose first comment says how it is compiled is compiled by that
+# command.
 set -eu
 prefix=$1 libdir=$2 work=$3 cc=$4
 shift 4

@@ -1,6 +1,6 @@
 #!/bin/sh
-# fast_math.sh CMAKE SOURCES WORK_FOLDER: with flags that let the compiler reorder sums nothing is configured, and the
-# message names the flag.
+# fast_math.sh CMAKE SOURCES WORK_FOLDER: the configuration fails with compiler flags that allow
+# sums to be reordered, and the message names the flag.
 set -eu
 cmake=$1 sources=$2 work=$3
 for flag in -ffast-math -Ofast -fassociative-math; do

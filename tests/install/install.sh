@@ -1,10 +1,11 @@
 #!/bin/sh
 # install.sh CMAKE BUILD WORK LIBDIR SOURCE: installs three times, under WORK:
 #   all    everything; installed elsewhere and then moved, as a prefix may be
-#   pool   the component `pool` alone
+#   pool   only the component `pool`
 #   stage  with DESTDIR, as packagers do
-# and checks that what has to be there is, public headers in particular; and that `uninstall` leaves of such a
-# prefix what was there before. The build's own list of what it installed last stays as it was.
+# It checks that everything required exists, in particular the public headers, and that `uninstall`
+# restores a prefix to what it was before. The build's own list of its last installation is not
+# changed.
 set -eu
 cmake=$1 build=$2 work=$3 libdir=$4 source=$5
 rm -rf -- "$work"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# man_page.sh TRAINER PAGE: the man page has the options that the program says it has, command by
+# man_page.sh TRAINER PAGE: the man page has the options that the program's help has, command by
 # command, and the same exit codes.
 set -eu
 trainer=$1 page=$2

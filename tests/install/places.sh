@@ -1,7 +1,7 @@
 #!/bin/sh
-# places.sh CMAKE PROJECT SCRATCH CPU: where it is built. In a path with blanks, from a source tree into which
-# nothing is written; where CPU is ON, with the CPU back end by clang as well; and not at all for 32 bits,
-# which is said.
+# places.sh CMAKE PROJECT SCRATCH CPU: builds in unusual conditions: in a path with blanks, from a
+# source tree into which nothing may be written; if CPU is ON, with the CPU back end compiled by
+# clang as well; and for 32 bits, which must be refused with a message.
 cmake=$1
 project=$2
 scratch="$3/a path with blanks"

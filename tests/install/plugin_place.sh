@@ -1,7 +1,7 @@
 #!/bin/sh
 # plugin_place.sh PREFIX LIBDIR PLUGIN WORK CC: the installed program, and a program that is linked
-# with the installed library, look for back ends in the prefix that they are in, wherever it is. The
-# PLUGIN is one of another name, so that both say which file they found.
+# with the installed library, look for back ends in their own prefix, wherever it is. PLUGIN is a
+# back end of another name, so that both report which file they found.
 set -eu
 prefix=$1 libdir=$2 plugin=$3 work=$4 cc=$5
 rm -rf -- "$work"

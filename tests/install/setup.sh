@@ -1,9 +1,9 @@
 #!/bin/sh
-# setup.sh PROJECT SCRATCH: third_party/setup.sh on systems that are played here:
+# setup.sh PROJECT SCRATCH: third_party/setup.sh on simulated systems:
 #   apt lacks one package, and cannot be updated: the others are installed, and that one is named
-#   a user whom sudo refuses: is told what an administrator has to run, and the build goes on
-#   everything is there: apt is not asked
-# And what the build names as missing is in the list of what a build needs.
+#   sudo refuses the user: the message says what an administrator has to run, and the build goes on
+#   everything is installed: apt is not called
+# The packages that the build reports as missing must be in the list of required packages.
 project=$1
 scratch=$2
 set -u

@@ -1,5 +1,5 @@
 #!/bin/sh
-# symbols.sh LIBRARY GOLDEN [--renew]: the symbols that LIBRARY exports are those that GOLDEN lists.
+# symbols.sh LIBRARY GOLDEN [--renew]: LIBRARY exports exactly the symbols in GOLDEN.
 set -eu
 list()
 {

@@ -1,4 +1,4 @@
-/* "Did you mean …?" */
+/* The suggestions "Did you mean …?". */
 #include "base/error.h"
 #include "runner.h"
 

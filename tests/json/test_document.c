@@ -1,4 +1,5 @@
-/* Documents: places of nodes, messages, files, numbers under another locale, lack of memory. */
+/* Documents: positions of nodes, messages, files, numbers under another locale, failed
+ * allocations. */
 #include "data/ration.h"
 #include "data/scratch.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* ls_json_set: what `--set a.b=v` does to a document. */
+/* ls_json_set: the effect of `--set a.b=v` on a document. */
 #include "runner.h"
 #include "json/json.h"
 
@@ -152,7 +152,7 @@ static void a_value_set_again_and_again_has_the_last_place(void **state)
     }
 }
 
-/* What cJSON allocates does not come from the host: here it comes from this. */
+/* cJSON does not allocate from the host; here it allocates from this. */
 static long allocations, refused;
 
 static void *refuse(size_t size)

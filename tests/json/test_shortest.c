@@ -1,4 +1,5 @@
-/* Numbers as text: what the C library prints with the fewest digits that it reads back, whatever the number. */
+/* Numbers as text: the same as the C library prints with the fewest digits that read back as the
+ * same number. */
 #include "runner.h"
 #include "json/shortest.h"
 

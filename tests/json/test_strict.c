@@ -1,4 +1,4 @@
-/* What the JSON reader accepts and refuses, with the exact messages. */
+/* Texts that the JSON reader accepts and refuses, with the exact messages. */
 #include "runner.h"
 #include "json/json.h"
 

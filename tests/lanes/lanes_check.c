@@ -37,7 +37,7 @@ const char *lanes_text(const ls_op_desc *d)
     return text;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Aligned, every byte 0xFF: NaN. */
 static void *poisoned(size_t bytes)
@@ -61,7 +61,7 @@ static size_t row_of(const ls_tensor *t)
     return (size_t)t->c * (size_t)t->h * (size_t)t->w;
 }
 
-/* ---- the reference ---------------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 static ls_device *reference(void)
 {
@@ -172,7 +172,7 @@ lanes_data *lanes_oracle(const ls_op_desc *desc, const lanes_data *in)
     return out;
 }
 
-/* ---- data ------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 lanes_data *lanes_data_create(const ls_op_desc *desc, uint64_t seed)
 {
@@ -220,7 +220,7 @@ void lanes_data_destroy(lanes_data *d)
     free(d);
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------ */
+/* ---- lanes ----------------------------------------------------------------------------------- */
 
 ls_team *lanes_team;
 
@@ -390,7 +390,7 @@ lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc, c
     return out;
 }
 
-/* ---- comparison ------------------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 static void near(const char *what, const char *name, const float *a, const float *b, size_t n,
                  double times)

@@ -1,19 +1,18 @@
-/* Running one op of the lanes family with given kernels, and the reference back end with double
- * sums beside it, on the same random data. Everything a test sees is row-major.
+/* Runs one op of the lanes family with given kernels, and the reference back end with double sums,
+ * on the same random data. All data that a test sees is row-major.
  *
  *     lanes_case c = {.desc = …};              x's shape, kind, parameters; `desc.training` etc.
  *     lanes_data *in = lanes_data_create(&c.desc, seed);
  *     lanes_data *got = lanes_run(kernels, &c.desc, in, block), *want = lanes_oracle(&c.desc, in);
  *     lanes_expect_near("…", got, want);
  *
- * Failures end the running cmocka test.
- */
+ * Failures end the running cmocka test. */
 #ifndef LANES_LANES_CHECK_H
 #define LANES_LANES_CHECK_H
 
 #include "cpu/lanes_kernels.h"
 
-/* Inputs and results of one op; arrays that an op has no use for are NULL. */
+/* Inputs and results of one op. Arrays that an op does not use are NULL. */
 typedef struct lanes_data {
     size_t x_n, y_n, param_n[LS_OP_PARAMS];
     float *x, *x2, *dy, *param[LS_OP_PARAMS]; /* inputs */
@@ -22,31 +21,33 @@ typedef struct lanes_data {
     int32_t *labels;
 } lanes_data;
 
-/* Draws x, dy, parameters and labels for a description whose x is row-major. */
+/* Draws x, dy, parameters and labels for a description with row-major x. */
 lanes_data *lanes_data_create(const ls_op_desc *desc, uint64_t seed);
 void lanes_data_destroy(lanes_data *data);
 
-/* Forward and, in training, backward. The rows are worked through `block` at a time by ops of
- * that many rows (a twin for the rest) with LS_RUN_ACCUMULATE from the second block on; 0 is all
- * at once. With `again` everything is run a second time, accumulating, so that sums double.
- * Memory that an op may not rely on is filled with NaN, lanes of inputs that are no rows with 1e30; y is finite in
- * all lanes, and behind batch norm zero in those. */
+/* Runs the op forward and, in training, backward. The rows are processed in blocks of `block` by
+ * ops of that many rows (a twin for the rest), with LS_RUN_ACCUMULATE from the second block on;
+ * block 0: all rows at once. With `again` everything is run a second time, accumulating, so that
+ * sums double. Memory on which an op may not rely is filled with NaN, and input lanes that are not
+ * rows with 1e30. y must be finite in all lanes, and, after batch norm, zero in lanes that are not
+ * rows. */
 lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc, const lanes_data *in,
                       int block, int again);
 
-/* Whose threads divide the ops that lanes_run creates; NULL: none. */
+/* Team whose threads share the ops that lanes_run creates; NULL: none. */
 extern ls_team *lanes_team;
 
-/* The same by the reference back end, a fused pool taken apart. */
+/* Runs the op on the reference back end; a fused pool becomes an op of its own. */
 lanes_data *lanes_oracle(const ls_op_desc *desc, const lanes_data *in);
 
-/* Every result within 1e-5 of the norm of the wanted one; statistics within 1e-6, `times` over. */
+/* Checks that every result is within 1e-5 of the norm of the wanted one, and statistics within
+ * 1e-6, after `times` runs. */
 void lanes_expect_near(const char *what, const lanes_data *got, const lanes_data *want, int times);
 
-/* Every result with the same bits. */
+/* Checks that every result has the same bits. */
 void lanes_expect_same(const char *what, const lanes_data *a, const lanes_data *b);
 
-/* One line that describes the op. Static storage. */
+/* Returns one line that describes the op. Static storage. */
 const char *lanes_text(const ls_op_desc *desc);
 
 #endif

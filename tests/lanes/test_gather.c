@@ -1,5 +1,5 @@
-/* Bytes of images into lanes: each instruction set's kernel against the formula, on images that differ in every byte, for
- * what means and deviations data usually have. */
+/* Conversion of image bytes into lanes: the kernel of each instruction set against the formula, on
+ * images that differ in every byte, for usual means and deviations. */
 #include "base/rng.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"

@@ -1,6 +1,7 @@
-/* The lanes family with the kernels of every instruction set that this CPU has, on random shapes: the same bits as
- * with the best set, in blocks, with a team and in inference. That the best set's numbers are right tests/ops shows;
- * here are compared with the reference back end the shapes that it has not: wide ones, and edges. */
+/* The lanes family with the kernels of every instruction set of this CPU, on random shapes: the
+ * bits must be those of the best set, in blocks, with a team and in inference. tests/ops shows that
+ * the numbers of the best set are right; here the shapes that it lacks, wide ones and edges, are
+ * compared with the reference back end. */
 #include "base/rng.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_conv.h"
@@ -19,14 +20,14 @@
 
 #include <cmocka.h>
 
-/* Of `n` large cases a sanitizer's build runs the first third. */
+/* Number of cases of `n` large ones that are run: a sanitizer's build runs the first third. */
 #ifdef __SANITIZE_ADDRESS__
 #define LARGE(n) (((n) + 2) / 3)
 #else
 #define LARGE(n) (n)
 #endif
 
-/* ---- random descriptions ---------------------------------------------------------------------- */
+/* ---- random descriptions --------------------------------------------------------------------- */
 
 typedef struct dice {
     uint64_t seed, next;
@@ -82,7 +83,7 @@ static ls_op_desc random_conv(dice *d, int number)
     return desc;
 }
 
-/* What Winograd's algorithm takes: odd sizes, channels that are no multiple of anything. */
+/* Shapes for Winograd's algorithm: odd sizes, and channels that are no multiple of anything. */
 static ls_op_desc random_winograd(dice *d, int number)
 {
     int side = number % 3 ? 5 : 1, kernel = number % 2 ? 3 : 5;
@@ -123,7 +124,7 @@ static ls_op_desc random_wide(dice *d, int number)
     return desc;
 }
 
-/* So many weights of so few tiles that Winograd's gradient of them is made in parts. */
+/* Many weights and few tiles, for which Winograd's gradient of the weights is computed in parts. */
 static ls_op_desc random_many(dice *d, int number)
 {
     int side = roll(d, 2, 4);
@@ -263,11 +264,11 @@ static ls_op_desc random_loss(dice *d, int number)
     return start(d, LS_OP_SOFTMAX_XENT, roll(d, 1, 70), roll(d, 2, 40), 1, 1);
 }
 
-/* ---- comparisons ------------------------------------------------------------------------------ */
+/* ---- comparisons ----------------------------------------------------------------------------- */
 
 typedef ls_op_desc draw_desc(dice *d, int number);
 
-/* What is to be compared for one description and one set of kernels. */
+/* Compares one description with one set of kernels. */
 typedef void compare(const ls_lanes_kernels *kernels, const ls_op_desc *desc, const lanes_data *in,
                      const char *what);
 
@@ -492,7 +493,7 @@ static void inference_gives_the_same_bits(void **state)
     for_each_case(random_groups, same_in_inference, 7300, 12);
 }
 
-/* ---- the same bits on every CPU --------------------------------------------------------------- */
+/* ---- the same bits on every CPU -------------------------------------------------------------- */
 
 /* The CPU's best set against each of the others: run on both, the bits are the same. */
 static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
@@ -546,8 +547,8 @@ static void every_instruction_set_gives_the_same_bits(void **state)
         for_each_case(draws[i], as_on_the_best, 8000 + 100 * i, LARGE(i < 2 ? 40 : 15));
 }
 
-/* Depthwise rows of every width to 17; kernels with tiles of their own and without; strides 1 … 3; no padding, half a
- * kernel, nearly all of one, and more than one; 1 row and 17. */
+/* Depthwise rows of every width up to 17; kernels with and without tiles of their own; strides 1 …
+ * 3; padding of none, half a kernel, nearly a whole one, and more than one; 1 row and 17. */
 enum { DEPTHWISE_EDGES = 4 * 3 * 4 * 17 };
 
 static ls_op_desc narrow_depthwise(dice *d, int number)
@@ -578,7 +579,7 @@ static void depthwise_edges_match_double_sums_on_every_set(void **state)
     for_each_case(narrow_depthwise, as_on_the_best, 1900, DEPTHWISE_EDGES);
 }
 
-/* ---- functions -------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static double logistic(double x)
 {
@@ -596,8 +597,8 @@ static double gelu(double x)
     return x == -INFINITY ? 0 : x * 0.5 * erfc(-x / sqrt(2));
 }
 
-/* Within how many units: of the last place of a float, or of one of 2^smallest. Products with what is itself
- * below the normal range have the absolute error of that. */
+/* Error bounds in units of the last place of a float, or in units of 2^smallest. A product with a
+ * factor below the normal range has the absolute error of that factor. */
 static const struct function {
     const char *name;
     ls_lanes_curve curve;
@@ -615,7 +616,7 @@ static double units(float got, double wanted, int smallest)
     int exponent;
     if (isnan(wanted) || isnan(got))
         return isnan(wanted) && isnan(got) ? 0 : INFINITY;
-    if (isinf(got) || isinf((float)wanted)) /* what rounds to infinity may as well be it */
+    if (isinf(got) || isinf((float)wanted)) /* a value that rounds to infinity may be infinite */
         return got == (float)wanted ? 0 : INFINITY;
     frexp(wanted, &exponent);
     return fabs((double)got - wanted) / ldexp(1, (exponent < smallest ? smallest : exponent) - 24);
@@ -634,7 +635,7 @@ static float pattern(uint32_t i)
     return out;
 }
 
-#define PATTERNS (2 * 1024 * 1024) /* of 2039 each: all 32 bits */
+#define PATTERNS (2 * 1024 * 1024) /* chunks of 2039 each: all 32 bits */
 #define CHUNK 4096
 
 static void functions_are_within_few_units_of_the_truth_and_the_same_everywhere(void **state)
@@ -669,7 +670,7 @@ static void functions_are_within_few_units_of_the_truth_and_the_same_everywhere(
         print_message("             %s: at most %.2f units\n", functions[f].name, worst[f]);
 }
 
-/* ---- declining -------------------------------------------------------------------------------- */
+/* ---- declining ------------------------------------------------------------------------------- */
 
 static int creates(const ls_op_desc *desc)
 {

@@ -1,4 +1,4 @@
-/* Where an arena is cut for a merge beside the backward pass. */
+/* The places where an arena is divided for a merge during the backward pass. */
 #include "merge/tree.h"
 #include "runner.h"
 

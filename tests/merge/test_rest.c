@@ -1,4 +1,4 @@
-/* What is left of the tree over what the ranks hold, against the tree's definition. */
+/* The rest of the tree above the partial sums of the ranks, against the tree's definition. */
 #include "merge/group.h"
 #include "merge/tree.h"
 #include "runner.h"

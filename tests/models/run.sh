@@ -1,11 +1,11 @@
 #!/bin/sh
-# Checks the models with Spin: each as it is, where it must hold in every interleaving, and with
-# each planted bug, which must be caught.
+# Checks the models with Spin: each as it is, when it must hold in every interleaving, and with each
+# planted bug, which must be detected.
 #
 #     run.sh [--long] WORK_FOLDER [COMPILER]
 #
-# --long adds the larger configurations (some minutes). Exit codes: 0, 1 (a model fails, or a bug
-# goes unnoticed), 77 (no spin or no compiler).
+# --long adds the larger configurations (some minutes). Exit codes: 0, 1 (a model fails, or a bug is
+# not detected), 77 (no spin or no compiler).
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 long=

@@ -11,7 +11,7 @@
 #define GUARD 64        /* bytes on each side, so that alignment stays */
 #define WORD 0xA5       /* each of them */
 #define NONE 0xFF       /* a float of these bytes is not a number */
-#define GUARD_FLOATS 16 /* of a parameter: zeros, for whole arenas are worked through */
+#define GUARD_FLOATS 16 /* guard of a parameter: zeros, because ops process whole arenas */
 #define BOTH (2 * (size_t)GUARD)
 
 typedef struct block {
@@ -26,7 +26,7 @@ typedef struct guarded_device {
     block *blocks;
 } guarded_device;
 
-/* What an op writes; `memory` behind the first guard. */
+/* Memory that an op writes; `memory` is after the first guard. */
 typedef struct span {
     const char *what;
     char *memory;
@@ -45,7 +45,7 @@ typedef struct guarded_op {
     int32_t *labels_out;
 } guarded_op;
 
-/* ---- what was found ------------------------------------------------------------------------- */
+/* ---- findings ------------------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char finding[256], shown[256];
@@ -242,7 +242,7 @@ static int spoil_gradients(guarded_op *op, ls_error *err)
     return rc;
 }
 
-/* What forward left in y and saved is still read. */
+/* The backward pass still reads what forward left in y and saved. */
 static int guarded_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     guarded_op *op = (guarded_op *)base;
@@ -408,7 +408,7 @@ static int guarded_copy(ls_device *device, ls_stream *stream, void *dst, const v
     return of(device)->inner->ops->copy(of(device)->inner, stream, dst, src, bytes, err);
 }
 
-/* What an op has written, the scores, begins with its guard. */
+/* The scores that an op has written begin with its guard. */
 static int guarded_download(ls_device *device, ls_stream *stream, void *dst, const void *src,
                             size_t bytes, ls_error *err)
 {

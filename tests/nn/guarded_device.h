@@ -1,22 +1,22 @@
-/* A back end around the CPU's (or any whose memory is the host's) that watches what ops write.
+/* A back end around the CPU's (or any other in host memory) that watches the writes of ops.
  *
- * Every buffer of an op gets words before and behind it that nobody may touch: in the arenas, between
- * the activations, in scratch, behind each parameter and its gradient. Before an op runs, what it is
- * to write and its scratch hold numbers that are none, as the contract allows; behind it the words are
- * looked at. What was found is kept as a text that names the op, its kernel and the buffer; the run that
- * it happened in ends.
+ * Every buffer of an op has guard words before and after it: in the arenas, between the
+ * activations, in scratch, after each parameter and its gradient. Before an op runs, its outputs
+ * and its scratch are filled with NaN, as the contract allows; after it the guard words are
+ * checked. A violation is kept as a text that names the op, its kernel and the buffer, and ends the
+ * run.
  *
- * For training and evaluation: a predictor reads logits where they are not, with words before them.
- */
+ * It is for training and evaluation only: a predictor would read logits at the wrong address,
+ * because guard words precede them. */
 #ifndef TESTS_NN_GUARDED_DEVICE_H
 #define TESTS_NN_GUARDED_DEVICE_H
 
 #include <lockstep/sys/plugin.h>
 
-/* The back end "guarded", around `inner`; one at a time in a process. */
+/* Returns the back end "guarded" around `inner`. Only one may exist in a process at a time. */
 const ls_backend *guarded_backend(const ls_backend *inner);
 
-/* The first thing that was found since the last call, or "". Good until the next call. */
+/* Returns the first violation since the last call, or "". Valid until the next call. */
 const char *guarded_finding(void);
 
 #endif

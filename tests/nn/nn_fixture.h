@@ -1,4 +1,5 @@
-/* What the tests of src/nn share: models from text, data, an allocator that counts and fails. */
+/* Common parts of the tests of src/nn: models from text, data, and an allocator that counts and
+ * fails. */
 #ifndef TESTS_NN_FIXTURE_H
 #define TESTS_NN_FIXTURE_H
 
@@ -14,10 +15,10 @@
 /* ---- an allocator ---- */
 
 typedef struct counting_host {
-    ls_host host;     /* give &host to what is tested */
-    long allocations; /* so far */
-    long live;        /* not freed yet */
-    long fail_at;     /* the allocation of this number (from 1) fails; 0: none does */
+    ls_host host;     /* pass &host to the tested function */
+    long allocations; /* number of allocations so far */
+    long live;        /* number of blocks that are not yet freed */
+    long fail_at;     /* number, from 1, of the allocation that fails; 0: none */
 } counting_host;
 
 void counting_host_init(counting_host *h);
@@ -27,37 +28,38 @@ void counting_host_init(counting_host *h);
 /* Seeds' LeNet for 1 × 28 × 28 images, 10 classes. */
 extern const char lenet_json[];
 
-/* Parses `json`, which is a model or a list of layers; fails the test when it is not right. */
+/* Parses `json`, which is a model or a list of layers; fails the test if it is invalid. */
 ls_model *make_model(const char *json, ls_shape input, int classes);
 void free_model(ls_model *model);
 
-/* The "model" of a config's file. */
+/* Returns the "model" of a config file. */
 ls_model *model_of_config(const char *path, ls_shape input, int classes);
 
 /* Parses the "optimizer" of a config. */
 ls_optimizer make_optimizer(const char *json);
 
-/* `floats` numbers, reproducible, uniform in ±scale. */
+/* Fills `out` with reproducible numbers, uniform in ±scale. */
 void fill_uniform(float *out, size_t floats, float scale, uint64_t seed);
 
-/* Weights for a model: numbers as fill_uniform's, running variances of 0.5 to 1.5. */
+/* Fills the weights of a model: numbers like fill_uniform's, and running variances of 0.5 to
+ * 1.5. */
 void fill_weights(float *out, const ls_model *model, float scale, uint64_t seed);
 
 /* ---- data ---- */
 
-/* Random images with random labels below `classes`; free with free_data. */
+/* Creates random images with random labels below `classes`; free_data frees them. */
 ls_replica_data make_data(uint32_t rows, ls_shape shape, int classes, uint64_t seed);
 void free_data(ls_replica_data *data);
 
-/* pixel/255 as it is. */
+/* Gathers pixel/255 without further normalisation. */
 extern const ls_gather plain_pixels;
 
 /* ---- devices ---- */
 
-/* A bound device of the reference back end with doubles inside. */
+/* Returns a bound device of the reference back end with double sums. */
 ls_device *open_ref64(const ls_host *host);
 
-/* Fails the test with the message when `rc` is not LS_OK. */
+/* Fails the test with the message unless `rc` is LS_OK. */
 void must(int rc, const ls_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Every layer type in every model of its samples: the gradient that backward computes against the
+/* Every layer type in every model of its samples: the gradient of the backward pass against the
  * slope of the loss, on the reference with doubles; and every other back end against it. */
 #include "nn/nn_fixture.h"
 
@@ -24,7 +24,7 @@ typedef struct probe {
     ls_device *device;
     ls_replica *replica;
     float *weights, *gradient;   /* canonical */
-    uint32_t rows[MANY_ROWS], n; /* of the data, how many */
+    uint32_t rows[MANY_ROWS], n; /* row numbers in the data, and their count */
 } probe;
 
 static void probe_begin(probe *p, const struct ls_layer_sample *sample, ls_device *device,
@@ -120,8 +120,8 @@ static double slope(probe *p, size_t i, float step)
     return (up - down) / ((double)high - (double)low);
 }
 
-/* Where a relu or a maximum switches between the two points, the difference is no derivative. A
- * smaller step mostly has no switch in it, but the loss's rounding shows: the largest step that
+/* If a relu or a maximum switches between the two points, the difference is not the derivative. A
+ * smaller step mostly has no switch in it, but shows the loss's rounding: the largest step that
  * agrees counts. */
 static int agrees(probe *p, size_t i)
 {
@@ -217,7 +217,7 @@ static void gradients_are_slopes_of_the_loss(void **state)
             check_slopes(s);
 }
 
-#define TOLERANCE 3e-5 /* of fp32 against doubles, for sums that cancel */
+#define TOLERANCE 3e-5 /* for fp32 against doubles, because sums cancel */
 
 /* ---- other back ends ------------------------------------------------------------------------ */
 
@@ -258,8 +258,9 @@ static double squares(const float *x, size_t n)
     return sum;
 }
 
-/* What errors of n numbers of a gradient are measured by: their own norm, unless they are next to
- * nothing beside the whole gradient (a bias that moves all logits alike has the gradient zero). */
+/* Returns the scale for errors of n numbers of a gradient: their own norm, unless they are nearly
+ * zero compared with the whole gradient (a bias that moves all logits equally has the gradient
+ * zero). */
 static double scale_of(const probe *p, double norm_squared, size_t n)
 {
     double mean = 0;

@@ -1,5 +1,5 @@
-/* Models that are graphs: blocks written out, what may be fused, where buffers lie, and ResNet-18
- * as the example file has it. */
+/* Models that are graphs: blocks written out, ops that may be fused, placement of buffers, and
+ * ResNet-18 as in the example file. */
 #include "nn/nn_fixture.h"
 
 #include "nn/plan.h"

@@ -1,4 +1,4 @@
-/* Graphs at work: shards, running statistics, shared memory, and ResNet-18's first forward pass. */
+/* Running graphs: shards, running statistics, shared memory, and ResNet-18's first forward pass. */
 #include "nn/nn_fixture.h"
 
 #include "comm/comm.h"
@@ -36,7 +36,7 @@ typedef struct bench {
     float *weights; /* canonical */
 } bench;
 
-/* What a bench differs in. */
+/* Options in which test set-ups differ. */
 typedef struct bench_options {
     const char *json; /* NULL: small_json */
     ls_shape input;
@@ -161,7 +161,8 @@ static void running_statistics_are_means_over_rows_of_shards(void **state)
     bench_end(&b);
 }
 
-/* Three layers, of which the first two move alike: two ops, and every statistic moves by its own. */
+/* Three layers, the first two of which use the same momentum: two ops, and every statistic moves by
+ * its own momentum. */
 static void running_statistics_that_move_alike_are_one_op(void **state)
 {
     static const char json[] = "[{\"type\":\"batch_norm\",\"momentum\":0.3},{\"type\":\"relu\"},"

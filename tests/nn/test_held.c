@@ -1,4 +1,4 @@
-/* A step whose loss is not finite changes nothing, nor does any behind it until the replica is
+/* A step whose loss is not finite changes nothing, nor does any later step until the replica is
  * released: in every back end, with every optimizer, running statistics included. */
 #include "nn/nn_fixture.h"
 

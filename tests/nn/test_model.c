@@ -89,7 +89,8 @@ static void a_last_layer_gives_what_the_data_has(void **state)
     free_model(m);
 }
 
-/* As torch.nn.Conv2d(8, 12, (3, 5), dilation=(2, 1), groups=4), and what torch.nn.init takes its fans to be. */
+/* Like torch.nn.Conv2d(8, 12, (3, 5), dilation=(2, 1), groups=4), with the fans that torch.nn.init
+ * computes. */
 static void groups_and_dilation_have_pytorchs_shapes_and_fans(void **state)
 {
     (void)state;
@@ -136,12 +137,12 @@ static void keys_are_read_as_documented(void **state)
     assert_false(avg->max);
     assert_int_equal(avg->sh * 10 + avg->sw, 11);
     assert_shape(m->layer[2].out, 4, 1, 9);
-    assert_shape(m->layer[4].y, 4, 1, 9); /* relu behind flatten works on the image */
+    assert_shape(m->layer[4].y, 4, 1, 9); /* relu after flatten works on the image */
     assert_shape(m->layer[4].out, 36, 1, 1);
     free_model(m);
 }
 
-/* ---- what is wrong, and the exact words for it ---- */
+/* ---- errors, with the exact messages -------------- */
 
 typedef struct bad {
     const char *layers; /* or a whole model, when it begins with '{' */
@@ -291,7 +292,7 @@ static void adamw_reads_its_keys(void **state)
     assert_true(a->weight_decay == 0);
 }
 
-/* What is written is what parse reads, with the defaults filled in. */
+/* The written text is what parse reads, with the defaults filled in. */
 static void an_optimizer_is_written_as_it_is_read(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* A backward pass in pieces: who is told of what is ready, and that it is ready. */
+/* A backward pass in pieces: the callback is called for each piece, and the piece is ready then. */
 #include "nn/nn_fixture.h"
 
 #include "base/error.h"
@@ -32,7 +32,7 @@ typedef struct bench {
     ls_optimizer optimizer;
     ls_replica_data data;
     ls_replica *replica;
-    /* What was told. */
+    /* Pieces that were reported. */
     size_t told[16];
     int tells, fail_at;
     float *seen; /* the arena's prefix as it was when it was told */

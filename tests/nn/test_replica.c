@@ -197,8 +197,9 @@ static float *mixed_gradient(int block_rows, uint32_t n, float tail[LS_TAIL])
     return gradient;
 }
 
-/* The last row of a block has its partner in the next one, and the last of all in the first. The CPU's sums are the
- * same to the bit in blocks of 32 rows, and in smaller ones but for rounding. */
+/* The partner of the last row of a block is in the next block, and that of the last row of all in
+ * the first. The CPU's sums have the same bits in blocks of 32 rows; in smaller ones they differ by
+ * rounding. */
 static void rows_are_mixed_alike_in_blocks_of_any_size(void **state)
 {
     (void)state;
@@ -225,7 +226,8 @@ static void rows_are_mixed_alike_in_blocks_of_any_size(void **state)
 static const char wide_json[] = "[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":64},"
                                 "{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":4}]";
 
-/* Seven thousand weights, a few hundred activations a row: weights are read once for 16 rows, not for 2. */
+/* Seven thousand weights, a few hundred activations a row: weights are read once for 16 rows, not
+ * for 2. */
 static void weights_that_outnumber_activations_are_read_for_larger_blocks(void **state)
 {
     (void)state;
@@ -315,7 +317,7 @@ static void the_same_call_gives_the_same_bits(void **state)
     float tail[2][LS_TAIL];
     bench_with(&b, 4, shards, 2);
     float *first = gradient_of(&b, 1, 13, tail[0]);
-    free(gradient_of(&b, 20, 4, tail[1])); /* what ran before does not matter */
+    free(gradient_of(&b, 20, 4, tail[1])); /* earlier calls have no effect */
     float *again = gradient_of(&b, 1, 13, tail[1]);
     assert_memory_equal(first, again, b.model->floats * sizeof *first);
     assert_memory_equal(tail[0], tail[1], sizeof tail[0]);
@@ -553,7 +555,7 @@ static void declined_fusions_fall_back_and_change_nothing(void **state)
     bench_begin(&plain, 0);
     plain.wrap.decline_fused = 1;
     must(create(&plain, shards, 1, &err), &err);
-    assert_int_equal(err.status, LS_OK); /* a declined form leaves no message behind */
+    assert_int_equal(err.status, LS_OK); /* a declined form leaves no error message */
     assert_int_equal(fused.wrap.layer_ops, 7);
     assert_int_equal(plain.wrap.layer_ops, 9);
     float *a = gradient_of(&fused, 0, 6, tail[0]);
@@ -596,7 +598,7 @@ static void fused_forms_are_offered_richest_first(void **state)
     free_model(m);
 }
 
-/* ---- what must not happen ------------------------------------------------------------------- */
+/* ---- forbidden effects ---------------------------------------------------------------------- */
 
 static void nothing_allocates_after_create(void **state)
 {
@@ -711,7 +713,8 @@ static void a_failing_op_unwinds_with_its_message(void **state)
             assert_int_equal(b.host.live, open);
         }
     } while (rc != LS_OK);
-    /* Of each plan two gathers, seven layers, two losses; two plans (4 and 1 rows); and sgd. */
+    /* Each plan has two gathers, seven layers, two losses; there are two plans (4 and 1 rows) and
+     * sgd. */
     assert_int_equal(n - 1, 2 * 11 + 1);
     bench_end(&b);
 }
@@ -753,7 +756,7 @@ static void a_device_with_memory_of_its_own_gets_copies(void **state)
     ls_replica_memory_used(host.replica, &memory);
     assert_int_equal(memory.dataset, 0);
     assert_int_equal(memory.arenas, 4 * 400 * sizeof(float));
-    /* What the caller owns may change once the device has its copy. */
+    /* The caller may change its data once the device has a copy. */
     memset((void *)(uintptr_t)own.data.images, 0, ROWS * 2 * 8 * 7);
     memset((void *)(uintptr_t)own.data.labels, 0, ROWS * sizeof *own.data.labels);
     float *a = gradient_of(&host, 0, 13, tail[0]);
@@ -796,7 +799,7 @@ static void scores_on_their_way_are_awaited_when_what_follows_fails(void **state
     must(ls_replica_create(&b.replica, &desc, &err), &err);
     must(ls_replica_import(b.replica, ls_replica_weight_arena(b.replica), b.weights, &err), &err);
     list_rows(rows, 0, 5);
-    b.wrap.fail_download = 2; /* behind the scores: loss and hits */
+    b.wrap.fail_download = 2; /* after the scores: loss and hits */
     assert_int_equal(
         ls_replica_evaluate(b.replica, LS_TEST, rows, 5, &loss, &correct, scores, &err),
         LS_EDEVICE);

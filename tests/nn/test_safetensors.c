@@ -89,7 +89,7 @@ static void the_hash_covers_the_weights_in_model_order(void **state)
     float w[9];
     ls_model *m = make_model(small_json, small_input, 3);
     memset(w, 0, sizeof w);
-    ls_weights_sha256(hex, m, w); /* of 36 zero bytes */
+    ls_weights_sha256(hex, m, w); /* SHA-256 of 36 zero bytes */
     assert_string_equal(hex, "6db65fd59fd356f6729140571b5bcd6bb3b83492a16e1bf0a3884442fc3c8a0e");
     w[8] = 1;
     ls_weights_sha256(hex, m, w);
@@ -265,8 +265,8 @@ static void keep_all(void *user, ls_log_level level, const char *message)
     snprintf(text + strlen(text), 2000 - strlen(text), "%s\n", message);
 }
 
-/* What wrappers put before all names is taken off; one name that has none, or a name of the model's, leaves all as they
- * are. */
+/* A prefix that wrappers put before all names is removed. If one name lacks it, or is a name of the
+ * model, all names remain unchanged. */
 static void a_prefix_of_all_names_is_taken_off(void **state)
 {
     (void)state;
@@ -463,7 +463,8 @@ static void every_bit_flip_is_refused_or_harmless(void **state)
         }
         bytes[bit / 8] = (char)(bytes[bit / 8] ^ (1 << bit % 8));
     }
-    assert_true(accepted < 8 * 40); /* of the text of __metadata__, and blanks behind the header */
+    /* flips in the text of __metadata__ and in blanks after the header */
+    assert_true(accepted < 8 * 40);
     free(bytes);
     free_model(m);
     scratch_end(&s);
@@ -672,8 +673,8 @@ static void a_state_comes_back_and_the_tensors_with_it(void **state)
     scratch_end(&s);
 }
 
-/* Whatever the damage: it is refused, or, where it hits what makes it a file with a state, it still is
- * no file of weights. */
+/* Any damage is refused. If it affects what makes the file one with a state, it is still not a file
+ * of weights. */
 static void any_flipped_bit_and_any_cut_of_a_whole_file_is_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The ops as textbooks define them, in double and with no thought of speed: what the reference
- * back end itself is checked against. Arrays are row-major; nothing is shared with its loops. */
+/* The ops as textbooks define them, in double and without optimisation, against which the reference
+ * back end itself is checked. Arrays are row-major; no code is shared with its loops. */
 #ifndef OPS_DEFINITIONS_H
 #define OPS_DEFINITIONS_H
 
@@ -7,17 +7,18 @@
 
 typedef struct definition_inputs {
     const double *x, *x2, *weight, *bias; /* bias NULL: none */
-    const int32_t *labels;                /* or targets, floats */
-    const uint32_t *rows;                 /* of the data set, for dropout */
+    const int32_t *labels;                /* labels, or targets as floats */
+    const uint32_t *rows;                 /* row numbers in the data set, for dropout */
     uint64_t seed;
     uint32_t epoch;
 } definition_inputs;
 
-/* What `desc` computes in training: y, or for softmax_xent the summed loss as y[0]. Returns the
- * number of values. Every kind with an x but gather; fused add and relu included. */
+/* Computes the result of `desc` in training: y, or for softmax_xent the summed loss as y[0].
+ * Returns the number of values. Supports every kind with an x except gather, including fused add
+ * and relu. */
 size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in);
 
-/* What a batchnorm contributes to the running statistics, 2·c values. */
+/* Computes the contribution of a batchnorm to the running statistics, 2·c values. */
 void define_contribution(double *out, const ls_op_desc *desc, const double *x,
                          const float *running);
 

@@ -134,8 +134,8 @@ op_chain op_make_conv(uint64_t seed)
     return chain;
 }
 
-/* What suits Winograd's algorithm: 3 × 3, multiples of 16 channels, enough tiles; odd sizes and few
- * rows. Of four cases one has images of a single tile and many rows. */
+/* Draws a shape for Winograd's algorithm: 3 × 3, multiples of 16 channels, enough tiles; odd sizes
+ * and few rows. One case in four has images of a single tile and many rows. */
 op_chain op_make_winograd(uint64_t seed)
 {
     op_draws d;
@@ -185,7 +185,8 @@ op_chain op_make_dilated(uint64_t seed)
     return chain;
 }
 
-/* As a convolution of one group of the channels is drawn, for several; of three cases one is dilated. */
+/* Draws a convolution with several groups, each like one of a single group; one case in three is
+ * dilated. */
 op_chain op_make_grouped(uint64_t seed)
 {
     op_draws d;
@@ -313,7 +314,7 @@ op_chain op_make_depthwise_relu(uint64_t seed)
     return chain;
 }
 
-/* Grouped, and dilated, with a relu, and in one of two cases pooling, behind it. */
+/* Grouped and dilated, followed by a relu and, in one case of two, pooling. */
 op_chain op_make_grouped_pool(uint64_t seed)
 {
     op_draws d;

@@ -4,33 +4,35 @@
 
 #include "ops/op_check.h"
 
-/* A sequence of draws. */
+/* State of a sequence of random numbers. */
 typedef struct op_draws {
     uint64_t seed, next;
 } op_draws;
 
-/* An integer in [low, high]; small ones come more often. */
+/* Draws an integer in [low, high]; small ones are more frequent. */
 int op_draw(op_draws *d, int low, int high);
 
-/* 0 or 1. */
+/* Draws 0 or 1. */
 int op_flip(op_draws *d);
 
-/* A chain of no ops yet, for training with dx, on a random number of rows. */
+/* Returns a chain without ops, for training with dx, on a random number of rows. */
 op_chain op_case(op_draws *d, uint64_t seed);
 
-/* Append an op of random parameters. The first of a chain also sets the chain's input; later ones
- * fit themselves to `x`, the shape before them. All keep the work of a case small. */
+/* Append an op with random parameters. The first op of a chain also sets the chain's input; later
+ * ones fit themselves to `x`, the shape before them. All keep the work of a case small. */
 void op_add_conv(op_chain *chain, op_draws *d, ls_tensor *x);
 void op_add_dense(op_chain *chain, op_draws *d, ls_tensor *x);
 void op_add_pool(op_chain *chain, op_draws *d, ls_tensor *x, int max);
 void op_add_plain(op_chain *chain, ls_op_kind kind, ls_tensor *x);
 
-/* A random image or vector to start from; also sets the first op's x once it is appended. */
+/* Draws an image or a vector to start from. The first op's x is set to it when that op is
+ * appended. */
 ls_tensor op_image(op_draws *d, int rows, int channels, int side);
 
-/* The cases of a seed. */
+/* Return the case of a seed. */
 op_chain op_make_conv(uint64_t seed);
-op_chain op_make_winograd(uint64_t seed); /* what the CPU back end makes by that algorithm */
+/* convolutions for which the CPU back end uses that algorithm */
+op_chain op_make_winograd(uint64_t seed);
 op_chain op_make_dilated(uint64_t seed);
 op_chain op_make_grouped(uint64_t seed);
 op_chain op_make_depthwise(uint64_t seed);
@@ -50,23 +52,24 @@ op_chain op_make_winograd_relu(uint64_t seed);
 op_chain op_make_dense_relu(uint64_t seed);
 op_chain op_make_conv_pool(uint64_t seed);
 
-/* conv2d → an op: the op reads whatever layout the convolution wrote. */
+/* conv2d followed by an op, which reads whatever layout the convolution wrote. */
 op_chain op_make_after_conv(uint64_t seed);
 
 /* gather → conv2d → relu → pool → dense → softmax_xent. */
 op_chain op_make_network(uint64_t seed);
 
-/* The LeNet of the Fashion-MNIST example on a few row counts: 11 plain ops, or 6 fused ones. */
+/* The LeNet of the Fashion-MNIST example on a few numbers of rows: 11 plain ops, or 6 fused
+ * ones. */
 op_chain op_make_lenet(uint64_t seed);
 op_chain op_make_fused_lenet(uint64_t seed);
 
-/* Any of the above, up to op_make_after_conv, that every device takes part in, all kinds in turn. */
+/* Any of the above, up to op_make_after_conv, that every device supports, all kinds in turn. */
 op_chain op_make_any(uint64_t seed);
 
 /* ---- op_cases_norm.c ------------------------------------------------------------------------ */
 
 op_chain op_make_norm(uint64_t seed);
-op_chain op_make_norm_evaluate(uint64_t seed); /* of ops made for training, and of others */
+op_chain op_make_norm_evaluate(uint64_t seed); /* with ops for training, or for evaluation */
 op_chain op_make_add(uint64_t seed);
 op_chain op_make_sigmoid(uint64_t seed);
 op_chain op_make_tanh(uint64_t seed);
@@ -89,7 +92,7 @@ op_chain op_make_add_of_convs(uint64_t seed);
 op_chain op_make_norm_after_conv(uint64_t seed); /* or an activation, or dropout */
 op_chain op_make_residual(uint64_t seed);
 
-/* Of these: those whose rows do not see one another, and those with batch norm. */
+/* Any of the cases above whose rows are independent, and any with batch norm. */
 op_chain op_make_rowwise(uint64_t seed);
 op_chain op_make_any_norm(uint64_t seed);
 

@@ -1,9 +1,9 @@
-/* Cases of batch norm, additions, activations, dropout and label smoothing, and of the graphs that
- * residual networks are made of. */
+/* Cases of batch norm, additions, activations, dropout and label smoothing, and of the graphs of
+ * which residual networks consist. */
 #include "ops/op_cases.h"
 
-/* Where few values are averaged, a variance may happen to be tiny, and dividing by its root magnify
- * the rounding of x; a larger epsilon keeps such cases meaningful. */
+/* If few values are averaged, a variance may be tiny, and division by its root may magnify the
+ * rounding of x; a larger epsilon keeps such cases meaningful. */
 static void add_norm(op_chain *chain, op_draws *d, const ls_tensor *x)
 {
     ls_tensor y = *x;
@@ -140,7 +140,7 @@ op_chain op_make_silu(uint64_t seed)
     return activation(seed, LS_OP_SILU);
 }
 
-/* Of every third case behind a convolution, whose layout it reads. */
+/* Puts the op of every third case after a convolution, whose layout it reads. */
 static ls_tensor maybe_behind_conv(op_chain *chain, op_draws *d, uint64_t seed)
 {
     ls_tensor x = op_image(d, 40, 40, 13);

@@ -6,37 +6,40 @@
 
 #include <stddef.h>
 
-/* `n` zeroed elements of the C library's memory; fails the test when there is none. */
+/* Returns `n` zeroed elements of the C library's memory; fails the test if there is none. */
 void *op_zeros(size_t n, size_t size);
 
-/* Elements of one row of a tensor. */
+/* Returns the number of elements in one row of a tensor. */
 size_t op_row(const ls_tensor *t);
-/* Of a class, where a loss is weighted: 0.25 to 1.5. */
+/* Returns the weight of a class in a weighted loss: 0.25 to 1.5. */
 float op_class_weight(int class);
 
-/* "conv2d". */
+/* Returns the name of a kind, such as "conv2d". */
 const char *op_kind_name(int kind);
 
 int op_is_loss(int kind);
 int op_ends_in_loss(const op_chain *chain);
-/* Words of a row's label, or of its target where the chain's loss is one of vectors. */
+/* Returns the number of words in a row's label, or in its target if the chain's loss is one of
+ * vectors. */
 size_t op_label_words(const op_chain *chain);
 
-/* Of the chain's rows and those before and behind them. */
+/* Returns the number of the chain's rows and of the other rows of the shard before and after
+ * them. */
 size_t op_shard_rows(const op_chain *chain);
 int op_has_params(const ls_op_desc *d);
 int op_has_x2(const ls_op_desc *d);
 
-/* The number of the op that feeds x, or x2, of op i; −1: the chain's x does; OP_SECOND: its x2. */
+/* Return the number of the op that feeds x, or x2, of op i; −1: the chain's x; OP_SECOND: its
+ * x2. */
 int op_source(const op_chain *chain, int i);
 int op_source2(const op_chain *chain, int i);
 
-/* The tensors that op i of the chain takes and puts out, fused parts included. */
+/* Return the input and output tensors of op i, fused parts included. */
 ls_tensor op_x_of(const op_chain *chain, int i);
 ls_tensor op_x2_of(const op_chain *chain, int i);
 ls_tensor op_shape_after(const op_chain *chain, int i);
 
-/* Elements of parameter p of op i in canonical form. */
+/* Returns the number of elements of parameter p of op i in canonical form. */
 size_t op_canonical(const op_chain *chain, int i, int p);
 
 #endif

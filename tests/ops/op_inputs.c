@@ -1,4 +1,4 @@
-/* Random inputs of a chain. */
+/* Generates random inputs of a chain. */
 #include "base/rng.h"
 #include "ops/op_chain.h"
 
@@ -57,7 +57,8 @@ static void draw_running(op_inputs *in, const op_chain *chain, uint64_t seed)
     }
 }
 
-/* dy ← 0 where the last op's fused relu bends, or nearly: rounding decides on which side y falls. */
+/* Sets dy to 0 where the input of the last op's fused relu is near 0: rounding decides the sign of
+ * y there. */
 static void keep_off_kinks(op_inputs *in, const op_chain *chain)
 {
     op_chain bare = *chain;

@@ -1,4 +1,4 @@
-/* The oracle. */
+/* Computes a chain on the reference back end with double sums. */
 #include "ops/op_chain.h"
 #include "ref/ref.h"
 

@@ -1,4 +1,4 @@
-/* Comparing results. */
+/* Compares results of chains. */
 #include "ops/op_check.h"
 
 #include <math.h>

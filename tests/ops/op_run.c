@@ -1,4 +1,4 @@
-/* Running a chain on a device. */
+/* Runs a chain on a device. */
 #include "ops/op_chain.h"
 
 #include <setjmp.h>
@@ -266,7 +266,7 @@ static const void *input_of(const op_run *run, int from)
     return from >= 0 ? run->y[from] : from == OP_SECOND ? run->x2 : run->x;
 }
 
-/* Where the gradient of an input of op i goes. */
+/* Returns the place of the gradient of an input of op i. */
 static void *gradient_of(const op_run *run, int i, int from)
 {
     if (!has_dx(run, i))

@@ -1,4 +1,4 @@
-/* What holds across calls and across the ops of one layer, on every back end. */
+/* Properties of repeated calls and of the ops of one layer, on every back end. */
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
 #include "ops/op_devices.h"
@@ -166,7 +166,7 @@ static void evaluation_leaves_no_trace(void **state)
     }
 }
 
-/* What random ops draw is decided by the seed, the epoch and the dataset row, by nothing else. */
+/* The random numbers of ops depend only on the seed, the epoch and the dataset row. */
 static void draws_change_with_seed_and_epoch(void **state)
 {
     op_fixture *f = *state;
@@ -340,7 +340,8 @@ static void of_size_one(op_result *r, float size)
         dx->data[i] *= size;
 }
 
-/* Of values whose squares no float holds: a row's variance is none that is kept. `ref` adds up in floats. */
+/* The squares of the values exceed the range of float, and a row's variance is not stored. `ref`
+ * sums in floats. */
 static void layer_norm_takes_values_of_any_size(void **state)
 {
     static const float sizes[] = {1e18f, 1e19f, 3e19f, 1e25f, 1e35f};
@@ -365,8 +366,8 @@ static void layer_norm_takes_values_of_any_size(void **state)
         }
 }
 
-/* y is the bias and dx is 0 where the variance is infinite; the reference's doubles hold it, as those of the CUDA
- * back end's twins do, which say no more than that nothing is NaN. */
+/* y is the bias and dx is 0 if the variance is infinite. The reference's doubles can represent it,
+ * and so can those of the CUDA back end's twins, for which only the absence of NaN is checked. */
 static void batch_norm_of_what_no_variance_holds_gives_the_bias(void **state)
 {
     op_fixture *f = *state;

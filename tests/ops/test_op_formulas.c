@@ -1,5 +1,5 @@
-/* Gather, dropout and the steps over arenas of every back end against their formulas, which plugin.h
- * gives. */
+/* Gather, dropout and the steps over arenas of every back end against their formulas in
+ * plugin.h. */
 #include "base/rng.h"
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
@@ -37,7 +37,7 @@ static void mirror(uint8_t *image, const ls_tensor *x)
         }
 }
 
-/* What the gather of one dataset row must give. */
+/* Computes the expected result of the gather of one dataset row. */
 static void gathered(float *y, const op_chain *chain, const op_inputs *in, uint32_t row)
 {
     const ls_gather *g = &chain->op[0].u.gather;
@@ -117,8 +117,9 @@ static void gather_crops_and_flips_as_its_formula_says(void **state)
     gather_cases(*state, 9250, 1);
 }
 
-/* What a byte at (i, j) becomes, in doubles: turned about the middle, made of the four that it falls between, brighter
- * or darker, 0 in the square. The words are the row's two blocks. */
+/* Computes the value of the byte at (i, j) in doubles: rotated about the middle, interpolated
+ * between the four neighbours, brighter or darker, 0 within the square. The words are the row's two
+ * blocks. */
 static double turned(const uint8_t *plane, const ls_tensor *x, const ls_gather *g,
                      const uint32_t v[4], const uint32_t more[4], int i, int j)
 {
@@ -537,7 +538,7 @@ static double clip_formula(const arena_case *c, int parts)
     return fmin(1, (double)c->desc.u.clip.most / (sqrt(sum) * (double)c->a.args.scale + 1e-6));
 }
 
-/* Of an arena in `parts` parts that are the same. */
+/* Checks the clip of an arena in `parts` equal parts. */
 static void expect_clip(arena_case *c, int parts)
 {
     float got[LS_CLIP_FLOATS];

@@ -1,4 +1,4 @@
-/* What the reference back end refuses, and how it says so. */
+/* Requests that the reference back end refuses, and the messages. */
 #include "ref/ref.h"
 #include "runner.h"
 
@@ -284,7 +284,7 @@ static void batchnorm_of_one_value_is_its_bias(void **state)
     assert_memory_equal(dx, ((float[3]){0, 0, 0}), sizeof dx);
     assert_memory_equal(grad, ((float[6]){0, 0, 0, 1, 2, 3}), sizeof grad);
     assert_memory_equal(contribution, ((float[6]){1, -5, 1e6f, 0, 0, 0}), sizeof contribution);
-    const float running[6] = {5, 6, 7, 0.5f, 1, 2}; /* where they are known they stay as they are */
+    const float running[6] = {5, 6, 7, 0.5f, 1, 2}; /* known running statistics are not changed */
     b.running = running;
     assert_int_equal(op->impl->bind(op, &b, NULL), LS_OK);
     assert_int_equal(op->impl->forward(op, NULL, 0, NULL), LS_OK);

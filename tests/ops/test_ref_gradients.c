@@ -1,5 +1,6 @@
-/* The oracle is not taken on trust: the reference back end's forward is compared with the ops'
- * definitions, and its gradients with central differences of those definitions in double. */
+/* Checks the reference back end, with which all others are compared: its forward pass against the
+ * ops' definitions, and its gradients against central differences of these definitions in
+ * double. */
 #include "ops/definitions.h"
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
@@ -180,7 +181,7 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
     free(p);
 }
 
-/* Of two convolutions one is dilated, of three one has groups. */
+/* One convolution in two is dilated, and one in three has groups. */
 static void chop(op_chain *chain, op_draws *d)
 {
     ls_conv2d *v = &chain->op[0].u.conv2d;
@@ -401,7 +402,7 @@ static void fused_relu_masks_dy(void **state)
     free(scratch);
 }
 
-/* Of the four equal values the first takes the gradient. */
+/* The first of the four equal values takes the gradient. */
 static void max_pool_sends_dy_to_the_first_of_equals(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the reference files that tests/parity compares Lockstep's gradients with.
+"""Creates the reference files with which tests/parity compares Lockstep's gradients.
 
 Stores a Kaiming start of LeNet, the float64 gradient of every parameter by PyTorch on one minibatch
 of Fashion-MNIST, and the losses of ten steps from there:
@@ -7,17 +7,17 @@ of Fashion-MNIST, and the losses of ten steps from there:
     lenet_fresh.safetensors    weights and gradients
     lenet_reference.json       losses, norms, and the error of PyTorch's own float32
 
-Weights are stored as float32, but fc1.weight, the bulk of them, as float16; the gradients
-belong to the rounded weights and are stored as float32. The minibatch is rows
-0..255 of the training file. The ten reference losses are those of ten SGD steps from the
-rounded Kaiming start, step k on rows 256(k+10)..256(k+10)+255, each taken before its update.
+Weights are stored as float32, but fc1.weight, most of them, as float16; the gradients belong to the
+rounded weights and are stored as float32. The minibatch is rows 0..255 of the training file. The
+ten reference losses are those of ten SGD steps from the rounded Kaiming start, step k on rows
+256(k+10)..256(k+10)+255, each computed before its update.
 
     python3 tests/parity/make_reference.py
     python3 tests/parity/make_reference.py --check    # compare with the files, write nothing
 
-Everything that decides a stored weight or gradient is computed in float64 from fixed
-seeds, so another PyTorch release or thread count differs by rounding only; --check says
-by how much and fails above 1e-6.
+Everything that determines a stored weight or gradient is computed in float64 from fixed seeds, so
+another PyTorch release or thread count differs only by rounding; --check prints the difference and
+fails above 1e-6.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-/* The devices whose parity is checked: every family of kernels that was built. */
+/* The devices whose parity with PyTorch is checked: every family of kernels in the build. */
 #ifndef PARITY_PARITY_DEVICES_H
 #define PARITY_PARITY_DEVICES_H
 

@@ -1,11 +1,12 @@
-/* The gradient of rows 0 … 31 at given weights, for resnet_parity.py to compare with PyTorch's.
+/* Computes the gradient of rows 0 … 31 at given weights; resnet_parity.py compares it with
+ * PyTorch's.
  *
  *     resnet_gradient DEVICE CONFIG DATA WEIGHTS OUT
  *
  * DEVICE is ref64 or a name of parity_devices.c; DATA is the folder of the Fashion-MNIST files;
- * WEIGHTS and OUT are safetensors files. OUT has the gradient of the mean loss under the
- * parameters' names and, under theirs, the running statistics after the step. Prints the mean loss
- * and the floats of all tensors. */
+ * WEIGHTS and OUT are safetensors files. OUT contains the gradient of the mean loss, under the
+ * parameters' names, and the running statistics after the step, under theirs. Prints the mean loss
+ * and the number of floats in all tensors. */
 #include "base/error.h"
 #include "data/dataset.h"
 #include "nn/replica.h"

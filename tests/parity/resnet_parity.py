@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compare Lockstep's ResNet-18 with PyTorch in float64: gradients and running statistics.
+"""Compares Lockstep's ResNet-18 with PyTorch in float64: gradients and running statistics.
 
     python3 tests/parity/resnet_parity.py --program build/tests/parity/resnet_gradient
 
-Two states for each seed: a fresh start (Kaiming: N(0, 2 / fan-in), biases zero) and the same
-after 50 steps of SGD, lr 0.1, step k on rows 32k..32k+31 of the training file. At each, rounded to
-float32, both sides compute the gradient of the mean loss of rows 0..31 and the running
-statistics after that step. The checks are those of README.md; any that fails ends the script
-with status 1. 77: PyTorch or the data is not there.
+There are two states for each seed: a fresh start (Kaiming: N(0, 2 / fan-in), biases zero) and the
+same after 50 steps of SGD, lr 0.1, step k on rows 32k..32k+31 of the training file. At each,
+rounded to float32, both sides compute the gradient of the mean loss of rows 0..31 and the running
+statistics after that step. README.md describes the checks; if one fails the script ends with status
+1. 77: PyTorch or the data is missing.
 """
 
 import argparse

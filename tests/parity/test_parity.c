@@ -1,5 +1,5 @@
 /* Parity with PyTorch in float64: gradients of every parameter at a fresh start of LeNet, and the
- * losses of ten steps from there. The reference is made by make_reference.py. */
+ * losses of ten steps from there. make_reference.py creates the reference. */
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"
@@ -158,7 +158,7 @@ static double relative_error(const float *sum, const float *reference, size_t co
     return sqrt(difference / norm);
 }
 
-/* What PyTorch in fp32 is off by itself: the larger of its two forms. */
+/* Returns the error of PyTorch in fp32: the larger one of its two forms. */
 static double torch_error(const cJSON *state, const char *parameter)
 {
     const cJSON *forms = member(state, "torch_fp32_error");

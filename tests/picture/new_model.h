@@ -1,10 +1,10 @@
-/* A model that is not trained, for rows of any shape. */
+/* Creates an untrained model for rows of any shape. */
 #ifndef TESTS_PICTURE_NEW_MODEL_H
 #define TESTS_PICTURE_NEW_MODEL_H
 
 #include <lockstep/snapshot.h>
 
-/* NULL: `err` says why. Released by the caller. */
+/* Returns a model, which the caller releases, or NULL with the reason in `err`. */
 ls_snapshot *new_model(int channels, int height, int width, int floats, ls_error *err);
 
 #endif

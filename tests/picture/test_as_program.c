@@ -1,5 +1,5 @@
-/* A folder of pictures is trained on by the program, and packed: from memory each picture gives the same row, and its
- * outputs are those of `trainer predict`, bit for bit. */
+/* The program packs a folder of pictures and trains on it. From memory each picture must give the
+ * same row, and its outputs must be those of `trainer predict`, bit for bit. */
 #include "data/png.h"
 #include "data/scratch.h"
 #include "runner.h"
@@ -117,7 +117,7 @@ static void packed_rows(uint8_t rows[PICTURES][ROW])
     free(bytes);
 }
 
-/* What the program says of each, all digits of them. */
+/* Reads the program's prediction for each picture with all digits. */
 static void predicted(float logits[PICTURES][CLASSES])
 {
     size_t count;

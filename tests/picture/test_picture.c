@@ -1,4 +1,4 @@
-/* Pictures in memory as rows of a model: what is in them, and everything that can be wrong with them. */
+/* Pictures in memory as rows of a model: their pixels, and every kind of error. */
 #include "data/png.h"
 #include "picture/jpeg.h"
 #include "picture/new_model.h"
@@ -36,7 +36,7 @@ static int leave(void **state)
     return 0;
 }
 
-/* Out of memory that ends where the picture does. The byte behind the row must stay. */
+/* Reads from memory that ends where the picture does. The byte after the row must not change. */
 static int read_row(char row[18], int of, const void *bytes, size_t count,
                     const ls_picture_options *options, ls_error *err)
 {
@@ -69,7 +69,7 @@ static void png_gives(int of, const char *want, int depth, int type, const void 
     gives(of, want, p.bytes, p.count);
 }
 
-/* ---- what is read --------------------------------------------------------------------------- */
+/* ---- valid pictures ------------------------------------------------------------------------- */
 
 static void a_picture_of_the_models_size_is_its_row(void **state)
 {
@@ -128,7 +128,8 @@ static void a_jpeg_is_read_grey_and_in_colours(void **state)
 #endif
 }
 
-/* Left half and right half are neighbouring values: the middle of the row lies just between them. */
+/* The left and the right half have neighbouring values: the middle of the row is exactly between
+ * them. */
 static void the_hosts_rounding_changes_nothing(void **state)
 {
     (void)state;
@@ -151,7 +152,7 @@ static void the_hosts_rounding_changes_nothing(void **state)
     }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------ */
+/* ---- refused pictures ----------------------------------------------------------------------- */
 
 static void refuses(int of, const void *bytes, size_t count, int status, const char *says)
 {

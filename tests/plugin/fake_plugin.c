@@ -1,4 +1,4 @@
-/* A plugin as small as they come. FLAVOUR says what is wrong with it. */
+/* A minimal plugin. FLAVOUR selects what is wrong with it. */
 #include <lockstep/sys/plugin.h>
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The CUDA plugin itself on a machine without NVIDIA's driver: none of NVIDIA's libraries is mapped, which
- * takes 190 MB and up to half a second. */
+/* The CUDA plugin on a machine without NVIDIA's driver: none of NVIDIA's libraries is mapped, which
+ * would take 190 MB and up to half a second. */
 #include "base/error.h"
 #include "device/registry.h"
 #include "runner.h"

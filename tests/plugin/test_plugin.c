@@ -1,4 +1,5 @@
-/* Loading back ends from shared libraries: where they are looked for, and absent against broken. */
+/* Loading back ends from shared libraries: the places where they are looked for, and the difference
+ * between absent and broken. */
 #include "device/registry.h"
 #include "runner.h"
 

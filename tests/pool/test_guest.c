@@ -1,5 +1,5 @@
-/* The pool as a guest in somebody's process: fork, signals, cancellation, jobs that call the pool,
- * pools within pools, several at once. */
+/* The pool in the process of another program: fork, signals, cancellation, jobs that call the pool,
+ * nested pools, several pools at once. */
 #define _GNU_SOURCE /* MADV_WIPEONFORK */
 #include <lockstep/pool.h>
 
@@ -120,8 +120,8 @@ static int read_mark(void *page)
     return *(volatile char *)page;
 }
 
-/* Whether this system tells a child that it is one, asked without the pool's help: qemu-user 7.2 takes the
- * advice and does nothing. */
+/* Returns whether this system tells a child process that it is one, checked without the pool:
+ * qemu-user 7.2 accepts the advice and does nothing. */
 static bool children_know(void)
 {
     const size_t size = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,4 +1,4 @@
-/* Workers on threads of the host's: lent ones, and the caller as worker 0; and what is counted. */
+/* Workers on threads of the host: lent threads, and the caller as worker 0; and the counters. */
 #include <lockstep/pool.h>
 
 #include "pool/pool.h"
@@ -26,17 +26,17 @@ static void nap(long ms)
     nanosleep(&t, NULL);
 }
 
-/* What hooks and jobs leave: plain memory, which the pool hands over. */
+/* Results of hooks and jobs: plain memory, whose visibility the pool guarantees. */
 struct scene {
     ls_pool *pool;
     int runs[WORKERS_MAX];
     pthread_t ran_on[WORKERS_MAX], started_on[WORKERS_MAX], stopped_on[WORKERS_MAX];
     int local[WORKERS_MAX];
     _Atomic int starts, stops;
-    _Atomic int failures_left; /* of start hooks */
+    _Atomic int failures_left; /* failures left for start hooks */
     _Atomic int starting;      /* start hooks that have begun */
-    _Atomic int start_open;    /* … and wait for this */
-    _Atomic int entered, open; /* of `hold` */
+    _Atomic int start_open;    /* start hooks wait for this */
+    _Atomic int entered, open; /* used by `hold` */
 };
 
 static int start_hook(ls_worker *w, void *user, ls_error *err)
@@ -266,7 +266,7 @@ static void the_end_waits_until_lent_threads_are_out(void **state)
     }
 }
 
-static void *keep[4]; /* what a thread that was left behind may still use, for the leak checker */
+static void *keep[4]; /* memory that an abandoned thread may still use, for the leak checker */
 
 static void a_lent_thread_that_hangs_is_left_behind_and_told_so(void **state)
 {

@@ -1,4 +1,4 @@
-/* The habit of spinning: given up where it brings nothing, taken up where it does. */
+/* Adaptive spinning: it stops where it brings no benefit, and starts where it does. */
 #include "base/clock.h"
 #include "pool/pool.h"
 #include "runner.h"

@@ -1,4 +1,5 @@
-/* Workers that stall: giving them up, going on without them, and destroying the pool over them. */
+/* Workers that stall: abandoning them, continuing without them, and destroying the pool while they
+ * exist. */
 #include "runner.h"
 
 #include <lockstep/pool.h>
@@ -28,19 +29,20 @@ static void nap(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Everything a round of a test shares with its workers. A worker that is left behind may come back
- * after the round, so cases are static or freed when its thread has ended. */
+/* Everything that a round of a test shares with its workers. An abandoned worker may come back
+ * after the round, so scenes are static, or freed when its thread has ended. */
 struct scene {
     ls_pool *pool;
-    _Atomic int entered;          /* jobs that have begun to hang */
-    _Atomic int open;             /* they go on when it is set */
-    _Atomic int done;             /* jobs that have hung and touch the scene no more */
-    int status;                   /* what they return */
-    int runs[WORKERS];            /* of `count`; plain: the pool hands it over */
+    _Atomic int entered; /* jobs that have begun to hang */
+    _Atomic int open;    /* they go on when it is set */
+    _Atomic int done;    /* jobs that have hung and touch the scene no more */
+    int status;          /* status that jobs return */
+    /* calls of `count`; plain memory, whose visibility the pool guarantees */
+    int runs[WORKERS];
     _Atomic int stopped[WORKERS]; /* stop hooks */
     _Atomic int hook_hangs;       /* the stop hook waits until `open`, too */
     ls_host host;
-    _Atomic int blocks; /* of the host's memory */
+    _Atomic int blocks; /* blocks of the host's memory */
 };
 
 static int hang(const ls_worker *w, void *arg, ls_error *err)
@@ -123,7 +125,7 @@ static int threads(void)
     return n;
 }
 
-/* Threads that were left behind cannot be joined; they vanish. */
+/* Waits for abandoned threads, which cannot be joined, to disappear. */
 static void wait_for_threads(int wanted)
 {
     for (int i = 0; i < 5000 && threads() > wanted; i++)
@@ -178,7 +180,8 @@ static void a_worker_that_comes_back_drops_its_jobs_and_stays_out(void **state)
     assert_int_equal(ls_pool_clear(s.pool, &err), LS_OK); /* it is not waited for */
     atomic_store(&s.open, 1);
     wait_until_idle(s.pool, 1);
-    assert_int_equal(s.runs[1], 100); /* what it did is visible; its other jobs were dropped */
+    /* its work is visible; its other jobs were dropped */
+    assert_int_equal(s.runs[1], 100);
     assert_int_equal(ls_pool_first_error(s.pool, NULL, &err), LS_OK); /* its error came too late */
     assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_OK);
     assert_int_equal(s.runs[1], 100);
@@ -233,8 +236,8 @@ static void a_pool_without_workers_left_says_so(void **state)
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* The pool of a scene whose worker was left behind is never freed; the pointers in `kept` show leak
- * checkers that it is meant. */
+/* The pool of a scene with an abandoned worker is never freed. The pointers in `kept` tell leak
+ * checkers that this is intended. */
 static ls_pool *kept[256];
 static int kept_count;
 
@@ -244,7 +247,7 @@ static void keep(ls_pool *pool)
     kept[kept_count++] = pool;
 }
 
-/* Destroys over a hanging worker 2, with two jobs queued behind the hanging one. */
+/* Destroys the pool while worker 2 hangs, with two jobs queued after the hanging one. */
 static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *err))
 {
     int before = threads();
@@ -275,7 +278,7 @@ static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *er
     wait_for_threads(before);
     assert_int_equal(atomic_load(&s->stopped[2]), 0);
     assert_int_equal(atomic_load(&s->done), 1);
-    assert_int_equal(s->runs[2], 100); /* what was queued is dropped */
+    assert_int_equal(s->runs[2], 100); /* the queued jobs are dropped */
     free(s);
 }
 
@@ -372,9 +375,9 @@ static int linger(const ls_worker *w, void *arg, ls_error *err)
     return LS_EDATA;
 }
 
-/* Workers come back just before, while and just after they are given up and the pool is destroyed.
- * Whatever happens, its hook runs once, or never when it was left behind, and the survivors'
- * results are untouched. */
+/* Workers come back just before, while and just after they are abandoned and the pool is destroyed.
+ * In any case the stop hook runs once, or never for an abandoned worker, and the survivors' results
+ * are untouched. */
 static void giving_up_at_any_moment_is_safe(void **state)
 {
     (void)state;
@@ -417,7 +420,7 @@ static void giving_up_at_any_moment_is_safe(void **state)
 
 /* ---- a pause of the process ----------------------------------------------------------------- */
 
-/* Tells that it runs, and then needs its CPU for a while: a pause costs it all the time that it lasts. */
+/* Reports that it runs, and then uses its CPU for a while: a pause costs it its whole duration. */
 static int tell_and_work(const ls_worker *w, void *arg, ls_error *err)
 {
     struct timespec used;

@@ -1,4 +1,4 @@
-/* CPU sets, quotas and their division, on machines made of small files. */
+/* CPU sets, quotas and their division, on simulated machines that consist of small files. */
 #include "pool/pool.h"
 #include "runner.h"
 

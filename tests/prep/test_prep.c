@@ -1,4 +1,5 @@
-/* The description of how rows are prepared: what is written is read, and applied as it says. */
+/* The description of how rows are prepared: it is read as it was written, and applied as it
+ * says. */
 #include "prep/prep.h"
 #include "runner.h"
 
@@ -104,7 +105,8 @@ static void values_become_what_the_network_reads(void **state)
     ls_prep_free(p);
 }
 
-/* Column a's numbers have decimal commas, b's may have commas between thousands, of c's nothing is known. */
+/* The numbers of column a have decimal commas, those of b may have commas between thousands, and
+ * nothing is known about c. */
 static void numbers_are_read_as_the_training_table_wrote_them(void **state)
 {
     static const struct {
@@ -298,7 +300,7 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses(COLUMNS("7"), 1, true, "object");
 }
 
-/* What files of earlier versions say of a table. */
+/* The description of a table in files of earlier versions. */
 static void features_of_older_files_are_read(void **state)
 {
     static const char text[] =

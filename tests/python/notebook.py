@@ -1,5 +1,6 @@
-"""notebook.py FILE [--short]: runs a notebook's cells in order, as Jupyter does, but plainly, and says how long each
-took. The short form has one epoch of 2,048 rows."""
+"""notebook.py FILE [--short]: runs a notebook's cells in order, as Jupyter does but without it, and
+prints the time of each. The short form has one epoch of 2,048 rows.
+"""
 import json
 import sys
 import time

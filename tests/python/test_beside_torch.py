@@ -1,4 +1,4 @@
-"""Beside PyTorch in one process: its weights in and out, its threads, its forks."""
+"""Uses the package together with PyTorch in one process: weights in and out, threads, forks."""
 import numpy as np
 import pytest
 

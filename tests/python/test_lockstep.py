@@ -1,4 +1,6 @@
-"""The wheel as a user has it: installed into an environment of its own, without the repository."""
+"""Tests the wheel as a user has it: installed into an environment of its own, without the
+repository.
+"""
 import base64
 import ctypes
 import importlib.metadata

@@ -1,6 +1,7 @@
 #!/bin/sh
-# wheel.sh PYTHON LIBRARY ROOT WORK [NOTEBOOK]: builds the wheel, installs it into an empty environment, and runs the
-# tests there, with a short form of the notebook; or the NOTEBOOK alone, whole. No network: NumPy and pytest are the system's.
+# wheel.sh PYTHON LIBRARY ROOT WORK [NOTEBOOK]: builds the wheel, installs it into an empty
+# environment, and runs the tests there, with a short form of the notebook; or only the NOTEBOOK, in
+# full. It needs no network: NumPy and pytest are the system's.
 set -eu
 python=$1 library=$2 root=$3 work=$4 notebook=${5-}
 for tool in patchelf readelf ldd cc dpkg-query; do

@@ -1,5 +1,5 @@
-/* The metrics file when the disk does not take everything, and when it has changed before a run goes on
- * with it. */
+/* The metrics file when the disk is full or fails, and when the file was changed before a run is
+ * resumed with it. */
 #include "data/scratch.h"
 #include "records/sink.h"
 #include "runner.h"
@@ -84,7 +84,7 @@ static ls_sink_mark write_records(scratch *files, const char **path)
     assert_int_equal(flush(sink, &mark, &err), LS_OK);
     assert_int_equal(mark.bytes, RECORDS * RECORD);
     assert_int_equal(mark.sums.lines, RECORDS);
-    emit(sink, 99); /* behind the mark: will be cut away */
+    emit(sink, 99); /* after the mark: will be cut off */
     assert_int_equal(sink->close(sink, &err), LS_OK);
     return mark;
 }
@@ -199,7 +199,7 @@ static void a_file_that_is_as_it_was_goes_on_and_can_go_on_again(void **state)
 
 typedef struct listener {
     ls_sink base;
-    const char *text; /* of the last record */
+    const char *text; /* text of the last record */
     float loss;
 } listener;
 

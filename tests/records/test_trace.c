@@ -1,4 +1,5 @@
-/* What devices say in a timeline: their tracks, what overlaps, what is lost, and why there is nothing. */
+/* Device activity in a timeline: tracks, overlaps, lost records, and the reason why there is
+ * none. */
 #include "base/clock.h"
 #include "records/trace.h"
 #include "runner.h"
@@ -169,7 +170,8 @@ static void names_are_escaped_as_json_wants_it(void **state)
     free(s.text);
 }
 
-/* Ended before it began, from before the timeline, on the seventeenth stream, beside eight others. */
+/* Spans that ended before they began, that are from before the timeline, on the seventeenth stream,
+ * or beside eight others. */
 static void what_has_no_place_is_counted(void **state)
 {
     scene s;

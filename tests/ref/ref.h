@@ -1,23 +1,23 @@
 /* The reference back end: every op as plain loops over row-major arrays.
  *
- * It is what the other back ends are compared with, and what a thread sanitizer can see into. It
- * uses one thread, no library and no layout of its own. Two flavours differ in one thing:
+ * Other back ends are compared with it, and a thread sanitizer sees all of it. It uses one thread,
+ * no library and no layout of its own. Two flavours differ in one thing:
  *
  *     ref     sums are fp32
  *     ref64   sums are double and are rounded once, when they are stored as fp32
  *
  * Orders of summation. Forward: channel, kernel row, kernel column, starting from the bias.
- * Gradients of parameters: pixels in order within a row, then rows in order, then (accumulating)
- * the sum is added to what was there. dx: output channels in order for each tap, then taps in
- * order. Loss: rows in order.
+ * Gradients of parameters: pixels in order within a row, then rows in order; then, if it
+ * accumulates, the sum is added to the old value. dx: output channels in order for each tap, then
+ * taps in order. Loss: rows in order.
  *
- * Batch norm: the variance is summed in a second pass, from the mean on; pixels, then rows.
- * Exponentials, roots and powers are double in both flavours.
+ * Batch norm: the variance is summed in a second pass, as squares of the differences from the mean;
+ * pixels, then rows. Exponentials, roots and powers are double in both flavours.
  *
- * Built is every kind with every option, and every fused form but fuse_pool, which is declined with
- * LS_EUNSUPPORTED. Both flavours say that 64 devices can be opened, `ref:3` asks for three of them.
- * Any thread may call these two functions; the tables are constant.
- */
+ * It implements every kind with every option, and every fused form except fuse_pool, which is
+ * declined with LS_EUNSUPPORTED. Both flavours report that 64 devices can be opened; `ref:3`
+ * requests three of them. Threads: any thread may call these two functions; the tables are
+ * constant. */
 #ifndef REF_REF_H
 #define REF_REF_H
 

@@ -1,4 +1,4 @@
-/* Dataset rows to a batch, cropped and flipped at random where that is asked for. */
+/* Gathers dataset rows into a batch, cropped and flipped at random if requested. */
 #include "base/augment.h"
 #include "base/error.h"
 #include "base/rng.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Where pixel (i, j) comes from: (i + down, j + right) of the image, mirrored if `mirror`. */
+/* Source of pixel (i, j): (i + down, j + right) of the image, mirrored if `mirror`. */
 typedef struct shift {
     int down, right, mirror;
 } shift;
@@ -23,7 +23,7 @@ static shift draw_shift(const ref_op *op, uint32_t row)
                    g->flip && w[2] % 2};
 }
 
-/* Where it is among a plane's, or −1: outside. */
+/* Returns its index in a plane, or −1 if it is outside. */
 static int place_of(int h, int w, int i, int j, shift s)
 {
     i += s.down;

@@ -28,7 +28,7 @@ static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error 
 
 /* ---- bind ----------------------------------------------------------------------------------- */
 
-/* Of an op that steps over an arena. */
+/* Returns the name of a missing buffer of an op that steps over an arena, or NULL. */
 static const char *missing_arena(const ref_op *op, const ls_op_buffers *b)
 {
     const ls_op_desc *d = &op->desc;
@@ -46,7 +46,7 @@ static const char *missing_arena(const ref_op *op, const ls_op_buffers *b)
     return slots > 1 && !b->slot[1] ? "slot[1]" : NULL;
 }
 
-/* Of a layer: what backward reads and writes. */
+/* Returns the name of a missing buffer that a layer's backward pass reads or writes, or NULL. */
 static const char *missing_gradient(const ref_op *op, const ls_op_buffers *b)
 {
     const ls_op_desc *d = &op->desc;

@@ -1,4 +1,4 @@
-/* From a description to the op's shapes, or to a refusal. */
+/* Computes an op's shapes from its description, or refuses the description. */
 #include "base/error.h"
 #include "ref/ref_op.h"
 
@@ -92,7 +92,7 @@ static int shape(ref_op *op)
     return 1;
 }
 
-/* What is wrong with the numbers of the description, or NULL. */
+/* Returns what is wrong with the numbers of the description, or NULL. */
 static const char *senseless(const ls_op_desc *d)
 {
     switch (d->kind) {

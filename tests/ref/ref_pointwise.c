@@ -80,8 +80,8 @@ int ref_add_backward(ref_op *op, unsigned flags, ls_error *err)
 
 /* ---- curves: y is `of` x, and dx is dy times the slope at y, or at x ------------------------- */
 
-/* Infinities as numbers, whose products with 0 are 0, the limit of what the curves multiply, not NaN; as floats they
- * are infinite again. */
+/* Replaces infinities by finite numbers, whose products with 0 are 0, the limit of what the curves
+ * multiply, and not NaN. As floats they are infinite again. */
 static double bounded(double x)
 {
     return isinf(x) ? (x > 0 ? 1e300 : -1e300) : x;
@@ -164,7 +164,7 @@ int ref_curve_backward(ref_op *op, unsigned flags, ls_error *err)
     return LS_OK;
 }
 
-/* ---- what moves elements --------------------------------------------------------------------- */
+/* ---- ops that move elements ------------------------------------------------------------------ */
 
 int ref_upsample_forward(ref_op *op, unsigned flags, ls_error *err)
 {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Clients that dribble, and one that has something to ask.
+"""Slow clients that send byte by byte, and a client with real requests.
 
     dribble.py URL SECONDS [PID]
 
-Holds 64 connections that send a byte of a header now and then, and opens another as soon as one is closed;
-meanwhile asks for /healthz and /metrics, which are answered. Then a connection that dribbles is closed within
-SECONDS, unless they are 0. The process PID has not been busy meanwhile. Prints what was otherwise, with
-exit status 1.
+Holds 64 connections that send a byte of a header now and then, and opens another as soon as one is
+closed. Meanwhile requests for /healthz and /metrics must be answered. Then a slow connection must
+be closed within SECONDS, unless they are 0. The process PID must not have used much CPU meanwhile.
+Prints what was otherwise, with exit status 1.
 """
 import contextlib
 import os

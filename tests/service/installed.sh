@@ -1,6 +1,6 @@
 #!/bin/sh
-# installed.sh PREFIX LIBDIR SOURCE-FOLDER WORK CC PYTHON: builds the service from the installed
-# library, by the command in its README.md, and asks it.
+# installed.sh PREFIX LIBDIR SOURCE-FOLDER WORK CC PYTHON: builds the service with the installed
+# library, by the command in its README.md, and sends it requests.
 set -eu
 prefix=$1 libdir=$2 source=$3 work=$4 cc=$5 python=$6
 command -v pkg-config >/dev/null || {

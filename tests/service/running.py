@@ -1,4 +1,4 @@
-"""A service that runs for a test, curl, and examples to send."""
+"""Helpers: a running service, curl, and examples to send."""
 import http.client
 import json
 import os

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The HTTP service from outside.
+"""Tests the HTTP service from outside, in scenarios ("stories").
 
     stories.py PROGRAM SOURCE-FOLDER STORY [SHIM]
 
-SHIM is tests/campaigns' library that makes file system calls go wrong; some stories need it.
-Exit status 77: curl is missing.
+SHIM is the library of tests/campaigns that makes file system calls fail; some stories need it. Exit
+status 77: curl is missing.
 """
 import http.client
 import json

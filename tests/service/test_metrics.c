@@ -1,4 +1,4 @@
-/* Metrics as Prometheus reads them. */
+/* Metrics in the format of Prometheus. */
 #include "http/metrics.h"
 #include "runner.h"
 

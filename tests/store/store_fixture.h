@@ -1,4 +1,4 @@
-/* What the tests of src/store share. Every function asserts that it worked. */
+/* Common parts of the tests of src/store. Every function asserts that it succeeded. */
 #ifndef TESTS_STORE_FIXTURE_H
 #define TESTS_STORE_FIXTURE_H
 
@@ -20,10 +20,11 @@ void refused(int rc, int want, const ls_error *err, const char *words);
 
 int exists(const char *path);
 
-/* A file's bytes with a zero behind them; free with free(). */
+/* Returns a file's bytes followed by a NUL; the caller frees them with free(). */
 char *read_whole(const char *path, size_t *size);
 
-/* Fails the test unless the directory's names, in strcmp's order with spaces between, are these. */
+/* Fails the test unless the directory's names, in strcmp's order and separated by spaces, are
+ * these. */
 void assert_names(const char *directory, const char *want);
 
 /* Changes the byte at `offset` of a file; a negative offset counts from its end. */
@@ -34,7 +35,7 @@ typedef struct counting {
     ls_host host;
     long live;
     long allocations;
-    long fail_at; /* the allocation of this number (from 1) fails; 0: none does */
+    long fail_at; /* number, from 1, of the allocation that fails; 0: none */
 } counting;
 
 void counting_init(counting *c);

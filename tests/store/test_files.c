@@ -232,7 +232,7 @@ static void the_longest_name_is_replaced(void **state)
     ls_error err = {0};
     char name[256];
     memset(name, 'n', 255);
-    memcpy(name + 126, "\xe2\x82\xac", 3); /* where it is cut */
+    memcpy(name + 126, "\xe2\x82\xac", 3); /* at the place where it is truncated */
     name[255] = '\0';
     must(ls_replace_file(scratch_path(s, name), "a", 1, NULL, &err), &err);
     assert_names(s->directory, name);

@@ -1,13 +1,12 @@
-/* A small stress of one structure for ThreadSanitizer: `order_stress ring`,
- * `barrier`, `pool`, `lent`, `group`, `one_total`, `team`, `courier` or `brought`.
- * weakened_orders.sh compiles it with the orders as they are, where it must
- * pass, and with each one weakened, where the sanitizer must report a race on
- * the plain data.
+/* A small stress test of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
+ * `lent`, `group`, `one_total`, `team`, `courier` or `brought`. weakened_orders.sh compiles it with
+ * the memory orders as they are, where it must pass, and with each one weakened, where the
+ * sanitizer must report a race on the plain data.
  *
- * It keeps away from parking, whose own read-modify-writes would hand over what
- * a weakened order no longer does: the ring's ends only try, the barrier's
- * ranks spin for longer than a round takes, and so do a team's threads, who
- * looks whether a worker is idle and who waits for the courier. */
+ * It avoids parking, whose own read-modify-writes would synchronise what a weakened order no longer
+ * does: the ends of the ring only try, and the ranks of the barrier spin for longer than a round
+ * takes. So do a team's threads, the thread that checks whether a worker is idle, and the thread
+ * that waits for the progress thread ("courier"). */
 #include "cluster/cluster.h"
 #include "comm/comm.h"
 #include "cpu/cpu_team.h"
@@ -153,8 +152,7 @@ static void take_turns(void)
     ls_pool_destroy(lent_to);
 }
 
-/* ---- who gets out of a merge before the others reuses what it showed them
- * ---- */
+/* ---- a rank that leaves a merge first reuses the buffers that it published ------------------- */
 
 #define FLOATS 65536
 
@@ -222,8 +220,7 @@ static void abort_merges(bool one_total)
     }
 }
 
-/* ---- a team's items read what the worker wrote, and the worker reads theirs
- * ---- */
+/* ---- a team's items read what the worker wrote, and the worker reads theirs ------------------ */
 
 typedef struct team_job {
     long in[64], out[64];

@@ -1,4 +1,4 @@
-/* The barrier: it separates rounds, and every round ends the same way for all ranks. */
+/* The barrier: it separates rounds, and every round ends in the same way for all ranks. */
 #include "sync/barrier.h"
 
 #include "base/clock.h"

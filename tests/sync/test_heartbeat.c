@@ -117,7 +117,8 @@ static void end(silent *s)
     pthread_join(s->thread, NULL);
 }
 
-/* What was held against the thread in half a second or, on a busy machine, more, as a share of that. */
+/* Returns the time held against the thread, as a share of the half second (more on a busy machine)
+ * that it is watched. */
 static double share_held(const silent *s)
 {
     static ls_heartbeat never;

@@ -1,12 +1,11 @@
 /* Parking: deadlines, wake-ups, and that no wake-up is lost.
  *
- * What the long form of the stress of two threads has shown, on two CPUs: where ls_park_until checks before it
- * prepares and not again, it fails in every run, within a second; where the waker looks with a
- * plain load (park.c compiled with -DLS_PARK_LOOK(word)=atomic_load_explicit(word,
+ * Results of the long form of the stress of two threads on two CPUs: if ls_park_until checks only
+ * before it prepares, and not again, the test fails in every run, within a second. If the waker
+ * looks with a plain load (park.c compiled with -DLS_PARK_LOOK(word)=atomic_load_explicit(word,
  * memory_order_relaxed)), which overtakes the store of the change, it fails in about one run of
- * three. As park.c is written it passes, on one CPU and on two. Because a stress can miss what a
- * model cannot, test_park_model.c explores the same forms exhaustively.
- */
+ * three. As park.c is written it passes, on one CPU and on two. Because a stress test can miss what
+ * a model cannot, test_park_model.c explores the same forms exhaustively. */
 #include "sync/park.h"
 
 #include "base/clock.h"

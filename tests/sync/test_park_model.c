@@ -1,10 +1,10 @@
 /* A model of the parking protocol, explored exhaustively: two waiters and two wakers on one word,
  * on a processor whose stores wait in a buffer (x86-TSO).
  *
- * Waiter i waits for change i, which waker i makes. A wake-up is lost when a waiter sleeps although
- * its change is in memory and no waker is under way any more. The protocol of park.c has no such
- * state; three ways to get it wrong each have one. The model's steps are those of ls_park_until and
- * ls_park_wake, one access to memory each; read them side by side. */
+ * Waiter i waits for change i, which waker i makes. A wake-up is lost if a waiter sleeps although
+ * its change is in memory and no waker is active any more. The protocol of park.c has no such
+ * state; three wrong variants each have one. The model's steps are those of ls_park_until and
+ * ls_park_wake, one memory access each; read them side by side. */
 #include "runner.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The ring: order, bounds, closing, deadlines, and payloads that cross threads. */
+/* The ring: order, bounds, closing, deadlines, and payloads that pass between threads. */
 #include "sync/ring.h"
 
 #include "base/clock.h"
@@ -96,7 +96,7 @@ enum { QUIET = 3 };
 
 typedef struct quiet_work {
     ls_ring ring;
-    int *value; /* what an item points at is plain memory */
+    int *value; /* the value that an item points to is plain memory */
     unsigned rounds;
 } quiet_work;
 
@@ -112,7 +112,8 @@ static void *push_in_fours(void *arg)
     return NULL;
 }
 
-/* As a worker reports short steps: the last of each four wakes; none is lost, and no consumer sleeps for ever. */
+/* Like a worker that reports short steps: the last of each four pushes wakes; no item is lost, and
+ * no consumer sleeps for ever. */
 static void items_pushed_quietly_come_with_the_next_one(void **state)
 {
     (void)state;

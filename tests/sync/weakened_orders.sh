@@ -1,7 +1,8 @@
 #!/bin/sh
-# Shows that ThreadSanitizer can see each memory order of the ring, the barrier, the pool's count of
-# finished jobs and its workers that change hands, the merging group's flag for readers, a team and a courier: the
-# stress passes with the orders as they are, and is reported with each of them weakened.
+# Shows that ThreadSanitizer detects each weakened memory order of the ring, the barrier, the pool's
+# count of finished jobs and its workers that change hands, the merging group's flag for readers, a
+# team and a progress thread ("courier"): the stress test passes with the orders as they are, and a
+# race is reported with each of them weakened.
 #
 #     weakened_orders.sh COMPILER PROJECT_ROOT WORK_FOLDER
 set -eu

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Weights between PyTorch and Lockstep, for LeNet, ResNet-18 and MobileNet: bit for bit, and the same logits.
+"""Exchanges weights between PyTorch and Lockstep: bit for bit, and the same logits.
 
     python3 tests/tools/formats_torch.py TRAINER EXAMPLES [DEVICES]
 
-1. Random weights of a torch module, running statistics included, go to a safetensors file with
-   torch's names, through `trainer export` and back: every bit must be the same, and the module
-   must load them with strict=True.
-2. The module's logits of 1000 test images against `trainer predict`: 1e-5 of the largest.
-3. LeNet's weights begin a run (init.weights) whose steps change nothing, and come back out of it.
+The networks are LeNet, ResNet-18 and MobileNet.
 
-77: PyTorch or the data is not there.
+1. Random weights of a torch module, including running statistics, are written to a safetensors file
+with torch's names, and pass through `trainer export` and back: every bit must be the same, and the
+module must load them with strict=True.
+
+2. The module's logits of 1000 test images are compared with `trainer predict`: 1e-5 of the largest.
+
+3. A run starts from LeNet's weights (init.weights), its steps change nothing, and the weights are
+exported again.
+
+77: PyTorch or the data is missing.
 """
 
 import gzip

@@ -1,9 +1,10 @@
-/* A program of a user's own, for one_number.py: opens a file of weights, and prints what it makes of rows.
+/* A user's program, for one_number.py: opens a file of weights and prints its predictions.
  *
  *     one_number MODEL table FILE.csv       by the names of the columns (ls_model_row)
- *     one_number MODEL rows FILE N          N whole rows, bytes or floats of the machine (ls_model_run)
+ *     one_number MODEL rows FILE N          N whole rows, bytes or native floats (ls_model_run)
  *
- * A line for each row: its outputs, which are probabilities where the model learnt classes. */
+ * Prints a line for each row with its outputs, which are probabilities if the model learnt
+ * classes. */
 #include <lockstep/model.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""One number everywhere: a model's file alone says how new rows are prepared, whoever predicts.
+"""Checks that a model's file alone defines how new rows are prepared, whichever program predicts.
 
     python3 tests/tools/one_number.py TRAINER ONE_NUMBER LIBRARY [--drawn]
 
-On each set the program trains briefly. The file of weights is copied to another directory, and the training data, the run
-and the cache are deleted. Then the program, a C program, the Python package and ONNX Runtime predict the same
-new rows, as they are in the user's file: all must agree with the first to 1e-5 (of 1, and of the largest). --drawn: two sets
-that need no package but NumPy; without ONNX Runtime that column is left out. 77: a package is not there.
-TRAINER and ONE_NUMBER are programs, LIBRARY the shared library.
+On each dataset the program trains briefly. The file of weights is copied to another directory, and
+the training data, the run and the cache are deleted. Then the program, a C program, the Python
+package and ONNX Runtime predict the same new rows, as they are in the user's file: all must agree
+with the first to 1e-5 (of 1, and of the largest). --drawn: two datasets that need no package but
+NumPy; without ONNX Runtime that column is left out. 77: a package is missing. TRAINER and
+ONE_NUMBER are programs, LIBRARY is the shared library.
 """
 import argparse
 import csv

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""ONNX files against the official checker and onnxruntime.
+"""Checks ONNX files with the official checker and onnxruntime.
 
     python3 tests/tools/onnx_check.py SAMPLES EXAMPLE.json…      SAMPLES: the program onnx_samples
 
 Each file must pass onnx.checker with shape inference, and give the logits that Lockstep computed,
-to 1e-5 of the largest (and at least of 1), at any batch size. 77: a module is not there.
+to 1e-5 of the largest (and at least of 1), at any batch size. 77: a module is missing.
 """
 
 import subprocess

@@ -1,11 +1,11 @@
-/* Just enough of protocol buffers to look into an ONNX file; nothing of it is the writer's. */
+/* A minimal reader of protocol buffers for ONNX files. It shares no code with the writer. */
 #ifndef TESTS_ONNX_READER_H
 #define TESTS_ONNX_READER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* One field: a number, or `length` bytes at `data`. */
+/* A field: a number, or `length` bytes at `data`. */
 typedef struct pb_field {
     unsigned number;
     uint64_t value;
@@ -17,15 +17,15 @@ typedef struct pb_reader {
     const uint8_t *at, *end;
 } pb_reader;
 
-/* Moves on to the next field; 0 at the end. A malformed message fails the test. */
+/* Reads the next field; returns 0 at the end. A malformed message fails the test. */
 int pb_next(pb_reader *r, pb_field *out);
 
-/* The first field of that number; fails the test when there is none. */
+/* Returns the first field of that number; fails the test if there is none. */
 pb_field pb_find(pb_reader message, unsigned number);
 int pb_count(pb_reader message, unsigned number);
 pb_reader pb_inside(const pb_field *field);
 
-/* The field's bytes as a text, cut to fit. */
+/* Returns the field's bytes as a text, truncated to `size`. */
 const char *pb_text(char *out, size_t size, const pb_field *field);
 
 #endif

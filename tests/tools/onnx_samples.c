@@ -1,8 +1,7 @@
-/* Material for onnx_check.py: for every sample of every layer type, and for the example networks, an
- * ONNX file, images (bytes) or floats, and the logits that ls_predict computes of them.
+/* Writes samples for onnx_check.py: for every sample of every layer type, and for the example
+ * networks, an ONNX file, images (bytes) or floats, and their logits as ls_predict computes them.
  *
- *     onnx_samples DIR EXAMPLE.json…        DIR/NAME.onnx, DIR/NAME.x, DIR/NAME.y
- */
+ *     onnx_samples DIR EXAMPLE.json…        DIR/NAME.onnx, DIR/NAME.x, DIR/NAME.y */
 #include "cli/onnx.h"
 #include "cli/trained.h"
 #include "nn/nn_fixture.h"

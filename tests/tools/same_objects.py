@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """same_objects.py BUILD [COMMIT]: proves that a change of comments changed no code.
 
-Compares the working tree that BUILD was configured for with COMMIT (HEAD unless given). Each C source
-that the change touches, itself or by a header that it includes, is compiled from both trees by the
-command of BUILD/compile_commands.json with -g0, and the two objects must have the same SHA-256. CUDA
-sources are preprocessed instead, because nvcc writes a number of the path into its objects; their text
-without comments and white space must be the same. __LINE__ is 0 in both trees, because a comment may
-take a line more or less. BUILD must have been built once, because some sources are generated.
+Compares the working tree for which BUILD was configured with COMMIT (HEAD by default). Each C
+source that the change affects, itself or through a header that it includes, is compiled from both
+trees by the command of BUILD/compile_commands.json with -g0, and the two objects must have the same
+SHA-256. CUDA sources are preprocessed instead, because nvcc writes a number that depends on the
+path into its objects; their text without comments and white space must be the same. __LINE__ is 0
+in both trees, because a comment may become a line longer or shorter. BUILD must have been built
+once, because some sources are generated.
 
-Prints each source that differs and ends with 1 if there is any.
+Prints each source that differs, and ends with 1 if there is any.
 """
 import concurrent.futures
 import hashlib

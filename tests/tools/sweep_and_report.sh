@@ -1,6 +1,6 @@
 #!/bin/sh
-# sweep_and_report.sh TRAINER: both subcommands from end to end, on made-up data and the reference
-# back end.
+# sweep_and_report.sh TRAINER: both verbs from end to end, on synthetic data and the reference back
+# end.
 # shellcheck disable=SC1091,SC2154 # verb.sh sets and reads the shared variables
 . "$(dirname "$0")/verb.sh"
 

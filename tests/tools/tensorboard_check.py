@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""TensorBoard itself reads what a run wrote, a resumed one too.
+"""Checks that TensorBoard itself reads what a run wrote, including a resumed run.
 
     python3 tests/tools/tensorboard_check.py TRAINER CONFIG
 
-Its scalars must be those of metrics.jsonl, once each. 77: the module is not there.
+Its scalars must be those of metrics.jsonl, once each. 77: the module is missing.
 """
 
 import json

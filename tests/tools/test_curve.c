@@ -1,4 +1,4 @@
-/* The curves that the terminal shows when a run is over. */
+/* The curves that the terminal shows at the end of a run. */
 #include "cli/output.h"
 #include "runner.h"
 
@@ -23,7 +23,7 @@ static void add(cli_curve *c, int epoch, int epochs, double loss, double accurac
     cli_curve_add(c, &p);
 }
 
-/* What is printed; the caller frees it. */
+/* Returns the printed text, which the caller frees. */
 static char *printed(const cli_curve *c, int utf8)
 {
     char *text;

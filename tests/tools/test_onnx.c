@@ -1,5 +1,5 @@
-/* The structure of ONNX files, for every layer type; whether they compute the same is for
- * onnx_check.py to see. */
+/* The structure of ONNX files, for every layer type. onnx_check.py checks that they compute the
+ * same. */
 #include "cli/onnx.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"
@@ -52,7 +52,7 @@ static void drop(written *w)
     free_model(w->model);
 }
 
-/* ---- what every file must be like ----------------------------------------------------------- */
+/* ---- requirements of every file ------------------------------------------------------------- */
 
 enum { MOST_NAMES = 256, NAME_SIZE = 128 };
 
@@ -181,7 +181,7 @@ static void lenet_is_fourteen_nodes_and_its_weights_as_they_are(void **state)
                              "Relu Gemm Identity Softmax");
     assert_int_equal(pb_count(w.graph, CONSTANT), 9);
     pb_reader constants = w.graph;
-    pb_field first; /* behind the divisor */
+    pb_field first; /* after the divisor */
     for (int seen = 0; seen < 2 && pb_next(&constants, &first);)
         seen += first.number == CONSTANT;
     const pb_field name = pb_find(pb_inside(&first), TENSOR_NAME);

@@ -1,4 +1,4 @@
-/* The report of a run: what it shows, and runs that are damaged, unfinished or not there. */
+/* The report of a run: its contents, and runs that are damaged, unfinished or missing. */
 #include "data/ration.h"
 #include "data/scratch.h"
 #include "page/page.h"
@@ -21,9 +21,9 @@
 
 typedef struct room {
     scratch s;
-    char *metrics; /* of the fixture; `lines` point into it, without their ends */
+    char *metrics; /* the fixture's records; `lines` point into them, without line ends */
     char *config;
-    char *page; /* what the last report says */
+    char *page; /* text of the last report */
 } room;
 
 static char *read_whole(const char *path)
@@ -372,8 +372,8 @@ static void write_long_run(room *r, int steps, int peak)
     fclose(f);
 }
 
-/* 100,000 steps are 12,500 lines of eight each; the mean is that of the losses, the rate that of rows over
- * seconds: 128 rows in 1.125 s. */
+/* 100,000 steps are 12,500 lines of eight each; the mean is that of the losses, and the rate that
+ * of rows over seconds: 128 rows in 1.125 s. */
 static void a_long_run_is_thinned_and_no_peak_is_hidden(void **state)
 {
     room *r = *state;
@@ -400,7 +400,7 @@ static void a_long_run_is_thinned_and_no_peak_is_hidden(void **state)
 
 /* ---- a run that goes on ---- */
 
-/* What a page does with what it is told (report.js, take). */
+/* Models how the page processes what it receives (report.js, take). */
 typedef struct reader {
     ls_run_seen have;
     char *step[LS_RUN_STEPS], *other[64], *sums;

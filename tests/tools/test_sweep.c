@@ -1,4 +1,4 @@
-/* A sweep's combinations, what cannot be read, and its results. */
+/* A sweep's combinations, syntax errors, and results. */
 #include "cli/sweep.h"
 #include "data/ration.h"
 #include "device/registry.h"
@@ -157,7 +157,7 @@ static void commas_and_colons_inside_brackets_and_quotes_belong_to_the_value(voi
     ls_sweep_destroy(sweep);
 }
 
-/* ---- what cannot be read ---- */
+/* ---- syntax errors ---------- */
 
 #define SHAPE                                                                                      \
     "expected KEY=VALUE,VALUE…, such as --vary lr=0.05,0.1, or KEY,KEY=V:V,V:V… for keys "     \

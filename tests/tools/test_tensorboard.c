@@ -1,4 +1,4 @@
-/* TensorBoard's event files: framing, checksums, and what becomes of each record. */
+/* TensorBoard's event files: framing, checksums, and the conversion of each record. */
 #include "data/scratch.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"
@@ -32,7 +32,7 @@ static const ls_record resume_40 = {.type = LS_RECORD_RESUME, .of.start.step = 4
 typedef struct room {
     scratch s;
     ls_sink *sink;
-    char path[800]; /* of the only event file */
+    char path[800]; /* path of the only event file */
     uint8_t bytes[1 << 16];
     pb_reader rest;
 } room;
@@ -196,7 +196,7 @@ static void a_number_that_there_is_not_is_left_out(void **state)
     assert_float_equal(scalar(e, "train/accuracy"), 0.25, 0);
 }
 
-/* What TensorBoard has of later steps comes again. */
+/* The events of later steps, which TensorBoard already has, are written again. */
 static void a_resumed_run_starts_a_session_behind_its_step(void **state)
 {
     room *r = *state;

@@ -1,7 +1,7 @@
-# Helpers of the tests of the program's verbs, to be read with `.`: POSIX sh.
+# Helpers for tests of the program's verbs, to be sourced with `.`: POSIX sh.
 #
-#     . "$(dirname "$0")/verb.sh"       # $1 is the program; makes and enters a directory of its own
-#     expect 64 "$trainer" eval         # its output goes to out and err
+#     . "$(dirname "$0")/verb.sh"       # $1 is the program; creates and enters a directory
+#     expect 64 "$trainer" eval         # its output is stored in out and err
 #     has err 'which run?'
 #     finish
 

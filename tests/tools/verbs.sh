@@ -1,6 +1,6 @@
 #!/bin/sh
-# verbs.sh TRAINER: eval, predict, export, devices and bench from end to end, on made-up data and the
-# reference back end.
+# verbs.sh TRAINER: eval, predict, export, devices and bench from end to end, on synthetic data and
+# the reference back end.
 # shellcheck disable=SC1091,SC2154 # verb.sh sets and reads the shared variables
 tiny=$2
 . "$(dirname "$0")/verb.sh"

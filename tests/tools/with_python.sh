@@ -1,5 +1,6 @@
 #!/bin/sh
-# with_python.sh PYTHON SCRIPT ARGUMENT...: runs the script; 77, skipped, where there is no such Python.
+# with_python.sh PYTHON SCRIPT ARGUMENT...: runs the script; exits with 77 (skipped) if there is no
+# such Python.
 python=$1
 shift
 command -v "$python" >/dev/null || {

@@ -11,7 +11,7 @@ void *__libc_realloc(void *memory, size_t size);
 void *__libc_memalign(size_t align, size_t size);
 void __libc_free(void *memory);
 
-/* What stdlib.h declares; it is not included, so that attributes cannot clash. */
+/* Declarations of stdlib.h, which is not included so that attributes cannot clash. */
 void *malloc(size_t size);
 void *calloc(size_t n, size_t size);
 void *realloc(void *memory, size_t size);

@@ -1,9 +1,10 @@
 /* Counts every call of the C library's allocator, from any thread and any library of the process,
- * by standing in for it. glibc only. */
+ * by replacing it. glibc only. */
 #ifndef TESTS_TRAIN_COUNT_MALLOC_H
 #define TESTS_TRAIN_COUNT_MALLOC_H
 
-/* Calls of malloc, calloc, realloc, free and their aligned relatives since the process began. */
+/* Returns the number of calls of malloc, calloc, realloc, free and their aligned variants since the
+ * process began. */
 long count_malloc_calls(void);
 
 #endif

@@ -5,21 +5,22 @@
 #include <lockstep/sys/plugin.h>
 #include <stdatomic.h>
 
-/* Which call of device `device` fails, counted from 1 over the calls of that kind; 0: none.
- * Every later call of that kind fails too: a device that is gone does not come back. */
+/* Faults of device `device`: number of the call that fails, counted from 1 for each kind of call;
+ * 0: none. Every later call of that kind fails as well, because a lost device does not return. */
 typedef struct faults {
     atomic_int device;
-    atomic_int tail_at; /* within a step, before its commit point: the tail of a shard's gradient */
-    atomic_int download_at; /* behind the commit point: the tail of the merged arena */
-    atomic_int alloc_at;    /* while the trainer is opened */
+    /* within a step, before its commit point: the tail of a shard's gradient */
+    atomic_int tail_at;
+    atomic_int download_at; /* after the commit point: the tail of the merged arena */
+    atomic_int alloc_at;    /* while the trainer is being opened */
     atomic_int tails, downloads, allocs;
 } faults;
 
-extern faults fault; /* back ends have no pointer of their own */
+extern faults fault; /* global, because back ends have no pointer of their own */
 
 void fault_reset(void);
 
-/* "faulty": `faulty:3` opens three of them. */
+/* "faulty"; `faulty:3` opens three devices. */
 const ls_backend *faulty_backend(void);
 
 #endif

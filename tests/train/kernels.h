@@ -1,4 +1,4 @@
-/* The kernels of the CPU's back end. */
+/* The kernels of the CPU back end. */
 #ifndef TESTS_TRAIN_KERNELS_H
 #define TESTS_TRAIN_KERNELS_H
 
@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-/* What they say of themselves; they must be those of the instruction set that the test is for (LS_TEST_ISA), where it
- * says one. */
+/* Returns the kernels' description. It must name the instruction set that the test is for
+ * (LS_TEST_ISA), if that is set. */
 static inline ls_backend_info kernels_that_are_meant(void)
 {
     const char *set = getenv("LS_TEST_ISA");

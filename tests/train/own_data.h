@@ -1,5 +1,5 @@
-/* Data of a caller's own, for trainers that are embedded: 96 training and 40 test images of
- * 1 × 28 × 28, which a small net can learn. */
+/* Data of the caller for embedded trainers: 96 training and 40 test images of 1 × 28 × 28, which a
+ * small network can learn. */
 #ifndef TESTS_OWN_DATA_H
 #define TESTS_OWN_DATA_H
 
@@ -10,10 +10,11 @@
 #define OWN_CLASSES 10
 #define OWN_PIXELS (28 * 28)
 
-/* Named "own". `user` may point to an int: the number of the call of `read` that fails, from 1. */
+/* Returns a data source called "own". `user` may point to an int: the number, from 1, of the call
+ * of `read` that fails. */
 ls_data_source own_data(int streamed);
 
-/* Row `row`, as the callback gives it. */
+/* Fills row `row` as the callback does. */
 void own_row(int test, uint32_t row, uint8_t *image, int32_t *label);
 
 #endif

@@ -1,4 +1,4 @@
-/* The step path of workers and coordinator allocates nothing. */
+/* The training steps of workers and coordinator allocate no memory. */
 #include "runner.h"
 #include "train/count_malloc.h"
 #include "train/own_data.h"
@@ -21,7 +21,7 @@ typedef struct counts {
     atomic_long host_calls;    /* allocations through the host's hooks */
     long host_begin, host_end; /* at step FIRST_COUNTED, and at the epoch's last step */
     long malloc_begin, malloc_end;
-    long evaluated_malloc; /* behind the evaluation */
+    long evaluated_malloc; /* count after the evaluation */
 } counts;
 
 static void *counting_alloc(void *user, size_t bytes, size_t align)
@@ -50,8 +50,8 @@ static void on_progress(void *user, const ls_progress *p)
     }
 }
 
-/* ResNet-18's configuration, and a few pictures: the test split of the built-in data takes many times as
- * long as the steps. */
+/* ResNet-18's configuration, and a few pictures: the built-in data's test split would take many
+ * times as long as the steps. */
 static char resnet[16384];
 
 static void use_resnet(fixture *f)

@@ -1,4 +1,4 @@
-/* What a run says of its data: what looks wrong is said with its key, and nothing of data that are as they should be. */
+/* Warnings about a run's data: suspicious data is reported with its key, and sound data is not. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/doubts.h"
@@ -83,7 +83,7 @@ static void columns_that_say_nothing_are_named(void **state)
     warns(&s, "column \"at\" goes up evenly from row to row");
     tell(&s, "at,y,a", "-%d,%d,1.5", 60, of_y);
     warns(&s, "column \"at\" goes down evenly from row to row");
-    tell(&s, "at,y", "%d00,%d", 60, of_y); /* what else would be learnt from? */
+    tell(&s, "at,y", "%d00,%d", 60, of_y); /* there is no other column to learn from */
     assert_string_equal(s.warnings, "");
     tell(&s, "at,y,a", "%d.5,%d,1.5", 60, of_y); /* places of a measure */
     assert_string_equal(s.warnings, "");

@@ -1,4 +1,5 @@
-/* A trainer that its caller drives: the same bits as a run, and every way to stop, save, load and ask. */
+/* A trainer whose steps its caller makes: the same bits as a run, and every way to stop, save, load
+ * and query it. */
 #include "base/rng.h"
 #include "data/scratch.h"
 #include "runner.h"
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 #define BATCH 32
-#define STEPS 3 /* of an epoch */
+#define STEPS 3 /* steps of an epoch */
 
 /* Own data, momentum, batch norm and dropout: everything that a step depends on. */
 typedef struct story {
@@ -80,7 +81,7 @@ static float *weights_of(ls_trainer *t)
 
 enum { CERTAIN, CHANCE };
 
-/* The weights behind the first `steps` steps. */
+/* Returns the weights after the first `steps` steps. */
 static float *weights_behind(int chance, const char *devices, uint64_t steps, size_t *count)
 {
     story s;
@@ -353,7 +354,8 @@ static int is_saved(const char *run, int steps)
     return access(path, F_OK) == 0;
 }
 
-/* Behind step 4 nothing is saved, so the best of those that were is kept, behind a resume too. */
+/* After step 4 nothing is saved, so the best of those that were saved is kept, also after a
+ * resume. */
 static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **state)
 {
     (void)state;
@@ -384,7 +386,8 @@ static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **stat
     scratch_end(&files);
 }
 
-/* Nothing is learned: patience has run out behind the second evaluation. The last epoch is saved too. */
+/* Nothing is learnt: patience has run out after the second evaluation. The last epoch is saved
+ * too. */
 static void each_epoch_is_saved_when_patience_has_run_out(void **state)
 {
     (void)state;

@@ -1,9 +1,8 @@
-/* The promise: a row's prediction has the same bits whatever rows come with it. Rows are predicted alone, a few at a
- * time and in lanes of sixteen, by nets of the swarm's generator and by some whose layers are wide enough for
- * Winograd's algorithm.
+/* The promise: a row's prediction has the same bits whatever rows are predicted with it. Rows are
+ * predicted alone, a few at a time and in lanes of sixteen, by networks of the swarm's generator
+ * and by some whose layers are wide enough for Winograd's algorithm.
  *
- *     few_rows NETS WIDE     so many of the generator's, and of the wide ones
- */
+ *     few_rows NETS WIDE     numbers of the generator's networks, and of the wide ones */
 #include "campaigns/swarm.h"
 #include "runner.h"
 #include "train/kernels.h"
@@ -27,21 +26,23 @@ static const char *const wide[] = {
         "\"out\":50,\"kernel\":5") "," RELU "," POOL
                                    ",{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":150}," RELU
                                    ",{\"type\":\"dense\",\"out\":10}",
-    /* 3 × 3 with edges that tiles reach beyond, and pooled; more channels than are added up at a time. */
+    /* 3 × 3 with edges beyond which tiles reach, and pooled; more channels than are summed at a
+     * time. */
     CONV("\"out\":18,\"kernel\":3,\"stride\":3") "," CONV(
         "\"out\":72,\"kernel\":3,\"padding\":1") "," RELU
                                                  "," CONV(
                                                      "\"out\":17,\"kernel\":3,\"padding\":2") "," RELU
                                                                                               "," POOL
                                                                                               "," END,
-    /* Strides, one element, dilation, groups, a channel each, more than 64 inputs, and a pool of three rows. */
+    /* Strides, one element, dilation, groups, one channel in each group, more than 64 inputs, and a
+     * pool of three rows. */
     CONV("\"out\":70,\"kernel\":5,\"stride\":2,\"padding\":2") ",{\"type\":\"batch_norm\"}," RELU "," CONV("\"out\":24,\"kernel\":1,\"stride\":2") "," CONV("\"out\":24,\"kernel\":3,\"padding\":1,\"groups\":24") "," CONV(
         "\"out\":12,\"kernel\":[3,1],\"dilation\":[2,1],\"padding\":[2,0]") "," RELU
                                                                             ",{\"type\":\"avg_pool\",\"kernel\":[3,2]}," CONV(
                                                                                 "\"out\":12,\"kernel\":3,\"padding\":1,\"groups\":3") "," END,
 };
 
-/* The generator's, or one of those above; behind as many. */
+/* Returns a network of the generator, or, after as many, one of those above. */
 static char *text_of(int net, int drawn, const ls_data_source *data)
 {
     static char text[65536];

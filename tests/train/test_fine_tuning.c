@@ -1,5 +1,5 @@
-/* Clipping, frozen parameters, rates by name, a moving average of the weights: what each does to a step, and the same
- * bits on any number of workers and after a stop. */
+/* Clipping, frozen parameters, rates by name, and a moving average of the weights: the effect of
+ * each on a step, and the same bits on any number of workers and after a stop. */
 #include "data/scratch.h"
 #include "nn/replica_impl.h"
 #include "runner.h"
@@ -35,7 +35,7 @@ static void on_progress(void *user, const ls_progress *p)
     ls_trainer_interrupt(s->trainer);
 }
 
-/* Parameters: two convolutions, the first with a batch norm behind it, and a dense layer. */
+/* Parameters: two convolutions, the first followed by a batch norm, and a dense layer. */
 static void begin(story *s, const char *devices, int streamed)
 {
     memset(s, 0, sizeof *s);
@@ -74,7 +74,7 @@ static float *weights_of(ls_trainer *t)
     return weights;
 }
 
-/* Those before and behind one step with plain gradient descent at a rate of 1. */
+/* Parameters before and after one step with plain gradient descent at a rate of 1. */
 typedef struct one_step {
     float *before, *after;
     const ls_model *model;

@@ -1,5 +1,5 @@
-/* What evaluations measure: against plain counting, the same on any number of workers, with ragged minibatches and shards
- * that are empty, and in records. */
+/* The metrics of evaluations: against plain counting; the same on any number of workers; with
+ * ragged minibatches and empty shards; and in records. */
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
 #include "config/metrics.h"
@@ -191,7 +191,7 @@ static void begin(story *s, const char *devices)
     fixture_begin(&s->f);
     s->data = own_data(0);
     fixture_use_source(&s->f, &s->data, s->sources);
-    fixture_set(&s->f, "batch_size=24"); /* of 40 test rows: ragged */
+    fixture_set(&s->f, "batch_size=24"); /* 40 test rows: ragged minibatches */
     fixture_set(&s->f, "shards=8");
     fixture_set(&s->f, "epochs=4");
     fixture_set(&s->f, "optimizer={\"lr\":0.1}");
@@ -230,7 +230,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
             all += m->confusion[k];
             hits += k % (OWN_CLASSES + 1) == 0 ? m->confusion[k] : 0;
         }
-        /* What the loss's kernels count. */
+        /* Counts of the loss's kernels. */
         assert_int_equal(all, OWN_TEST);
         assert_true(hits > 8 && (double)hits / OWN_TEST == ls_trainer_result(t)->test_accuracy);
         ls_trainer_close(t);
@@ -407,7 +407,7 @@ static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
     ls_trainer_close(fixture_run(&s.f));
     assert_non_null(strstr(fixture_record(&s.f, "eval", 0), "\"best\":true"));
     assert_non_null(strstr(fixture_record(&s.f, "eval", 1), "\"best\":false"));
-    for (int epoch = 1; epoch <= 9; epoch++) /* of four steps */
+    for (int epoch = 1; epoch <= 9; epoch++) /* each epoch has four steps */
         assert_int_equal(is_saved(place.directory, 4 * epoch), epoch == 1 || epoch == 9);
     snprintf(wanted, sizeof wanted, "%s/run/checkpoints", place.directory);
     assert_int_equal(ls_checkpoints_best(&best, wanted, &host, &err), LS_OK);
@@ -456,7 +456,7 @@ static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void
     snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
     begin_idle(&s, "devices=ref:1", run_dir);
     ls_trainer_close(fixture_run(&s.f));
-    for (int steps = 5; steps < 25; steps++) { /* so many that their list grows */
+    for (int steps = 5; steps < 25; steps++) { /* enough to make the list of them grow */
         snprintf(path, sizeof path, "%s/run/checkpoints/step-%09d.safetensors", place.directory,
                  steps);
         fclose(fopen(path, "wb"));
@@ -517,7 +517,7 @@ static void old_ones_are_removed_where_the_best_was_not_kept(void **state)
     scratch_end(&place);
 }
 
-/* The checkpoints' directory is elsewhere between the first evaluation and the step behind it. */
+/* Moves the checkpoints' directory away between the first evaluation and the step after it. */
 static int move_directory(void *user, const char *json, size_t length, ls_error *err)
 {
     static const char first_eval[] = "{\"type\":\"eval\",\"epoch\":1,",
@@ -590,8 +590,8 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
     scratch_end(&place);
 }
 
-/* The record of the first or the second epoch's evaluation is refused: the fourth, as if nothing had been, is the
- * last. */
+/* The record of the first or the second epoch's evaluation is refused. The fourth evaluation is the
+ * last, as if nothing had happened. */
 static void an_evaluation_that_failed_counts_once(void **state)
 {
     scratch place;

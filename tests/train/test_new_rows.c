@@ -1,5 +1,5 @@
-/* Rows that a model meets after its training: as they are in the user's file, they give what the run's own
- * evaluation found. */
+/* Rows that a model meets after its training: read from the user's file, they give the results of
+ * the run's own evaluation. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/train_fixture.h"
@@ -104,7 +104,8 @@ static void rows_of_a_table_are_standardised_as_in_the_training(void **state)
     assert_true(fabs(loss_of(value) - s.test_loss) < 1e-5 * (1 + s.test_loss));
     assert_int_equal(
         ls_model_run(s.model, raw, ROWS, LS_OUTPUT_LOGITS, logits, ROOM(logits), &s.f.err), LS_OK);
-    assert_memory_equal(logits, value, sizeof value); /* of values, they are the same */
+    /* for a model of values the outputs are the same */
+    assert_memory_equal(logits, value, sizeof value);
     assert_int_equal(ls_snapshot_predict(s.model, raw, ROWS, logits, ROOM(logits), &s.f.err),
                      LS_OK);
     assert_memory_equal(logits, value, sizeof value);
@@ -210,7 +211,7 @@ static void a_wide_table_is_standardised_too(void **state)
     fixture_set(&f, "optimizer={\"name\":\"sgd\",\"lr\":0.00001}");
     fixture_set(&f, "model={\"layers\":[{\"type\":\"dense\",\"out\":1}]}");
     ls_trainer *t = fixture_run(&f);
-    const double loss = t->told.result.test_loss; /* of the table that it was trained on */
+    const double loss = t->told.result.test_loss; /* loss on the table on which it was trained */
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
     ls_snapshot *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));

@@ -1,8 +1,9 @@
-/* The promise: a recipe's weights have the same bits on every CPU, with every instruction set, on any number of
- * workers, with teams of any size. The hashes here are what every machine must find.
+/* The promise: a recipe's weights have the same bits on every CPU, with every instruction set, on
+ * any number of workers, with teams of any size. Every machine must find the hashes in this file.
  *
- *     portable_bits lenet|layers|resnet|mobilenet FILE WORKERS[xTEAM]…     FILE: the configuration of the last two
- */
+ *     portable_bits lenet|layers|resnet|mobilenet FILE WORKERS[xTEAM]…
+ *
+ * FILE is the configuration of resnet or mobilenet. */
 #include "runner.h"
 #include "train/kernels.h"
 #include "train/train_fixture.h"
@@ -11,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernels whose hashes these are. Who changes bits, those of ops and keys that no hash is of as well, raises the
- * number, of which a resumed run hears; and no hash changes without it. */
+/* Version of the kernels with these hashes. Whoever changes bits, also those of ops and keys that
+ * no hash covers, increases the number, which a resumed run compares; no hash changes without
+ * it. */
 #define KERNELS "portable kernels 5,"
 
 #define LENET "00e0f49d67d1c52f5a2e375ee4673b41fbbd41c31801f10fa6db9d388c628ea4"
@@ -23,7 +25,7 @@
 
 static char text[16384];
 
-/* What the other three lack. Shards of 48 rows are worked through in blocks. */
+/* Layers that the other three lack. Shards of 48 rows are processed in blocks. */
 static const char layers[] =
     "{\"data\": {\"name\": \"synthetic\", \"limit\": 192}, \"batch_size\": 96, \"shards\": 2, \"epochs\": 2,"
     "\"run_dir\": null, \"init\": {\"name\": \"kaiming\"}, \"ema\": 0.9, \"label_smoothing\": 0.1,"

@@ -1,4 +1,5 @@
-/* What a program hands to a trainer, and what it gets back: structures of other versions, texts, room. */
+/* Structures that a program passes to a trainer and gets back: of other versions, with texts, and
+ * with room for results. */
 #include "runner.h"
 #include "train/train_fixture.h"
 

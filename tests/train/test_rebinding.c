@@ -1,5 +1,5 @@
-/* What `bind` promises: a back end that does not say LS_DEVICE_REBINDS, or that records, has each op bound once, and
- * one that says it gets the same bits. */
+/* The promise of `bind`: a back end that does not declare LS_DEVICE_REBINDS, or that records, has
+ * each op bound once, and one that declares it gets the same bits. */
 #include "base/error.h"
 #include "ref/ref.h"
 #include "runner.h"
@@ -10,11 +10,12 @@
 #include <string.h>
 
 static struct {
-    bool rebinds, records; /* what the devices say of themselves */
+    bool rebinds, records; /* properties that the devices declare */
     atomic_int ops, binds;
 } told;
 
-/* The reference back end's table, and rows of its ops that count. Devices are opened one at a time. */
+/* The reference back end's table, and rows of its ops that count. Devices are opened one at a
+ * time. */
 static const ls_device_ops *real;
 static const ls_op_impl *real_impl[4];
 static ls_op_impl counting[4];

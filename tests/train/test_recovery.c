@@ -1,5 +1,6 @@
-/* A lost device costs no step: whoever fails or stalls, and wherever, the survivors end with the bits
- * of the undisturbed run. The seeded schedules of tests/campaigns/worker_faults.c go further. */
+/* A lost device costs no step: whichever worker fails or stalls, and at whichever stage, the
+ * survivors end with the bits of the undisturbed run. The seeded schedules of
+ * tests/campaigns/worker_faults.c go further. */
 #include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
@@ -132,7 +133,7 @@ static void a_device_that_stalls_is_named_and_left_behind(void **state)
     char hash[65], fault[100];
     (void)state;
     memcpy(hash, undisturbed(), sizeof hash);
-    /* Those on this side of the commit point and on the other, or all of them. */
+    /* Stages before and after the commit point, or all of them. */
     for (size_t s = ls_tests_rounds(1, 0); s < sizeof stages / sizeof *stages;
          s += ls_tests_rounds(2, 1)) {
         const int worker = (int)s % 3;
@@ -153,8 +154,8 @@ static void a_device_that_stalls_is_named_and_left_behind(void **state)
     }
 }
 
-/* Its rows are left to it, and the others read theirs elsewhere: the worker that wakes up while steps go on finds what it
- * was sent. ThreadSanitizer sees whoever writes there. */
+/* The worker keeps its rows, and the others read theirs elsewhere: a worker that wakes up while
+ * steps continue finds what it was sent. ThreadSanitizer detects a write to them. */
 static void a_worker_that_is_left_behind_keeps_its_streamed_rows(void **state)
 {
     static const char *const faults[] = {"worker=1,step=2,kind=stall,stage=shard,seconds=1"};
@@ -218,7 +219,8 @@ static void replicas_that_differ_are_an_error(void **state)
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
     assert_non_null(strstr(f.err.text, "after step 2 the replicas are no longer equal"));
-    assert_string_equal(ls_trainer_result(t)->weights_sha256, ""); /* whose should they be? */
+    /* there are no weights to hash */
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, "");
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
 }

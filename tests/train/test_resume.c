@@ -1,5 +1,5 @@
-/* A run that is stopped anywhere goes on as if it had never stopped: the same weights, optimizer
- * state, running statistics and records, on the same or another number of devices. */
+/* A run that is stopped at any point continues as if it had never stopped: the same weights,
+ * optimizer state, running statistics and records, on the same or another number of devices. */
 #include "checkpoint/checkpoint.h"
 #include "data/scratch.h"
 #include "records/record.h"
@@ -14,7 +14,7 @@
 
 #define STEPS 9 /* three epochs of 3 */
 
-/* What happens to a run. */
+/* Events of a run. */
 typedef struct story {
     ls_trainer *trainer;
     uint64_t stop_behind;  /* this step, 0: never */
@@ -70,7 +70,7 @@ static int run_story(fixture *f, story *s, char hash[65])
     return status;
 }
 
-/* ---- what the records say ---- */
+/* ---- the records ------------- */
 
 /* The type of a step's, an epoch's or an evaluation's record; else LS_RECORD_TYPES. */
 static int type_of(const char *line)
@@ -85,7 +85,8 @@ static int type_of(const char *line)
     return LS_RECORD_TYPES;
 }
 
-/* Appends the record's numbers that do not depend on time or devices, key by key as in the rows; -1: null, or none. */
+/* Appends the record's numbers that do not depend on time or devices, key by key as in the table of
+ * rows; -1: null or missing. */
 static int read_numbers(double *out, int room, const char *line)
 {
     const int type = type_of(line);
@@ -123,10 +124,10 @@ static void expect_same_records(const char *run, const char *reference)
     assert_memory_equal(mine, theirs, (size_t)count * sizeof *mine);
 }
 
-/* ---- what the last checkpoint says ---- */
+/* ---- the last checkpoint -------------- */
 
-/* The last checkpoint's state as text, without times, without `kept`, which names a file of this directory, and without
- * the length of the records, which have times in them. */
+/* Returns the last checkpoint's state as text, without times, without `kept`, which names a file of
+ * this directory, and without the length of the records, which contain times. */
 static char *read_state(const char *run)
 {
     char directory[500], *path, *text;
@@ -227,7 +228,7 @@ static void a_run_stopped_behind_any_step_goes_on_with_the_same_bits(void **stat
         snprintf(before, sizeof before, "devices=ref:%d", 1 + step % 4);
         snprintf(after, sizeof after, "devices=ref:%d", 1 + (step * 3 + 1) % 4);
         begin_and_stop(p, run, before, (uint64_t)step, 0);
-        resume_to_the_end(p, run, after, step % 2 ? run : "latest"); /* of this run_dir */
+        resume_to_the_end(p, run, after, step % 2 ? run : "latest"); /* latest in this run_dir */
     }
 }
 
@@ -384,7 +385,7 @@ static void a_damaged_checkpoint_gives_way_to_the_one_before(void **state)
     place *p = *state;
     char run[300], path[500];
     snprintf(run, sizeof run, "%s/damaged", p->s.directory);
-    begin_and_stop(p, run, "devices=ref:2", 7, 0); /* checkpoints behind steps 6 and 8 */
+    begin_and_stop(p, run, "devices=ref:2", 7, 0); /* checkpoints after steps 6 and 8 */
     snprintf(path, sizeof path, "%s/checkpoints/step-000000008.safetensors", run);
     flip_a_bit(path, 3000);
     resume_to_the_end(p, run, "devices=ref:3", run);

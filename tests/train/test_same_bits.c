@@ -1,7 +1,7 @@
 /* The promise: with `shards` fixed, the final weights have the same bits on any number of workers.
  *
- * That the tests can fail: tests/comm/test_allreduce.c adds the same numbers in another order and
- * finds other bits, and `the_bits_change_with_the_tree` below finds them in whole runs. */
+ * The tests are able to fail: tests/comm/test_allreduce.c adds the same numbers in another order
+ * and finds other bits, and `the_bits_change_with_the_tree` below finds them in whole runs. */
 #include "runner.h"
 #include "train/train_fixture.h"
 

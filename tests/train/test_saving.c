@@ -1,5 +1,5 @@
-/* When a checkpoint is due, and of which kind: the one function that decides; and when the same one is not written
- * again. */
+/* The function that decides when a checkpoint is due, and of which kind; and when the same
+ * checkpoint is not written again. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/saving.h"
@@ -100,7 +100,7 @@ static void nothing_is_due_without_a_directory(void **state)
                          LS_DUE_NOTHING);
 }
 
-/* Saves behind step 0, where no steps were trained: → the file, as the system knows it. */
+/* Saves after step 0, before any steps were trained. Returns the file's inode. */
 static ino_t saved(ls_trainer *t, const char *run_dir)
 {
     char path[700];

@@ -1,4 +1,4 @@
-/* Snapshots: what they predict, who may use them, and how long they live. */
+/* Snapshots: their predictions, the threads that may use them, and their lifetime. */
 #include "device/registry.h"
 #include "ref/ref.h"
 #include "runner.h"
@@ -161,7 +161,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
         scores[end] = 1234.0f;
         assert_int_equal(
             ls_snapshot_predict(snapshot, images, n, scores, n * OWN_CLASSES, &s.f.err), LS_OK);
-        assert_true(scores[end] == 1234.0f); /* nothing is written behind them */
+        assert_true(scores[end] == 1234.0f); /* nothing is written after them */
         assert_memory_equal(scores, whole, end * sizeof *scores);
     }
     ls_snapshot_release(snapshot);
@@ -174,7 +174,7 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
 
 /* ---- many threads ---- */
 
-/* What a service does: one thread publishes, the others take what is there. */
+/* Like a service: one thread publishes snapshots, and the others use the newest. */
 typedef struct board {
     pthread_mutex_t lock;
     ls_snapshot *current;
@@ -262,9 +262,10 @@ static void threads_predict_while_a_run_trains(void **state)
     fixture_end(&s.f);
 }
 
-/* ---- a back end that keeps something per thread ----------------------------------------------- */
+/* ---- a back end that keeps something per thread ---------------------------------------------- */
 
-/* The reference's, of devices that are alike. Each is used by the thread that bound it, or counted here. */
+/* The reference's table, for devices that are alike. Each use by another thread than the one that
+ * bound the device is counted. */
 static const ls_device_ops *ref_ops;
 static atomic_int strangers, bound;
 static _Thread_local const ls_device *mine[4];
@@ -277,7 +278,7 @@ static void check_thread(const ls_device *device)
     atomic_fetch_add(&strangers, k == sizeof mine / sizeof *mine);
 }
 
-/* Whose next download waits until it is let go: the trainer's, or a predictor's. */
+/* The device whose next download waits until it is released: the trainer's, or a predictor's. */
 enum { NOBODY, TRAINER, PREDICTOR };
 static const ls_device *trainers;
 static atomic_int holds, held;

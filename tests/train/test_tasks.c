@@ -1,4 +1,5 @@
-/* Tables: rows of floats, with a class, numbers or bits to learn; the same bits on any number of workers. */
+/* Tables: rows of floats with a class, numbers or bits as targets; the same bits on any number of
+ * workers. */
 #include "base/rng.h"
 #include "runner.h"
 #include "train/train_fixture.h"
@@ -13,7 +14,7 @@ enum {
     TRAIN = 150,
     TEST = 44,
     BATCH = 40,
-    STEPS = 4 /* of an epoch */,
+    STEPS = 4 /* steps of an epoch */,
     WEIGHTS = VALUES * 24 + 24 + 24 * TARGETS + TARGETS
 };
 
@@ -27,7 +28,8 @@ static float noise(uint32_t *state)
     return (float)(*state >> 8) / 8388608.0f - 1;
 }
 
-/* `targets`: floats of three sums of the values; bits: which of them are above 0; a class: the largest. */
+/* Fills a row. targets: the floats of three sums of the values; bits: whether each is above 0;
+ * class: the largest. */
 static void table_row(int bits, int test, uint32_t row, float *values, float *sums, int32_t *class)
 {
     uint32_t state = (row + 1) * 2654435761u + (uint32_t)test * 97u;
@@ -134,7 +136,8 @@ static void each_task_has_the_same_bits_on_any_number_of_workers(void **state)
 /* More epochs, so that it is seen to learn; the two back ends agree but for rounding. */
 static void each_task_is_learned(void **state)
 {
-    static const double most[] = {0.35, 0.05, 0.25}; /* of the loss: ln 3, ⅔ and ln 2 at first */
+    /* bounds of the loss, which is ln 3, ⅔ and ln 2 at first */
+    static const double most[] = {0.35, 0.05, 0.25};
     (void)state;
     for (int what = CLASSES; what <= BITS; what++) {
         double loss[2] = {0, 0};

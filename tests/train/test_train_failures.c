@@ -1,5 +1,5 @@
-/* Runs that end early: interrupts, failing devices, failing sinks, no memory, numbers that grow
- * without bound. None may hang, leak, or say the wrong thing. */
+/* Runs that end early: interrupts, failing devices, failing sinks, failed allocations, diverging
+ * numbers. None may hang, leak, or report the wrong cause. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/faulty_backend.h"
@@ -105,8 +105,8 @@ static ls_trainer *interrupted_at_four(fixture *f, const char *devices)
     return t;
 }
 
-/* What was in flight is finished: one step more on any number of workers, with the same bits; on one worker alone, which is
- * sent several short steps at once, those up to the epoch's end. */
+/* Steps in flight are finished: one more on any number of workers, with the same bits; on a single
+ * worker, which is sent several short steps at once, those up to the epoch's end. */
 static void an_interrupt_at_a_given_step_gives_the_same_bits(void **state)
 {
     char hash[65] = "";
@@ -180,7 +180,7 @@ static void a_device_that_fails_before_the_commit_point_can_end_the_run(void **s
         char text[200];
         faulty_fixture(&f);
         fixture_set(&f, "on_device_loss=stop");
-        fault.tail_at = 2 * step - 1; /* of shards 2 and 3 of 6 */
+        fault.tail_at = 2 * step - 1; /* at shards 2 and 3 of 6 */
         assert_int_equal(status_of_run(&f, &t), LS_EDEVICE);
         snprintf(text, sizeof text,
                  "worker 1, step %d: the device fell off the bus in upload" STOPPED, step);
@@ -333,9 +333,11 @@ typedef struct failing_host {
     ls_host host;
     atomic_long allocations, live;
     long fail_at;
-    atomic_size_t fail_bytes; /* the next of so many fails; 0: none */
-    size_t fail_later;        /* so many, from when a device is lost on */
-    int warned; /* a checkpoint could not be saved, or an old one not removed, or a total not shared */
+    atomic_size_t fail_bytes; /* the next allocation of this size fails; 0: none */
+    size_t fail_later;        /* value that fail_bytes gets when a device is lost */
+    /* a warning: a checkpoint could not be saved, or an old one not removed, or a total not
+     * shared */
+    int warned;
 } failing_host;
 
 static void *failing_alloc(void *user, size_t bytes, size_t align)
@@ -444,7 +446,8 @@ static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
     scratch_end(&s);
 }
 
-/* Opens, loads with the nth allocation of that failing, and closes. Returns whether it came so far. */
+/* Opens a trainer, loads with the nth allocation of that failing, and closes. Returns whether there
+ * were as many. */
 static int load_with_failure(long nth, const char *path)
 {
     failing_host h = {0};

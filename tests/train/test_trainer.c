@@ -1,5 +1,5 @@
-/* What a trainer does, through its public functions, against the book that it follows: the numbers
- * of the rows are those of the list of behaviours in the README. */
+/* A trainer's behaviour through its public functions, compared with the book that it follows. The
+ * numbers of the rows are those of the list of behaviours in the README. */
 #include "train/train_fixture.h"
 
 #include "base/clock.h"
@@ -104,7 +104,7 @@ static void shards_are_dealt_out_in_contiguous_parts(void **state)
 
 typedef struct whole {
     ls_trainer *t;
-    float *gradient; /* of all rows, in one shard, summed in double */
+    float *gradient; /* gradient of all rows, in one shard, summed in double */
 } whole;
 
 static int compute_whole(const ls_worker *w, void *arg, ls_error *err)

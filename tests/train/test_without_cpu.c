@@ -1,5 +1,5 @@
-/* The registry of a build without the CPU back end: what stands in its place says so. builtin.c is compiled
- * here as such a build does. */
+/* The registry of a build without the CPU back end: the entry in its place reports that. builtin.c
+ * is compiled here as in such a build. */
 #include "device/registry.h"
 #include "runner.h"
 

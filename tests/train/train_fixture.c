@@ -92,7 +92,7 @@ void fixture_use_lenet(fixture *f)
 
 void fixture_use_source(fixture *f, const ls_data_source *source, const ls_data_source *pointers[1])
 {
-    static char name[64]; /* of one story at a time, or of several with the same data */
+    static char name[64]; /* one story at a time, or several with the same data */
     pointers[0] = source;
     f->options.sources = pointers;
     f->options.source_count = 1;

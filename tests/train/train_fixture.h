@@ -1,5 +1,5 @@
-/* What the tests of src/train share: small recipes, a registry with the reference back end, and
- * records that are kept. */
+/* Common parts of the tests of src/train: small recipes, a registry with the reference back end,
+ * and records that are kept. */
 #ifndef TESTS_TRAIN_FIXTURE_H
 #define TESTS_TRAIN_FIXTURE_H
 
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* Sanitizer builds train on less, and so do emulated ones. */
+/* Sanitizer builds and emulated ones train on less data. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(LS_EMULATED)
 #define SLOW_BUILD 1
 #else
@@ -28,50 +28,53 @@
 #define FIXTURE_RECORDS 4096
 
 typedef struct fixture {
-    ls_trainer_options options;     /* registry and the three below are filled in */
+    ls_trainer_options options;     /* the registry and the three below are filled in */
     ls_trainer_callbacks callbacks; /* record and user are filled in */
     ls_trainer_cluster cluster;
     ls_trainer_sys sys;
     ls_registry *registry;
     const char *set[FIXTURE_SETS];
     int records;
-    char *record[FIXTURE_RECORDS]; /* malloc'ed, freed by fixture_end */
-    int fail_record_at;            /* this record (from 1) is refused; 0: none */
+    char *record[FIXTURE_RECORDS]; /* allocated by malloc, freed by fixture_end */
+    int fail_record_at;            /* number, from 1, of the record that is refused; 0: none */
     ls_error err;
 } fixture;
 
-/* Synthetic data, a net of one convolution and one dense layer, `ref:2`, no run directory. */
+/* Sets up synthetic data, a network of one convolution and one dense layer, `ref:2`, no run
+ * directory. */
 void fixture_begin(fixture *f);
 void fixture_end(fixture *f);
 
-/* The book's LeNet in place of the small net. */
+/* Uses the book's LeNet instead of the small network. */
 void fixture_use_lenet(fixture *f);
 
-/* The caller's data in place of the synthetic: `source` and the array that points to it live as long as
- * the fixture. */
+/* Uses the caller's data instead of synthetic data. `source` and the array that points to it must
+ * live as long as the fixture. */
 void fixture_use_source(fixture *f, const ls_data_source *source,
                         const ls_data_source *pointers[1]);
 
 /* Adds an assignment, which must live as long as the fixture. */
 void fixture_set(fixture *f, const char *assignment);
 
-/* Opens and runs; fails the test unless both work. Close it with ls_trainer_close. */
+/* Open, or open and run, a trainer; fail the test unless that succeeds. The caller closes it with
+ * ls_trainer_close. */
 ls_trainer *fixture_open(fixture *f);
 ls_trainer *fixture_run(fixture *f);
 
-/* Opens, runs and closes; the weights' hash, good until the next call. */
+/* Opens, runs and closes a trainer. Returns the hash of its weights, which is valid until the next
+ * call. */
 const char *fixture_hash(fixture *f);
 
-/* The number behind "key": in a record; NaN when it is not there, or null. */
+/* Returns the number after "key": in a record; NaN if it is missing or null. */
 double record_number(const char *record, const char *key);
-/* The nth (from 0) record of a type, or NULL. */
+/* Returns the nth record (from 0) of a type, or NULL. */
 const char *fixture_record(const fixture *f, const char *type, int nth);
 int fixture_count(const fixture *f, const char *type);
 
-/* Fails unless the weight arenas of all replicas hold the same bits. */
+/* Fails unless the weight arenas of all replicas have the same bits. */
 void replicas_are_equal(const ls_trainer *t);
 
-/* Whether the registry that the library builds has this back end, with a device. */
+/* Returns whether the library's registry has this back end, with a device. */
 int has_backend(const char *name);
 
 #endif

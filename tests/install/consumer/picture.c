@@ -1,5 +1,6 @@
-/* The smallest user of pictures, in C as in C++: a picture in memory becomes a row of a model, whose outputs are asked
- * for. The model here is not trained; ls_model_open reads one that is. */
+/* The smallest program that uses pictures, in C and in C++: a picture in memory becomes a row of a
+ * model, which computes its outputs. The model here is not trained; ls_model_open reads a trained
+ * one. */
 #include <lockstep/model.h>
 #include <lockstep/picture.h>
 #include <lockstep/trainer.h>

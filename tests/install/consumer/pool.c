@@ -1,4 +1,4 @@
-/* The smallest user of the pool, in C as in C++. */
+/* The smallest program that uses the pool, in C and in C++. */
 #include <lockstep/pool.h>
 #include <string.h>
 

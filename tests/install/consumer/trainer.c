@@ -1,4 +1,4 @@
-/* The smallest user of the trainer, in C as in C++: one epoch on data that is made up. */
+/* The smallest program that uses the trainer, in C and in C++: one epoch on synthetic data. */
 #include <lockstep/trainer.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* {"type": "smooth", "reach": 1}: each pixel becomes the mean of those around it. */
+/* {"type": "smooth", "reach": 1}: each pixel becomes the mean of the pixels around it. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)
