@@ -5,6 +5,7 @@ are taken.
     docs.py ROOT TRAINER BUILD
 """
 import html
+import json
 import pathlib
 import re
 import shlex
@@ -108,6 +109,19 @@ def refused(root, trainer, page):
             yield f"{page.relative_to(root)}: ./trainer {line}: {done.stderr.strip()}"
 
 
+def refused_examples(root, trainer, page):
+    """Parts of configs that the page shows as json: completed by what every config needs, they are taken."""
+    for part in re.findall(r"(?ms)^```json\n(.*?)^```$", page.read_text(encoding="utf-8")):
+        if "…" in part:
+            continue
+        config = {"model": {"layers": [{"type": "flatten"}, {"type": "dense", "name": "fc"}]},
+                  "optimizer": {"name": "sgd", "lr": 0.1}, **json.loads("{" + part + "}")}
+        done = subprocess.run([trainer, "-", "--print-config"], cwd=root, input=json.dumps(config), capture_output=True,
+                              text=True, timeout=60, check=False)
+        if done.returncode:
+            yield f"{page.relative_to(root)}: {part}: {done.stderr.strip()}"
+
+
 def moved(root, page):
     """`name` (`room/file`) of the map: the file has that name. A function of ls_ that the map names is in the sources."""
     text = page.read_text(encoding="utf-8")
@@ -143,6 +157,7 @@ def main():
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
+    problems += [p for page in pages for p in refused_examples(root, trainer, page)]
     problems += shown_otherwise(root, root / "docs" / "embedding.md")
     problems += moved(root, root / "src" / "README.md")
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
