@@ -49,6 +49,9 @@ def main():
                for place in places if place):
         print(f"skipped: {DATA} is not installed (Debian's dataset-fashion-mnist)")
         return 77
+    if not shutil.which("cc"):
+        print("skipped: there is no C compiler called cc")
+        return 77
     clone(folder, root, trainer, build)
     found, failed, port = [], 0, str(free_port())
     # The build's own list of what it installed last stays as it was.
