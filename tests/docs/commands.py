@@ -74,6 +74,7 @@ def furnish(folder, root):
         for i in range(12):
             (folder / "photos" / label / f"{i}.pgm").write_bytes(b"P5 70 66 255\n" + bytes((i * j) % 256 for j in range(70 * 66)))
     png(folder / "picture.png")
+    (folder / "boot.pgm").write_bytes(b"P5 28 28 255\n" + bytes((i * j) % 256 for j in range(SIDE) for i in range(SIDE)))
 
 
 def words_of(command, run):
