@@ -4,20 +4,26 @@ from html import escape
 from math import floor, log10
 
 # Okabe and Ito's palette, which people with colour blindness tell apart.
+LIGHT = {"page": "#fff", "ink": "#1b1f24", "soft": "#59636e", "line": "#8b949e", "grid": "#e4e7ea",
+         "colours": ("#56b4e9", "#0072b2", "#009e73", "#d55e00", "#b4bac1", "#e69f00")}
+DARK = {"page": "#0f1216", "ink": "#e8ebee", "soft": "#9ba5b0", "line": "#6b7682", "grid": "#2a3038",
+        "colours": ("#7cc7f2", "#3a95d6", "#17b488", "#f0793a", "#5d6671", "#edb235")}
+
+
+def colours(p):
+    """The rules that have a colour. They use no variables, because many viewers do not know these."""
+    return (f".page text{{fill:{p['soft']}}}.page .title,.page .strong{{fill:{p['ink']}}}.page .on{{fill:#11161b}}\n"
+            f".page .axis{{stroke:{p['line']}}}.page .grid{{stroke:{p['grid']}}}.page .whisker{{stroke:{p['ink']}}}\n"
+            f".page .paper{{fill:{p['page']}}}\n"
+            + "".join(f".page .f{i}{{fill:{c}}}.page .s{i}{{stroke:{c}}}" for i, c in enumerate(p["colours"], 1)) + "\n")
+
+
 STYLE = """
-.page{--page:#fff;--ink:#1b1f24;--soft:#59636e;--line:#8b949e;--grid:#e4e7ea;
---c1:#56b4e9;--c2:#0072b2;--c3:#009e73;--c4:#d55e00;--c5:#b4bac1;--c6:#e69f00}
-@media(prefers-color-scheme:dark){.page{--page:#0f1216;--ink:#e8ebee;--soft:#9ba5b0;--line:#6b7682;
---grid:#2a3038;--c1:#7cc7f2;--c2:#3a95d6;--c3:#17b488;--c4:#f0793a;--c5:#5d6671;--c6:#edb235}}
-.page text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;
-fill:var(--soft);font-variant-numeric:tabular-nums}
-.page .title{font-size:14px;font-weight:650;fill:var(--ink)}
-.page .strong{fill:var(--ink)}.page .on{fill:#11161b}
-.page .axis{stroke:var(--line);fill:none}.page .grid{stroke:var(--grid);fill:none}
-.page .whisker{stroke:var(--ink);stroke-opacity:.55;fill:none}
+.page text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-variant-numeric:tabular-nums}
+.page .title{font-size:14px;font-weight:650}
+.page .axis,.page .grid{fill:none}.page .whisker{stroke-opacity:.55;fill:none}
 .page .curve{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
-.page .paper{fill:var(--page)}
-""" + "".join(f".page .f{i}{{fill:var(--c{i})}}.page .s{i}{{stroke:var(--c{i})}}" for i in range(1, 7))
+""" + colours(LIGHT) + "@media(prefers-color-scheme:dark){\n" + colours(DARK) + "}\n"
 
 
 def text(x, y, words, anchor="start", kind=""):

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""api.py ROOT: the API reference, docs/api.md, out of the public headers' own comments (to standard output).
+"""api.py ROOT [--authors]: the API reference, made from the comments of the public headers, to standard output.
+
+docs/api.md is for programs that use the library. With --authors: docs/api-sys.md, for authors of back ends and engines.
 
 A header is read as its authors write it: a comment at its top, sections (/* ---- name ---- */), and declarations,
 each behind its comment. Functions become entries; types, constants and their comments stay C.
@@ -11,10 +13,23 @@ import sys
 # What a user meets first; a header that is in no group is an error, so that none is forgotten.
 GROUPS = {
     "Everywhere": ["status.h", "host.h", "version.h"],
-    "The worker pool": ["pool.h", "device_pool.h", "device.h", "collective.h", "split.h"],
     "The trainer": ["trainer.h", "snapshot.h", "model.h", "picture.h", "data_source.h", "cluster.h"],
-    "For authors of back ends and engines (unstable)": ["sys/plugin.h", "sys/communicator.h", "sys/wire.h", "sys/trainer.h"],
+    "The worker pool": ["pool.h", "device_pool.h", "device.h", "collective.h", "split.h"],
 }
+AUTHORS = {
+    "For authors of back ends and engines": ["sys/plugin.h", "sys/communicator.h", "sys/wire.h", "sys/trainer.h"],
+}
+USERS_HEAD = """# API reference
+
+This page is made from the public headers by `docs/api.py`. The rules that hold for all functions (errors, ownership,
+threads, versions) are in [using the library](../include/lockstep/README.md). The headers for authors of back ends and of
+engines between hosts are on [a page of their own](api-sys.md).
+"""
+AUTHORS_HEAD = """# API reference for authors of back ends and engines
+
+This page is made from the headers below `lockstep/sys` by `docs/api.py`. They are unstable: any version may change them.
+Programs that only use the library need [the other page](api.md).
+"""
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 PARAGRAPH = re.compile(r"[A-Z][a-z]+(?: [a-z]+){0,2}: ")  # "Errors: …", "Whose threads: …"
@@ -100,9 +115,17 @@ def prototype(code):
     return (found.group(1), head + ";") if found else None
 
 
-def entry(out, comment, code):
+def first_sentence(comment):
+    """For a table's cell; an empty text without a comment."""
+    text = re.split(r"(?m)\n *- |\n\n", words(comment))[0] if comment else ""
+    text = re.split(r"(?<=[.;:])\s+(?=[A-Z(`]|ls_)", " ".join(text.split()))[0].rstrip(".;:") + "."
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def entry(out, index, comment, code):
     function = prototype(code)
     if function:
+        index.append((function[0], first_sentence(comment)))
         out.append(f"### {function[0]}\n\n```c\n{function[1]}\n```\n")
         if comment:
             out.append(markdown(comment) + "\n")
@@ -111,7 +134,8 @@ def entry(out, comment, code):
 
 
 def header(include, name):
-    out, pending, first = [], None, True
+    """The header's section, and its functions: name and first sentence."""
+    out, index, pending, first = [], [], None, True
     out.append(f"## {name}\n")
     for kind, text in pieces((include / name).read_text(encoding="utf-8")):
         section = SECTION.match(text) if kind == "comment" else None
@@ -128,11 +152,11 @@ def header(include, name):
             pending and out.append(markdown(pending) + "\n")
             pending = text
         else:
-            entry(out, pending, text)
+            entry(out, index, pending, text)
             pending = None
         first = False
     pending and out.append(markdown(pending) + "\n")
-    return "\n".join(out)
+    return "\n".join(out), index
 
 
 def join_code(text):
@@ -140,21 +164,31 @@ def join_code(text):
     return text.replace("```\n\n```c\n", "\n")
 
 
+def show_index(sections):
+    """A table of the functions of these headers."""
+    print("\n## Index of functions\n\n| function | header | |\n|---|---|---|")
+    for name, (_, index) in sections.items():
+        for function, sentence in index:
+            print(f"| [`{function}`](#{function}) | `{name}` | {sentence} |")
+
+
 def main():
     include = pathlib.Path(sys.argv[1]) / "include" / "lockstep"
+    groups, head = (AUTHORS, AUTHORS_HEAD) if "--authors" in sys.argv[2:] else (GROUPS, USERS_HEAD)
     there = {p.relative_to(include).as_posix() for p in include.rglob("*.h")}
-    forgotten = there - {name for names in GROUPS.values() for name in names}
+    forgotten = there - {name for names in (*GROUPS.values(), *AUTHORS.values()) for name in names}
     if forgotten:
         sys.exit(f"docs/api.py: no group for {', '.join(sorted(forgotten))}")
-    print("# API reference\n\nMade from the headers by `docs/api.py`; what holds for all functions is in "
-          "[Using the library](../include/lockstep/README.md).\n")
-    parts = []
-    for group, names in GROUPS.items():
+    sections = {}
+    print(head)
+    for group, names in groups.items():
         names = [name for name in names if name in there]
         anchors = [f"[{n}](#{n.replace('.', '').replace('/', '')})" for n in names]
         print(f"- {group}: {', '.join(anchors)}")
-        parts += [join_code(header(include, name)) for name in names]
-    print("\n" + "\n".join(parts).rstrip())
+        sections.update({name: header(include, name) for name in names})
+    if groups is GROUPS:
+        show_index(sections)
+    print("\n" + "\n".join(join_code(text) for text, _ in sections.values()).rstrip())
 
 
 if __name__ == "__main__":

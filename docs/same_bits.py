@@ -58,7 +58,7 @@ def draw(runs, machine):
         out += [svg.text(16, middle, name + (", one dies" if dies is not None else ""), kind="strong")]
         out += lanes(y, workers, dies) + [svg.text(284, middle, sha[:24] + "…")]
         y += 6 * workers + 16
-    out.append(svg.text(16, y + 4, f"Fashion-MNIST, batch 256 in 8 shards, momentum; {machine}"))
+    out.append(svg.text(16, y + 4, f"Fashion-MNIST, 256 images per step, momentum; {machine}"))
     return svg.picture(WIDTH, y + 20, out, f"One SHA-256 from {len(runs)} runs: {runs[0][2]}", SHOWN)
 
 

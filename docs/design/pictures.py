@@ -28,8 +28,8 @@ def ring():
                 svg.text(x + w / 2, top + 25, f"item {items[0]}" if items else "free", "middle",
                          "on" if items else "strong"),
                 svg.text(x + w / 2, top + 58, f"slot {s}", "middle")]
-    for count, name, y in ((pushed, "tail = 11, released by the producer alone", 48),
-                           (popped, "head = 6, released by the consumer alone", 170)):
+    for count, name, y in ((pushed, "tail = 11, released only by the producer", 48),
+                           (popped, "head = 6, released only by the consumer", 170)):
         x = left + (count % slots) * w + w / 2
         out += [arrow(x, y + 6 if y < top else y - 14, x, top - 2 if y < top else top + 64),
                 svg.text(x + 8 if y < top else x - 8, y + 4 if y < top else y, name,
@@ -46,10 +46,10 @@ def barrier():
         out += [svg.box(16, y, 150, 26, "f3" if i == 3 else "f1"), svg.text(91, y + 18, state, "middle", "on")]
         if event:
             out += [arrow(91, y + 28, 91, y + 45), svg.text(104, y + 40, event)]
-    out += [svg.text(180, 200, "released: every rank returns LS_OK,"), svg.text(180, 216, "however late it looks"),
+    out += [svg.text(180, 200, "released: every rank returns LS_OK,"), svg.text(180, 216, "however late it reads the word"),
             svg.box(284, 94, 190, 26, "f4"), svg.text(379, 112, "round 7, 1 of 3 here, ABORTED", "middle", "on"),
             arrow(168, 107, 282, 107), svg.text(172, 100, "deadline, abort"),
-            svg.text(284, 140, "the word changes no more:"), svg.text(284, 156, "every rank returns an error")]
+            svg.text(284, 140, "the word stays like this:"), svg.text(284, 156, "every rank returns an error")]
     return svg.picture(WIDTH, 232, out, "The states of the barrier's word", SHOWN)
 
 
@@ -104,10 +104,10 @@ def tree_of(x0, shards, workers, out):
 
 
 def tree():
-    out = [svg.text(16, 26, "Eight shards, one tree; who adds which part", kind="title")]
+    out = [svg.text(16, 26, "Eight shards, one tree: which worker adds which part", kind="title")]
     tree_of(8, 8, 2, out)
     tree_of(248, 8, 3, out)
-    out += [svg.text(16, 264, "Coloured: added by one worker alone; large: what it brings to the merge."),
+    out += [svg.text(16, 264, "Coloured: added by one worker. Large: its partial sums in the merge."),
             svg.text(16, 280, "Grey: added in the merge.")]
     return svg.picture(WIDTH, 292, out, "The shard tree over two and over three workers", SHOWN)
 
@@ -122,30 +122,102 @@ def step():
         for left, width, name, colour in ((108, 76, "own chunk", "f6"), (188, 66, "update", "f3")):
             out += [svg.box(x + left, y, width, 26, colour),
                     svg.text(x + left + width / 2, y + 17, name, "middle", "on")]
-    for x, words in ((180, "meet"), (260, "commit")):
+    for x, words in ((180, "barrier"), (260, "commit")):
         out += [svg.line(x, 40, x, 158, "whisker"), svg.text(x, 172, words, "middle", "strong")]
-    out += [svg.text(464, 192, "left of it: nobody applies the step, and it is repeated", "end"),
-            svg.text(464, 208, "right of it: everybody does, whatever fails later", "end")]
+    out += [svg.text(464, 192, "failure before the commit: no worker applies the step; it is repeated", "end"),
+            svg.text(464, 208, "failure after the commit: every worker applies the step", "end")]
     return svg.picture(WIDTH, 220, out, "The phases of a training step", SHOWN)
 
 
 def checkpoint():
-    out = [svg.text(16, 26, "Saving: what a cut at each point leaves", kind="title")]
+    out = [svg.text(16, 26, "Saving: what a power cut after each call leaves", kind="title")]
     calls = ("open a hidden name", "write", "fsync the file", "rename", "fsync the directory", "remove the oldest")
-    left = ("the old ones", "the old ones", "the old ones", "the old ones, or the new one too",
-            "the new one and the old ones", "the newest K")
+    left = ("the old checkpoints", "the old checkpoints", "the old checkpoints", "the old checkpoints, perhaps also the new one",
+            "the new checkpoint and the old ones", "the newest K checkpoints")
     for i, (call, there) in enumerate(zip(calls, left)):
         y = 44 + 32 * i
         out += [svg.box(16, y, 150, 24, "f3" if i >= 4 else "f1"), svg.text(91, y + 17, call, "middle", "on"),
-                svg.text(184, y + 17, ("a cut behind it leaves " if i == 0 else "") + there)]
+                svg.text(184, y + 17, ("a power cut after it leaves " if i == 0 else "") + there)]
         if i:
             out.append(arrow(91, y - 8, 91, y - 1))
     return svg.picture(WIDTH, 250, out, "The calls that save a checkpoint", SHOWN)
 
 
+def process():
+    out = [svg.text(16, 26, "One process: a coordinator, and a thread for each device", kind="title"),
+           svg.box(16, 48, 110, 130, "f3"), svg.text(71, 108, "coordinator", "middle", "on"),
+           svg.text(71, 126, "order of rows", "middle", "on"), svg.box(398, 48, 66, 130, "f6"),
+           svg.text(431, 118, "all-reduce", "middle", "on")]
+    for w in range(3):
+        y = 48 + 46 * w
+        out += [arrow(128, y + 19, 166, y + 19), svg.box(168, y, 190, 38, "f1"),
+                svg.text(263, y + 16, f"worker {w}", "middle", "on"),
+                svg.text(263, y + 31, "device, replica of the model", "middle", "on"), arrow(360, y + 19, 396, y + 19)]
+    out += [svg.text(16, 200, "work items, a ring for each worker"),
+            svg.text(464, 200, "gradients, read where they are", "end")]
+    return svg.picture(WIDTH, 214, out, "Coordinator, workers and all-reduce in one process", SHOWN)
+
+
+def park():
+    out = [svg.text(16, 26, "No wake-up is lost: both threads change one word", kind="title")]
+    for x, name, steps in ((16, "a thread that waits", ("announce itself", "check the condition again", "sleep, if it does not hold")),
+                           (264, "a thread that changes", ("change the condition", "look for announcements", "wake, if there is one"))):
+        out.append(svg.text(x + 100, 50, name, "middle", "strong"))
+        for i, words in enumerate(steps):
+            y, colour = 60 + 42 * i, "f6" if (x, i) in ((16, 0), (264, 1)) else "f1"
+            out += [svg.box(x, y, 200, 26, colour), svg.text(x + 100, y + 18, words, "middle", "on")]
+            if i:
+                out.append(arrow(x + 100, y - 14, x + 100, y - 2))
+    out += [svg.text(16, 198, "Orange: read-modify-write of one word, so one of the two comes first."),
+            svg.text(16, 214, "Either the announcement is seen, or the change is.")]
+    return svg.picture(WIDTH, 228, out, "The protocol of waiting and waking", SHOWN)
+
+
+def allreduce():
+    out = [svg.text(16, 26, "Each worker adds one chunk of all partial sums", kind="title")]
+    colours, left, w = ("f1", "f3", "f6"), 120, 114
+    for r in range(4):
+        y = 46 + 34 * r + (20 if r == 3 else 0)
+        out.append(svg.text(16, y + 17, f"worker {r}'s sums" if r < 3 else "total, added", kind="strong"))
+        for c in range(3):
+            out += [svg.box(left + c * w, y, w - 3, 26, colours[c]),
+                    svg.text(left + c * w + w / 2, y + 17, f"chunk {c}" if r < 3 else f"by worker {c}", "middle", "on")]
+    out += [arrow(left + c * w + w / 2, 142, left + c * w + w / 2, 166) for c in range(3)]
+    out.append(svg.text(16, 218, "Within a chunk the partial sums are added in the order of the tree."))
+    return svg.picture(WIDTH, 232, out, "The all-reduce over three workers", SHOWN)
+
+
+def program():
+    out = [svg.text(16, 26, "From layers to a program", kind="title")]
+    rows = (("layers", "what the config says: conv2d, relu, dense, …"),
+            ("plan", "ops with shapes, for each possible number of rows"),
+            ("replica", "the same ops, bound to this worker's memory"),
+            ("program", "segments of ops; on a GPU they are recorded as graphs"))
+    for i, (name, words) in enumerate(rows):
+        y = 44 + 44 * i
+        out += [svg.box(16, y, 76, 28, "f3" if i == 3 else "f1"), svg.text(54, y + 19, name, "middle", "on"),
+                svg.text(104, y + 19, words)]
+        if i:
+            out.append(arrow(54, y - 14, 54, y - 2))
+    return svg.picture(WIDTH, 222, out, "Layers, plan, replica and program", SHOWN)
+
+
+def embedded():
+    out = [svg.text(16, 26, "Lockstep inside a program", kind="title"), svg.box(16, 42, 448, 150, "f5"),
+           svg.text(28, 62, "your process", kind="on"), svg.box(32, 76, 150, 100, "f1"),
+           svg.text(107, 100, "your threads", "middle", "on"), svg.text(107, 126, "your signal handlers", "middle", "on"),
+           svg.text(107, 152, "your memory and log", "middle", "on"), svg.box(306, 76, 142, 100, "f3"),
+           svg.text(377, 116, "Lockstep", "middle", "on"), svg.text(377, 136, "worker threads", "middle", "on"),
+           svg.text(244, 92, "calls", "middle", "on"), arrow(184, 98, 304, 98),
+           svg.text(244, 124, "status, message", "middle", "on"), arrow(304, 130, 184, 130),
+           svg.text(244, 156, "alloc, free, log", "middle", "on"), arrow(304, 162, 184, 162),
+           svg.text(16, 214, "Lockstep never exits, prints, reads the environment or changes signals.")]
+    return svg.picture(WIDTH, 228, out, "What passes between a program and the library", SHOWN)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
-    for draw in (ring, barrier, tree, step, checkpoint):
+    for draw in (process, ring, park, barrier, tree, allreduce, step, checkpoint, program, embedded):
         (folder / f"{draw.__name__}.svg").write_text(draw(), encoding="utf-8")
 
 

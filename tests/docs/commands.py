@@ -75,6 +75,7 @@ def furnish(folder, root):
         for i in range(12):
             (folder / "photos" / label / f"{i}.pgm").write_bytes(b"P5 70 66 255\n" + bytes((i * j) % 256 for j in range(70 * 66)))
     png(folder / "picture.png")
+    (folder / "boot.pgm").write_bytes(b"P5 28 28 255\n" + bytes((i * j) % 256 for j in range(SIDE) for i in range(SIDE)))
 
 
 def words_of(command, run):
@@ -87,7 +88,7 @@ def words_of(command, run):
                               ("FOLDER", "photos"), ("DATA", "wine.csv"), ("MORE_PHOTOS", "photos/a"),
                               ("NEW.jpg", "picture.png"), ("NEW.npy", "x.npy"), ("NEW", "NEW.csv")):
         command = re.sub(rf"(?<![\w/]){re.escape(name)}\b(?!\.)", stands_for, command)
-    command = re.sub("(bench|find-lr) config.json", r"\1 examples/fashion_mnist.json", command).replace("seed=0,1,2", "seed=0,1")
+    command = re.sub("(bench|find-lr|sweep) config.json", r"\1 examples/fashion_mnist.json", command).replace("seed=0,1,2", "seed=0,1")
     words = shlex.split(command)[1:]
     if "--serve" in words:
         del words[words.index("--serve"):][:2]

@@ -4,6 +4,7 @@
     docs.py ROOT TRAINER BUILD
 """
 import html
+import json
 import pathlib
 import re
 import shlex
@@ -107,6 +108,19 @@ def refused(root, trainer, page):
             yield f"{page.relative_to(root)}: ./trainer {line}: {done.stderr.strip()}"
 
 
+def refused_examples(root, trainer, page):
+    """Parts of configs that the page shows as json: completed by what every config needs, they are taken."""
+    for part in re.findall(r"(?ms)^```json\n(.*?)^```$", page.read_text(encoding="utf-8")):
+        if "…" in part:
+            continue
+        config = {"model": {"layers": [{"type": "flatten"}, {"type": "dense", "name": "fc"}]},
+                  "optimizer": {"name": "sgd", "lr": 0.1}, **json.loads("{" + part + "}")}
+        done = subprocess.run([trainer, "-", "--print-config"], cwd=root, input=json.dumps(config), capture_output=True,
+                              text=True, timeout=60, check=False)
+        if done.returncode:
+            yield f"{page.relative_to(root)}: {part}: {done.stderr.strip()}"
+
+
 def moved(root, page):
     """`name` (`room/file`) of the map: the file has that name. A function of ls_ that the map names is in the sources."""
     text = page.read_text(encoding="utf-8")
@@ -142,6 +156,7 @@ def main():
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
+    problems += [p for page in pages for p in refused_examples(root, trainer, page)]
     problems += shown_otherwise(root, root / "docs" / "embedding.md")
     problems += moved(root, root / "src" / "README.md")
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
@@ -159,10 +174,12 @@ def main():
     problems += unmeasured("docs/promises.md", promises.split("Counted so far")[1].split("\n\n")[0], campaigns)
     if text.count("\n") > MOST_LINES:
         problems.append(f"README.md has {text.count(chr(10))} lines, not {MOST_LINES}")
-    reference = subprocess.run([sys.executable, root / "docs" / "api.py", root], capture_output=True, text=True,
-                               timeout=60, check=False)
-    if reference.stdout != (root / "docs" / "api.md").read_text(encoding="utf-8"):
-        problems.append(f"docs/api.md is not what the headers say: docs/api.py . >docs/api.md {reference.stderr}")
+    for name, options in (("api.md", []), ("api-sys.md", ["--authors"])):
+        reference = subprocess.run([sys.executable, root / "docs" / "api.py", root, *options], capture_output=True, text=True,
+                                   timeout=60, check=False)
+        if reference.stdout != (root / "docs" / name).read_text(encoding="utf-8"):
+            problems.append(f"docs/{name} is not what the headers say: "
+                            f"{' '.join(['docs/api.py .', *options])} >docs/{name} {reference.stderr}")
     picture = html.unescape((root / "docs" / "same_bits.svg").read_text(encoding="utf-8"))
     hashes = re.findall(r">([0-9a-f]{24})…", picture)
     if len(hashes) < 5 or len(set(hashes)) != 1:

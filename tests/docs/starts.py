@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Runs the four short starts of README.md as they are printed, in a folder that looks like a clone after ./dev run.
+
+    starts.py ROOT TRAINER BUILD FOLDER
+
+Each ```sh block of the section "Four short starts" is one script. Only the TCP port is replaced, by one that is free.
+Where the data set is not installed (skipped: 77), nothing runs.
+"""
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+
+DATA = "fashion-mnist"
+
+
+def scripts(readme):
+    """The blocks, in order."""
+    section = re.search(r"(?ms)^## Four short starts\n(.*?)^## ", readme.read_text(encoding="utf-8")).group(1)
+    return re.findall(r"(?ms)^```sh\n(.*?)^```$", section)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def clone(folder, root, trainer, build):
+    """What the starts use of a clone: links to the program, the examples and the build."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "build").mkdir(parents=True)
+    (folder / "trainer").symlink_to(trainer)
+    (folder / "examples").symlink_to(root / "examples")
+    (folder / "build" / "release").symlink_to(build)
+
+
+def hashes(text):
+    return re.findall(r"(?m)^([0-9a-f]{64})  runs/", text)
+
+
+def main():
+    root, trainer, build, folder = (pathlib.Path(word).resolve() for word in sys.argv[1:])
+    places = [os.environ.get("LOCKSTEP_DATA", ""), "/usr/share/datasets"]
+    if not any((pathlib.Path(place) / DATA).exists() or (pathlib.Path(place) / "train-images-idx3-ubyte.gz").exists()
+               for place in places if place):
+        print(f"skipped: {DATA} is not installed (Debian's dataset-fashion-mnist)")
+        return 77
+    if not shutil.which("cc"):
+        print("skipped: there is no C compiler called cc")
+        return 77
+    clone(folder, root, trainer, build)
+    found, failed, port = [], 0, str(free_port())
+    # The build's own list of what it installed last stays as it was.
+    lists = {path: path.read_bytes() for path in build.glob("install_manifest*.txt")}
+    try:
+        blocks = scripts(root / "README.md")
+        for number, script in enumerate(blocks, 1):
+            done = subprocess.run(["sh", "-e"], input=script.replace("7070", port), cwd=folder, capture_output=True,
+                                  text=True, timeout=200, check=False)
+            print(f"start {number}: exit status {done.returncode}\n{done.stdout}", flush=True)
+            if done.returncode:
+                failed += 1
+                print(done.stderr)
+            found += hashes(done.stdout)
+    finally:
+        for path in build.glob("install_manifest*.txt"):
+            path.unlink()
+        for path, text in lists.items():
+            path.write_bytes(text)
+    if len(blocks) != 4:
+        print(f"{len(blocks)} starts, expected 4")
+        failed += 1
+    if len(found) != 3 or len(set(found)) != 1:
+        print(f"expected three equal hashes of weights, found {found}")
+        failed += 1
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
