@@ -252,6 +252,7 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
                  {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep, NULL},
                  {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},
                  {"predict", NULL, &cli_predict}, {"export", NULL, &cli_export},
+                 {"runs", cli_runs, NULL},        {"compare", cli_compare, NULL},
                  {"devices", cli_devices, NULL},  {"bench", cli_bench, NULL}};
     for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {

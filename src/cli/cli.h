@@ -114,6 +114,7 @@ int cli_find_meeting(cli_meeting *meeting, ls_trainer_cluster *cluster, const cl
 /* A verb. argv[0] is its name. Returns the exit code. */
 typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
 cli_verb cli_init, cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
+cli_verb cli_runs, cli_compare;
 
 /* ---- signals -------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* Writes the page of a run, and reads the metrics file of a run for it. */
 #include "page/page.h"
+#include "page/template.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -220,40 +221,68 @@ static void add_title(ls_buffer *b, const outcome *o)
     ls_buffer_put(b, ": Lockstep run");
 }
 
-/* Writes what replaces a mark in the page's text. */
-static void fill(ls_buffer *b, const char *mark, size_t length, const ls_run_log *log,
-                 const outcome *o)
+typedef struct contents {
+    const ls_run_log *log; /* NULL: the page of a run in progress */
+    outcome outcome;
+} contents;
+
+static void put_title(ls_buffer *b, const void *data)
 {
-    if (strncmp(mark, "TITLE", length) == 0)
-        add_title(b, o);
-    else if (strncmp(mark, "TABLE", length) == 0 && log)
-        add_table(b, log, o);
-    else if (strncmp(mark, "TABLE", length) == 0)
+    add_title(b, &((const contents *)data)->outcome);
+}
+
+static void put_table(ls_buffer *b, const void *data)
+{
+    const contents *c = data;
+    if (c->log)
+        add_table(b, c->log, &c->outcome);
+    else
         ls_buffer_put(b, "<p class=\"note\">This page follows a run by a script, and scripts are "
                          "off: see <a href=\"state.json\">state.json</a>.</p>");
-    else if (strncmp(mark, "FROM", length) == 0 && !log)
+}
+
+static void put_source(ls_buffer *b, const void *data)
+{
+    if (!((const contents *)data)->log)
         ls_buffer_put(b, " data-from=\"records\"");
-    else if (strncmp(mark, "RECORDS", length) == 0 && log)
-        ls_run_log_write(log, &ls_run_nothing, b);
+}
+
+static void put_records(ls_buffer *b, const void *data)
+{
+    const contents *c = data;
+    if (c->log)
+        ls_run_log_write(c->log, &ls_run_nothing, b);
 }
 
 int ls_page_write(ls_buffer *out, const ls_run_log *log, ls_error *err)
 {
-    static const char open[] = "<!--", close[] = "-->";
-    const char *at = (const char *)ls_page_text, *mark;
-    outcome o = {0};
+    static const ls_page_part parts[] = {{"TITLE", put_title},
+                                         {"TABLE", put_table},
+                                         {"FROM", put_source},
+                                         {"RECORDS", put_records},
+                                         {NULL, NULL}};
+    contents c = {.log = log};
     if (log)
-        find_outcome(&o, log);
-    while ((mark = strstr(at, open)) != NULL) {
-        const char *name = mark + strlen(open), *end = strstr(name, close);
-        ls_buffer_add(out, at, (size_t)(mark - at));
-        fill(out, name, (size_t)(end - name), log, &o);
-        at = end + strlen(close);
-    }
-    ls_buffer_put(out, at);
-    ls_json_destroy(o.start);
-    ls_json_destroy(o.end);
+        find_outcome(&c.outcome, log);
+    ls_page_fill(out, (const char *)ls_page_text, parts, &c);
+    ls_json_destroy(c.outcome.start);
+    ls_json_destroy(c.outcome.end);
     return ls_buffer_status(out, err);
+}
+
+void ls_page_fill(ls_buffer *out, const char *text, const ls_page_part *parts, const void *data)
+{
+    static const char open[] = "<!--", close[] = "-->";
+    for (const char *mark; (mark = strstr(text, open)) != NULL;) {
+        const char *name = mark + strlen(open), *end = strstr(name, close);
+        const size_t length = (size_t)(end - name);
+        ls_buffer_add(out, text, (size_t)(mark - text));
+        for (const ls_page_part *p = parts; p->name; p++)
+            if (strlen(p->name) == length && strncmp(name, p->name, length) == 0)
+                p->put(out, data);
+        text = end + strlen(close);
+    }
+    ls_buffer_put(out, text);
 }
 
 /* ---- the metrics file of a run --------------------------------------------------------------- */

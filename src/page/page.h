@@ -60,6 +60,9 @@ typedef struct ls_run_log {
     int workers;
     uint64_t timed;
     int cut_line; /* line of the metrics file that was cut off; 0: none */
+    /* Set by the caller after ls_run_log_init: steps of a file are not parsed, and only the record
+     * of the last one is kept. */
+    bool brief;
 } ls_run_log;
 
 /* Initialises an empty log; allocates nothing. `run`: a number that identifies the run. */
@@ -74,6 +77,9 @@ int ls_run_log_add(ls_run_log *log, const ls_record *record, ls_error *err);
  * and column), LS_ENOMEM. */
 int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
                     ls_error *err);
+
+/* Merges adjacent entries of steps until there are at most `most` of them. */
+void ls_run_log_thin(ls_run_log *log, size_t most);
 
 /* The position up to which a page has records already. */
 typedef struct ls_run_seen {
