@@ -17,7 +17,7 @@ static const char main_help[] =
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "       trainer find-lr CONFIG [options]\n"
     "       trainer pack FOLDER --to FILE.safetensors\n"
-    "       trainer report RUN [-o FILE]\n"
+    "       trainer report RUN [-o FILE] | runs [DIR] | compare RUN RUN… [--to FILE.html]\n"
     "       trainer eval RUN | predict RUN IMAGE…|--rows A:B | export RUN --to FILE\n"
     "       trainer devices | bench CONFIG          (each has a --help of its own)\n"
     "\n"
@@ -38,6 +38,7 @@ static const char main_help[] =
     "  --trace-ops         with each op in it, not only the phases of a step\n"
     "  --serve [ADDR:]PORT a page in a browser that follows the run, /metrics for Prometheus, and\n"
     "                      /state.json; ADDR: 127.0.0.1\n"
+    "  --serve-after       keeps the page after the run, until Ctrl-C\n"
     "  --serve-host NAME   a name that browsers may use for it, besides localhost and its address\n"
     "  --listen [ADDR]:PORT  trains together with the same program on other hosts: this is the first,\n"
     "                      which keeps the run, and listens for them\n"
@@ -295,6 +296,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {CLI_TEXT, "trace", .value = &out->trace},
         {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
         {CLI_TEXT, "serve", .value = &out->serve},
+        {CLI_FLAG, "serve-after", .flag = &out->serve_after},
         {CLI_LIST, "serve-host", .list = &out->serve_host, .most = 16},
         {CLI_TEXT, "listen", .value = &out->listen},
         {CLI_TEXT, "join", .value = &out->join},
@@ -311,12 +313,15 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     };
     memset(out, 0, sizeof *out);
     out->secret_fd = -1;
+    out->argv = argv;
     int problem = cli_read_options(NULL, options, argc, argv);
     out->config_help = out->help && optind < argc && strcmp(argv[optind], "config") == 0;
     if (problem || out->help || out->version)
         return problem;
     if (out->trace_ops && !out->trace)
         return cli_usage(NULL, "--trace-ops needs --trace FILE", "");
+    if (out->serve_after && !out->serve)
+        return cli_usage(NULL, "--serve-after needs --serve PORT", "");
     if (out->serve_host.count && !out->serve)
         return cli_usage(NULL, "--serve-host needs --serve PORT", "");
     problem = check_hosts(out);

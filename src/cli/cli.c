@@ -1,6 +1,9 @@
 #include "cli/cli.h"
 
 #include "base/error.h"
+#include "cli/columns.h"
+#include "cli/curve.h"
+#include "cli/notes.h"
 #include "cli/pack.h"
 #include "cli/serve.h"
 #include "cli/trained.h"
@@ -28,8 +31,18 @@ typedef struct session {
     cli_view view;
     cli_output metrics;
     cli_curve curve;
+    cli_notes notes;
     cli_server *server; /* NULL: --serve is not given */
 } session;
+
+/* A function for ls_host.log. Warnings are shown on the pages of the run, too. */
+static void on_log(void *user, ls_log_level level, const char *text)
+{
+    session *s = user;
+    if (level == LS_LOG_WARNING)
+        cli_notes_warn(&s->notes, text);
+    cli_view_log(&s->view, level, text);
+}
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
@@ -112,7 +125,15 @@ static void print_next(const ls_summary *summary)
         run, run, run, run, run);
 }
 
-static int train(session *s, const ls_trainer_options *options, const char *metrics)
+/* Keeps the live page after the run, until a signal arrives. */
+static void stay(const session *s)
+{
+    if (!s->view.quiet)
+        fputs("trainer: the run has ended; its page stays until Ctrl-C\n", stderr);
+    cli_wait_for_signal();
+}
+
+static int train(session *s, const ls_trainer_options *options, const cli_arguments *a)
 {
     ls_trainer *trainer;
     ls_error err;
@@ -123,15 +144,17 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     const bool quiet = s->view.quiet;
     status = cli_server_follow(s->server, trainer, &err);
     s->view.quiet |= summary->member > 0; /* only the first host shows the view */
-    cli_view_start(&s->view, summary);
+    cli_view_start(&s->view, summary, trainer);
+    cli_notes_open(&s->notes, trainer, a->argv, s->server);
     if (status == LS_OK)
         status = cli_run(trainer, &err);
     cli_view_clear(&s->view);
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member == 0) {
         s->curve.judged_by = summary->judged_by;
         if (!s->view.quiet)
-            cli_curve_print(&s->curve, stderr, cli_curve_utf8());
-        const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
+            cli_curve_print(&s->curve, stderr, cli_curve_utf8(),
+                            cli_columns(stderr, CLI_CURVE_BESIDE));
+        const bool to_stderr = a->metrics && strcmp(a->metrics, "-") == 0;
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer), summary);
         if (status == LS_OK && !s->view.quiet)
             print_next(summary);
@@ -159,8 +182,9 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
 {
     cli_places places;
     session s = {.server = NULL};
+    cli_notes_init(&s.notes);
     ls_error err;
-    ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &s.view};
+    ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
     cli_view_init(&s.view, a->quiet);
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
     o.resume = a->resume;
@@ -197,8 +221,11 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count, a->quiet};
     if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
         return cli_fail(status, err.text);
-    int code = train(&s, &o, a->metrics);
+    int code = train(&s, &o, a);
+    if (s.server && a->serve_after && !cli_interrupted())
+        stay(&s);
     cli_server_stop(s.server);
+    cli_notes_close(&s.notes);
     status = cli_output_close(&s.metrics, &err);
     return code == 0 && status ? cli_fail(status, err.text) : code;
 }

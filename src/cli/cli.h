@@ -75,6 +75,7 @@ typedef struct cli_arguments {
     const char *metrics; /* NULL: records go only to the run directory */
     const char *trace;   /* NULL: no timeline */
     const char *serve;   /* NULL: no live page */
+    bool serve_after;    /* the live page stays after the run, until a signal arrives */
     /* Address at which the members of a run meet: the first member listens there, the others join
      * it. Both NULL: there are no other members, or a launcher starts them. */
     const char *listen, *join;
@@ -85,6 +86,7 @@ typedef struct cli_arguments {
     const char *secret; /* file with the secret that all members have; NULL: see secret_fd */
     int secret_fd;      /* open file with the secret; −1: none */
     cli_list set, inject, serve_host;
+    char *const *argv; /* all arguments, NULL-terminated */
     char devices[512]; /* --devices, as an assignment to a key */
 } cli_arguments;
 
@@ -127,6 +129,8 @@ int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *
 /* Calls ls_trainer_run, which a signal interrupts; also a signal that arrived before. */
 int cli_run(ls_trainer *trainer, ls_error *err);
 bool cli_interrupted(void); /* whether a signal has arrived */
+/* Waits until a signal has arrived. Called when no run is in progress. */
+void cli_wait_for_signal(void);
 
 /* ---- directories ----------------------------------------------------------------------------- */
 

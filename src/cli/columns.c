@@ -58,6 +58,32 @@ void cli_put_padded(FILE *stream, const char *text, int width, bool to_the_right
     fprintf(stream, "%*s%s%*s", to_the_right ? pad : 0, "", text, to_the_right ? 0 : pad, "");
 }
 
+/* Returns the number of bytes of the text's first line: as many words as fit `room` columns, and at
+ * least one. */
+static size_t line_length(const char *text, int room)
+{
+    size_t fits = strcspn(text, " ");
+    for (size_t end = fits; text[end] == ' ';) {
+        end += 1 + strcspn(text + end + 1, " ");
+        int width = 0;
+        for (size_t i = 0; i < end; i++)
+            width += begins_character(text[i]);
+        if (width > room)
+            break;
+        fits = end;
+    }
+    return fits;
+}
+
+void cli_put_wrapped(FILE *stream, const char *text, int indent, int width)
+{
+    while (*text) {
+        const size_t n = line_length(text, width - indent);
+        fprintf(stream, "%*s%.*s\n", indent, "", (int)n, text);
+        text += n + (text[n] == ' ');
+    }
+}
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Returns the width that a column needs, or 0 if it has no text. */

@@ -9,7 +9,7 @@
 /* Returns the number of columns of the terminal that `stream` writes to, at least CLI_NARROW. If
  * COLUMNS is set to a number, returns that number. Returns `otherwise` if the stream is no terminal
  * or its width is not known. */
-enum { CLI_NARROW = 40, CLI_WIDE = 160 };
+enum { CLI_NARROW = 40, CLI_TEXT_WIDTH = 80, CLI_WIDE = 160 };
 int cli_columns(FILE *stream, int otherwise);
 
 /* Returns the number of characters of a UTF-8 text. */
@@ -18,6 +18,9 @@ int cli_width(const char *text);
 /* Prints a text padded with spaces to `width` columns. A longer text loses its middle, which an
  * ellipsis replaces. */
 void cli_put_padded(FILE *stream, const char *text, int width, bool to_the_right);
+
+/* Prints a text in lines of at most `width` columns, each after `indent` spaces. */
+void cli_put_wrapped(FILE *stream, const char *text, int indent, int width);
 
 /* A column of a table. */
 typedef struct cli_column {

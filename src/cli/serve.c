@@ -350,6 +350,17 @@ int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
     return ls_trainer_attach(trainer, &s->sink, err);
 }
 
+void cli_server_note(cli_server *s, const char *lines, size_t length)
+{
+    pthread_mutex_lock(&s->lock);
+    for (const char *at = lines, *end; at < lines + length; at = end + 1) {
+        end = memchr(at, '\n', (size_t)(lines + length - at));
+        end = end ? end : lines + length;
+        ls_run_log_line(&s->log, "notes", 1, at, (size_t)(end - at), NULL);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
 void cli_server_stop(cli_server *s)
 {
     if (!s)
@@ -380,6 +391,13 @@ int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
     (void)trainer;
     (void)err;
     return LS_OK;
+}
+
+void cli_server_note(cli_server *s, const char *lines, size_t length)
+{
+    (void)s;
+    (void)lines;
+    (void)length;
 }
 
 void cli_server_stop(cli_server *s)

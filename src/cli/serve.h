@@ -7,6 +7,7 @@
 #include <lockstep/status.h>
 #include <lockstep/trainer.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct cli_server cli_server;
 
@@ -30,6 +31,9 @@ int cli_server_start(cli_server **out, const cli_server_options *options, const 
  * trainer. For a resumed run the page also shows the records in the run directory; if they cannot
  * be read, the host's log says why. `server` may be NULL. Errors: LS_EINVAL (too many sinks). */
 int cli_server_follow(cli_server *server, ls_trainer *trainer, ls_error *err);
+
+/* Shows lines of JSON, such as those of cli/notes.h, besides the records. Any thread. */
+void cli_server_note(cli_server *server, const char *lines, size_t length);
 
 void cli_server_stop(cli_server *server); /* NULL is allowed */
 

@@ -88,6 +88,9 @@ function state(s) {
 function heading(s) {
   const [kind, name] = state(s), facts = [];
   if (s.start.time) facts.push('started ' + when(s.start.time));
+  if (s.step) facts.push('elapsed ' + duration(elapsed(s)));
+  const own = last('program');
+  if (own) facts.push('on ' + own.host);
   if (s.start.lockstep) facts.push('Lockstep ' + s.start.lockstep);
   document.title = (kind === 'running' && finite(s.share) ? Math.floor(100 * s.share) + ' % · ' : '') + s.name
     + (s.synthetic ? ' (SYNTHETIC data)' : '') + ': Lockstep run';
@@ -130,6 +133,8 @@ function notes(s) {
   if (run.cut)
     list.push(note('Cut off.',
       `The last record, line ${run.cut} of metrics.jsonl, is incomplete and was left out.`));
+  const warnings = run.others.filter(r => r.type === 'warning');
+  list.push(...warnings.slice(-EVENTS_SHOWN).map(r => note('Warning:', r.text)));
   list.push(...s.events.slice(0, EVENTS_SHOWN).map(event_note));
   if (s.events.length > EVENTS_SHOWN) list.push(note('And more.', 'metrics.jsonl has all faults and resumes.'));
   return list;
@@ -195,6 +200,8 @@ const charts = {
     empty: 'The first epoch is not over yet.' }),
   loss: new Chart({ title: 'Loss', x_name: 'step', digits: 4, from_zero: true, view: by_step,
     empty: 'No values were recorded.' }),
+  lr: new Chart({ title: 'Learning rate', x_name: 'step', digits: 6, from_zero: true, view: by_step,
+    empty: 'No values were recorded.' }),
   rate: new Chart({ title: 'Throughput', x_name: 'step', digits: 0, from_zero: true,
     of_time: true, view: by_step, empty: 'No values were recorded.' }),
 };
@@ -218,6 +225,7 @@ function draw_charts(s) {
     const rows = r.rows || r.steps || 1;
     return { sum: there ? rows : 0, weight: there ? rows / r.images_per_s : 0, lo: there ? lo : NaN, hi: there ? hi : NaN };
   });
+  const lr = step_points(r => ({ sum: finite(r.lr) ? r.lr : 0, weight: finite(r.lr) ? 1 : 0, lo: NaN, hi: NaN }));
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
   const events = s.events.filter(r => finite(r.step));
   charts.accuracy.name(s.metric.name[0].toUpperCase() + s.metric.name.slice(1));
@@ -228,49 +236,68 @@ function draw_charts(s) {
   charts.loss.set([
     { name: 'minibatch', ranged: 'minibatches: mean and range', colour: 'c2', line: true, points: loss },
     { name: s.judged, colour: 'c4', dots: true, points: epochs('at', 'test_loss') }], events);
+  charts.lr.set([{ name: 'step', colour: 'c2', line: true, points: lr }], events);
   charts.rate.set([{ name: 'step', ranged: 'steps: mean and range', colour: 'c2', line: true, no_last: true, points: rate }], events);
 }
 
 /* ---- classes ---------------------------------------------------------------------------------------------- */
 
-/* The confusion matrix of the newest evaluation: a row for each class, a column for each predicted class. The
+/* The confusion matrix of the newest evaluation: a row for each true class, a column for each predicted class. The
  * intensity of a cell is the root of its share of the row, so that a few errors are visible beside many correct rows.
- * A matrix of few classes shows names and counts, one of many classes has ticks. */
-const NAMED = 24, matrix = el('figure', {}), classes = el('figure', {});
+ * A cell is as large as its count needs. A matrix of few classes shows names and counts, one of many classes has ticks. */
+const NAMED = 24, CELL = 46, matrix = el('figure', {}), classes = el('figure', {});
 
-function draw_matrix(e, name, judged) {
-  const n = e.confusion.length, named = n <= NAMED, longest = Math.max(...e.confusion.map((_, k) => name(k).length));
-  const left = named ? Math.min(150, 16 + 7 * longest) : 40, below = named && longest > 3 ? Math.min(110, 16 + 5.2 * longest) : 40, size = 500, cell = size / n;
-  const tilt = named && longest > 3 ? -40 : 0;
-  const svg = shape('svg', { viewBox: `0 0 ${left + size + 6} ${size + below + 6}`, class: 'matrix', role: 'img',
-    'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the same by class.` });
+/* Returns the sizes of a matrix of n classes on a card of `width` pixels. */
+function matrix_layout(n, longest, width) {
+  const named = n <= NAMED, left = (named ? Math.min(0.32 * width, 14 + 6.6 * longest) : 34) + 20;
+  const cell = Math.min(CELL, (width - left - 8) / n), tilt = named && 6.6 * longest > cell ? -40 : 0;
+  return { named, left, cell, tilt, below: (tilt ? Math.min(0.26 * width, 14 + 5 * longest) : 20) + 18, size: cell * n };
+}
+
+function matrix_cells(svg, e, name, l) {
+  const digits = Math.max(...e.confusion.flat().map(c => String(c).length)), font = Math.min(13, (l.cell - 2) / (0.58 * digits));
   e.confusion.forEach((row, i) => {
-    const all = row.reduce((a, b) => a + b, 0), y = 6 + i * cell;
+    const all = row.reduce((a, b) => a + b, 0), y = 6 + i * l.cell;
     row.forEach((count, k) => {
       if (!count) return;
-      const x = left + k * cell, g = shape('g', { class: i === k ? 'c3' : 'c4' });
-      const box = shape('rect', { x, y, width: cell, height: cell, 'fill-opacity': (named ? 0.06 : 0.2) + 0.8 * Math.sqrt(count / all) });
-      box.append(shape('title', {}, `${name(i)}: ${number(count)} of ${number(all)} taken for ${name(k)}`));
+      const x = l.left + k * l.cell, g = shape('g', { class: i === k ? 'c3' : 'c4' });
+      const box = shape('rect', { x, y, width: l.cell, height: l.cell,
+        'fill-opacity': (l.named ? 0.06 : 0.2) + 0.8 * Math.sqrt(count / all) });
+      box.append(shape('title', {}, `${name(i)}: ${number(count)} of ${number(all)} predicted as ${name(k)}`));
       g.append(box);
-      if (named) g.append(shape('text', { x: x + cell / 2, y: y + cell / 2 + 4, 'text-anchor': 'middle' }, count));
+      if (l.named && font >= 8.5) g.append(shape('text', { x: x + l.cell / 2, y: y + l.cell / 2 + 0.36 * font,
+        'text-anchor': 'middle', style: `font-size: ${font.toFixed(1)}px` }, count));
       svg.append(g);
     });
-    if (!named && i % 10) return;
-    const middle = y + cell / 2, x = left + (i + 0.5) * cell, foot = size + (named ? 16 : 20);
-    svg.append(shape('text', { x: left - 8, y: middle + 4, 'text-anchor': 'end' }, named ? name(i) : i),
-      shape('text', { x, y: foot, 'text-anchor': tilt ? 'end' : 'middle', transform: `rotate(${tilt} ${x} ${foot})` },
-        named ? name(i) : i));
   });
-  svg.append(shape('rect', { class: 'axis', x: left, y: 6, width: size, height: size }));
-  matrix.replaceChildren(el('figcaption', {}, 'Taken for', el('small', {},
-    `${judged} rows by class (down) and what they were taken for (across), epoch ${e.epoch}`)), svg);
+}
+
+function draw_matrix(e, name, judged) {
+  const n = e.confusion.length, longest = Math.min(18, Math.max(...e.confusion.map((_, k) => name(k).length)));
+  const room = Math.min(640, (matrix.clientWidth || 560) - 34), l = matrix_layout(n, longest, room), { left, size } = l;
+  const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
+  const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width}px`,
+    'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the same by class.` });
+  matrix_cells(svg, e, name, l);
+  e.confusion.forEach((_, i) => {
+    if (!l.named && i % 10) return;
+    const middle = (i + 0.5) * l.cell, x = left + middle, foot = size + (l.tilt ? 16 : 20);
+    svg.append(shape('text', { x: left - 6, y: 6 + middle + 4, 'text-anchor': 'end' }, l.named ? short(i) : i),
+      shape('text', { x, y: foot, 'text-anchor': l.tilt ? 'end' : 'middle', transform: `rotate(${l.tilt} ${x} ${foot})` },
+        l.named ? short(i) : i));
+  });
+  svg.append(shape('rect', { class: 'axis', x: left, y: 6, width: size, height: size }),
+    shape('text', { x: left + size / 2, y: height - 4, 'text-anchor': 'middle', class: 'side' }, 'predicted'),
+    shape('text', { x: 12, y: 6 + size / 2, 'text-anchor': 'middle', class: 'side',
+      transform: `rotate(-90 12 ${6 + size / 2})` }, 'true'));
+  matrix.replaceChildren(el('figcaption', {}, 'Confusion matrix', el('small', {}, `${judged} rows, epoch ${e.epoch}`)), svg);
 }
 
 function draw_classes(s) {
   const e = s.epochs.findLast(r => r.confusion), names = s.data.class_names || [], figures = [matrix, classes];
   figures.forEach(p => { p.style.display = e ? '' : 'none'; });
-  if (!e || draw_classes.drawn === e.confusion) return;
-  draw_classes.drawn = e.confusion;
+  if (!e || (draw_classes.drawn === e.confusion && draw_classes.width === matrix.clientWidth)) return;
+  Object.assign(draw_classes, { drawn: e.confusion, width: matrix.clientWidth });
   const name = k => names[k] === undefined ? String(k) : names[k];
   draw_matrix(e, name, s.judged);
   const rows = e.confusion.map((row, k) => {
@@ -279,7 +306,7 @@ function draw_classes(s) {
       most < 0 ? '' : `${name(most)} (${number(row[most])})`];
   });
   classes.replaceChildren(el('figcaption', {}, 'Classes', el('small', {}, `epoch ${e.epoch}`)),
-    table(['class', 'rows', 'precision', 'recall', 'taken for most often'], rows));
+    table(['class', 'rows', 'precision', 'recall', 'mistaken most for'], rows));
 }
 
 /* ---- tables ----------------------------------------------------------------------------------------------- */
@@ -327,13 +354,69 @@ function epoch_table(s) {
     s.epochs.map(e => [e.epoch, ...some.map(([k]) => number(e[k], 4)), number(e.seconds, 2)]));
 }
 
+const CHECKSUMS = { published: 'that of the published files', differs: 'differs from that of the published files',
+  unknown: 'none is published for this data' };
+
 function facts(s) {
-  const { device_model, instruction_set, library } = s.start;
-  const list = [['Device', device_model], ['Instruction set', instruction_set], ['Library', library],
-    ['Data from', s.data.source], ['Data is', s.data.payload],
-    ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Checkpoint', s.end && s.end.checkpoint],
-    ['Weights’ SHA-256', s.end && s.end.weights_sha256]];
+  const { device_model, instruction_set, library } = s.start, own = last('program') || {};
+  const list = [['Run directory', own.run_dir], ['Host', own.host], ['Command', own.command], ['Device', device_model],
+    ['Instruction set', instruction_set], ['Library', library],
+    ['Data from', s.data.source], ['Checksum', CHECKSUMS[s.data.payload]],
+    ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Elapsed time', s.step ? duration(elapsed(s)) : ''],
+    ['Checkpoint', s.end && s.end.checkpoint], ['Weights’ SHA-256', s.end && s.end.weights_sha256]];
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
+}
+
+/* Returns the seconds since the run's beginning or, if it has ended or was resumed, those that it has computed. */
+function elapsed(s) {
+  const begun = Date.parse(s.start.time), resumed = s.events.some(r => r.type === 'resume');
+  return live && !s.end && !live.gone && !resumed && finite(begun) ? (Date.now() - begun) / 1000 : s.spent;
+}
+
+/* The model's layers, as the program has recorded them. */
+const model = el('figure', {});
+
+function draw_model(s) {
+  const own = last('program'), layers = own && own.layers;
+  const caption = el('figcaption', {}, 'Model', el('small', {}, [s.start.parameters ? number(s.start.parameters) + ' parameters' : '',
+    layers ? `input ${own.input.join(' × ')}` : ''].filter(Boolean).join(', ')));
+  if (!layers) return model.replaceChildren(caption, el('p', { class: 'none' }, 'The layers were not recorded.'));
+  if (draw_model.drawn === own) return;
+  draw_model.drawn = own;
+  model.replaceChildren(caption, table(['layer', 'output', 'parameters'],
+    layers.map(l => [l.name === l.type ? l.type : `${l.name} ${l.type}`, l.output.join(' × '), l.parameters ? number(l.parameters) : ''])));
+}
+
+/* ---- predictions ------------------------------------------------------------------------------------------ */
+
+/* Predictions of rows of the test set: {"type":"samples","channels":…,"height":…,"width":…,"rows":[…]}; each row has its
+ * number, the texts "true" and "predicted", "right", and "pixels", bytes in base64, if it is a picture. */
+const samples = el('figure', { class: 'samples' });
+
+function picture(r, of) {
+  const canvas = el('canvas', { width: of.width, height: of.height, role: 'img', 'aria-label': `row ${r.row}` });
+  const bytes = atob(r.pixels), plane = of.width * of.height, to = canvas.getContext('2d'), image = to.createImageData(of.width, of.height);
+  for (let i = 0; i < plane; i++)
+    for (let c = 0; c < 4; c++)
+      image.data[4 * i + c] = c === 3 ? 255 : bytes.charCodeAt(of.channels === 3 ? c * plane + i : i);
+  to.putImageData(image, 0, 0);
+  return canvas;
+}
+
+function sample(r, of) {
+  const share = finite(r.probability) ? ` ${Math.round(100 * r.probability)} %` : '';
+  return el('li', { class: r.right === true ? 'right' : r.right === false ? 'wrong' : '' }, r.pixels ? picture(r, of) : null,
+    el('div', {}, el('b', {}, (r.right === true ? '✓ ' : r.right === false ? '✗ ' : '') + r.predicted), share),
+    r.right === true ? null : el('div', { class: 'detail' }, 'true: ' + r.true));
+}
+
+function draw_samples(s) {
+  const of = last('samples');
+  samples.style.display = of ? '' : 'none';
+  if (!of || draw_samples.drawn === of) return;
+  draw_samples.drawn = of;
+  samples.replaceChildren(el('figcaption', {}, 'Predictions', el('small', {}, of.text)),
+    el('ul', {}, ...of.rows.map(r => sample(r, of))));
 }
 
 /* ---- the page --------------------------------------------------------------------------------------------- */
@@ -351,6 +434,8 @@ function render() {
   draw_charts(s);
   draw_classes(s);
   draw_times();
+  draw_model(s);
+  draw_samples(s);
   places.workers.replaceChildren(...newest_workers(s));
   places.epochs.replaceChildren(epoch_table(s));
   places.facts.replaceChildren(facts(s));
@@ -379,10 +464,13 @@ async function renew() {
 }
 
 document.getElementById('main').append(places.head, places.notes, places.first, places.tiles,
-  el('section', { class: 'charts' }, ...Object.values(charts).map(c => c.figure), times),
+  el('section', { class: 'charts' }, ...Object.values(charts).map(c => c.figure), times, model),
   el('p', { class: 'hint', id: 'hint' }, ...hint()),
-  el('section', { class: 'charts classes' }, matrix, classes), places.workers, fold('Epochs', places.epochs), fold('Run details', places.facts, true), fold('Config', places.config));
+  el('section', { class: 'charts classes' }, matrix, classes), samples, places.workers, fold('Epochs', places.epochs), fold('Run details', places.facts, true), fold('Config', places.config));
 take(records.textContent);
 render();
-new ResizeObserver(() => Object.values(charts).forEach(c => c.draw())).observe(document.querySelector('.charts'));
+new ResizeObserver(() => {
+  Object.values(charts).forEach(c => c.draw());
+  draw_classes(summary());
+}).observe(document.querySelector('.charts'));
 if (live) renew();

@@ -1,5 +1,5 @@
 /* The curves that the terminal shows at the end of a run. */
-#include "cli/output.h"
+#include "cli/curve.h"
 #include "runner.h"
 
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static char *printed(const cli_curve *c, int utf8)
     size_t size;
     FILE *f = open_memstream(&text, &size);
     assert_non_null(f);
-    cli_curve_print(c, f, utf8);
+    cli_curve_print(c, f, utf8, 72);
     assert_int_equal(fclose(f), 0);
     return text;
 }
