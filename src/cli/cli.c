@@ -1,10 +1,12 @@
 #include "cli/cli.h"
 
 #include "base/error.h"
+#include "base/host.h"
 #include "cli/columns.h"
 #include "cli/curve.h"
 #include "cli/notes.h"
 #include "cli/pack.h"
+#include "cli/samples.h"
 #include "cli/serve.h"
 #include "cli/trained.h"
 
@@ -32,7 +34,8 @@ typedef struct session {
     cli_output metrics;
     cli_curve curve;
     cli_notes notes;
-    cli_server *server; /* NULL: --serve is not given */
+    cli_server *server;          /* NULL: --serve is not given */
+    char run_dir[LS_PATH_BYTES]; /* the run's directory; "": there is none */
 } session;
 
 /* A function for ls_host.log. Warnings are shown on the pages of the run, too. */
@@ -126,10 +129,17 @@ static void print_next(const ls_summary *summary)
 }
 
 /* Keeps the live page after the run, until a signal arrives. */
-static void stay(const session *s)
+static void stay(const session *s, const ls_registry *registry)
 {
+    ls_error err;
+    ls_buffer lines;
+    ls_buffer_init(&lines, NULL);
     if (!s->view.quiet)
         fputs("trainer: the run has ended; its page stays until Ctrl-C\n", stderr);
+    if (s->run_dir[0] &&
+        cli_samples_write(&lines, s->run_dir, CLI_SAMPLES, registry, &err) == LS_OK)
+        cli_server_note(s->server, lines.text, lines.length);
+    ls_buffer_fini(&lines);
     cli_wait_for_signal();
 }
 
@@ -146,6 +156,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
     s->view.quiet |= summary->member > 0; /* only the first host shows the view */
     cli_view_start(&s->view, summary, trainer);
     cli_notes_open(&s->notes, trainer, a->argv, s->server);
+    snprintf(s->run_dir, sizeof s->run_dir, "%s", summary->run_dir);
     if (status == LS_OK)
         status = cli_run(trainer, &err);
     cli_view_clear(&s->view);
@@ -223,7 +234,7 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
         return cli_fail(status, err.text);
     int code = train(&s, &o, a);
     if (s.server && a->serve_after && !cli_interrupted())
-        stay(&s);
+        stay(&s, registry);
     cli_server_stop(s.server);
     cli_notes_close(&s.notes);
     status = cli_output_close(&s.metrics, &err);

@@ -413,7 +413,34 @@ static int write_page(const char *run_dir, const char *chosen, const ls_buffer *
                   : LS_OK;
 }
 
-int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err)
+enum { NOTES_MOST = 4 << 20 };
+
+/* Adds lines of JSON that are no records. A damaged line is left out: they only add to a page. */
+static void add_lines(ls_run_log *log, const char *text, size_t length)
+{
+    for (const char *at = text, *end; at < text + length; at = end + 1) {
+        end = memchr(at, '\n', (size_t)(text + length - at));
+        end = end ? end : text + length;
+        if (end > at)
+            ls_run_log_line(log, "notes", 1, at, (size_t)(end - at), NULL);
+    }
+}
+
+/* Adds the notes of the program that trained, if it left any in the run's directory. */
+static void add_notes(ls_run_log *log, const char *run_dir)
+{
+    char path[LS_PATH_BYTES];
+    void *text;
+    size_t length;
+    if (ls_read_plain_file(&text, &length, ls_path_join(path, run_dir, "notes.jsonl"), "notes",
+                           LS_EDATA, NOTES_MOST, log->host, NULL) != LS_OK)
+        return;
+    add_lines(log, text, length);
+    ls_free(log->host, text);
+}
+
+int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
+                         const ls_host *host, ls_error *err)
 {
     ls_buffer page;
     ls_run_log log;
@@ -422,6 +449,9 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
     int status = ls_report_read(&log, run_dir, err);
     if (status == LS_OK) {
         ls_c_locale locale = ls_c_locale_enter();
+        add_notes(&log, run_dir);
+        if (lines && lines->text)
+            add_lines(&log, lines->text, lines->length);
         status = ls_page_write(&page, &log, err);
         ls_c_locale_leave(locale);
     }
@@ -430,4 +460,9 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
     ls_buffer_fini(&page);
     ls_run_log_fini(&log);
     return status;
+}
+
+int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err)
+{
+    return ls_report_write_with(run_dir, out_path, NULL, host, err);
 }

@@ -113,6 +113,10 @@ void ls_page_escape(ls_buffer *out, const char *text);
  * line), LS_EIO, LS_ENOMEM. */
 int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err);
 
+/* Does the same with more lines of JSON, such as predictions. `lines` may be NULL. */
+int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
+                         const ls_host *host, ls_error *err);
+
 /* Adds all records of a run's metrics file to the log. Errors: those of ls_report_write. */
 int ls_report_read(ls_run_log *log, const char *run_dir, ls_error *err);
 
