@@ -7,6 +7,7 @@
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
 
+#include <getopt.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>

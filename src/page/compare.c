@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* compare.html with its scripts inserted; created by the build. */
+/* page.html with page.css, chart.js and compare.js inserted; created by the build. */
 extern const unsigned char ls_compare_text[];
 
 /* ---- rows ------------------------------------------------------------------------------------ */

@@ -18,7 +18,7 @@
 
 enum { CHUNK = 1 << 16, LINE_MOST = 16 << 20 };
 
-/* report.html with report.js inserted; created by the build. */
+/* page.html with page.css, chart.js and report.js inserted; created by the build. */
 extern const unsigned char ls_page_text[];
 
 /* ---- text ------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* The page of a run: report.html and report.js, which draw it from the run's records. The
- * page needs no other files.
+/* The page of a run: page.html, page.css, chart.js and report.js, which draw it from the run's
+ * records. The page needs no other files.
  *
  *     ls_report_write("runs/20240131-093000-lenet", NULL, NULL, &err);  // …-lenet/report.html */
 #ifndef PAGE_PAGE_H
