@@ -109,6 +109,7 @@ function quantile(points, share) {
 
 /* A chart. Options: title; x_name; digits of a value; from_zero; of_time: weights are seconds; most: largest value of
  * the y axis; view: {lo, hi}, shared by charts that zoom together, NaN: everything; empty: text if there are no points;
+ * trim: values have at most four significant digits;
  * near: the cursor also reads curves whose points lie beside it; x_digits: digits of x, 0: whole numbers.
  * A curve: {name, colour, points, line, dots}. */
 class Chart {
@@ -272,17 +273,22 @@ class Chart {
     this.Y = v => bottom - (v - y.lo) / (y.hi - y.lo) * (bottom - TOP);
     this.svg.setAttribute('viewBox', `0 0 ${this.width} ${HEIGHT}`);
     this.svg.setAttribute('aria-label', `${this.title}, ${this.x_name} ${number(x0)} to ${number(x1)}; `
-      + this.curves.filter(c => c.points.length).map(c => `${c.name}: last ${number(c.points.at(-1).y, this.digits)}`).join('; '));
+      + this.curves.filter(c => c.points.length).map(c => `${c.name}: last ${this.text_of(c.points.at(-1).y)}`).join('; '));
     this.svg.replaceChildren(...this.axes(y, x0, x1, bottom), this.plot(drawn, y, bottom),
       this.over = shape('g', {}));
     this.legend.replaceChildren(...drawn.filter(c => c.points.length).map(c => this.key_of(c)));
     this.mark();
   }
 
+  /* Formats a value for the legend and the cursor. */
+  text_of(y) {
+    return this.trim && finite(y) ? String(Number(y.toPrecision(4))) : number(y, this.digits);
+  }
+
   key_of(c) {
     const end = c.points.at(-1), name = c.drawn.some(p => p.hi > p.lo) && c.ranged ? c.ranged : c.name;
     return el('span', { class: c.colour }, el('i', { class: c.line ? '' : 'dot' }), name + ' ',
-      c.no_last ? null : el('b', {}, number(end.y, this.digits)));
+      c.no_last ? null : el('b', {}, this.text_of(end.y)));
   }
 
   axes(y, x0, x1, bottom) {
@@ -353,11 +359,11 @@ class Chart {
       marks.push(shape('circle', { class: 'dots ' + c.colour, cx: this.X(q.x), cy: Math.max(TOP, this.Y(q.y)), r: 4.5 }));
     this.over.replaceChildren(...marks);
     if (!p) return this.tip.replaceChildren();
-    const range = q => q.hi > q.lo ? ` (${number(q.lo, this.digits)} to ${number(q.hi, this.digits)})` : '';
+    const range = q => q.hi > q.lo ? ` (${this.text_of(q.lo)} to ${this.text_of(q.hi)})` : '';
     const x_text = x => number(x, this.x_digits || 0);
     this.tip.replaceChildren(`${this.x_name} ${x_text(p.from)}` + (x_text(p.from) !== x_text(p.x) ? ` to ${x_text(p.x)}` : ''),
       ...lines.map(([c, q]) => el('div', { class: c.colour }, el('i', {}),
-        `${c.name}: ${number(q.y, this.digits)}${range(q)}`)));
+        `${c.name}: ${this.text_of(q.y)}${range(q)}`)));
     const x = this.X(p.x), right = x < this.width / 2;
     this.tip.style.left = right ? x + 28 + 'px' : '';
     this.tip.style.right = right ? '' : this.width - x + 28 + 'px';

@@ -104,7 +104,7 @@ static void format_figure(char out[TEXT], enum figure what, const ls_run_facts *
     case DATA: snprintf(out, TEXT, "%s%s", f->data, f->synthetic ? " (SYNTHETIC)" : ""); break;
     case DEVICES: snprintf(out, TEXT, "%s", f->devices); break;
     case PARAMETERS: snprintf(out, TEXT, "%llu", (unsigned long long)f->parameters); break;
-    case HASH: snprintf(out, TEXT, "%.16s", f->hash); break;
+    case HASH: snprintf(out, TEXT, "%.8s", f->hash); break;
     case FIGURES: break;
     }
 }

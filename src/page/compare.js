@@ -67,7 +67,7 @@ const charts = {
   trained: chart('Training accuracy', { most: 1 }),
   test_loss: chart('Test loss', { from_zero: true, empty: 'No epoch was evaluated yet.' }),
   loss: chart('Training loss', { from_zero: true, view: by_step }),
-  lr: chart('Learning rate', { from_zero: true, digits: 6, view: by_step }),
+  lr: chart('Learning rate', { from_zero: true, trim: true, view: by_step }),
   rate: chart('Throughput', { digits: 0, from_zero: true, of_time: true, view: by_step }),
 };
 const METRICS = { accuracy: 'test_accuracy', 'R²': 'test_r2', AUC: 'test_auc' };

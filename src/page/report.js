@@ -105,7 +105,7 @@ function note(title, text, kind = '') {
 /* Describes an event that the curves do not show: a lost worker, a step that was left out, a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
-    return note(`Resumed behind step ${number(r.step)}.`, 'What came before was done in an earlier process.');
+    return note(`Resumed after step ${number(r.step)}.`, 'What came before was done in an earlier process.');
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
@@ -200,7 +200,7 @@ const charts = {
     empty: 'The first epoch is not over yet.' }),
   loss: new Chart({ title: 'Loss', x_name: 'step', digits: 4, from_zero: true, view: by_step,
     empty: 'No values were recorded.' }),
-  lr: new Chart({ title: 'Learning rate', x_name: 'step', digits: 6, from_zero: true, view: by_step,
+  lr: new Chart({ title: 'Learning rate', x_name: 'step', trim: true, from_zero: true, view: by_step,
     empty: 'No values were recorded.' }),
   rate: new Chart({ title: 'Throughput', x_name: 'step', digits: 0, from_zero: true,
     of_time: true, view: by_step, empty: 'No values were recorded.' }),
@@ -274,7 +274,8 @@ function matrix_cells(svg, e, name, l) {
 
 function draw_matrix(e, name, judged) {
   const n = e.confusion.length, longest = Math.min(18, Math.max(...e.confusion.map((_, k) => name(k).length)));
-  const room = Math.min(640, (matrix.clientWidth || 560) - 34), l = matrix_layout(n, longest, room), { left, size } = l;
+  const card = matrix.clientWidth, room = Math.min(640, (card > 200 ? card : 560) - 34);
+  const l = matrix_layout(n, longest, room), { left, size } = l;
   const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
   const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width}px`,
     'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the same by class.` });
@@ -404,7 +405,7 @@ function picture(r, of) {
 }
 
 function sample(r, of) {
-  const share = finite(r.probability) ? ` ${Math.round(100 * r.probability)} %` : '';
+  const share = finite(r.probability) ? ` ${Math.round(100 * r.probability)}\u00a0%` : '';
   return el('li', { class: r.right === true ? 'right' : r.right === false ? 'wrong' : '' }, r.pixels ? picture(r, of) : null,
     el('div', {}, el('b', {}, (r.right === true ? '✓ ' : r.right === false ? '✗ ' : '') + r.predicted), share),
     r.right === true ? null : el('div', { class: 'detail' }, 'true: ' + r.true));

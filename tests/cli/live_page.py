@@ -158,7 +158,7 @@ def check_live(program, browser, shots):
         done = json.loads(pathlib.Path("again/metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])["steps"]
         run = serve(program, port, "--resume", "again", "--set", "epochs=300")
         wait_for("the page to follow the resumed run",
-                 lambda: "Resumed behind" in browser.text() and steps(browser.text()) > done)
+                 lambda: "Resumed after" in browser.text() and steps(browser.text()) > done)
         if "of 12,000" not in browser.text():
             fail(f"the resumed run has 300 epochs of 40 steps: {browser.text()}")
         drawn = browser.run("return charts.loss.curves[0].points[0].from")
@@ -212,9 +212,9 @@ def check_report(program, browser, shots):
     subprocess.run([program, "report", "run"], check=True, stdout=subprocess.DEVNULL)
     browser.open(pathlib.Path("run/report.html").resolve().as_uri())
     expect(browser, "charts", "[...document.querySelectorAll('svg:not(.matrix)')].filter(s => "
-           "s.getBoundingClientRect().height > 50).length", 3)
+           "s.getBoundingClientRect().height > 50).length", 4)
     expect(browser, "rows of the matrix that are all of a class",
-           "[...document.querySelectorAll('.matrix .c3 title')].every(t => / of [\\d,]+ taken for /.test(t.textContent))")
+           "[...document.querySelectorAll('.matrix .c3 title')].every(t => / of [\\d,]+ predicted as /.test(t.textContent))")
     expect(browser, "counts in the matrix", "[...document.querySelectorAll('.matrix g text')].reduce("
            "(n, t) => n + Number(t.textContent), 0)", 1000)
     expect(browser, "classes", "document.querySelectorAll('.classes tbody tr').length", 10)
