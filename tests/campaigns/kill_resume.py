@@ -29,7 +29,7 @@ import time
 
 TIMELESS = ("step", "epoch", "rows", "loss", "correct", "lr", "test_loss", "test_accuracy",
             "train_loss", "train_accuracy")
-KEPT = {"config.json", "metrics.jsonl", "weights.safetensors", "checkpoints", "lock"}
+KEPT = {"config.json", "metrics.jsonl", "weights.safetensors", "checkpoints", "lock", "notes.jsonl"}
 
 
 class Broken(Exception):
