@@ -55,7 +55,7 @@ static void columns_of_least_use_are_left_out_first(void **state)
     (void)state;
     cli_print_table(stream, columns, COLUMNS, texts, ROWS, 40);
     says("run                   accuracy  ended\n"
-         "runs/202401…00-lenet       0.8  finished\n"
+         "runs/20240…000-lenet       0.8  finished\n"
          "runs/b                  0.8390\n");
 }
 
