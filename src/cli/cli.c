@@ -116,16 +116,15 @@ static void print_closing_line(FILE *stream, const ls_result *r, const ls_summar
 }
 
 /* Prints the run's directory, and commands to continue with, at the end of a run. */
-static void print_next(const ls_summary *summary)
+static void print_next(const cli_view *view, const ls_summary *summary)
 {
     const char *run = summary->run_dir;
     if (!run[0])
         return;
-    fprintf(
-        stderr,
-        "  run         %s\n"
-        "  next        trainer eval %s | predict %s INPUT | export %s --to model.onnx | report %s\n",
-        run, run, run, run, run);
+    cli_view_fact(view, "run", "%s", run);
+    cli_view_fact(view, "next",
+                  "trainer eval %s | predict %s INPUT | export %s --to model.onnx | report %s", run,
+                  run, run, run);
 }
 
 /* Keeps the live page after the run, until a signal arrives. */
@@ -168,7 +167,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
         const bool to_stderr = a->metrics && strcmp(a->metrics, "-") == 0;
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer), summary);
         if (status == LS_OK && !s->view.quiet)
-            print_next(summary);
+            print_next(&s->view, summary);
     }
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member > 0 && !quiet) {
         fprintf(stderr, "trainer: member %d of %d has ended: ", summary->member, summary->members);

@@ -75,12 +75,14 @@ static size_t line_length(const char *text, int room)
     return fits;
 }
 
-void cli_put_wrapped(FILE *stream, const char *text, int indent, int width)
+void cli_put_wrapped(FILE *stream, const char *text, int before, int indent, int width)
 {
-    while (*text) {
-        const size_t n = line_length(text, width - indent);
+    size_t n = line_length(text, width - before);
+    fprintf(stream, "%.*s\n", (int)n, text);
+    for (text += n; *text == ' '; text += n) {
+        text++;
+        n = line_length(text, width - indent);
         fprintf(stream, "%*s%.*s\n", indent, "", (int)n, text);
-        text += n + (text[n] == ' ');
     }
 }
 

@@ -122,7 +122,7 @@ static void print_number(FILE *stream, double v)
 static void print_cells(FILE *stream, const panel *p, int row, bool utf8)
 {
     const bool flat = !(p->hi > p->lo);
-    const bool labelled = flat ? row == p->rows / 2 : row == 0 || row == p->rows - 1;
+    const bool labelled = flat ? row == (p->rows - 1) / 2 : row == 0 || row == p->rows - 1;
     if (labelled)
         print_number(stream, row == 0 ? p->hi : p->lo);
     else

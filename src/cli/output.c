@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "cli/columns.h"
 #include "cli/notes.h"
 #include "store/durable.h"
@@ -9,6 +10,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -91,6 +93,8 @@ void cli_put_json(ls_json_writer *w)
 #define REDRAW_NS 100000000u
 
 enum {
+    FACT = 14, /* column at which the texts after labels begin */
+    UNLIMITED = 1 << 20,
     BAR = 16,
     BAR_MAX = 40,
     /* widths of the terminal from which on a line has more */
@@ -124,6 +128,24 @@ static void find_chance(cli_view *view, const ls_summary *s, const ls_trainer *t
     view->init_std = (double)c->init.std;
 }
 
+/* Returns the width in which lines are broken: that of the terminal. Elsewhere they are not. */
+static int wrap_width(const cli_view *view)
+{
+    return view->tty ? cli_columns(stderr, CLI_TEXT_WIDTH) : UNLIMITED;
+}
+
+void cli_view_fact(const cli_view *view, const char *label, const char *format, ...)
+{
+    char text[LS_ERROR_TEXT + LS_PATH_BYTES];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    const int width = wrap_width(view), indent = width < WIDTH_SHORT ? 4 : FACT;
+    fprintf(stderr, "  %-*s", FACT - 2, label);
+    cli_put_wrapped(stderr, text, FACT, indent, width);
+}
+
 void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
 {
     view->rows = s->images ? "images" : "rows";
@@ -133,21 +155,21 @@ void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *train
         return;
     const char *bold = style(view, "\033[1m"), *plain = style(view, "\033[0m");
     fprintf(stderr, "%s%s%s on %s%s%s\n", bold, s->name, plain, bold, s->devices, plain);
-    fprintf(stderr, "  data        %s\n", s->data);
+    cli_view_fact(view, "data", "%s", s->data);
     if (s->synthetic)
-        fprintf(stderr, "              made up by the program: results say nothing of real data\n");
-    fprintf(stderr, "  model       %zu parameters, %zu bytes\n", s->parameters, s->parameter_bytes);
+        cli_view_fact(view, "", "made up by the program: results say nothing of real data");
+    cli_view_fact(view, "model", "%zu parameters, %zu bytes", s->parameters, s->parameter_bytes);
     cli_print_layers(trainer, cli_columns(stderr, CLI_TEXT_WIDTH));
-    fprintf(stderr, "  minibatch   %d %s, %d per device, in %d shards\n", s->batch_size, view->rows,
-            s->batch_per_device, s->shards);
-    fprintf(stderr, "  device      %s, %s%s%s\n", s->device_model, s->library,
-            s->isa[0] ? ", " : "", s->isa);
-    fprintf(stderr, "  memory      %.1f MB per device\n", (double)s->device_bytes / 1e6);
+    cli_view_fact(view, "minibatch", "%d %s, %d per device, in %d shards", s->batch_size,
+                  view->rows, s->batch_per_device, s->shards);
+    cli_view_fact(view, "device", "%s, %s%s%s", s->device_model, s->library, s->isa[0] ? ", " : "",
+                  s->isa);
+    cli_view_fact(view, "memory", "%.1f MB per device", (double)s->device_bytes / 1e6);
     if (s->run_dir[0])
-        fprintf(stderr, "  run         %s\n", s->run_dir);
+        cli_view_fact(view, "run", "%s", s->run_dir);
     if (s->resumed_from[0])
-        fprintf(stderr, "  resumed     behind step %llu, from %s\n",
-                (unsigned long long)s->resumed_steps, s->resumed_from);
+        cli_view_fact(view, "resumed", "behind step %llu, from %s",
+                      (unsigned long long)s->resumed_steps, s->resumed_from);
 }
 
 void cli_view_clear(cli_view *view)
@@ -219,7 +241,8 @@ static void explain_chance(const cli_view *view, const ls_progress *p)
         "%.4f is chance. The book's init (normal, std %g) begins like this and learns in later "
         "epochs; --set init=kaiming begins faster.",
         p->test_metric, view->init_std);
-    cli_put_wrapped(stderr, text, 2, cli_columns(stderr, CLI_TEXT_WIDTH));
+    fputs("  ", stderr);
+    cli_put_wrapped(stderr, text, 2, 2, cli_columns(stderr, CLI_TEXT_WIDTH));
 }
 
 static void print_epoch(cli_view *view, const ls_progress *p)
@@ -264,12 +287,13 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
         kind = "warning: ";
     else if (level == LS_LOG_ERROR)
         kind = "error: ";
-    if (level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0) /* a line of a table */
+    if (level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0) { /* a line of a table */
         fprintf(stderr, "%s\n", text);
-    else
-        fprintf(stderr, "trainer: %s%s\n", kind, text);
+        return;
+    }
+    const int before = fprintf(stderr, "trainer: %s", kind);
+    cli_put_wrapped(stderr, text, before, 2, wrap_width(view));
 }
-
 /* ---- records onto a stream ------------------------------------------------------------------- */
 
 static int fail_stream(cli_output *out, ls_error *err)

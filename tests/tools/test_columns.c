@@ -90,15 +90,16 @@ static void no_table_is_wider_than_the_terminal(void **state)
 static void long_texts_are_wrapped_at_words(void **state)
 {
     (void)state;
-    cli_put_wrapped(stream, "0.1 ist für zehn Klassen der Zufall", 2, 20);
-    says("  0.1 ist für zehn\n"
-         "  Klassen der Zufall\n");
+    cli_put_wrapped(stream, "0.1 ist für zehn Klassen der Zufall", 2, 4, 20);
+    says("0.1 ist für zehn\n"
+         "    Klassen der\n"
+         "    Zufall\n");
 }
 
 static void a_word_longer_than_a_line_stands_alone(void **state)
 {
     (void)state;
-    cli_put_wrapped(stream, "a supercalifragilistic word", 0, 10);
+    cli_put_wrapped(stream, "a supercalifragilistic word", 0, 0, 10);
     says("a\nsupercalifragilistic\nword\n");
 }
 
