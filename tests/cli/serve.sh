@@ -146,4 +146,27 @@ wait $few
 code=$?
 expect_code 0
 [ -s few/weights.safetensors ] || fail 'expected weights'
+# --serve-after: the page outlives the run, with predictions, until a signal.
+"$program" config.json --serve 0 --serve-after --set run_dir=after >stdout.txt 2>stderr.txt &
+pid=$!
+label='--serve-after'
+tries=0
+while ! grep -q 'its page stays until Ctrl-C' stderr.txt && [ $((tries += 1)) -lt 100 ]; do
+    sleep 0.1
+done
+url_of stderr.txt
+answer state.json 200 '"run_end"'
+while ! curl -s "${url}records" | grep -q '"type":"samples"' && [ $((tries += 1)) -lt 200 ]; do
+    sleep 0.1
+done
+answer records 200 '"type":"samples","text":".* of 512 test rows'
+answer records 200 '"type":"program","time":".*","layers":\[{"name":"conv1","type":"conv2d","output":\[4,24,24\],"parameters":104}'
+kill -INT $pid
+wait $pid
+code=$?
+expect_code 0
+expect_last_stdout_line "$closing_line"
+run config.json --serve-after
+expect_code 64
+
 finish
