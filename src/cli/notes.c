@@ -162,8 +162,8 @@ void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, char *const *ar
     const char *run_dir = ls_trainer_summary(trainer)->run_dir;
     pthread_mutex_lock(&notes->lock);
     if (run_dir[0])
-        ls_open_to_write(&notes->fd, ls_path_join(path, run_dir, "notes.jsonl"), O_CREAT | O_APPEND,
-                         NULL);
+        ls_open_to_write(&notes->fd, ls_path_join(path, run_dir, "notes.jsonl"),
+                         O_WRONLY | O_CREAT | O_APPEND, NULL);
     notes->server = server;
     ls_buffer_init(&line, NULL);
     put_program(&line, trainer, argv);
