@@ -234,12 +234,13 @@ static void put_samples(ls_json_writer *w, const samples *s, uint32_t count, uin
     ls_json_put_int(w, "height", f->height);
     ls_json_put_int(w, "width", f->width);
     ls_json_open_array(w, "rows");
-    for (uint32_t i = 0; i < s->rows; i++) {
-        uint32_t *left = is_right(s, i) ? &right : &wrong;
-        if (*left == 0)
-            continue;
-        --*left;
-        put_sample(w, s, i, f, picture);
+    for (int pass = 0; pass < 2; pass++) { /* first the right ones */
+        uint32_t left = pass == 0 ? right : wrong;
+        for (uint32_t i = 0; i < s->rows && left > 0; i++)
+            if (is_right(s, i) == (pass == 0)) {
+                put_sample(w, s, i, f, picture);
+                left--;
+            }
     }
     ls_json_close(w);
     ls_json_close(w);

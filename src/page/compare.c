@@ -202,6 +202,10 @@ static int add_leaf(ls_comparison *c, int run, const char *key, const cJSON *nod
     ls_json_put_node(&w, NULL, node);
     const char *text = ls_json_writer_text(&w, NULL, NULL);
     const char *plain = cJSON_IsString(node) ? node->valuestring : text;
+    char epochs[16]; /* a resumed run may have been given more */
+    snprintf(epochs, sizeof epochs, "%d", c->facts[run].of_epochs);
+    if (strcmp(key, "epochs") == 0 && c->facts[run].of_epochs > 0)
+        plain = epochs;
     int status = plain && !row->value[run] ? set_value(c, row, run, plain)
                  : plain                   ? LS_OK
                                            : LS_ENOMEM;
