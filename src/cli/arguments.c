@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "config/config.h"
 
@@ -282,6 +283,26 @@ static int check_hosts(const cli_arguments *a)
     return a->advertise && !a->join ? cli_usage(NULL, "--advertise needs --join HOST:PORT", "") : 0;
 }
 
+/* Writes the command as it would be typed: arguments with other characters than those of names are
+ * quoted. Called before the options are read, which reorders argv. */
+static void write_command(char *out, size_t size, char *const *argv)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,+@%";
+    ls_buffer text;
+    ls_buffer_init(&text, NULL);
+    for (int i = 0; argv[i]; i++) {
+        const bool quoted = argv[i][0] == '\0' || argv[i][strspn(argv[i], plain)] != '\0';
+        ls_buffer_put(&text, i ? " " : "");
+        ls_buffer_put(&text, quoted ? "'" : "");
+        for (const char *c = argv[i]; *c; c++)
+            *c == '\'' ? ls_buffer_put(&text, "'\\''") : ls_buffer_add(&text, c, 1);
+        ls_buffer_put(&text, quoted ? "'" : "");
+    }
+    snprintf(out, size, "%s", text.text ? text.text : "");
+    ls_buffer_fini(&text);
+}
+
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
@@ -313,7 +334,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     };
     memset(out, 0, sizeof *out);
     out->secret_fd = -1;
-    out->argv = argv;
+    write_command(out->command, sizeof out->command, argv);
     int problem = cli_read_options(NULL, options, argc, argv);
     out->config_help = out->help && optind < argc && strcmp(argv[optind], "config") == 0;
     if (problem || out->help || out->version)

@@ -154,7 +154,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
     status = cli_server_follow(s->server, trainer, &err);
     s->view.quiet |= summary->member > 0; /* only the first host shows the view */
     cli_view_start(&s->view, summary, trainer);
-    cli_notes_open(&s->notes, trainer, a->argv, s->server);
+    cli_notes_open(&s->notes, trainer, a->command, s->server);
     snprintf(s->run_dir, sizeof s->run_dir, "%s", summary->run_dir);
     if (status == LS_OK)
         status = cli_run(trainer, &err);

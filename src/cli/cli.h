@@ -86,8 +86,8 @@ typedef struct cli_arguments {
     const char *secret; /* file with the secret that all members have; NULL: see secret_fd */
     int secret_fd;      /* open file with the secret; −1: none */
     cli_list set, inject, serve_host;
-    char *const *argv; /* all arguments, NULL-terminated */
-    char devices[512]; /* --devices, as an assignment to a key */
+    char command[2048]; /* the program's name and arguments as they would be typed, cut if longer */
+    char devices[512];  /* --devices, as an assignment to a key */
 } cli_arguments;
 
 /* Reads the arguments of training and checks them. Returns 0; EXIT_USAGE after a message on

@@ -115,27 +115,7 @@ static void put_layers(ls_json_writer *w, const ls_model *model)
     ls_json_close(w);
 }
 
-/* Writes the command as it would be typed: arguments with other characters than those of names are
- * quoted. */
-static void put_command(ls_json_writer *w, char *const *argv)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./=:,+@%";
-    ls_buffer text;
-    ls_buffer_init(&text, NULL);
-    for (int i = 0; argv[i]; i++) {
-        const bool quoted = argv[i][0] == '\0' || argv[i][strspn(argv[i], plain)] != '\0';
-        ls_buffer_put(&text, i ? " " : "");
-        ls_buffer_put(&text, quoted ? "'" : "");
-        for (const char *c = argv[i]; *c; c++)
-            *c == '\'' ? ls_buffer_put(&text, "'\\''") : ls_buffer_add(&text, c, 1);
-        ls_buffer_put(&text, quoted ? "'" : "");
-    }
-    ls_json_put_string(w, "command", text.text);
-    ls_buffer_fini(&text);
-}
-
-static void put_program(ls_buffer *out, const ls_trainer *trainer, char *const *argv)
+static void put_program(ls_buffer *out, const ls_trainer *trainer, const char *command)
 {
     char host[256] = "", place[LS_PATH_BYTES];
     const char *run_dir = ls_trainer_summary(trainer)->run_dir;
@@ -149,12 +129,12 @@ static void put_program(ls_buffer *out, const ls_trainer *trainer, char *const *
         char path[LS_PATH_BYTES];
         ls_json_put_string(&w, "run_dir", ls_path_join(path, place, run_dir));
     }
-    put_command(&w, argv);
+    ls_json_put_string(&w, "command", command);
     put_layers(&w, trainer->model);
     end_line(out, &w);
 }
 
-void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, char *const *argv,
+void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, const char *command,
                     cli_server *server)
 {
     char path[LS_PATH_BYTES];
@@ -166,7 +146,7 @@ void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, char *const *ar
                          O_WRONLY | O_CREAT | O_APPEND, NULL);
     notes->server = server;
     ls_buffer_init(&line, NULL);
-    put_program(&line, trainer, argv);
+    put_program(&line, trainer, command);
     if (line.text)
         put_lines(notes, line.text, line.length);
     if (notes->early.text)

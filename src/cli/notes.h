@@ -28,9 +28,9 @@ void cli_notes_init(cli_notes *notes);
 /* Keeps a warning. Any thread. */
 void cli_notes_warn(cli_notes *notes, const char *text);
 /* Opens the file in the directory of the run, if it has one, and writes the first line and the
- * warnings so far. If that fails, the run goes on without notes. `argv`: the program's arguments,
- * NULL-terminated. */
-void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, char *const *argv,
+ * warnings so far. If that fails, the run goes on without notes. `command`: the program's name and
+ * arguments. */
+void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, const char *command,
                     cli_server *server);
 void cli_notes_close(cli_notes *notes);
 

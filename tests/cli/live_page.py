@@ -375,7 +375,7 @@ def check_compare(program, browser, shots):
     press(browser, " ")
     expect(browser, "a button hides a run", "charts.loss.curves.length", 2)
     press(browser, " ")
-    for width in (1280, 390):
+    for width in (390, 1280):
         browser.cdp("Emulation.setDeviceMetricsOverride",
                     {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
         time.sleep(0.3)

@@ -160,7 +160,7 @@ while ! curl -s "${url}records" | grep -q '"type":"samples"' && [ $((tries += 1)
     sleep 0.1
 done
 answer records 200 '"type":"samples","text":".* of 512 test rows'
-answer records 200 '"type":"program","time":".*","layers":\[{"name":"conv1","type":"conv2d","output":\[4,24,24\],"parameters":104}'
+answer records 200 '"type":"program","time":".*"layers":\[{"name":"conv1","type":"conv2d","output":\[4,24,24\],"parameters":104}'
 kill -INT $pid
 wait $pid
 code=$?
