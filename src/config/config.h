@@ -160,9 +160,9 @@ float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_
  * rows, and uses each weight at least LS_SHARD_USES times (twice that for more than two shards);
  * with fewer, the work does not pay for adding up the shard's gradient. Two shards also pay if each
  * has at least LS_SHARD_PRODUCTS products of an input and a weight. `uses`: average number of
- * uses of a weight by one row, 1 in a dense layer, the number of pixels in a convolution. `weights`:
- * number of weights. Another number from 1 to 8 is returned if it leaves fewer vectors of sixteen rows partly empty and gives
- * no worker more of them: 3 for 48 rows, 6 for 96. */
+ * uses of a weight by one row, 1 in a dense layer, the number of pixels in a convolution.
+ * `weights`: number of weights. Another number from 1 to 8 is returned if it leaves fewer vectors
+ * of sixteen rows partly empty and gives no worker more of them: 3 for 48 rows, 6 for 96. */
 enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64, LS_SHARD_PRODUCTS = 1000000 };
 int ls_shards_for(int rows, double uses, double weights);
 /* Returns ls_shards_for of `rows` rows and this model. */
