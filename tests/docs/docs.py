@@ -139,8 +139,8 @@ def moved(root, page):
 def shown_otherwise(root, page):
     """A section whose heading links an example shows the whole file."""
     for part in re.split(r"(?m)^## ", page.read_text(encoding="utf-8"))[1:]:
-        name = re.match(r".*\]\(\.\./(examples/\w+\.c)\)", part)
-        code = re.search(r"(?s)```c\n(.*?)```", part)
+        name = re.match(r".*\]\(\.\./(examples/\w+\.c(?:pp)?)\)", part)
+        code = re.search(r"(?s)```c(?:pp)?\n(.*?)```", part)
         if name and (not code or code.group(1) != (root / name.group(1)).read_text(encoding="utf-8")):
             yield f"{page.relative_to(root)}: what it shows is not {name.group(1)}; copy the file between the two ```"
 
