@@ -177,6 +177,9 @@ def main():
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += untested(root, build, root / "docs" / "design.md")
     problems += untested(root, build, root / "docs" / "promises.md")
+    design = re.split(r"(?m)^## (\d+)\. ", (root / "docs" / "design.md").read_text(encoding="utf-8"))
+    if design[1::2] != [str(n + 1) for n in range(10)] or not all(page.count("](design/") == 1 for page in design[2::2]):
+        problems.append("docs/design.md: expected ten pages with a picture each")
     problems += [p for place in ("docs", "docs/design", "bench") for picture in sorted((root / place).glob("*.svg"))
                  for p in hard_to_see(root, picture)]
     problems += unmeasured("README.md, Figures", section(text, "Figures"), bench)
