@@ -57,7 +57,8 @@ void ls_trace_span(ls_trace *trace, int track, const char *name, uint64_t begin_
  * the arrows to these. `first_step`: number of the range's first step, from 1. */
 void ls_trace_submit(ls_trace *trace, uint64_t first_step, uint64_t begin_ns, uint64_t end_ns);
 /* Writes the counter "queue depth" at time `ns` if it has changed; queued: [workers] number of
- * items in each worker's inbox, the item included on which the worker works. */
+ * items in each worker's inbox, the item included on which the worker works, even if the worker has
+ * just reported its end. */
 void ls_trace_queues(ls_trace *trace, uint64_t ns, const int queued[]);
 /* Writes the counter "throughput" at time `ns`, in rows per second. A rate that is not finite is
  * left out. */
