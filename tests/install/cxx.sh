@@ -21,7 +21,7 @@ for compiler in g++ clang++; do
     line=$(sed -n 's|^// *c++ ||p' embed.cpp)
     eval "$compiler $strict $line"
     ./embed >embed.txt
-    grep -qx 'accuracy 0\.9[0-9]' embed.txt && grep -qx 'in the circle: 1.00 and 0.00' embed.txt || {
+    [ "$(grep -cx -e 'accuracy 0\.9[0-9]' -e 'in the circle: 1.00 and 0.00' embed.txt)" -eq 2 ] || {
         cat embed.txt
         echo "$compiler: embed learnt something else"
         exit 1
