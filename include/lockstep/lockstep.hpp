@@ -43,13 +43,15 @@ template <class T> T sized()
 class model {
 public:
     explicit model(ls_snapshot *owned) : snapshot(owned, ls_snapshot_release) {}
-    explicit model(const char *path, const ls_model_options *options = nullptr) : model(open(path, options)) {}
+    explicit model(const char *path, const ls_model_options *options = nullptr)
+        : model(open(path, options)) {}
     ls_snapshot *get() const { return snapshot.get(); }
     ls_snapshot_info info() const { ls_snapshot_info i; ls_snapshot_describe(get(), &i); return i; }
     const char *class_name(int label) const { return ls_model_class_name(get(), label); }
     void save(const char *path) const { check(ls_snapshot_save, get(), path); }
     /* Returns the outputs of n rows, [n][classes]. */
-    std::vector<float> run(const void *rows, uint32_t n = 1, ls_output form = LS_OUTPUT_PROBABILITIES) const
+    std::vector<float> run(const void *rows, uint32_t n = 1,
+                           ls_output form = LS_OUTPUT_PROBABILITIES) const
     {
         std::vector<float> out(size_t{n} * info().classes);
         check(ls_model_run, get(), rows, n, form, out.data(), out.size());

@@ -32,6 +32,6 @@ mkdir -p -- "$work"
 cp -- "$root"/tests/python/*.py "$work"
 cd -- "$work"
 if [ -n "$notebook" ]; then
-    exec venv/bin/python notebook.py "$notebook"
+    exec venv/bin/python notebook.py "$notebook" ${LOCKSTEP_PICTURES:+--pictures "$LOCKSTEP_PICTURES"}
 fi
 LOCKSTEP_INCLUDE=$root/include exec venv/bin/python -m pytest -q -p no:cacheprovider

@@ -93,7 +93,8 @@ const port = {
   },
 };
 const log = [];
-const silent = {log() {}, info() {}, debug() {}, warn: (t) => log.push(t), error: (t) => log.push(t)};
+const keep = (text) => log.push(text);
+const silent = {log() {}, info() {}, debug() {}, warn: keep, error: keep};
 const self = {
   location: {href: 'file:///engine_bundle.js'},
   console: silent, TextDecoder, TextEncoder, performance, URL, setTimeout, clearTimeout,
@@ -137,8 +138,10 @@ async function main() {
   const fail = (f) => {
     if (f[2]) throw new Error(Buffer.from(f[2][0]).toString());
   };
-  for (let at = 0; at < data.length; at += 1 << 20)
-    (await request(1, [field(101, data.subarray(at, at + (1 << 20)))], 201, () => true)).forEach(fail);
+  for (let at = 0; at < data.length; at += 1 << 20) {
+    const part = data.subarray(at, at + (1 << 20));
+    (await request(1, [field(101, part)], 201, () => true)).forEach(fail);
+  }
   await request(2, [], 209, () => true);
   for (const query of queries) {
     const results = await request(3, [field(103, field(1, Buffer.from(query)))], 203, (f, all) =>
