@@ -11,9 +11,11 @@ import json
 import sys
 import textwrap
 from html import escape
+from math import ceil
 
 import svg
 
+ACROSS = 3  # panels side by side
 HOSTS, COLOURS = ["threads", "streams", "one-stream"], [2, 1, 6]
 ENDS = [(False, False, "nothing"), (False, True, "barrier"), (True, False, "merge"),
         (True, True, "both")]
@@ -72,7 +74,7 @@ class Cells:
         values = [[triple(self.merging(w, h, launch), "overlap") for h in HOSTS] for w in self.works]
         return lambda x, y: svg.bars(x, y, 310, 200, self.named("overlap, 2 workers", launch),
                                      self.works, HOSTS, COLOURS, values,
-                                     "busy time of all / time anybody is busy; 2 is perfect")
+                                     "busy time of all / of anybody; 2 is perfect")
 
     def ends(self):
         """Of the work whose steps were ended in most ways."""
@@ -95,11 +97,11 @@ def draw(data):
     rows += [[*map(cells.costs, cells.launches), cells.overlaps(cells.launches[-1]), cells.ends()]]
     parts, y = svg.legend(16, 22, ["a thread per worker", "one thread, a stream per worker",
                                    "one thread, one stream"], COLOURS), 44
-    for row in rows:
-        for i, panel in enumerate(row):
-            parts += panel(16 + 330 * i, y)
-        y += 286
-    return svg.picture(12 + 330 * max(map(len, rows)), y - 56, parts,
+    panels = [panel for row in rows for panel in row]
+    for i, panel in enumerate(panels):
+        parts += panel(16 + 330 * (i % ACROSS), y + 286 * (i // ACROSS))
+    y += 286 * ceil(len(panels) / ACROSS)
+    return svg.picture(12 + 330 * ACROSS, y - 56, parts,
                        "Threads and streams: steps per second, launch time, overlap")
 
 

@@ -94,7 +94,7 @@ static int wait_until_idle(struct ls_saver *s, ls_error *err)
             s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
     s->busy = false;
     ls_trace_span(s->run.trace, LS_TRACK_SAVER, "write a checkpoint", s->begin_ns, s->end_ns,
-                  s->position.steps);
+                  "step", s->position.steps);
     if (s->status)
         return LS_OK;
     const ls_json_writer before = s->saved;

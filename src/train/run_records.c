@@ -269,3 +269,13 @@ void ls_drain_trace(const struct ls_trainer *t)
     for (int w = 0; trace && w < ls_engine_workers(t->engine); w++)
         ls_trace_drain(trace, w, ls_engine_replica_at(t->engine, w));
 }
+
+void ls_count_queues(const struct ls_trainer *t)
+{
+    int queued[LS_DEVICES_MAX];
+    if (!t->records.trace)
+        return;
+    for (int w = 0; w < ls_engine_workers(t->engine); w++)
+        queued[w] = ls_engine_worker(t->engine, w).queued;
+    ls_trace_queues(t->records.trace, ls_now_ns(), queued);
+}
