@@ -643,6 +643,7 @@ int ls_open_run(ls_trainer *t, ls_error *err)
     t->told.result.test_loss = t->told.result.test_accuracy = t->told.result.seconds_per_epoch =
         NAN;
     t->told.result.checkpoint = "";
+    t->told.metric = LS_METRIC_CONFUSION;
     t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);
