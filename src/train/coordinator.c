@@ -236,13 +236,11 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
 
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 {
-    ls_epoch_totals *totals = &c->t->position.totals;
+    const ls_epoch_totals *totals = &c->t->position.totals;
     send_from_here(c);
     c->limit = limit;
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
-    int status = train_to_limit(c, err);
-    totals->seconds = seconds_since(c->t, c->start_ns);
-    return status;
+    return train_to_limit(c, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
