@@ -24,6 +24,7 @@ static const char help[] =
     "  --separator NAME of its fields, where several fit: \",\", \";\", tab, bar or space\n"
     "  --encoding NAME  of its texts, where they are not UTF-8: latin-1\n"
     "  --to FILE        the config goes to FILE; without it to stdout, and what was seen to stderr\n"
+    "  --set KEY=VALUE  sets any key of the config that is written: --set epochs=20\n"
     "  --train          trains by it at once, as `trainer FILE` does\n"
     "  --help           this text\n";
 
@@ -337,7 +338,40 @@ static int fail_look(int status, const ls_error *err)
     return cli_fail(status, text);
 }
 
-static int run(cli_look *l, const char *to, bool trains, ls_error *err)
+/* Checks that the program reads a config with these assignments. */
+static int check_config(const char *text, const cli_list *set, const ls_host *host, ls_error *err)
+{
+    char *resolved = NULL;
+    const ls_trainer_options o = {.size = sizeof o,
+                                  .config_text = text,
+                                  .set = set->item,
+                                  .set_count = set->count,
+                                  .host = host};
+    int status = ls_config_resolve(&resolved, &o, err);
+    ls_text_free(resolved);
+    return status;
+}
+
+/* Applies the assignments of --set to the config that was written. */
+static int apply_set(ls_json_writer *w, const cli_list *set, const ls_host *host, ls_error *err)
+{
+    ls_json *doc = NULL;
+    size_t length;
+    const char *text = ls_json_writer_text(w, &length, err);
+    int status = text ? check_config(text, set, host, err) : LS_ENOMEM;
+    if (status == LS_OK)
+        status = ls_json_parse(&doc, "the config", text, length, host, err);
+    for (int i = 0; i < set->count && status == LS_OK; i++)
+        status = ls_json_set(doc, set->item[i], err);
+    if (status == LS_OK) {
+        ls_json_writer_reset(w);
+        ls_json_put_node(w, NULL, ls_json_root(doc));
+    }
+    ls_json_destroy(doc);
+    return status;
+}
+
+static int run(cli_look *l, const cli_list *set, const char *to, bool trains, ls_error *err)
 {
     ls_json_writer w;
     int status = cli_look_at(l, err);
@@ -348,6 +382,10 @@ static int run(cli_look *l, const char *to, bool trains, ls_error *err)
     cli_look_print(l, to ? stdout : stderr);
     int code = cli_write_json("--to", to ? to : "-", &w);
     if (to && code == 0 && !trains)
+    if (set->count > 0 && (status = apply_set(&w, set, l->host, err)) != LS_OK) {
+        ls_json_writer_fini(&w);
+        return cli_fail(status, err->text);
+    }
         printf("%s: train with `trainer %s`\n", to, to);
     return code ? code : cli_flush();
 }
@@ -377,6 +415,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     cli_look look = {.host = &host};
     const cli_option options[] = {
+    cli_list set = {.count = 0};
         {CLI_TEXT, "target", .value = &look.target},
         {CLI_TEXT, "decimal", .value = &look.decimal},
         {CLI_TEXT, "separator", .value = &look.separator},
@@ -384,6 +423,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         {CLI_TEXT, "to", .value = &to},
         {CLI_FLAG, "train", .flag = &trains},
         {CLI_HELP, "help", 'h', .text = help},
+        {CLI_LIST, "set", .list = &set, .most = CLI_SET_MAX},
         {CLI_OPERAND, "path", .value = &look.path,
          .text = "of what? Name a table, a folder of pictures or arrays: trainer init my.csv"},
         {0}};
@@ -396,7 +436,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     if (wrong)
         return cli_usage("init", wrong, "");
     cli_view_init(&view, false);
-    code = run(&look, to, trains, &err);
+    code = run(&look, &set, to, trains, &err);
     cli_look_end(&look);
     return code || !trains ? code : cli_train(to, registry);
 }
