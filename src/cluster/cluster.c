@@ -252,7 +252,7 @@ void ls_cluster_commit(ls_cluster *c, int committed)
 {
     if (c->summed && !committed)
         ls_cluster_leave(c,
-                         "its workers failed behind a sum that the other hosts have made use of");
+                         "its workers failed after a sum that the other hosts have made use of");
     c->summed = false;
 }
 
