@@ -2,9 +2,9 @@
  * a last message when it leaves. A member that has been silent for the deadline is lost; if all are
  * alive but no data move for the deadline, a link is stuck. All functions run on the progress
  * thread. */
-#include "cluster/courier.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "cluster/courier.h"
 
 #include <stdio.h>
 #include <string.h>
