@@ -1,6 +1,7 @@
 /* Reads safetensors files. Before any tensor is read, the header is checked as a whole: its spans
- * must cover the rest of the file without gaps and overlaps, and a file that has a state is compared
- * with its checksum. Nothing is mapped: a file that shrinks meanwhile is an error, not a signal. */
+ * must cover the rest of the file without gaps and overlaps, and a file that has a state is
+ * compared with its checksum. Nothing is mapped: a file that shrinks meanwhile is an error, not a
+ * signal. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
