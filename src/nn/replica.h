@@ -290,8 +290,8 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
-/* Sets new host memory for the rows of a subset, as many as before. If the device reads them in host
- * memory, its ops are bound again: it must have LS_DEVICE_REBINDS, and nothing may have been
+/* Sets new host memory for the rows of a subset, as many as before. If the device reads them in
+ * host memory, its ops are bound again: it must have LS_DEVICE_REBINDS, and nothing may have been
  * recorded. Otherwise the device keeps its copy until ls_replica_refresh. Errors: those of an
  * op's bind. */
 int ls_replica_data_at(ls_replica *replica, ls_subset subset, const ls_replica_data *data,

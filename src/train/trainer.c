@@ -45,8 +45,8 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     return LS_OK;
 }
 
-/* Ends the records. A run that its caller drove ends here, with the error that ended the training or
- * else that of the last checkpoint. Sets *unsaved to the status of the last checkpoint. */
+/* Ends the records. A run that its caller drove ends here, with the error that ended the training
+ * or else that of the last checkpoint. Sets *unsaved to the status of the last checkpoint. */
 static int close_records(ls_trainer *t, int *unsaved)
 {
     ls_error err;
@@ -68,8 +68,9 @@ static int close_records(ls_trainer *t, int *unsaved)
     return LS_OK;
 }
 
-/* Frees the trainer, and returns the error of the last checkpoint. A stalled worker may still use anything that it could reach, so after a stall
- * all of that is kept; otherwise the process would have to end. */
+/* Frees the trainer, and returns the error of the last checkpoint. A stalled worker may still use
+ * anything that it could reach, so after a stall all of that is kept; otherwise the process would
+ * have to end. */
 static int close_trainer(ls_trainer *t)
 {
     const ls_host *host = t->host;

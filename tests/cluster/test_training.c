@@ -94,8 +94,8 @@ static void one_shard_for_each_device_goes_on_over_hosts(void **state)
     scratch_end(&dir);
 }
 
-/* The run is done, so no evaluation computes the metric again. Its value is one that nothing else in
- * the standing gives, as the test accuracy would be that of classes. */
+/* The run is done, so no evaluation computes the metric again. Its value is one that nothing else
+ * in the standing gives, as the test accuracy would be that of classes. */
 static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 {
     (void)state;
