@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "config/config.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,9 +51,20 @@ static void print_kind(const ls_config_key *row)
     }
 }
 
+/* Returns what stands for a mark of code at `at`: a quotation mark if the code has no letter or
+ * digit, such as a comma, and nothing otherwise. `inside`: the mark ends the code before it. */
+static const char *quote_for(const char *at, bool inside)
+{
+    for (const char *c = inside ? at - 1 : at + 1; *c != '`' && *c; c += inside ? -1 : 1)
+        if (isalnum((unsigned char)*c) || *c == '"')
+            return "";
+    return "\"";
+}
+
 /* Writes Markdown as plain text: without the marks of code, and the file of a link in its place. */
 static void make_plain(char out[TEXT], const char *markdown)
 {
+    bool inside = false;
     size_t n = 0;
     for (const char *at = markdown; *at && n + 1 < TEXT; at++) {
         const char *middle = *at == '[' ? strstr(at, "](") : NULL;
@@ -62,7 +74,12 @@ static void make_plain(char out[TEXT], const char *markdown)
                 snprintf(out + n, TEXT - n, "docs/%.*s", (int)(end - middle - 2), middle + 2);
             n += (size_t)length < TEXT - n ? (size_t)length : TEXT - n - 1;
             at = end;
-        } else if (*at != '`') {
+        } else if (*at == '`') {
+            const char *quote = quote_for(at, inside);
+            inside = !inside;
+            if (*quote)
+                out[n++] = *quote;
+        } else {
             out[n++] = *at;
         }
     }
