@@ -504,8 +504,8 @@ static void warn_of_single_rows(const ls_trainer *t)
     else if (has_single_row(left, shards)) {
         char other[64];
         advise_batch_size(other, sizeof other, all, batch, shards);
-        snprintf(cure, sizeof cure, "batch_size: %u leaves %u rows for the last minibatch%s",
-                 (unsigned)batch, (unsigned)left, other);
+        snprintf(cure, sizeof cure, "batch_size: %u leaves %u %s for the last minibatch%s",
+                 (unsigned)batch, (unsigned)left, ls_plural(left, "row", "rows"), other);
     }
     if (cure[0])
         ls_log(
