@@ -66,16 +66,18 @@ static uint64_t machine_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Notes that a member has polled in vain, and advances the clock if all have. */
-static void advance(wire_world *w, int member)
+/* Notes that a member has polled in vain, and advances the clock if all have. Returns whether it
+ * has. */
+static bool advance(wire_world *w, int member)
 {
     w->polled[member] = true;
     for (int m = 0; m < w->members; m++)
         if (w->open[m] && !w->polled[m])
-            return;
+            return false;
     memset(w->polled, 0, sizeof w->polled);
     atomic_fetch_add(&w->own_ns, OWN_STEP_NS);
     pthread_cond_broadcast(&w->change);
+    return true;
 }
 
 wire_world *wire_world_create(int members)
@@ -332,8 +334,8 @@ static int poll_double(ls_wire *base, ls_transfer **ended, int most, uint64_t ti
     pthread_mutex_lock(&w->lock);
     int count = collect(mine, ended, most, err);
     if (count == 0 && wire_own_clock) {
-        advance(w, base->member);
-        wait_until(w, machine_ns() + (timeout_ns ? 10000000u : 100000u));
+        if (!advance(w, base->member))
+            wait_until(w, machine_ns() + (timeout_ns ? 10000000u : 100000u));
         count = collect(mine, ended, most, err);
     }
     while (count == 0 && !wire_own_clock && ls_now_ns() < until) {
