@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "store/durable.h"
 
 #include <errno.h>
@@ -105,6 +106,7 @@ static const char *style(const cli_view *view, const char *code)
 void cli_view_start(cli_view *view, const ls_summary *s)
 {
     view->rows = s->images ? "images" : "rows";
+    const char *row = s->images ? "image" : "row";
     view->judged_by = s->judged_by;
     if (view->quiet)
         return;
@@ -114,15 +116,16 @@ void cli_view_start(cli_view *view, const ls_summary *s)
     if (s->synthetic)
         fprintf(stderr, "              made up by the program: results say nothing of real data\n");
     fprintf(stderr, "  model       %zu parameters, %zu bytes\n", s->parameters, s->parameter_bytes);
-    fprintf(stderr, "  minibatch   %d %s, %d per device, in %d shards\n", s->batch_size, view->rows,
-            s->batch_per_device, s->shards);
+    fprintf(stderr, "  minibatch   %d %s, %d per device, in %d %s\n", s->batch_size,
+            s->batch_size == 1 ? row : view->rows, s->batch_per_device, s->shards,
+            ls_plural((uint64_t)s->shards, "shard", "shards"));
     fprintf(stderr, "  device      %s, %s%s%s\n", s->device_model, s->library,
             s->isa[0] ? ", " : "", s->isa);
     fprintf(stderr, "  memory      %.1f MB per device\n", (double)s->device_bytes / 1e6);
     if (s->run_dir[0])
         fprintf(stderr, "  run         %s\n", s->run_dir);
     if (s->resumed_from[0])
-        fprintf(stderr, "  resumed     behind step %llu, from %s\n",
+        fprintf(stderr, "  resumed     after step %llu, from %s\n",
                 (unsigned long long)s->resumed_steps, s->resumed_from);
 }
 

@@ -138,7 +138,7 @@ function note(title, text, kind = '') {
 /* Describes an event that the curves do not show: a lost worker, a step that was left out, a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
-    return note(`Resumed behind step ${number(r.step)}.`, 'What came before was done in an earlier process.');
+    return note(`Resumed after step ${number(r.step)}.`, 'What came before was done in an earlier process.');
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
@@ -219,7 +219,7 @@ function tiles(s) {
     tile('Parameters', number(a.parameters), '',
       `${number(a.parameter_bytes / 1e6, 2)} MB; ${number(a.device_bytes / 1e6, 1)} MB on a device`),
     tile('Minibatch', number(a.batch_size), s.rows,
-      `${number(a.batch_per_device)} per device, ${number(a.shards)} shards`),
+      `${number(a.batch_per_device)} per device, ${number(a.shards)} ${a.shards === 1 ? 'shard' : 'shards'}`),
   ];
 }
 

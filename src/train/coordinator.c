@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "base/rng.h"
 #include "engine/feed.h"
 #include "engine/view.h"
@@ -250,13 +251,13 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
 
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 {
-    ls_epoch_totals *totals = &c->t->position.totals;
+    const ls_epoch_totals *totals = &c->t->position.totals;
     send_from_here(c);
     c->limit = limit;
+    /* ls_account_step adds the time of each step; saving and snapshots after the last one do not
+     * count. */
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
-    int status = train_to_limit(c, err);
-    totals->seconds = seconds_since(c->t, c->start_ns);
-    return status;
+    return train_to_limit(c, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
@@ -494,6 +495,7 @@ int ls_coordinate(struct ls_trainer *t, ls_error *err)
         return LS_OK;
     }
     t->told.result.interrupted = 1;
-    return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu steps",
-                   (unsigned long long)t->told.result.steps);
+    return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu %s",
+                   (unsigned long long)t->told.result.steps,
+                   ls_plural(t->told.result.steps, "step", "steps"));
 }

@@ -250,6 +250,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
+    t->told.metric = told;
     t->told.result.metric = ls_metric_names[told];
     double value = NAN;
     if (told == LS_METRIC_ACCURACY)
