@@ -52,12 +52,21 @@ static void tell_assumed(const doubter *d)
 {
     const ls_prep *p = d->info->prep;
     int scaled = 0;
-    for (int i = 0; p && i < p->columns; i++)
+    double clip = 0;
+    for (int i = 0; p && i < p->columns; i++) {
         scaled += p->column[i].scaled;
+        clip = fmax(clip, p->column[i].clip);
+    }
     if (scaled)
         ls_log(d->host, LS_LOG_INFO,
                "data.standardize: %d columns become (value - mean) / deviation; false leaves them",
                scaled);
+    if (clip > 0)
+        ls_log(
+            d->host, LS_LOG_INFO,
+            "data.clip: what is beyond %g deviations of its column's mean counts as %g; 0 leaves "
+            "it",
+            clip, clip);
     if (p && p->target_scaled)
         ls_log(
             d->host, LS_LOG_INFO,
