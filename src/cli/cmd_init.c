@@ -10,6 +10,10 @@
 #include <math.h>
 #include <string.h>
 
+/* Limit of standardised numbers of a table. A value further from the mean is nearly always an error
+ * of entry. Without a limit it decides the prediction of its row, and in training all weights. */
+enum { CLIP = 10 };
+
 static const char help[] =
     "usage: trainer init PATH [options]\n"
     "\n"
@@ -60,7 +64,10 @@ static void print_table(const cli_look *l, FILE *stream)
             l->target);
     if (l->fills)
         fputs("  missing numbers become their column's mean (data.missing)\n", stream);
-    fputs("  numbers are standardised (data.standardize)\n", stream);
+    fprintf(stream,
+            "  numbers are standardised (data.standardize), and limited to %d deviations "
+            "(data.clip)\n",
+            CLIP);
     if (l->targets)
         fprintf(stream,
                 "  %s is standardised inside, and told in its own unit (data.standardize_target)\n",
@@ -220,6 +227,7 @@ static void put_table(ls_json_writer *w, const cli_look *l)
     if (l->encoding)
         ls_json_put_string(w, "encoding", l->encoding);
     ls_json_put_bool(w, "standardize", true);
+    ls_json_put_int(w, "clip", CLIP);
     if (l->targets)
         ls_json_put_bool(w, "standardize_target", true);
     if (l->fills)

@@ -487,6 +487,10 @@ const ls_config_key ls_config_keys[] = {
     {"data", "standardize", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
      FORM(scaling),
      .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},
+    {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
+     .help =
+         "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a wild value does not "
+         "decide a prediction; 0: they are not; `trainer init` writes 10"},
     {"data", "standardize_target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(scaling),
      .help =

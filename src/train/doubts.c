@@ -54,13 +54,22 @@ static void tell_assumed(const doubter *d)
 {
     const ls_prep *p = d->info->prep;
     int scaled = 0;
-    for (int i = 0; p && i < p->columns; i++)
+    double clip = 0;
+    for (int i = 0; p && i < p->columns; i++) {
         scaled += p->column[i].scaled;
+        clip = fmax(clip, p->column[i].clip);
+    }
     if (scaled)
         ls_log(d->host, LS_LOG_INFO,
                "data.standardize: %d %s (value - mean) / deviation; false leaves %s", scaled,
                ls_plural((uint64_t)scaled, "column becomes", "columns become"),
                ls_plural((uint64_t)scaled, "it", "them"));
+    if (clip > 0)
+        ls_log(
+            d->host, LS_LOG_INFO,
+            "data.clip: what is beyond %g deviations of its column's mean counts as %g; 0 leaves "
+            "it",
+            clip, clip);
     if (p && p->target_scaled)
         ls_log(
             d->host, LS_LOG_INFO,

@@ -191,6 +191,7 @@ static void add_table(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "encoding", one_in(d, 2) ? "utf-8" : "latin-1");
     cJSON_AddStringToObject(data, "labels", draw_word(d, forms));
     cJSON_AddBoolToObject(data, "standardize", (int)draw(d, 2));
+    cJSON_AddNumberToObject(data, "clip", one_in(d, 2) ? 1 : 0);
     cJSON_AddBoolToObject(data, "standardize_target", 1);
     c->data.train_rows += (uint32_t)c->data.classes;
 }

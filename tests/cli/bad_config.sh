@@ -142,7 +142,7 @@ expect_failure 78 "--set data.path=a_file: data.path: expected a directory, foun
 name the directory it is in" config.json --set data.name=mnist --set data.path=a_file
 
 # Every key that some data have and others do not is refused where it stands; with its default it says nothing.
-for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true standardize_target=true labels=values \
+for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true clip=10 standardize_target=true labels=values \
     classes=3 missing=zero packed=a image_size=33 channels=1; do
     run config.json --set data.name=synthetic --set "data.$key"
     expect_code 78

@@ -35,6 +35,8 @@ expect_stdout 'held out for validation (data.validation)'
 expect_config houses.json '"drop": "id,name"'
 expect_config houses.json '"labels": "values"'
 expect_config houses.json '"missing": "mean"'
+expect_config houses.json '"clip": 10'
+expect_stdout 'limited to 10 deviations (data.clip)'
 expect_config houses.json '"validation": 0.2'
 # On stdout without --to, and what was seen on stderr.
 run init houses.csv --target price

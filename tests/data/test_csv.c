@@ -126,6 +126,16 @@ static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **sta
     row_is(split[1], 0, 3, (float[]){0, 0, 1});
     row_is(split[1], 1, 3, (float[]){6, 0, 0});
     close_both(split);
+    keys.clip = 0.75;
+    opens(*state, table, test, keys, split);
+    row_is(split[0], 0, 3, (float[]){-0.75f, 1, 0});
+    row_is(split[1], 1, 3, (float[]){0.75f, 0, 0});
+    assert_true(ls_dataset_describe(split[0])->prep->column[0].clip == 0.75);
+    close_both(split);
+    keys.standardize = 0; /* numbers that are not scaled are not limited */
+    opens(*state, table, test, keys, split);
+    row_is(split[1], 1, 3, (float[]){9, 0, 0});
+    close_both(split);
 }
 
 /* By the training rows; those of the test table are scaled alike. */
