@@ -287,8 +287,10 @@ overlap()
 {
     section "Threads or streams: who drives the workers" "$build/bench/bench_overlap"
     printf '![steps per second, launch time, overlap](overlap.svg)\n\n'
-    verbatim "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json"
+    "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json" >"$out/overlap.txt"
     verbatim python3 bench/overlap_page.py "$out/overlap.json" bench/overlap.svg "$out/overlap.html"
+    echo
+    verbatim cat "$out/overlap.txt"
 }
 
 # Who asks for this alone sees it, and no file that is tracked changes.
@@ -297,9 +299,11 @@ show_overlap()
     busy=$(awk -v cpus="$(nproc)" '{ print ($1 > cpus / 4) }' /proc/loadavg)
     [ "$busy" = 0 ] || say "this machine is busy (load $(cut -d ' ' -f 1 /proc/loadavg)" \
         "on $(nproc) CPUs): rates fall and spread with what else it does; the best time is when it does nothing"
-    "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json" || return
-    echo
+    say "about $(expected overlap) s"
+    "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json" >"$out/overlap.txt" || return
     python3 bench/overlap_page.py "$out/overlap.json" "$out/overlap.svg" "$out/overlap.html" || return
+    echo
+    cat "$out/overlap.txt"
     say "the picture is $out/overlap.svg, the page with all numbers $out/overlap.html;" \
         "\`./dev bench --write overlap\` puts them into $results and bench/overlap.svg"
 }
