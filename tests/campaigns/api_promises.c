@@ -216,9 +216,10 @@ void promises_print(unsigned long long sequences, unsigned long long calls)
             listed += (functions[i].listed >> s) & 1;
         }
     }
-    printf("{\"campaign\":\"api_swarm\",\"sequences\":%llu,\"calls\":%llu,\"functions\":%d,"
-           "\"with_success\":%ld,\"errors_promised\":%ld,\"errors_reached\":%ld,\"errors_listed\":%ld",
-           sequences, calls, count, succeeded, promised, reached, listed);
+    printf(
+        "{\"campaign\":\"api_swarm\",\"sequences\":%llu,\"calls\":%llu,\"functions\":%d,"
+        "\"with_success\":%ld,\"errors_promised\":%ld,\"errors_reached\":%ld,\"errors_listed\":%ld",
+        sequences, calls, count, succeeded, promised, reached, listed);
     print_list("reached", is_reached);
     print_list("not_reached", is_unexplained);
     print_list("reached_though_listed", is_listed_but_reached);
