@@ -166,8 +166,8 @@ OVER = ("Overlap is the time that ops take, added up, by the time in which at le
 HOW = ("Threads: a thread for each worker. Streams: one thread goes round and hands each op to the queue of its worker. "
        "One-stream: one queue for all workers. On a CPU a stream is such a queue with a thread of its own, which runs the ops in "
        "order. With streams there are therefore as many computing threads as without, and only who issues the work differs.")
-MORE = ("bench/RESULTS.md has the results of other machines (\"Threads or streams\"), docs/measured.md their short form, and "
-        "docs/gpu.md the same question on a GPU, where a launch costs more.")
+MORE = ("The results of other machines are in bench/RESULTS.md (\"Threads or streams\") and, shorter, in docs/measured.md, which has "
+        "the same question on a GPU as well, where a launch costs more (docs/gpu.md).")
 
 
 def mean(data):
