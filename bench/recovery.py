@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures the cost of losing a worker, a host or a process during training.
 
-    recovery.py BENCH_RECOVERY [--python PYTHON] [--mpi BENCH_HOSTS] [--kills N] [--json FILE]
-                [--picture FILE]
+    recovery.py BENCH_RECOVERY [--python PYTHON] [--kills N] [--json FILE] [--picture FILE]
+    recovery.py BENCH_RECOVERY --shares [--mpi BENCH_HOSTS]
 
 Trains LeNet on synthetic rows with three workers. One is lost at a random moment, and the run
 continues:
@@ -21,9 +21,11 @@ Prints a table: the time from the loss until those that are left, or that were s
 committed a new step, the number of steps that were computed again, and whether the weights are those
 of the undisturbed run. A step that the old set of members commits after the loss, because the lost
 one had done its part of it, does not end that time. The ways to continue take turns. PYTHON has
-PyTorch; without it torchrun's rows are left out. Then it prints the share of a step that merging takes: with
-`ordered`, which gives the same bits on any number of workers, and with `naive`; and between
-processes, compared with MPI_Allreduce.
+PyTorch; without it torchrun's rows are left out.
+
+With --shares it prints the share of a step that merging takes instead: with `ordered`, which gives
+the same bits on any number of workers, and with `naive`; and between processes, compared with
+MPI_Allreduce.
 """
 
 import argparse
@@ -319,9 +321,29 @@ def measure_mpi(lockstep, program):
             ["`MPI_Allreduce` of as many bytes", found["allreduce_s"] * 1e3, step]]
 
 
+def measure_losses(lockstep, python, kills, draw, folder):
+    """Rows of the table, and a line about PyTorch."""
+    ways = {"a worker": lockstep.worker, "a host, going on": lockstep.host_goes_on, "a host, by resume": lockstep.host_by_resume}
+    torch = {f"torchrun, every {'step' if every == 1 else every}": Torch(python, folder, every) for every in (1, 10) if python}
+    ways |= torch
+    losses = {name: [] for name in ways}
+    for k in range(kills):  # in turns
+        for name, way in ways.items():
+            losses[name].append(way(draw))
+        print(f"{k + 1} of {kills}: " + ", ".join(f"{n} {digits(l[-1].seconds)}" for n, l in losses.items()), file=sys.stderr)
+    about = python and (f"PyTorch {version_of(python)}: two undisturbed runs had "
+                        f"{'the same' if all(t.repeats for t in torch.values()) else 'different'} weights.")
+    return [row_of(name, values) for name, values in losses.items()], about
+
+
+def load():
+    return pathlib.Path("/proc/loadavg").read_text().split()[0]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--shares", action="store_true", help="the share of a step that merging takes, and no losses")
     parser.add_argument("--python", help="an interpreter that has PyTorch")
     parser.add_argument("--mpi", type=pathlib.Path, help="bench_hosts, where Open MPI is")
     parser.add_argument("--kills", type=int, default=20)
@@ -329,36 +351,24 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--picture", type=pathlib.Path)
     args = parser.parse_args()
-    draw = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         lockstep = Lockstep(args.program.resolve(), folder)
-        ways = {"a worker": lockstep.worker, "a host, going on": lockstep.host_goes_on, "a host, by resume": lockstep.host_by_resume}
-        if args.python:
-            torch = {f"torchrun, every {'step' if every == 1 else every}": Torch(args.python, folder, every) for every in (1, 10)}
-            ways |= torch
-        losses = {name: [] for name in ways}
-        for k in range(args.kills):  # in turns
-            for name, way in ways.items():
-                losses[name].append(way(draw))
-            print(f"{k + 1} of {args.kills}: " + ", ".join(f"{n} {digits(l[-1].seconds)}" for n, l in losses.items()),
-                  file=sys.stderr)
-        rows = [row_of(name, values) for name, values in losses.items()]
-        shares = measure_shares(lockstep, 5)
-        if args.mpi:
-            shares += measure_mpi(lockstep, args.mpi.resolve())
+        if args.shares:
+            shares = measure_shares(lockstep, 5) + (measure_mpi(lockstep, args.mpi.resolve()) if args.mpi else [])
+            print("| merging | ms | of a step of ms | share |\n|---|---:|---:|---:|")
+            for name, merging, whole in shares:
+                print(f"| {name} | {merging:.3f} | {whole:.2f} | {100 * merging / whole:.1f} % |")
+            print(f"\nLeNet, {ROWS} rows a step, {os.cpu_count()} CPUs. Load after it: {load()}.")
+            return
+        rows, about = measure_losses(lockstep, args.python, args.kills, random.Random(args.seed), folder)
     print_losses(rows)
     print(f"\n{WORKERS} workers on {os.cpu_count()} CPUs, LeNet, {ROWS} rows a step. The time of a worker's loss is from the commit of "
-          f"the step before. Load after it: {pathlib.Path('/proc/loadavg').read_text().split()[0]}.")
-    if args.python:
-        print(f"PyTorch {version_of(args.python)}: two undisturbed runs had "
-              f"{'the same' if all(t.repeats for t in torch.values()) else 'different'} weights.")
-    print()
-    print("| merging | ms | of a step of ms | share |\n|---|---:|---:|---:|")
-    for name, merging, whole in shares:
-        print(f"| {name} | {merging:.3f} | {whole:.2f} | {100 * merging / whole:.1f} % |")
+          f"the step before. Load after it: {load()}.")
+    if about:
+        print(about)
     if args.json:
-        args.json.write_text(json.dumps({"losses": rows, "shares": shares}))
+        args.json.write_text(json.dumps({"losses": rows}))
     if args.picture:
         args.picture.write_text(draw_losses(rows))
 

@@ -9,7 +9,7 @@ out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
 # These are asked for by name.
-by_name='nets batches hosts recovery'
+by_name='nets batches hosts recovery merging'
 # Sections that other commands made, each of which it names: kept as they are.
 others='byhand'
 parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
@@ -41,6 +41,7 @@ and by name alone:
   batches    LeNet and ResNet-18 by rows a step, beside it $(expected batches) s
   hosts      a merge over hosts beside MPI's               $(expected hosts) s; root, and Open MPI
   recovery   a worker or a host lost, beside torchrun      $(expected recovery) s
+  merging    what identical bits cost, beside MPI's        $(expected merging) s
 
 Environment, which these seconds heed:
   TORCH_PYTHON="/usr/bin/python3 ..."  interpreters that have PyTorch (default: python3, else
@@ -92,7 +93,8 @@ expected()
     allreduce) echo 25 ;;
     scale) echo 35 ;;
     hosts) echo 700 ;;
-    recovery) echo $((KILLS * (6 + 22 * $#) + 90)) ;;
+    recovery) echo $((KILLS * (6 + 22 * $#) + 60)) ;;
+    merging) echo 30 ;;
     overlap) echo 50 ;;
     pool) echo 45 ;;
     service) echo $((4 * (SERVICE_SECONDS + 7))) ;;
@@ -317,9 +319,16 @@ recovery()
     for python in $TORCH_PYTHON; do
         set -- --python "$python" # the last one that is named
     done
-    ! command -v mpirun >/dev/null || [ ! -x "$build/bench/bench_hosts" ] || set -- "$@" --mpi "$build/bench/bench_hosts"
     python3 bench/recovery.py "$build/bench/bench_recovery" "$@" --kills "$KILLS" --json "$out/recovery.json" \
         --picture bench/recovery.svg
+}
+
+merging()
+{
+    section "What identical bits cost, as a share of a step" "bench/recovery.py $build/bench/bench_recovery --shares"
+    set --
+    ! command -v mpirun >/dev/null || [ ! -x "$build/bench/bench_hosts" ] || set -- --mpi "$build/bench/bench_hosts"
+    python3 bench/recovery.py "$build/bench/bench_recovery" --shares "$@"
 }
 
 ring()
@@ -462,6 +471,7 @@ case ${1-} in
     scale) scale ;;
     hosts) hosts ;;
     recovery) recovery ;;
+    merging) merging ;;
     overlap) overlap ;;
     ring) ring ;;
     pool) pool ;;
