@@ -8,8 +8,8 @@
  * that were returned with LS_OK must be those of an undisturbed trainer that made the same steps.
  * Prints one JSON object: the functions that returned success, the errors that each returned, and
  * the promised errors that did not occur and are not in FILE, the list of those that cannot occur
- * here (api_unreached.txt, which has the reasons). Exits with 1 at the first sequence that does not pass, or
- * at the Nth, after naming each. */
+ * here (api_unreached.txt, which has the reasons). Exits with 1 at the first sequence that does not
+ * pass, or at the Nth, after naming each. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "campaigns/api_world.h"
