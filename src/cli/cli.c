@@ -42,6 +42,15 @@ static void on_progress(void *user, const ls_progress *progress)
     cli_view_progress(&((session *)user)->view, progress);
 }
 
+/* The host's hook for lines of the log: to the terminal, warnings also to the live page. */
+static void on_log(void *user, ls_log_level level, const char *text)
+{
+    session *s = user;
+    cli_view_log(&s->view, level, text);
+    if (level == LS_LOG_WARNING)
+        cli_server_warn(s->server, text);
+}
+
 /* ---- a launcher ----------------------------------------------------------------------------- */
 
 /* Returns the number of processes that a launcher (MPI, Slurm) has started of this program; 1
@@ -160,7 +169,7 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     cli_places places;
     session s = {.server = NULL};
     ls_error err;
-    ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &s.view};
+    ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
     cli_view_init(&s.view, a->quiet);
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
     o.resume = a->resume;

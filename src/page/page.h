@@ -75,6 +75,11 @@ int ls_run_log_add(ls_run_log *log, const ls_record *record, ls_error *err);
 int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
                     ls_error *err);
 
+/* Adds a line that is no record of the run, for pages of a run in progress: {"type":`type`, …} with
+ * the texts of `pairs` (key, value, key, value, …, NULL). Types are "live" ("host", "run_dir") and
+ * "warning" ("text"), of which LS_RUN_EVENTS are kept, faults included. Errors: LS_ENOMEM. */
+int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err);
+
 /* The position up to which a page has records already. */
 typedef struct ls_run_seen {
     uint64_t run, width, steps, others;
