@@ -2,10 +2,10 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "config/config.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>
+#include <lockstep/sys/plugin.h>
 #include <lockstep/version.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,41 +70,6 @@ static const char main_help[] =
     "Exit codes: 0 done, 64 usage, 65 bad data, 66 missing input, 70 bug, 71 system or device,\n"
     "74 input/output, 75 stopped early with a checkpoint saved, 78 config, 130 interrupted.\n";
 
-/* Prints the values that a key accepts, as far as its table row tells. */
-static void print_kind(const ls_config_key *row)
-{
-    switch (row->kind) {
-    case LS_KEY_INT: printf("an integer from %d to %d", (int)row->min, (int)row->max); break;
-    case LS_KEY_NUMBER: printf("a number from %g to %g", row->min, row->max); break;
-    case LS_KEY_BOOL: fputs("true or false", stdout); break;
-    case LS_KEY_TEXT: fputs("a string", stdout); break;
-    case LS_KEY_CHOICE:
-        for (int i = 0; row->choices[i]; i++)
-            printf("%s\"%s\"", i ? " or " : "", row->choices[i]);
-        break;
-    case LS_KEY_FORM: break;
-    }
-}
-
-static void print_config_help(void)
-{
-    puts(
-        "The keys of a config, as --set takes them. In the file those with a point are members of an\n"
-        "object: {\"data\": {\"limit\": 1000}}.\n");
-    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        char text[32];
-        const char *fallback = ls_config_default(text, row);
-        printf("%s%s%s", row->group, *row->group ? "." : "", row->key);
-        if (*fallback)
-            printf(strcmp(fallback, "required") == 0 ? " (%s)" : " (default %s)", fallback);
-        if (row->kind != LS_KEY_FORM) {
-            fputs(": ", stdout);
-            print_kind(row);
-        }
-        printf("\n    %s\n", row->help);
-    }
-}
-
 static void print_version(const ls_registry *registry)
 {
     printf("lockstep %s\n", LS_VERSION);
@@ -123,7 +88,7 @@ static void print_version(const ls_registry *registry)
 bool cli_print_help(const cli_arguments *a, const ls_registry *registry)
 {
     if (a->config_help)
-        print_config_help();
+        cli_print_config_help();
     else if (a->help)
         fputs(main_help, stdout);
     else if (a->version)
@@ -255,7 +220,7 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
     optind = 1;
     while ((c = getopt_long(argc, argv, letters, options, NULL)) != -1) {
         if (c == ':')
-            return cli_usage(verb, "a value is missing behind ", argv[optind - 1]);
+            return cli_usage(verb, "a value is missing after ", argv[optind - 1]);
         if (c == '?')
             return fail_unknown(verb, rows, argv);
         const cli_option *o = &rows[c < FIRST_LONG ? row_of[c] : c - FIRST_LONG];

@@ -38,13 +38,15 @@ typedef struct session {
     char run_dir[LS_PATH_BYTES]; /* the run's directory; "": there is none */
 } session;
 
-/* A function for ls_host.log. Warnings are shown on the pages of the run, too. */
+/* The host's hook for lines of the log: to the terminal, warnings also to the pages of the run. */
 static void on_log(void *user, ls_log_level level, const char *text)
 {
     session *s = user;
-    if (level == LS_LOG_WARNING)
-        cli_notes_warn(&s->notes, text);
     cli_view_log(&s->view, level, text);
+    if (level != LS_LOG_WARNING)
+        return;
+    cli_notes_warn(&s->notes, text);
+    cli_server_warn(s->server, text);
 }
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)

@@ -96,6 +96,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv);
 /* Prints what --help, --help config or --version asks for. Returns false if none of them is
  * given. */
 bool cli_print_help(const cli_arguments *a, const ls_registry *registry);
+/* Prints every key of a config. */
+void cli_print_config_help(void);
 
 /* ---- other hosts ---------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
 
@@ -309,8 +310,9 @@ static int export(const ls_trained *t, const cli_trained_args *a, const ls_regis
         printf("%s: %lld bytes, ONNX IR version %d, opset %d; from %s\n", to, bytes,
                LS_ONNX_IR_VERSION, LS_ONNX_OPSET, t->weights_path);
     else
-        printf("%s: %lld bytes, %d tensors; from %s\n", to, bytes,
-               t->model->params + t->model->stats, t->weights_path);
+        printf("%s: %lld bytes, %d %s; from %s\n", to, bytes, t->model->params + t->model->stats,
+               ls_plural((uint64_t)(t->model->params + t->model->stats), "tensor", "tensors"),
+               t->weights_path);
     return cli_flush();
 }
 

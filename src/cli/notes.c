@@ -20,7 +20,7 @@ void cli_notes_init(cli_notes *notes)
     ls_buffer_init(&notes->early, NULL);
 }
 
-/* Writes lines to the file and to the live page. */
+/* Writes lines to the file, if it is open. */
 static void put_lines(cli_notes *notes, const char *text, size_t length)
 {
     for (size_t done = 0; notes->fd >= 0 && done < length;) {
@@ -29,8 +29,6 @@ static void put_lines(cli_notes *notes, const char *text, size_t length)
             break; /* a full disk is reported by the records, which the run needs */
         done += (size_t)n;
     }
-    if (notes->server)
-        cli_server_note(notes->server, text, length);
 }
 
 static void begin_line(ls_json_writer *w, const char *type)
@@ -69,7 +67,7 @@ void cli_notes_warn(cli_notes *notes, const char *text)
         begin_line(&w, "warning");
         ls_json_put_string(&w, "text", text);
         end_line(&line, &w);
-        if (line.text && (notes->fd >= 0 || notes->server))
+        if (line.text && notes->fd >= 0)
             put_lines(notes, line.text, line.length);
         else if (line.text)
             ls_buffer_add(&notes->early, line.text, line.length);
@@ -78,7 +76,8 @@ void cli_notes_warn(cli_notes *notes, const char *text)
     pthread_mutex_unlock(&notes->lock);
 }
 
-/* ---- the first line --------------------------------------------------------------------------- */
+/* ---- the first line ---------------------------------------------------------------------------
+ */
 
 static void put_shape(ls_json_writer *w, const char *key, ls_shape shape)
 {
@@ -144,11 +143,12 @@ void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, const char *com
     if (run_dir[0])
         ls_open_to_write(&notes->fd, ls_path_join(path, run_dir, "notes.jsonl"),
                          O_WRONLY | O_CREAT | O_APPEND, NULL);
-    notes->server = server;
     ls_buffer_init(&line, NULL);
     put_program(&line, trainer, command);
     if (line.text)
         put_lines(notes, line.text, line.length);
+    if (line.text && server)
+        cli_server_note(server, line.text, line.length);
     if (notes->early.text)
         put_lines(notes, notes->early.text, notes->early.length);
     ls_buffer_fini(&line);
@@ -164,7 +164,8 @@ void cli_notes_close(cli_notes *notes)
     pthread_mutex_destroy(&notes->lock);
 }
 
-/* ---- for people ------------------------------------------------------------------------------- */
+/* ---- for people -------------------------------------------------------------------------------
+ */
 
 /* Number of lines that are printed at most; of a larger model the middle is left out. */
 enum { LINES = 14, FIRST = 8, LAST = 4, NAME = 96 };

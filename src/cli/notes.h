@@ -18,9 +18,8 @@ enum { CLI_WARNINGS = 100 }; /* warnings after this number are not kept */
 
 typedef struct cli_notes {
     pthread_mutex_t lock;
-    int fd;             /* −1: the file is not open */
-    cli_server *server; /* shows the notes as well; NULL: none */
-    ls_buffer early;    /* warnings from before the file was opened */
+    int fd;          /* −1: the file is not open */
+    ls_buffer early; /* warnings from before the file was opened */
     int warnings;
 } cli_notes;
 
@@ -29,7 +28,7 @@ void cli_notes_init(cli_notes *notes);
 void cli_notes_warn(cli_notes *notes, const char *text);
 /* Opens the file in the directory of the run, if it has one, and writes the first line and the
  * warnings so far. If that fails, the run goes on without notes. `command`: the program's name and
- * arguments. */
+ * arguments. `server` shows the first line as well; NULL: none. */
 void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, const char *command,
                     cli_server *server);
 void cli_notes_close(cli_notes *notes);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "cli/columns.h"
 #include "cli/notes.h"
 #include "store/durable.h"
@@ -149,6 +150,7 @@ void cli_view_fact(const cli_view *view, const char *label, const char *format, 
 void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
 {
     view->rows = s->images ? "images" : "rows";
+    const char *row = s->images ? "image" : "row";
     view->judged_by = s->judged_by;
     find_chance(view, s, trainer);
     if (view->quiet)
@@ -160,15 +162,16 @@ void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *train
         cli_view_fact(view, "", "made up by the program: results say nothing of real data");
     cli_view_fact(view, "model", "%zu parameters, %zu bytes", s->parameters, s->parameter_bytes);
     cli_print_layers(trainer, cli_columns(stderr, CLI_TEXT_WIDTH));
-    cli_view_fact(view, "minibatch", "%d %s, %d per device, in %d shards", s->batch_size,
-                  view->rows, s->batch_per_device, s->shards);
+    cli_view_fact(view, "minibatch", "%d %s, %d per device, in %d %s", s->batch_size,
+                  s->batch_size == 1 ? row : view->rows, s->batch_per_device, s->shards,
+                  ls_plural((uint64_t)s->shards, "shard", "shards"));
     cli_view_fact(view, "device", "%s, %s%s%s", s->device_model, s->library, s->isa[0] ? ", " : "",
                   s->isa);
     cli_view_fact(view, "memory", "%.1f MB per device", (double)s->device_bytes / 1e6);
     if (s->run_dir[0])
         cli_view_fact(view, "run", "%s", s->run_dir);
     if (s->resumed_from[0])
-        cli_view_fact(view, "resumed", "behind step %llu, from %s",
+        cli_view_fact(view, "resumed", "after step %llu, from %s",
                       (unsigned long long)s->resumed_steps, s->resumed_from);
 }
 

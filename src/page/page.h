@@ -80,6 +80,10 @@ int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *j
 
 /* Merges adjacent entries of steps until there are at most `most` of them. */
 void ls_run_log_thin(ls_run_log *log, size_t most);
+/* Adds a line that is no record of the run, for pages of a run in progress: {"type":`type`, …} with
+ * the texts of `pairs` (key, value, key, value, …, NULL). Types are "live" ("host", "run_dir") and
+ * "warning" ("text"), of which LS_RUN_EVENTS are kept, faults included. Errors: LS_ENOMEM. */
+int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err);
 
 /* The position up to which a page has records already. */
 typedef struct ls_run_seen {

@@ -30,6 +30,10 @@ const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accur
   { key: 'test_auc', name: 'AUC' }];
 const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC']];
 
+/* Whether a fault or a step that was left out says what this warning says. */
+const told = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)
+  : r.type === 'nonfinite' && warning.text.startsWith(`step ${r.step}: the loss of `));
+
 /* Returns a summary of all records. */
 function summary() {
   const begun = last('run_start') || {}, resumed = last('resume'), ended = last('run_end');
@@ -43,7 +47,8 @@ function summary() {
       { at: e.at ?? r.at }));
   }
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
-    r => ['fault', 'nonfinite', 'resume'].includes(r.type)) };
+    r => ['fault', 'nonfinite', 'resume'].includes(r.type) || (r.type === 'warning' && !told(r))) };
+  s.live = { ...last('program'), ...last('live') }; /* where the run is */
   s.data = start.data || {};
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
   s.rows = s.data.images === false ? 'rows' : 'images'; /* older records lack it */
@@ -88,9 +93,8 @@ function state(s) {
 function heading(s) {
   const [kind, name] = state(s), facts = [];
   if (s.start.time) facts.push('started ' + when(s.start.time));
-  if (s.step) facts.push('elapsed ' + duration(elapsed(s)));
-  const own = last('program');
-  if (own) facts.push('on ' + own.host);
+  if (s.live.host) facts.push('on ' + s.live.host);
+  if (s.live.run_dir) facts.push('in ' + s.live.run_dir);
   if (s.start.lockstep) facts.push('Lockstep ' + s.start.lockstep);
   document.title = (kind === 'running' && finite(s.share) ? Math.floor(100 * s.share) + ' % · ' : '') + s.name
     + (s.synthetic ? ' (SYNTHETIC data)' : '') + ': Lockstep run';
@@ -106,6 +110,7 @@ function note(title, text, kind = '') {
 function event_note(r) {
   if (r.type === 'resume')
     return note(`Resumed after step ${number(r.step)}.`, 'What came before was done in an earlier process.');
+  if (r.type === 'warning') return note('Warning:', r.text);
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
@@ -117,7 +122,10 @@ const EVENTS_SHOWN = 16;
 
 function notes(s) {
   const status = s.end ? s.end.status : '', list = [];
-  if (live && live.gone)
+  if (live && live.gone && s.end)
+    list.push(note('Ended.', 'The run has ended, and its server with it.'
+      + (s.live.run_dir ? ` \`trainer report ${s.live.run_dir}\` writes this page to a file.` : '')));
+  else if (live && live.gone)
     list.push(note('No answer.', `What is shown is from ${live.since}; this page goes on asking.`));
   if (s.synthetic)
     list.push(note('SYNTHETIC DATA.',
@@ -133,8 +141,6 @@ function notes(s) {
   if (run.cut)
     list.push(note('Cut off.',
       `The last record, line ${run.cut} of metrics.jsonl, is incomplete and was left out.`));
-  const warnings = run.others.filter(r => r.type === 'warning');
-  list.push(...warnings.slice(-EVENTS_SHOWN).map(r => note('Warning:', r.text)));
   list.push(...s.events.slice(0, EVENTS_SHOWN).map(event_note));
   if (s.events.length > EVENTS_SHOWN) list.push(note('And more.', 'metrics.jsonl has all faults and resumes.'));
   return list;
@@ -168,7 +174,7 @@ function progress_tile(s) {
     'aria-valuemax': 100, 'aria-valuenow': percent }, el('i', {}));
   bar.firstChild.style.width = (finite(s.share) ? 100 * s.share : 0) + '%'; /* set by script: the page's policy allows that */
   const done = s.epochs.filter(e => finite(e.seconds)).length;
-  const time = kind === 'running' && s.step ? `about ${duration(s.left)} left` : s.step ? `took ${duration(s.spent)}` : '';
+  const time = kind === 'running' && s.step ? `${duration(s.spent)} so far · about ${duration(s.left)} left` : s.step ? `took ${duration(s.spent)}` : '';
   return tile('Progress', percent, '%' + (time ? ' · ' + time : ''), bar,
     `epochs: ${number(done)} of ${number(s.total_epochs)} · steps: ${number(s.step)} of ${number(s.total)}`);
 }
@@ -188,7 +194,8 @@ function tiles(s) {
     tile('Parameters', number(a.parameters), '',
       `${number(a.parameter_bytes / 1e6, 2)} MB; ${number(a.device_bytes / 1e6, 1)} MB on a device`),
     tile('Minibatch', number(a.batch_size), s.rows,
-      `${number(a.batch_per_device)} per device, ${number(a.shards)} shards`),
+      `${number(a.batch_per_device)} per device, ${number(a.shards)} ${a.shards === 1 ? 'shard' : 'shards'}`,
+      run.steps.length > 0 && finite(run.steps.at(-1).lr) && `learning rate ${Number(run.steps.at(-1).lr.toPrecision(4))}`),
   ];
 }
 
@@ -359,8 +366,8 @@ const CHECKSUMS = { published: 'that of the published files', differs: 'differs 
   unknown: 'none is published for this data' };
 
 function facts(s) {
-  const { device_model, instruction_set, library } = s.start, own = last('program') || {};
-  const list = [['Run directory', own.run_dir], ['Host', own.host], ['Command', own.command], ['Device', device_model],
+  const { device_model, instruction_set, library } = s.start;
+  const list = [['Run directory', s.live.run_dir], ['Host', s.live.host], ['Command', s.live.command], ['Device', device_model],
     ['Instruction set', instruction_set], ['Library', library],
     ['Data from', s.data.source], ['Checksum', CHECKSUMS[s.data.payload]],
     ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Elapsed time', s.step ? duration(elapsed(s)) : ''],

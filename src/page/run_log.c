@@ -424,6 +424,22 @@ void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer 
     ls_json_writer_fini(&w);
 }
 
+int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err)
+{
+    size_t length;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, log->host);
+    begin(&w, type);
+    for (; pairs[0]; pairs += 2)
+        ls_json_put_string(&w, pairs[0], pairs[1]);
+    ls_json_close(&w);
+    const char *text = ls_json_writer_text(&w, &length, err);
+    const bool event = strcmp(type, "warning") == 0;
+    const int status = text ? take_other(log, event, text, length, err) : LS_ENOMEM;
+    ls_json_writer_fini(&w);
+    return status;
+}
+
 /* ---- the state of the run -------------------------------------------------------------------- */
 
 static void add_newest(ls_buffer *out, const char *type, const char *json, size_t length)

@@ -138,6 +138,9 @@ def check_live(program, browser, shots):
         wait_for("the page to follow the run", lambda: steps(browser.text()) > first)
         wait_for("the time that is left", lambda: re.search(r"about .* left", browser.text()))
         text = browser.text()
+        for wanted in (f"on {socket.gethostname()}", "in run", "learning rate 0.05", "so far"):
+            if wanted not in text:
+                fail(f"the page does not say '{wanted}': {text}")
         if "running" not in text or "Workers in the newest step" not in text:
             fail(f"the page does not say that the run goes on: {text}")
         if text.index("Test accuracy") > text.index("Throughput") or text.index("Progress") > text.index("Throughput"):
@@ -146,13 +149,15 @@ def check_live(program, browser, shots):
             browser.screenshot(shots / "live.png")
         run.send_signal(signal.SIGINT)
         run.wait()
-        wait_for("the page to say that nobody answers", lambda: "No answer" in browser.text())
+        wait_for("the page to say that the run has ended", lambda: "its server with it" in browser.text())
+        if "interrupted" not in browser.text():
+            fail(f"the page did not hear how the run ended: {browser.text()}")
         if shots:
             browser.screenshot(shots / "live_gone.png")
         last = steps(browser.text())
         run = serve(program, port, "--set", "run_dir=again")
         wait_for("the page to follow the next run",
-                 lambda: "No answer" not in browser.text() and 0 < steps(browser.text()) != last)
+                 lambda: "its server with it" not in browser.text() and 0 < steps(browser.text()) != last)
         run.send_signal(signal.SIGINT)
         run.wait()
         done = json.loads(pathlib.Path("again/metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])["steps"]

@@ -15,6 +15,17 @@ done
 [ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
 run -h
 expect_code 0
+run --help config
+expect_code 0
+grep -q '](\|`' stdout.txt && fail 'expected no Markdown'
+grep -q 'stands between fields: ",", ";", tab' stdout.txt || fail 'expected marks in quotes'
+[ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
+grep -q '^    .*docs/hosts\.md' stdout.txt || fail 'expected the page that a link names'
+for topic in 'The run' Data 'Model, minibatch and first weights' 'Optimizer and learning rate' Loss Augmentation \
+    'Arithmetic and shards' 'Epochs and devices' 'Evaluation, checkpoints and early stopping' Metrics \
+    'Failures, and several hosts' Output; do
+    grep -qx "$topic" stdout.txt || fail "expected the topic $topic"
+done
 run --version
 expect_code 0
 grep -q '^lockstep [0-9]*\.[0-9]*\.[0-9]*$' stdout.txt || fail 'expected the version'

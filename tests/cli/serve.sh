@@ -48,6 +48,16 @@ for table in table flat; do
         --inject worker=0,step=9,kind=stall,seconds=60 >$table.txt 2>$table-stderr.txt &
     eval "${table}_pid=\$!"
 done
+# A page that follows a run hears how it ended.
+"$program" config.json --set deadline_s=60 --serve 0 --set run_dir=ending \
+    --inject worker=0,step=1,kind=stall,seconds=1 >ending.txt 2>ending-stderr.txt &
+(
+    url_of ending-stderr.txt
+    while curl -s "${url}records" >>heard.txt; do
+        sleep 0.1
+    done
+) &
+heard=$!
 python=$(command -v python3) && [ -r /proc/self/stat ] || python=:
 
 # answer PATH CODE TEXT [OPTION...]: the answer has this code and contains this text.
@@ -80,6 +90,7 @@ until curl -s "${url}metrics" | grep -q '^lockstep_steps_total 4$' || [ $tries -
 done
 answer '' 200 'data-from="records"'
 answer records 200 '"at":0,"type":"run_start"'
+answer records 200 "{\"at\":0,\"type\":\"live\",\"host\":\"$(hostname)\""
 answer 'records?have=0,1,5,1' 200 '"type":"newest","step":{"type":"step","step":4,'
 answer state.json 200 '"run_start":{'
 answer metrics 200 '^lockstep_steps_total 4$'
@@ -131,6 +142,9 @@ label="a run that is served at $url"
 
 # Clients that dribble lock nobody out, and are closed in their turn.
 "$python" "$here/../service/dribble.py" "$url" 8 $pid >dribble.txt 2>&1 || fail "$(cat dribble.txt)"
+
+wait $heard
+grep -q '"type":"run_end"' heard.txt || fail 'expected that the server answers until the page knows the end'
 
 # The same place twice is an error.
 port=${url##*:}
