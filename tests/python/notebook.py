@@ -32,7 +32,7 @@ def present(*modules):
 def run_in_jupyter(notebook, folder):
     import nbformat
     from nbclient import NotebookClient
-    nb = nbformat.from_dict(notebook)
+    nb = nbformat.reads(json.dumps(notebook), as_version=4)
     begun = time.monotonic()
     NotebookClient(nb, timeout=1200, kernel_name="python3").execute()
     print(f"{time.monotonic() - begun:.1f} s in Jupyter")
