@@ -83,6 +83,10 @@ int ls_fold_spread(ls_fold *fold, ls_error *err);
 /* Returns the arena in which the next leaf has to be computed. */
 float *ls_fold_leaf(const ls_fold *fold);
 
+/* Returns the arena of the first partial sum after the last push. If the fold's range is the whole
+ * tree, the total may be computed there: that sum is the leftmost part of the total. */
+float *ls_fold_root(const ls_fold *fold);
+
 /* Returns the size of the fold's arenas in bytes. */
 size_t ls_fold_bytes(const ls_fold *fold);
 

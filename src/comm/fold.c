@@ -118,6 +118,12 @@ float *ls_fold_leaf(const ls_fold *fold)
     return fold->spread ? place_of(fold, fold->depth) : fold->leaf;
 }
 
+float *ls_fold_root(const ls_fold *fold)
+{
+    const bool one_leaf = fold->range.hi - fold->range.lo <= 1;
+    return fold->spread || one_leaf ? fold->leaf : fold->arena[0];
+}
+
 /* Returns the stack entry from which on the entries are to be added, after a leaf was pushed; the
  * topmost entry if nothing is to be added. */
 static int settle_from(const ls_fold *fold)

@@ -79,8 +79,10 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
     find_span(e, &desc.span.lo, &desc.span.hi);
     desc.param_count = params;
     int status = desc.type->group_create(out, &desc, err);
-    const bool one_total = status == LS_OK && e->merge == &ls_comm_ordered && !e->desc.cluster &&
-                           ls_worker_rebinds(first) && e->desc.optimizer->ema == 0;
+    const bool chosen = status == LS_OK && e->merge == &ls_comm_ordered && !e->desc.cluster &&
+                        ls_worker_rebinds(first) && e->desc.optimizer->ema == 0;
+    const bool one_total = chosen && e->live > 1;
+    e->sums_in_place = chosen && e->live == 1;
     e->total = one_total ? ls_host_group_total(*out) : NULL;
     /* Each worker now allocates a total of its own when it joins. If that fails too, the caller may
      * try once more (train/recover.c). */

@@ -114,6 +114,7 @@ struct ls_engine {
     int live;            /* number of workers that still take part */
     bool one_shard_each; /* each live worker has exactly one shard */
     float *total;        /* total arena of the group for all workers; NULL: each has its own */
+    bool sums_in_place;  /* one worker: the total is computed in its first partial sum's arena */
     ls_comm_group *group;
     ls_exchange *exchange;
 

@@ -194,7 +194,8 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
     if (status == LS_OK)
         status = open_fold(w);
     if (status == LS_OK && has_total_later(w))
-        status = ls_replica_total_at(w->replica, e->total, &w->error);
+        status = ls_replica_total_at(
+            w->replica, e->sums_in_place ? ls_fold_root(&w->fold) : e->total, &w->error);
     if (status == LS_OK)
         status = e->group->type->join(&w->comm, e->group, w->rank, w->device, &w->error);
     if (status == LS_OK)
