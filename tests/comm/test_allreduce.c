@@ -73,19 +73,27 @@ static void run_steps(gang_member *m)
     }
 }
 
-/* All members change their totals for the group's, or get them back. */
-static void exchange_totals(gang *g, float *own[GANG_MOST], bool back)
+/* Where the sum is computed: an array of each rank's own, the group's, or, with one rank, the array
+ * of its first partial sum. */
+typedef enum place { OWN, OF_GROUP, IN_PLACE, PLACES } place;
+
+/* All members change their totals for those of `place`, or get them back. */
+static void exchange_totals(gang *g, float *own[GANG_MOST], place place, bool back)
 {
     for (int r = 0; r < g->desc.ranks; r++) {
+        gang_member *m = &g->member[r];
         if (!back)
-            own[r] = g->member[r].total;
-        g->member[r].total = back ? own[r] : ls_host_group_total(g->group);
+            own[r] = m->total;
+        m->total = back                ? own[r]
+                   : place == OWN      ? m->total
+                   : place == OF_GROUP ? ls_host_group_total(g->group)
+                                       : ls_fold_root(&m->fold);
         assert_non_null(g->member[r].total);
     }
 }
 
 static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, size_t floats,
-                   bool one_total, bool spread)
+                   place place, bool spread)
 {
     gang g;
     float *own[GANG_MOST];
@@ -95,13 +103,11 @@ static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, si
             f->total[step][r] = ls_alloc_array(NULL, floats, sizeof(float));
     gang_begin(&g, type, ranks, shards, floats, UINT64_MAX);
     g.user = f;
-    if (one_total)
-        exchange_totals(&g, own, false);
     for (int r = 0; spread && r < ranks; r++)
         assert_int_equal(ls_fold_spread(&g.member[r].fold, NULL), LS_OK);
+    exchange_totals(&g, own, place, false);
     gang_run(&g, run_steps);
-    if (one_total)
-        exchange_totals(&g, own, true);
+    exchange_totals(&g, own, place, true);
     for (int r = 0; r < ranks; r++) {
         assert_true(g.member[r].times.wait >= 0 && g.member[r].times.exposed > 0);
         for (int step = 0; step < STEPS; step++)
@@ -117,10 +123,10 @@ static void found_free(found *f)
             ls_free(NULL, f->total[step][r]);
 }
 
-static void check_ordered_in(int ranks, int shards, size_t floats, bool one_total, bool spread)
+static void check_ordered_in(int ranks, int shards, size_t floats, place place, bool spread)
 {
     found f;
-    reduce(&f, &ls_comm_ordered, ranks, shards, floats, one_total, spread);
+    reduce(&f, &ls_comm_ordered, ranks, shards, floats, place, spread);
     for (uint32_t step = 0; step < STEPS; step++) {
         float *leaves = make_leaves(shards, floats, step);
         for (size_t i = 0; i < floats; i++) {
@@ -138,8 +144,9 @@ static void check_ordered_in(int ranks, int shards, size_t floats, bool one_tota
 
 static void check_ordered(int ranks, int shards, size_t floats)
 {
-    for (int form = 0; form < 4; form++)
-        check_ordered_in(ranks, shards, floats, form & 1, form & 2);
+    for (place place = OWN; place < (ranks == 1 ? PLACES : IN_PLACE); place++)
+        for (int spread = 0; spread < 2; spread++)
+            check_ordered_in(ranks, shards, floats, place, spread);
 }
 
 static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state)
@@ -166,7 +173,7 @@ static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
     (void)state;
     for (int ranks = 1; ranks <= shards; ranks++) {
         found f;
-        reduce(&f, &ls_comm_naive, ranks, shards, floats, false, false);
+        reduce(&f, &ls_comm_naive, ranks, shards, floats, OWN, false);
         float *leaves = make_leaves(shards, floats, STEPS - 1);
         for (size_t i = 0; i < floats; i++) {
             double sum = 0, size = 0;
@@ -206,7 +213,7 @@ static void naive_adds_in_the_order_of_the_ranks(void **state)
     const size_t floats = 16 * 21;
     found f;
     (void)state;
-    reduce(&f, &ls_comm_naive, shards, shards, floats, false, false);
+    reduce(&f, &ls_comm_naive, shards, shards, floats, OWN, false);
     float *leaves = make_leaves(shards, floats, 0);
     size_t other = 0;
     for (size_t i = 0; i < floats; i++) {
