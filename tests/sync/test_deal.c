@@ -6,7 +6,14 @@
 #include "sync/deal.h"
 
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 enum { TAKERS_MOST = 6, ITEMS_MOST = 24 };
 
