@@ -150,7 +150,7 @@ static void check_ordered_in(int ranks, int shards, size_t floats, place place, 
 static void check_ordered(int ranks, int shards, size_t floats)
 {
     for (place place = OWN; place < (ranks == 1 ? PLACES : IN_PLACE); place++)
-        for (form form = COPIED; form < FORMS; form++)
+        for (form form = COPIED; form < (ranks > 1 ? FORMS : DEALT); form++)
             check_ordered_in(ranks, shards, floats, place, form);
 }
 
