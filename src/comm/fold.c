@@ -99,10 +99,9 @@ static int join(ls_fold *fold, ls_error *err)
  * the stack would be the cover of the leaves that were pushed, in which two or three adjacent
  * entries may represent their node.
  *
- * The stack never has more than LS_PARTIALS_MAX entries. The largest one occurs for the range [1,
- * 65536) of LS_SHARDS_MAX leaves: the cover of [1, 65535) has 30 nodes, the most that a cover has,
- * and of these [2, 4) is represented by its two leaves. The last leaf, which is not joined, makes
- * 32. */
+ * The stack has less than LS_PARTIALS_MAX entries. The largest one occurs for the range [1, 65536)
+ * of LS_SHARDS_MAX leaves: the cover of [1, 65535) has 30 nodes, the most that a cover has, and the
+ * last leaf, which is not joined, makes 31. */
 enum {
     TOGETHER = 4, /* number of parts for which a pass over memory pays */
     HIGH = 16     /* number of entries from which on two parts are added as well */

@@ -75,13 +75,13 @@ static void run_steps(gang_member *m)
 
 /* Where the sum is computed: an array of each rank's own, the group's, or, with one rank, the array
  * of its first partial sum. */
-typedef enum place { OWN, OF_GROUP, IN_PLACE, PLACES } place;
+typedef enum sum_place { OWN, OF_GROUP, IN_PLACE, PLACES } sum_place;
 
 /* How members fold their shards. */
-typedef enum form { COPIED, SPREAD, DEALT, FORMS } form;
+typedef enum fold_form { COPIED, SPREAD, DEALT, FORMS } fold_form;
 
 /* All members change their totals for those of `place`, or get them back. */
-static void exchange_totals(gang *g, float *own[GANG_MOST], place place, bool back)
+static void exchange_totals(gang *g, float *own[GANG_MOST], sum_place place, bool back)
 {
     for (int r = 0; r < g->desc.ranks; r++) {
         gang_member *m = &g->member[r];
@@ -96,7 +96,7 @@ static void exchange_totals(gang *g, float *own[GANG_MOST], place place, bool ba
 }
 
 static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, size_t floats,
-                   place place, form form)
+                   sum_place place, fold_form form)
 {
     gang g;
     float *own[GANG_MOST];
@@ -128,7 +128,7 @@ static void found_free(found *f)
             ls_free(NULL, f->total[step][r]);
 }
 
-static void check_ordered_in(int ranks, int shards, size_t floats, place place, form form)
+static void check_ordered_in(int ranks, int shards, size_t floats, sum_place place, fold_form form)
 {
     found f;
     reduce(&f, &ls_comm_ordered, ranks, shards, floats, place, form);
@@ -149,8 +149,8 @@ static void check_ordered_in(int ranks, int shards, size_t floats, place place, 
 
 static void check_ordered(int ranks, int shards, size_t floats)
 {
-    for (place place = OWN; place < (ranks == 1 ? PLACES : IN_PLACE); place++)
-        for (form form = COPIED; form < (ranks > 1 ? FORMS : DEALT); form++)
+    for (sum_place place = OWN; place < (ranks == 1 ? PLACES : IN_PLACE); place++)
+        for (fold_form form = COPIED; form < (ranks > 1 ? FORMS : DEALT); form++)
             check_ordered_in(ranks, shards, floats, place, form);
 }
 
@@ -318,7 +318,7 @@ static void a_high_stack_is_added_up_as_the_tree_is(void **state)
         memcpy(ls_fold_leaf(&fold), leaves + (size_t)i * FLOATS, sizeof leaf);
         assert_int_equal(ls_fold_push(&fold, NULL), LS_OK);
     }
-    assert_int_equal(fold.depth, LS_PARTIALS_MAX);
+    assert_int_equal(fold.depth, LS_PARTIALS_MAX - 1);
     for (int i = 0; i < fold.depth; i++)
         for (size_t k = 0; k < FLOATS; k++) {
             const ls_span span = fold.stack[i].span;
