@@ -107,36 +107,36 @@ enum {
     HIGH = 16     /* number of entries from which on two parts are added as well */
 };
 
-/* Stack entries that are the parts of one node. */
-typedef struct run {
+/* Adjacent stack entries that are the parts of one node. */
+typedef struct parts {
     int first, count;
-} run;
+} parts;
 
-/* Returns the longest run among those that end at entry `last`. */
-static run run_to(const ls_fold *fold, int last)
+/* Returns the largest node whose parts end at entry `last`. */
+static parts parts_to(const ls_fold *fold, int last)
 {
     int first = 0; /* the search ends at `last` at the latest, which is a node */
     while (!ls_tree_is_node(fold->shards, fold->stack[first].span.lo, fold->stack[last].span.hi))
         first++;
-    return (run){first, last - first + 1};
+    return (parts){first, last - first + 1};
 }
 
-/* Returns the longest run among those that begin at the first entry. */
-static run run_from_first(const ls_fold *fold)
+/* Returns the largest node whose parts begin at the first entry. */
+static parts parts_from_first(const ls_fold *fold)
 {
     int last = fold->depth - 1;
     while (!ls_tree_is_node(fold->shards, fold->stack[0].span.lo, fold->stack[last].span.hi))
         last--;
-    return (run){0, last + 1};
+    return (parts){0, last + 1};
 }
 
-/* Returns a run of two entries or more. There is one if the stack has more entries than the cover
+/* Returns a node of two parts or more. There is one if the stack has more entries than the cover
  * of its leaves. */
-static run any_run(const ls_fold *fold)
+static parts any_parts(const ls_fold *fold)
 {
-    run found = {0, 1};
+    parts found = {0, 1};
     for (int last = 1; last < fold->depth && found.count < 2; last++)
-        found = run_to(fold, last);
+        found = parts_to(fold, last);
     return found;
 }
 
@@ -155,13 +155,13 @@ static float *free_arena(const ls_fold *fold)
 }
 
 /* Adds the parts of a node into the arena of the first of them. */
-static void add_up(const ls_fold *fold, run run)
+static void add_up(const ls_fold *fold, parts node)
 {
     ls_tree_rest_part part[LS_PARTIALS_MAX];
     ls_tree_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
-    const ls_partial *entry = fold->stack + run.first;
+    const ls_partial *entry = fold->stack + node.first;
     float *out = (float *)entry->data;
-    for (int i = 0; i < run.count; i++)
+    for (int i = 0; i < node.count; i++)
         ls_tree_rest_push(&rest, fold->shards,
                           &(ls_tree_rest_part){.span = entry[i].span, .data = entry[i].data});
     ls_tree_rest_add(&rest, &out, 0, fold->floats);
@@ -171,21 +171,21 @@ static void add_up(const ls_fold *fold, run run)
  * the stack. */
 static void settle(ls_fold *fold, bool adds, int room)
 {
-    run run = {0, 1};
+    parts node = {0, 1};
     const bool full = fold->depth >= room || fold->depth >= HIGH;
     if (fold->depth > 1)
-        run = fold->from_left ? run_from_first(fold) : run_to(fold, fold->depth - 1);
-    if (run.count < TOGETHER && full)
-        run = any_run(fold);
-    if (run.count < 2 || (run.count < TOGETHER && !full))
+        node = fold->from_left ? parts_from_first(fold) : parts_to(fold, fold->depth - 1);
+    if (node.count < TOGETHER && full)
+        node = any_parts(fold);
+    if (node.count < 2 || (node.count < TOGETHER && !full))
         return;
     if (adds)
-        add_up(fold, run);
-    ls_partial *entry = fold->stack + run.first;
-    entry->span.hi = entry[run.count - 1].span.hi;
-    fold->depth -= run.count - 1;
-    memmove(entry + 1, entry + run.count,
-            (size_t)(fold->depth - run.first - 1) * sizeof *fold->stack);
+        add_up(fold, node);
+    ls_partial *entry = fold->stack + node.first;
+    entry->span.hi = entry[node.count - 1].span.hi;
+    fold->depth -= node.count - 1;
+    memmove(entry + 1, entry + node.count,
+            (size_t)(fold->depth - node.first - 1) * sizeof *fold->stack);
 }
 
 /* Adds an entry for the next leaf at one end of the stack. */
