@@ -7,6 +7,15 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+/* A claim: changes a word from `*seen` to `now`, or reads it anew. It is a macro so that a test can
+ * replace it by a plain store and check that ThreadSanitizer reports the items that are dealt twice
+ * (tests/sync/weakened_orders.sh). */
+#ifndef LS_DEAL_CLAIM
+#define LS_DEAL_CLAIM(word, seen, now)                                                             \
+    atomic_compare_exchange_weak_explicit(word, seen, now, memory_order_relaxed,                   \
+                                          memory_order_relaxed)
+#endif
+
 /* The items between the first items of two neighbours. */
 typedef struct gap {
     /* Bits 32 … 63 are the round, bits 16 … 31 the number of items taken from the right, bits 0 …
@@ -131,8 +140,7 @@ static int take_from(gap *g, uint32_t round, bool right_end)
         if (taken_from_left(now) + taken_from_right(now) == g->count)
             return -1;
         now += right_end ? UINT64_C(1) << 16 : 1;
-    } while (!atomic_compare_exchange_weak_explicit(&g->taken, &seen, now, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!LS_DEAL_CLAIM(&g->taken, &seen, now));
     return right_end ? g->lo + g->count - taken_from_right(now) : g->lo + taken_from_left(now) - 1;
 }
 
