@@ -1,5 +1,5 @@
-/* The server: libmicrohttpd behind the guard of src/http, a thread for each connection. A request's body
- * is gathered first, up to --body bytes; then its route answers. Errors are {"error": "…"}. */
+/* The server: libmicrohttpd behind the guard of src/http, a thread for each connection. A request's
+ * body is gathered first, up to --body bytes; then its route answers. Errors are {"error": "…"}. */
 #include "service.h"
 
 #include "http/guard.h"

@@ -23,7 +23,7 @@
 #ifndef LS_COURIER_SEEN /* caller: loads `done` before it reads the results */
 #define LS_COURIER_SEEN memory_order_acquire
 #endif
-#ifndef LS_COURIER_READY /* caller: stores sum.ready after it has written that part of its nodes */
+#ifndef LS_COURIER_READY /* caller: stores sum.ready after it has written its part of the nodes */
 #define LS_COURIER_READY memory_order_release
 #endif
 #ifndef LS_COURIER_TAKES /* progress thread: loads sum.ready before it sends and adds that part */

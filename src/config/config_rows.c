@@ -163,11 +163,16 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 enum { MOST_SHARDS = 8 };
 
-/* Returns whether the work of a shard is worth the sum of its gradient. */
-static bool pays(int rows, double uses, int shards)
+/* Returns whether the work of a shard is worth the sum of its gradient. Two shards also pay if each
+ * has much work, because a second worker would otherwise have none. */
+static bool pays(int rows, double uses, double weights, int shards)
 {
-    return rows / shards >= LS_SHARD_ROWS &&
-           rows * uses / shards >= (shards > 2 ? 2 * LS_SHARD_USES : LS_SHARD_USES);
+    if (rows / shards < LS_SHARD_ROWS)
+        return false;
+    const double used = rows * uses / shards;
+    if (shards > 2)
+        return used >= 2 * LS_SHARD_USES;
+    return used >= LS_SHARD_USES || used * weights >= LS_SHARD_PRODUCTS;
 }
 
 /* Returns the number of groups of sixteen rows of the largest shard, the last of which may be
@@ -185,14 +190,14 @@ static bool wastes_less(int rows, int a, int b)
     return a * in_a < b * in_b && in_a <= in_b && (a + 1) / 2 * in_a <= (b + 1) / 2 * in_b;
 }
 
-int ls_shards_for(int rows, double uses)
+int ls_shards_for(int rows, double uses, double weights)
 {
     int shards = 1;
-    while (shards < MOST_SHARDS && pays(rows, uses, 2 * shards))
+    while (shards < MOST_SHARDS && pays(rows, uses, weights, 2 * shards))
         shards *= 2;
     int best = shards;
     for (int n = shards / 2 + 1; n <= MOST_SHARDS; n++)
-        if (pays(rows, uses, n) && wastes_less(rows, n, shards) &&
+        if (pays(rows, uses, weights, n) && wastes_less(rows, n, shards) &&
             n * groups_of(rows, n) <= best * groups_of(rows, best))
             best = n;
     return best;
@@ -209,9 +214,14 @@ double ls_uses_of_weights(const ls_model *model)
     return uses / (double)model->parameters;
 }
 
+int ls_shards_of(int rows, const ls_model *model)
+{
+    return ls_shards_for(rows, ls_uses_of_weights(model), (double)model->parameters);
+}
+
 int ls_config_shards(const ls_config *c, const ls_model *model)
 {
-    return c->shards < 0 ? ls_shards_for(c->batch_size, ls_uses_of_weights(model)) : c->shards;
+    return c->shards < 0 ? ls_shards_of(c->batch_size, model) : c->shards;
 }
 
 /* Reads an integer, or "devices" for one shard per device. */
@@ -605,9 +615,9 @@ const ls_config_key ls_config_keys[] = {
     {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
      .help =
          "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
-         "that leaves each 16 rows, and uses of each weight 64, or 128 where there are more "
-         "than two, at most 8 (a perceptron of 256 rows has 2), or another number up to 8 that "
-         "leaves fewer vectors of 16 rows partly empty (48 rows have 3 shards); workers beyond "
+         "that leaves each 16 rows, and uses of each weight 64 (or a million products), or 128 "
+         "where there are more than two, at most 8 (a perceptron of 256 rows has 2), or another "
+         "number up to 8 that leaves fewer vectors of 16 rows partly empty (48 rows have 3 shards); workers beyond "
          "them only merge and stand by; `\"devices\"`: one per device, fastest on GPUs, but results then "
          "depend on their number"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,

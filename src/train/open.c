@@ -426,7 +426,7 @@ static int summarise(ls_trainer *t, ls_error *err)
 static void warn_of_rows(const ls_trainer *t, bool on_host)
 {
     const int rows = t->config.batch_size, shards = ls_engine_shards(t->engine);
-    const int best = ls_shards_for(rows, ls_uses_of_weights(t->model));
+    const int best = ls_shards_of(rows, t->model);
     const int most = (rows + shards - 1) / shards; /* rows of the largest shard */
     const int places = (most + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS * LS_SHARD_ROWS;
     if (rows / shards < LS_SHARD_ROWS && shards > best)

@@ -210,7 +210,7 @@ static void *merge_until_aborted(void *arg)
             if (total_of[rank][i] != 0)
                 atomic_fetch_add(&wrong, 1);
     /* The group is dead, and a call changes nothing that the other may be
-   * reading. */
+     * reading. */
     if (ls_comm_ordered.all_reduce(comm, NULL, NULL, 0, NULL, &times, NULL) != LS_EABORTED)
         atomic_fetch_add(&wrong, 1);
     while (ls_comm_ordered.may_read(group, !rank))
