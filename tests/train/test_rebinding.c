@@ -138,24 +138,41 @@ static void ops_are_bound_again_only_where_the_device_says_so(void **state)
     }
 }
 
-/* With one shard a fold has no arenas: what a device holds is the same, wherever the total lies. */
+/* With one shard for each worker a fold has no arenas. Returns what a device holds, in bytes. */
+static double device_bytes(bool rebinds, const char *devices, const char *shards)
+{
+    fixture f;
+    told.records = false;
+    told.rebinds = rebinds;
+    fixture_begin(&f);
+    assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
+    fixture_set(&f, devices);
+    fixture_set(&f, shards);
+    ls_trainer_close(fixture_run(&f));
+    const double bytes = record_number(fixture_record(&f, "run_start", 0), "device_bytes");
+    fixture_end(&f);
+    return bytes;
+}
+
 static void the_total_is_counted_wherever_it_lies(void **state)
 {
-    double bytes[2];
     (void)state;
-    told.records = false;
-    for (int i = 0; i < 2; i++) {
-        fixture f;
-        told.rebinds = i > 0;
-        fixture_begin(&f);
-        assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
-        fixture_set(&f, "devices=counted:1");
-        fixture_set(&f, "shards=1");
-        ls_trainer_close(fixture_run(&f));
-        bytes[i] = record_number(fixture_record(&f, "run_start", 0), "device_bytes");
-        fixture_end(&f);
-    }
-    assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
+    const double own = device_bytes(false, "devices=counted:2", "shards=2");
+    assert_true(own > 0 && own == device_bytes(true, "devices=counted:2", "shards=2"));
+}
+
+/* The sum of a single worker lies in the array of its gradient: there is no total, an arena. */
+static void a_single_worker_has_no_total(void **state)
+{
+    fixture f;
+    (void)state;
+    fixture_begin(&f);
+    ls_trainer *t = fixture_open(&f);
+    const double arena = 4 * (double)ls_replica_floats(t->engine->worker[0].replica);
+    ls_trainer_close(t);
+    fixture_end(&f);
+    const double own = device_bytes(false, "devices=counted:1", "shards=1");
+    assert_true(arena > 0 && own - device_bytes(true, "devices=counted:1", "shards=1") == arena);
 }
 
 enum { BATCH = 32, COMPARED_STEP = 5, AT_MOST = 100000 };
@@ -222,6 +239,7 @@ LS_TESTS(train_rebinding, "integration")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_are_bound_again_only_where_the_device_says_so),
         cmocka_unit_test(the_total_is_counted_wherever_it_lies),
+        cmocka_unit_test(a_single_worker_has_no_total),
         cmocka_unit_test(a_worker_that_is_left_behind_keeps_its_streamed_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

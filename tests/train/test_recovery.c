@@ -210,6 +210,39 @@ static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **s
     fixture_end(&f);
 }
 
+/* The sum of a single worker lies in the array of its first shard, which the search for the bad
+ * shard overwrites. */
+static void a_single_worker_leaves_a_step_out_like_several(void **state)
+{
+    static const char *const faults[] = {"worker=0,step=2,kind=nan"};
+    static const char *const shards[] = {"shards=1", "shards=2", "shards=8"};
+    (void)state;
+    for (size_t s = 0; s < sizeof shards / sizeof *shards; s++) {
+        char hash[65] = "";
+        for (int workers = 1; workers <= 3; workers++) {
+            char devices[32];
+            fixture f;
+            snprintf(devices, sizeof devices, "devices=ref:%d", workers);
+            recipe(&f, devices);
+            fixture_set(&f, shards[s]);
+            fixture_set(&f, "on_nonfinite=skip");
+            f.sys.inject = faults;
+            f.sys.inject_count = 1;
+            ls_trainer *t = fixture_run(&f);
+            const char *record = fixture_record(&f, "nonfinite", 0);
+            assert_true(record_number(record, "step") == 2);
+            assert_true(record_number(record, "shard") == 0);
+            assert_int_equal(fixture_count(&f, "nonfinite"), 1);
+            assert_int_equal(fixture_count(&f, "step"), STEPS);
+            if (workers > 1)
+                assert_string_equal(ls_trainer_result(t)->weights_sha256, hash);
+            memcpy(hash, ls_trainer_result(t)->weights_sha256, sizeof hash);
+            assert_int_equal(ls_trainer_close(t), LS_OK);
+            fixture_end(&f);
+        }
+    }
+}
+
 static void a_step_without_a_number_stops_the_run_before_it_is_applied(void **state)
 {
     static const char *const faults[] = {"worker=2,step=3,kind=nan"};
@@ -270,6 +303,7 @@ LS_TESTS(train_recovery, "integration")
         cmocka_unit_test(the_last_device_takes_the_run_with_it),
         cmocka_unit_test(replicas_that_differ_are_an_error),
         cmocka_unit_test(a_step_without_a_number_is_left_out_when_the_config_says_so),
+        cmocka_unit_test(a_single_worker_leaves_a_step_out_like_several),
         cmocka_unit_test(a_step_without_a_number_stops_the_run_before_it_is_applied),
         cmocka_unit_test(a_fault_that_cannot_be_read_is_refused),
     };
