@@ -282,7 +282,7 @@ static int end_field(ls_table *t, bool quoted)
     if (status || !there)
         return status;
     if (quoted && t->separator != ' ' && !t->ends_row && s->window[s->at] != t->separator)
-        return ls_table_fail(t, "expected %s or the line's end behind a quoted field",
+        return ls_table_fail(t, "expected %s or the line's end after a quoted field",
                              ls_separator_name(t->separator));
     s->next_line += t->ends_row;
     s->at += t->ends_row || t->separator != ' ';

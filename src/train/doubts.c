@@ -1,6 +1,7 @@
 #include "train/doubts.h"
 
 #include "base/host.h"
+#include "base/plural.h"
 #include "data/columns.h"
 
 #include <math.h>
@@ -45,7 +46,8 @@ static void tell_table(const doubter *d)
         ls_log(d->host, LS_LOG_INFO, "%s", line);
     }
     if (info->columns > TOLD)
-        ls_log(d->host, LS_LOG_INFO, "  … %d columns more", info->columns - TOLD);
+        ls_log(d->host, LS_LOG_INFO, "  … %d more %s", info->columns - TOLD,
+               ls_plural((uint64_t)(info->columns - TOLD), "column", "columns"));
 }
 
 static void tell_assumed(const doubter *d)
@@ -59,8 +61,9 @@ static void tell_assumed(const doubter *d)
     }
     if (scaled)
         ls_log(d->host, LS_LOG_INFO,
-               "data.standardize: %d columns become (value - mean) / deviation; false leaves them",
-               scaled);
+               "data.standardize: %d %s (value - mean) / deviation; false leaves %s", scaled,
+               ls_plural((uint64_t)scaled, "column becomes", "columns become"),
+               ls_plural((uint64_t)scaled, "it", "them"));
     if (clip > 0)
         ls_log(
             d->host, LS_LOG_INFO,

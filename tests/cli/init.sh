@@ -140,4 +140,19 @@ expect_code 66
 run init --help
 expect_code 0
 
+# ---- --set reaches the config that is written -------------------------------------------------------------------
+
+run init houses.csv --set epochs=3 --set optimizer.lr=0.5 --set data.validation=0.3 --to other.json
+expect_code 0
+expect_config other.json '"epochs": 3'
+expect_config other.json '"lr": 0.5'
+expect_config other.json '"name": "adamw"'
+expect_config other.json '"validation": 0.3'
+run other.json --quiet --set devices=ref:1 --set run_dir=null
+expect_code 0
+rm other.json
+run init houses.csv --set epoch=3 --to other.json
+expect_code 78
+[ ! -e other.json ] || fail 'expected no config with an unknown key'
+
 finish

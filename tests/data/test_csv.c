@@ -193,7 +193,7 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
         {"a,kind\n1,x\n2\n", "t.csv:3: expected 2 fields, as the header has, found fewer"},
         {"a,kind\n1,x\n2,y,3\n", "t.csv:3: expected 2 fields, as the header has, found more"},
         {"a,kind\n1,\"x\n2,y\n", "t.csv:2: expected a quote that ends the field that begins here"},
-        {"a,kind\n1,\"x\"y\n", "t.csv:2: expected a comma or the line's end behind a quoted field"},
+        {"a,kind\n1,\"x\"y\n", "t.csv:2: expected a comma or the line's end after a quoted field"},
         {"a,kind,a\n1,x,2\n", "t.csv:1: column \"a\": expected columns of different names"},
         {"a,kind\n", "expected rows below the header, found none"},
         {"\n\r\n", "expected a header with the columns' names"},
