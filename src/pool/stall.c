@@ -58,12 +58,14 @@ static bool all_able_ended(void *arg)
     return true;
 }
 
-/* Joins the thread of a worker that has ended, and leaves any other running. With `patience`, it
- * also waits for a worker that has reached its stop hook meanwhile. Lent threads are not joined;
- * see ls_pool_see_off. */
+/* Ends one worker after the wait of end_workers. A worker that has ended has its thread joined; a
+ * worker that is still in a job or in its start hook is left running. A worker that is already in
+ * its stop hook is waited for if there is no time limit (`patience`). Threads that the host program
+ * lent cannot be joined; ls_pool_see_off waits for them. */
 static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool patience)
 {
-    ls_latch_mute(&pool->latch, &w->abandoned); /* it must run no more jobs if it returns later */
+    /* The worker must run no more jobs if the one that it is in returns later. */
+    ls_latch_mute(&pool->latch, &w->abandoned);
     /* The exchanges below are relaxed. The writes of a thread that has ended become visible by the
      * join, or by the acquire load of its phase. */
     bool given_up = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
@@ -82,8 +84,8 @@ static bool was_left(const struct ls_pool_worker *w)
     return w->left;
 }
 
-/* Frees everything that no thread that was left running may access: the whole pool if there is no
- * such thread, else the inboxes of the workers that have ended. */
+/* Frees the whole pool if no thread was left running. Otherwise it frees only the inboxes of the
+ * workers that have ended, because a thread that is still running may access everything else. */
 static int free_or_leave(ls_pool *pool, ls_error *err)
 {
     char list[300];
