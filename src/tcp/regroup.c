@@ -1,12 +1,23 @@
 #define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
-/* Regrouping after members have been lost. The surviving members find each other at their
- * listeners, which stay open all the time, vote which of them go on (vote.h), and connect anew.
+/* Regrouping: when members have been lost, the surviving members agree which of them continue, and
+ * connect to each other again. A member is one process of the run; its number, from 0, is that in
+ * the first group.
  *
- * Each member calls those with lower numbers, which it has reached at the start. If a listener
- * refuses, its process has ended. A member with a higher number may be behind a firewall; it is
- * called only if its connections have ended as well, to see whether its listener refuses. A member
- * that was silent, or has said that it leaves, is suspected, and nobody waits for it. The others
- * have a limited time to come. */
+ * The surviving members find each other at their listeners, which stay open during the whole run.
+ * Then they vote (vote.h), and the members of the group that is formed make new connections.
+ *
+ * Who connects to whom. A member connects to every member with a lower number: it has done so at
+ * the start of the run as well, so no firewall is in the way. A member with a higher number
+ * connects on its own. This member only tries to connect to it if its old connections have ended,
+ * and only to learn whether its process has ended: then its listener refuses the connection.
+ *
+ * Suspects. A member is suspected if the caller of tcp_regroup reports it as lost (it was silent,
+ * or has announced that it leaves), if its listener refuses a connection, or if it delays the vote.
+ * No member waits for a suspect. A suspect whose state arrives is suspected no longer. A member
+ * that is not suspected has a limited time to take part, the grace time, and all other time limits
+ * are multiples of it.
+ *
+ * Only the thread that calls tcp_regroup runs the functions of this file. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -18,41 +29,52 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Longest wait for an incoming connection before messages are read again. */
 #define LOOK_NS UINT64_C(5000000)
-/* longest interval between two messages with this member's state */
+/* Interval between two messages with this member's state, and least time between two attempts to
+ * connect to one member. */
 #define SAY_NS UINT64_C(100000000)
-#define MOMENT_NS UINT64_C(1500000000) /* most time for members that are not suspected */
+/* Bounds of the grace time, which is half of the deadline for a silent member. */
+#define MOMENT_NS UINT64_C(1500000000)
 #define LEAST_MOMENT_NS UINT64_C(200000000)
-/* number of such times for one vote; for all votes and connecting anew */
-enum { MOMENTS = 4, MOMENTS_IN_ALL = 6 };
-/* channel in the hello of a caller that takes part in the vote */
+/* Time limits in grace times. */
+enum {
+    MOMENTS = 4,       /* for one vote */
+    MOMENTS_IN_ALL = 6 /* for the whole regrouping: all votes and the new connections */
+};
+/* Value of hello.channel in a connection for the vote. */
 enum { ON_VOTE = LS_WIRE_CHANNELS };
 
-/* A member of the first group in this vote. */
+/* Another member of the first group, as this member sees it during the vote. */
 typedef struct voter {
-    int fd; /* −1: not connected */
-    size_t got;
-    tcp_word in;
-    uint64_t next_ns; /* earliest time of the next call */
-    bool shunned;     /* it has kept the others waiting */
+    int fd;           /* connection for the vote; −1: none */
+    size_t got;       /* number of bytes of `in` received */
+    tcp_word in;      /* message that is being received */
+    uint64_t next_ns; /* earliest time of the next attempt to connect to it */
+    bool shunned;     /* it has delayed the vote: its connections are refused */
 } voter;
 
+/* A regrouping in progress. */
 typedef struct meeting {
     joining *j;
     tcp_vote *vote;
-    tcp_wire *old;
-    tcp_set before; /* members of the group before the loss */
-    voter *voter;   /* [vote->members] */
-    uint64_t moment_ns, over_ns;
-    uint64_t call_ns; /* earliest time of the next outgoing call */
-    int called;       /* member that was called last */
-    /* since_ns: time of the last change of the connected members or of the vote */
-    uint64_t settled_by_ns, since_ns, said_ns;
+    tcp_wire *old;      /* the transport whose members were lost */
+    tcp_set before;     /* members of the group before the loss */
+    voter *voter;       /* [vote->members] */
+    uint64_t moment_ns; /* grace time */
+    uint64_t over_ns;   /* end of the regrouping: after it the attempt fails */
+    uint64_t call_ns;   /* earliest time of the next attempt to connect to any member */
+    int called;         /* member to which the last attempt was made */
+    /* End of the time in which members may appear that are neither connected nor suspected. */
+    uint64_t settled_by_ns;
+    uint64_t since_ns; /* time at which the connected members or the vote last changed */
+    uint64_t said_ns;  /* time at which this member's state was last sent to all */
     bool formed;
 } meeting;
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
+/* Closes the vote's connection to a member, if there is one. */
 static void part_from(meeting *m, int who)
 {
     voter *v = &m->voter[who];
@@ -64,6 +86,7 @@ static void part_from(meeting *m, int who)
     m->since_ns = ls_now_ns();
 }
 
+/* Sends a message of the vote to a member; closes the connection if it cannot be sent in time. */
 static void say(meeting *m, int who, tcp_word *word)
 {
     if (m->voter[who].fd >= 0 &&
@@ -78,6 +101,7 @@ static void say_to_all(meeting *m, const tcp_set *to, tcp_word *word)
             say(m, i, word);
 }
 
+/* Sends this member's state to the member `who`, or to all connected members if `who` is −1. */
 static void say_state(meeting *m, int who)
 {
     tcp_word word;
@@ -88,6 +112,7 @@ static void say_state(meeting *m, int who)
         say_to_all(m, NULL, &word);
 }
 
+/* Uses `fd` as the vote's connection to a member, in place of an earlier one. */
 static void meet_voter(meeting *m, int who, int fd)
 {
     part_from(m, who);
@@ -95,6 +120,7 @@ static void meet_voter(meeting *m, int who, int fd)
     say_state(m, who);
 }
 
+/* Returns the position of the member `who` in the set, which is its number in that group. */
 static int index_of(const tcp_set *set, int who)
 {
     int index = 0;
@@ -103,8 +129,8 @@ static int index_of(const tcp_set *set, int who)
     return index;
 }
 
-/* Returns whether a connection of the old transport has ended, also if data in
- * it are still unread. */
+/* Returns whether the member has closed a connection of the old transport. Data that it sent before
+ * and that have not been read do not matter. */
 static bool has_hung_up(const meeting *m, int who)
 {
     bool hung_up = false;
@@ -116,8 +142,10 @@ static bool has_hung_up(const meeting *m, int who)
     return hung_up;
 }
 
-/* Calls a member. If a member with a higher number accepts the connection, it is alive and will
- * call itself. A call that takes long is followed by as much time for incoming connections. */
+/* Tries to connect to a member. If it has a higher number and accepts the connection, its process
+ * is alive, and that member will connect to this one: the connection is closed again. Sets the
+ * earliest time of the next attempt: incoming connections are served for as long as this attempt
+ * took. */
 static void call(meeting *m, int who)
 {
     joining *j = m->j;
@@ -139,6 +167,7 @@ static void call(meeting *m, int who)
     m->call_ns = now + (now - began);
 }
 
+/* Returns whether to try to connect to a member now. */
 static bool is_to_call(const meeting *m, int who)
 {
     const voter *v = &m->voter[who];
@@ -147,8 +176,9 @@ static bool is_to_call(const meeting *m, int who)
            (who < m->vote->own || has_hung_up(m, who));
 }
 
-/* Calls the next member. After an outgoing call that took t, incoming connections are served for t
- * before the next call: they may be the ones that matter. */
+/* Tries to connect to the next member in turn, unless the last attempt was too recent. After an
+ * attempt that took the time t, incoming connections are served for t: attempts that time out must
+ * not delay the connections of members that are alive. */
 static void call_others(meeting *m)
 {
     const int members = m->vote->members;
@@ -162,8 +192,9 @@ static void call_others(meeting *m)
     }
 }
 
-/* Takes an incoming connection. A connection of a group that was formed and that this member has
- * not heard of yet is kept until it has. */
+/* Accepts an incoming connection, if there is one. A member that already knows the result of the
+ * vote may connect for the new group before the result has reached this member. Such a connection
+ * is kept in j->early until it does (join.c). */
 static void answer_door(meeting *m)
 {
     joining *j = m->j;
@@ -185,6 +216,7 @@ static void answer_door(meeting *m)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/* Processes a message, and sends the answer if there is one. */
 static void hear(meeting *m, int who, const tcp_word *in)
 {
     tcp_word answer;
@@ -198,6 +230,7 @@ static void hear(meeting *m, int who, const tcp_word *in)
         say(m, who, &answer);
 }
 
+/* Reads and processes the messages that a member has sent. Does not wait. */
 static void listen_to(meeting *m, int who)
 {
     voter *v = &m->voter[who];
@@ -220,8 +253,9 @@ static void listen_to(meeting *m, int who)
 
 /* ---- voting ---------------------------------------------------------------------------------- */
 
-/* Suspects the members that keep the vote waiting: the lowest, if it has not proposed; in a vote of
- * this member's own, those that have not accepted. */
+/* Suspects the members for which the vote waits. The connected member with the lowest number is the
+ * one that proposes a group. If that is another member, it has not proposed, and is suspected. If
+ * it is this member, those that have not accepted its proposal are suspected. */
 static void shun_silent(meeting *m)
 {
     const tcp_vote *v = m->vote;
@@ -240,6 +274,7 @@ static void shun_silent(meeting *m)
     m->since_ns = ls_now_ns();
 }
 
+/* Does what the vote allows at this time: proposes a group, forms it, or suspects members. */
 static void vote(meeting *m)
 {
     const uint64_t now = ls_now_ns();
@@ -265,7 +300,8 @@ static void list_hosts(char *out, size_t size, const meeting *m, const tcp_set *
                                      m->j->entry[i].host);
 }
 
-/* Returns LS_OK if the connected members may still win the vote, else LS_ESTALLED. */
+/* Returns LS_OK if the connected members can still form a group that includes this one, else
+ * LS_ESTALLED. */
 static int check_hope(const meeting *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
@@ -290,6 +326,7 @@ static int check_hope(const meeting *m, ls_error *err)
                          "the hosts that are left did not agree who goes on in time");
 }
 
+/* Runs the vote until a group is formed. Errors: LS_ESTALLED (this member does not continue). */
 static int agree(meeting *m, ls_error *err)
 {
     const uint64_t number = m->vote->formed.number;
@@ -320,6 +357,7 @@ static void part_from_all(meeting *m)
         part_from(m, i);
 }
 
+/* Begins a vote: closes the connections of the one before and sets the time limits. */
 static void begin(meeting *m, const tcp_set *suspects)
 {
     const uint64_t now = ls_now_ns();
@@ -330,8 +368,8 @@ static void begin(meeting *m, const tcp_set *suspects)
     m->j->until_ns = tcp_sooner(now + MOMENTS * m->moment_ns, m->over_ns);
 }
 
-/* Connects the group that was formed. The connections of the vote stay open until then, so that the
- * last messages arrive. */
+/* Makes the connections of the group that was formed. The connections of the vote are closed only
+ * after that, so that the last messages of the vote arrive. */
 static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;
@@ -351,8 +389,8 @@ static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
     return status;
 }
 
-/* Votes and connects. If another member is lost while connecting, another vote follows, in which
- * one fewer may take part. */
+/* Votes and connects. If another member is lost before all members have connected, the others vote
+ * again without it. */
 static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_error *err)
 {
     int status = LS_ESTALLED;
@@ -368,6 +406,7 @@ static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_err
     return status;
 }
 
+/* Returns the grace time for a deadline for silent members. */
 static uint64_t moment(uint64_t deadline_ns)
 {
     const uint64_t half = deadline_ns / 2;
@@ -401,7 +440,8 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
     int status = meet_anew(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
-    /* Closes connections of callers that have not proved themselves, or came too late. */
+    /* Closes connections whose other end has not completed the handshake, or that came too late for
+     * the new group. */
     tcp_hang_up(j);
     ls_free(NULL, m.voter);
     if (status)
