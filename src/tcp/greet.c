@@ -56,24 +56,24 @@ static bool same(const uint8_t *a, const uint8_t *b)
 
 static void drop(joining *j, int i)
 {
-    close(j->guest[i].fd);
-    j->guest[i] = j->guest[--j->guests];
+    close(j->pending[i].fd);
+    j->pending[i] = j->pending[--j->pending_count];
 }
 
 static void let_in(joining *j)
 {
-    const int fd = accept(j->door, NULL, NULL);
+    const int fd = accept(j->listen_fd, NULL, NULL);
     if (fd < 0)
         return;
     tcp_set_up(fd);
-    if (j->guests == GUESTS) { /* full: the connection that has been silent longest is dropped */
+    if (j->pending_count == PENDING_MAX) { /* the oldest pending connection is dropped */
         int oldest = 0;
-        for (int i = 1; i < GUESTS; i++)
-            if (j->guest[i].since_ns < j->guest[oldest].since_ns)
+        for (int i = 1; i < PENDING_MAX; i++)
+            if (j->pending[i].since_ns < j->pending[oldest].since_ns)
                 oldest = i;
         drop(j, oldest);
     }
-    j->guest[j->guests++] = (guest){.fd = fd, .since_ns = ls_now_ns()};
+    j->pending[j->pending_count++] = (pending){.fd = fd, .since_ns = ls_now_ns()};
 }
 
 /* Bytes of a hello that are needed to see that it is of another version. */
@@ -81,7 +81,7 @@ enum { VERSION_BYTES = 2 * sizeof(uint32_t) };
 
 /* Answers a complete hello. In a run that has begun, members are not answered here: they call
  * again, and reach the listener when they regroup. */
-static bool give_answer(joining *j, guest *g)
+static bool give_answer(joining *j, pending *g)
 {
     answer a;
     ls_error unused;
@@ -94,7 +94,7 @@ static bool give_answer(joining *j, guest *g)
            (ssize_t)sizeof a; /* the socket's buffer is empty, so it has room */
 }
 
-static bool is_of_this_version(joining *j, const guest *g)
+static bool is_of_this_version(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
     if (g->got < VERSION_BYTES || (h->magic == MAGIC && h->version == VERSION))
@@ -105,7 +105,7 @@ static bool is_of_this_version(joining *j, const guest *g)
 }
 
 /* Decides whether a caller that is not a member yet may join. Returns a tcp_verdict_kind. */
-static uint32_t judge(joining *j, const guest *g)
+static uint32_t judge(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
     char why[160];
@@ -127,7 +127,7 @@ static uint32_t judge(joining *j, const guest *g)
 
 /* Checks the proof of a caller and sends the verdict. Returns 1 if the caller is welcome, −1 if
  * it must be dropped. */
-static int decide(joining *j, guest *g)
+static int decide(joining *j, pending *g)
 {
     uint8_t proof[PROOF];
     hello *h = &g->said.hello;
@@ -146,7 +146,7 @@ static int decide(joining *j, guest *g)
 
 /* Reads from a pending connection. Returns 1 if the caller has proved itself and is welcome, 0 if
  * data are still missing, −1 if it must be dropped. */
-static int listen_to(joining *j, guest *g)
+static int listen_to(joining *j, pending *g)
 {
     const bool greeted = g->got >= sizeof(hello);
     const size_t whole = greeted ? sizeof g->said : sizeof(hello);
@@ -165,21 +165,21 @@ static int listen_to(joining *j, guest *g)
  * a caller that is welcome, or −1. */
 static int serve(joining *j, uint64_t wait_ns, hello *said)
 {
-    struct pollfd watch[GUESTS + 1];
+    struct pollfd watch[PENDING_MAX + 1];
     const uint64_t patience = j->running ? LATE_NS : TCP_TRY_NS;
-    for (int i = 0; i < j->guests; i++)
-        watch[i] = (struct pollfd){.fd = j->guest[i].fd, .events = POLLIN};
-    watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
-    poll(watch, (nfds_t)j->guests + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
-    const bool calls = watch[j->guests].revents != 0;
+    for (int i = 0; i < j->pending_count; i++)
+        watch[i] = (struct pollfd){.fd = j->pending[i].fd, .events = POLLIN};
+    watch[j->pending_count] = (struct pollfd){.fd = j->listen_fd, .events = POLLIN};
+    poll(watch, (nfds_t)j->pending_count + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
+    const bool calls = watch[j->pending_count].revents != 0;
     /* Backwards, because drop() moves the last one to the place of the dropped one. */
-    for (int i = j->guests - 1; i >= 0; i--) {
-        guest *g = &j->guest[i];
+    for (int i = j->pending_count - 1; i >= 0; i--) {
+        pending *g = &j->pending[i];
         const int heard = watch[i].revents ? listen_to(j, g) : 0;
         if (heard > 0) {
             const int fd = g->fd;
             *said = g->said.hello;
-            *g = j->guest[--j->guests];
+            *g = j->pending[--j->pending_count];
             return fd;
         }
         if (heard < 0 || ls_now_ns() - g->since_ns > patience)
@@ -205,13 +205,13 @@ bool tcp_answer_late(joining *j)
     enum { AT_MOST = 64 }; /* further callers are served by the next call */
     hello unused;
     int before = -1;
-    for (int i = 0; i < AT_MOST && before != j->guests; i++) {
-        before = j->guests;
+    for (int i = 0; i < AT_MOST && before != j->pending_count; i++) {
+        before = j->pending_count;
         const int fd = serve(j, 0, &unused);
         if (fd >= 0)
             close(fd);
     }
-    return j->guests > 0;
+    return j->pending_count > 0;
 }
 
 /* ---- the caller ------------------------------------------------------------------------------ */

@@ -244,21 +244,21 @@ void tcp_hang_up(joining *j)
     for (int i = 0; j->caller && i < j->place.members; i++)
         if (j->caller[i] >= 0)
             close(j->caller[i]);
-    while (j->guests > 0)
-        close(j->guest[--j->guests].fd);
+    while (j->pending_count > 0)
+        close(j->pending[--j->pending_count].fd);
     while (j->earlies > 0)
         close(j->early[--j->earlies].fd);
     ls_free(NULL, j->caller);
     j->caller = NULL;
 }
 
-void tcp_forget_meeting(joining *j)
+void tcp_free_rendezvous(joining *j)
 {
     if (!j)
         return;
     tcp_hang_up(j);
-    if (j->door >= 0)
-        close(j->door);
+    if (j->listen_fd >= 0)
+        close(j->listen_fd);
     if (j->found)
         freeaddrinfo(j->found);
     ls_free(NULL, j->secret);
@@ -285,7 +285,7 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
     j->wire = w;
     j->place = *place;
     j->options = *options;
-    j->door = -1;
+    j->listen_fd = -1;
     j->place.wait_ns = place->wait_ns ? place->wait_ns : WAIT_NS;
     j->until_ns = ls_deadline_ns(j->place.wait_ns);
     j->try_ns = TCP_TRY_NS;
@@ -298,11 +298,11 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
     if (status == LS_OK && place->members > 1)
         status = meet(j, err);
     if (status || place->members == 1 || (!j->is_first && !options->regroups)) {
-        tcp_forget_meeting(j);
+        tcp_free_rendezvous(j);
         return status;
     }
     tcp_hang_up(j);
     j->running = true;
-    w->meeting = j;
+    w->rendezvous = j;
     return LS_OK;
 }

@@ -45,10 +45,10 @@ enum { TCP_HOST = 64 }; /* bytes of a host's name, the zero included */
 typedef struct tcp_wire {
     ls_wire base;
     char (*host)[TCP_HOST];      /* [members]: names of their hosts, for messages */
-    struct joining *meeting;     /* state that a regrouping needs; NULL: none is possible */
+    struct joining *rendezvous;  /* state that a regrouping needs; NULL: none is possible */
     tcp_line *line;              /* [members][LS_WIRE_CHANNELS] */
     struct pollfd *watch;        /* [members · LS_WIRE_CHANNELS] */
-    uint64_t door_ns;            /* time at which to look at the listener again */
+    uint64_t listener_ns;        /* time at which to look at the listener again */
     ls_transfer **ended;         /* output array of the current poll() */
     int ended_count, ended_most; /* number of entries used; capacity */
     ls_error broken;             /* the first connection that broke, until it has been reported */
@@ -79,7 +79,7 @@ void tcp_drain(tcp_wire *w);
  * is then in the transport. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err);
 /* Closes the listener and all pending connections, and frees the rendezvous. NULL is allowed. */
-void tcp_forget_meeting(struct joining *j);
+void tcp_free_rendezvous(struct joining *j);
 
 /* Tells callers of a run that has begun that it has. Callers that do not prove themselves soon
  * are dropped, and so are members, which call again. Does not wait. Returns whether a
@@ -91,7 +91,7 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
 
 /* ---- the rendezvous -------------------------------------------------------------------------- */
 
-enum { NONCE = 16, PROOF = 32, GUESTS = 128, MEET = 256, TCP_NOTE = 400 };
+enum { NONCE = 16, PROOF = 32, PENDING_MAX = 128, MEET = 256, TCP_NOTE = 400 };
 
 #define TCP_NOBODY UINT32_MAX /* member number of a caller that has none yet */
 
@@ -149,7 +149,7 @@ typedef struct tcp_note {
 } tcp_note;
 
 /* A pending connection, whose other end has not proved itself yet. */
-typedef struct guest {
+typedef struct pending {
     int fd;
     struct {
         hello hello;
@@ -158,7 +158,7 @@ typedef struct guest {
     size_t got; /* number of bytes of `said` received */
     uint8_t nonce[NONCE];
     uint64_t since_ns;
-} guest;
+} pending;
 
 /* "HOST:PORT" split into its parts. */
 typedef struct tcp_address {
@@ -180,9 +180,9 @@ typedef struct joining {
     tcp_verdict verdict;       /* verdict of the last listener that answered */
     uint64_t until_ns, try_ns; /* end of the rendezvous; time limit of one connection attempt */
     struct addrinfo *found;    /* resolved addresses of `meet` */
-    int door;                  /* listening socket; −1: none */
-    guest guest[GUESTS];
-    int guests;
+    int listen_fd;             /* listening socket; −1: none */
+    pending pending[PENDING_MAX];
+    int pending_count;
     /* [members]: the first member's connections to the members that have come. On other members
      * caller[0] only tells whether the first has sent TCP_GO. */
     int *caller;
@@ -202,7 +202,7 @@ typedef struct joining {
     struct {
         int fd;
         hello said;
-    } early[GUESTS]; /* connections of a group that this member has not heard of yet */
+    } early[PENDING_MAX]; /* connections of a group that this member has not heard of yet */
     int earlies;
 } joining;
 
@@ -238,8 +238,8 @@ void tcp_set_up(int fd);
 /* Fills `out` with random bytes. Errors: LS_ESYSTEM. */
 int tcp_draw(void *out, size_t bytes, ls_error *err);
 
-/* Opens j->door, a listening socket at the address. `both_families`: an IPv6 socket also accepts
- * IPv4. Returns 0 or an errno. */
+/* Opens j->listen_fd, a listening socket at the address. `both_families`: an IPv6 socket also
+ * accepts IPv4. Returns 0 or an errno. */
 int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families);
 
 /* Connects to an address: sets *fd, or *fd to −1 and *error to an errno. */

@@ -20,9 +20,9 @@ enum {
     TURN = 1 << 20 /* bytes of one connection before it is the next one's turn */
 };
 #define LONGEST_NS 1000000000u
-#define DOOR_NS 1000000000u  /* interval between two looks at the listener */
-#define BUSY_NS 10000000u    /* the same while a handshake is in progress */
-#define DRAIN_NS 2000000000u /* longest wait for the others to shut down */
+#define LISTENER_NS 1000000000u /* interval between two looks at the listener */
+#define BUSY_NS 10000000u       /* the same while a handshake is in progress */
+#define DRAIN_NS 2000000000u    /* longest wait for the others to shut down */
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
@@ -183,8 +183,8 @@ int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
 
 static void mind_listener(tcp_wire *w, uint64_t now)
 {
-    if (w->meeting && now >= w->door_ns)
-        w->door_ns = now + (tcp_answer_late(w->meeting) ? BUSY_NS : DOOR_NS);
+    if (w->rendezvous && now >= w->listener_ns)
+        w->listener_ns = now + (tcp_answer_late(w->rendezvous) ? BUSY_NS : LISTENER_NS);
 }
 
 int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err)

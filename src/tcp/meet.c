@@ -320,13 +320,13 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
     int error = getsockname(fd, (struct sockaddr *)&own, &bytes) ? errno : 0;
     if (error)
         return ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error));
-    if (j->door < 0 && j->listen.port[0]) {
+    if (j->listen_fd < 0 && j->listen.port[0]) {
         int status = listen_as_told(j, err);
         if (status)
             return status;
     }
     tcp_pack_address(h->address, &port, &own);
-    if (j->door < 0) {
+    if (j->listen_fd < 0) {
         bytes = tcp_unpack_address(&there, h->address, 0);
         if (own.ss_family == AF_INET6)
             ((struct sockaddr_in6 *)(void *)&there)->sin6_scope_id =
@@ -334,7 +334,7 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
         error = tcp_listen(j, (struct sockaddr *)&there, bytes, false);
     }
     bytes = sizeof there;
-    if (!error && getsockname(j->door, (struct sockaddr *)&there, &bytes))
+    if (!error && getsockname(j->listen_fd, (struct sockaddr *)&there, &bytes))
         error = errno;
     if (error)
         return ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error));

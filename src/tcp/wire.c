@@ -10,9 +10,9 @@
  * listens any more then also finds its connections closed. */
 static void end_wire(tcp_wire *w)
 {
-    struct joining *meeting = w->meeting;
+    struct joining *rendezvous = w->rendezvous;
     tcp_free(w);
-    tcp_forget_meeting(meeting);
+    tcp_free_rendezvous(rendezvous);
 }
 
 /* Closes the transport. All messages have been sent by now; data in transit must not be lost by a
