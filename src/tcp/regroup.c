@@ -311,18 +311,19 @@ static int check_can_win(const regrouping *m, ls_error *err)
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
     if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settle_until_ns) && !tcp_vote_may(m->vote)) {
         list_hosts(hosts, sizeof hosts, m, &left);
-        return ls_fail(err, LS_ESTALLED,
-                       "%d of %d hosts found each other (%s), which is %s, so that the others may "
-                       "go on, and these do not",
-                       found, all, hosts,
-                       2 * found == all  ? "half of them, without the first"
-                       : 2 * found > all ? "not certain to be the only part that does"
-                                         : "fewer than half");
+        return ls_fail(
+            err, LS_ESTALLED,
+            "%d of %d hosts found each other (%s), which is %s: the other hosts may have "
+            "gone on without them, so these hosts stop",
+            found, all, hosts,
+            2 * found == all  ? "half of them, without the first host"
+            : 2 * found > all ? "not certain to be the only group that can go on"
+                              : "fewer than half");
     }
     return ls_now_ns() < m->j->until_ns
                ? LS_OK
                : ls_fail(err, LS_ESTALLED,
-                         "the hosts that are left did not agree who goes on in time");
+                         "the hosts that are left did not agree in time which of them go on");
 }
 
 /* Runs the vote until a group is formed. Errors: LS_ESTALLED (this member does not continue). */
@@ -418,7 +419,8 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
 {
     joining *j = old->rendezvous;
     if (!j || !j->options.regroups)
-        return ls_fail(err, LS_EUNSUPPORTED, "the wire was not opened to be left for another");
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "the wire was opened without `regroups`, so it cannot regroup");
     regrouping m = {.j = j,
                     .vote = &j->vote,
                     .old = old,
