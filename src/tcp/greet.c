@@ -6,12 +6,14 @@
  *     proof of (hello, nonce)                  ──▶
  *                                              ◀──  verdict: welcome, or the reason why not
  *
- * A proof is an HMAC-SHA-256 with the secret over one letter, which tells the two ends apart, the
- * hello and the listener's nonce. Each end has chosen a nonce, so that no proof can be used again.
+ * A proof is an HMAC-SHA-256, with the secret as its key, of three things: one letter, which is
+ * different for the two ends, the hello, and the listener's nonce. The hello contains the caller's
+ * nonce. Each end draws a new random nonce for each connection, so a proof that was recorded is
+ * useless in another one.
  *
- * The listener serves many callers at once, so that a silent one delays nobody. A caller that
- * finds that the listener has another secret sends its proof all the same, so that the
- * listener learns it, too. */
+ * The listener serves all pending connections at the same time, so that a caller that sends nothing
+ * does not delay others. A caller that sees a wrong proof sends its own proof all the same: the
+ * listener then also reports that the secrets differ. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "hash/hash.h"
@@ -76,11 +78,12 @@ static void let_in(joining *j)
     j->pending[j->pending_count++] = (pending){.fd = fd, .since_ns = ls_now_ns()};
 }
 
-/* Bytes of a hello that are needed to see that it is of another version. */
+/* Number of bytes of a hello after which magic and version are complete. */
 enum { VERSION_BYTES = 2 * sizeof(uint32_t) };
 
-/* Answers a complete hello. In a run that has begun, members are not answered here: they call
- * again, and reach the listener when they regroup. */
+/* Answers a complete hello. Returns false if the connection must be closed. While the run is
+ * running, a member of the run gets no answer: it tries again, and is answered when this member
+ * regroups as well. */
 static bool give_answer(joining *j, pending *g)
 {
     answer a;
@@ -91,7 +94,7 @@ static bool give_answer(joining *j, pending *g)
     memcpy(a.nonce, g->nonce, NONCE);
     prove(a.proof, j, 'a', h, g->nonce);
     return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
-           (ssize_t)sizeof a; /* the socket's buffer is empty, so it has room */
+           (ssize_t)sizeof a; /* the socket's send buffer is empty, so the whole answer fits */
 }
 
 static bool is_of_this_version(joining *j, const pending *g)
@@ -104,7 +107,8 @@ static bool is_of_this_version(joining *j, const pending *g)
     return false;
 }
 
-/* Decides whether a caller that is not a member yet may join. Returns a tcp_verdict_kind. */
+/* Returns the verdict, a tcp_verdict_kind, for a caller that knows the secret: whether it may join
+ * the run. */
 static uint32_t judge(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
@@ -125,8 +129,8 @@ static uint32_t judge(joining *j, const pending *g)
     return TCP_MEMBERS;
 }
 
-/* Checks the proof of a caller and sends the verdict. Returns 1 if the caller is welcome, −1 if
- * it must be dropped. */
+/* Checks the proof of a caller and sends the verdict. Returns 1 after TCP_WELCOME, or −1 if the
+ * connection must be closed. */
 static int decide(joining *j, pending *g)
 {
     uint8_t proof[PROOF];
@@ -144,8 +148,8 @@ static int decide(joining *j, pending *g)
                : -1;
 }
 
-/* Reads from a pending connection. Returns 1 if the caller has proved itself and is welcome, 0 if
- * data are still missing, −1 if it must be dropped. */
+/* Reads from a pending connection. Returns 1 if the handshake is complete with TCP_WELCOME, 0 if
+ * more data must arrive, −1 if the connection must be closed. */
 static int listen_to(joining *j, pending *g)
 {
     const bool greeted = g->got >= sizeof(hello);
@@ -161,8 +165,8 @@ static int listen_to(joining *j, pending *g)
     return greeted ? decide(j, g) : give_answer(j, g) ? 0 : -1;
 }
 
-/* Serves all pending connections, after waiting up to `wait_ns` for data. Returns the connection of
- * a caller that is welcome, or −1. */
+/* Waits up to `wait_ns` for data, and then serves all pending connections. Returns the connection
+ * of a caller whose handshake is complete with TCP_WELCOME, or −1. */
 static int serve(joining *j, uint64_t wait_ns, hello *said)
 {
     struct pollfd watch[PENDING_MAX + 1];
@@ -172,7 +176,8 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
     watch[j->pending_count] = (struct pollfd){.fd = j->listen_fd, .events = POLLIN};
     poll(watch, (nfds_t)j->pending_count + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
     const bool calls = watch[j->pending_count].revents != 0;
-    /* Backwards, because drop() moves the last one to the place of the dropped one. */
+    /* The loop runs backwards, because drop() moves the last entry to the place of the dropped
+     * one. */
     for (int i = j->pending_count - 1; i >= 0; i--) {
         pending *g = &j->pending[i];
         const int heard = watch[i].revents ? listen_to(j, g) : 0;
@@ -216,14 +221,14 @@ bool tcp_answer_late(joining *j)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* Limits one attempt, so that an address that swallows packets leaves time for others. */
+/* The limit of one attempt leaves time for other addresses if packets to this one are lost. */
 uint64_t tcp_try_until(const joining *j)
 {
     return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
 }
 
-/* Reports a failed handshake. The listener may have dropped this caller in a crowd of strangers, so
- * the status is LS_EIO: the caller may call again. */
+/* Reports a failed handshake. The status is LS_EIO, after which the caller may try again: the
+ * listener may have closed the connection because it had too many pending ones. */
 static int fail_greeting(const joining *j, int error, ls_error *err)
 {
     char why[LS_REASON];

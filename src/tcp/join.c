@@ -1,5 +1,7 @@
-/* Connects the members of a run: after the rendezvous (meet.c), each member connects to those with
- * lower numbers, once for each channel. */
+/* Connects the members of a run to each other. After the rendezvous (meet.c), or after a vote
+ * (regroup.c), each member connects to all members of the group that have lower numbers, once for
+ * each channel, and waits for the connections of those that have higher numbers. `origin` is a
+ * member's number in the first group, `member` its number in the present group. */
 #include "tcp/join.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -10,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAIT_NS UINT64_C(600000000000)
+#define WAIT_NS UINT64_C(600000000000) /* default time limit of a rendezvous: 10 minutes */
 
 static int no_memory(ls_error *err)
 {
@@ -35,15 +37,16 @@ void tcp_reach(joining *j, int origin, int *fd, int *error)
     tcp_dial(fd, error, (const struct sockaddr *)&at, bytes, tcp_try_until(j));
 }
 
-/* Returns whether the member has a second address. A member whose connections pass
- * through a gateway that replaces the source address may listen at its own address and
- * not at the gateway's. */
+/* Returns whether a second address of the member's listener is known. The first one is the address
+ * from which the member's connection came. If a gateway has replaced that address, only the second
+ * one, which the member itself knows, leads to the listener. */
 static bool has_another(const entry *e)
 {
     static const uint8_t none[16];
     return memcmp(e->address[1], none, sizeof none) != 0;
 }
 
+/* Exchanges the two addresses of a member. */
 static void take_the_other(entry *e)
 {
     uint8_t address[16];
@@ -73,8 +76,9 @@ static int reach_member(joining *j, int origin, int *fd, ls_error *err)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* Connects to a member on one channel. If the connection is closed during the handshake, which a
- * crowd of strangers at the other end can cause, it is attempted again. */
+/* Connects to a member on one channel, trying both of its addresses in turn. If the listener closes
+ * the connection during the handshake, because it has too many pending connections, the attempt is
+ * repeated until j->until_ns. */
 static int call_member(joining *j, int member, int channel, ls_error *err)
 {
     const int origin = tcp_set_nth(&j->vote.formed.set, member);
@@ -105,8 +109,8 @@ static int call_member(joining *j, int member, int channel, ls_error *err)
     }
 }
 
-/* Connects to all members with lower numbers. At the start, the connection to the first member on
- * the first channel exists already. */
+/* Connects to all members with lower numbers. At the start of the run the connection to the first
+ * member on channel 0 exists already: it was made in the rendezvous. */
 static int call_members(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member;
@@ -117,8 +121,9 @@ static int call_members(joining *j, ls_error *err)
     return status;
 }
 
-/* Makes a caller's connection that of its member and channel. Refuses a caller of another group, of
- * a vote, or one that means another member. Returns whether the connection was taken. */
+/* Uses an incoming connection for the member and the channel that its hello names. Closes it if it
+ * belongs to another group or to a vote, if it is meant for another member, or if the channel has a
+ * connection. Returns whether the connection is used. */
 static bool take_member(joining *j, int fd, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
@@ -135,7 +140,7 @@ static bool take_member(joining *j, int fd, const hello *h)
     return true;
 }
 
-/* Reports the first host whose connection is missing. */
+/* Reports the first member whose connection is missing. */
 static int fail_await(const joining *j, ls_error *err)
 {
     int member = j->wire->base.member + 1;
@@ -148,6 +153,7 @@ static int fail_await(const joining *j, ls_error *err)
                    j->wire->host[member], j->host, j->host);
 }
 
+/* Waits for the connections of all members with higher numbers. */
 static int await_members(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member, members = j->wire->base.members;
@@ -182,8 +188,8 @@ int tcp_connect_all(joining *j, ls_error *err)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Reads and checks the options. Makes no call that could wait, except to resolve
- * the advertised name. */
+/* Reads and checks the options. It does not wait, except for the resolution of the advertised
+ * name. */
 static int read_place(joining *j, ls_error *err)
 {
     const ls_tcp_place *p = &j->place;
@@ -210,7 +216,8 @@ static int read_place(joining *j, ls_error *err)
     return p->advertise ? tcp_read_advertised(&j->advertise, p->advertise, err) : LS_OK;
 }
 
-/* Copies the secret, because the caller may have returned while joining still goes on. */
+/* Copies the secret, because a regrouping needs it after the function that passed it has
+ * returned. */
 static int keep_secret(joining *j, ls_error *err)
 {
     j->secret = ls_alloc(NULL, j->place.secret_bytes);
@@ -275,8 +282,9 @@ static void name_this_host(joining *j)
     tcp_take_name(j->host, name);
 }
 
-/* The first member's listener stays open, so that no other program gets its port, and late callers
- * are told that the run has begun. If members may regroup, all listeners stay open. */
+/* The first member keeps its listener open during the run, so that no other program gets the port,
+ * and tells callers that the run has begun. If members may regroup, all of them keep their
+ * listeners open. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err)
 {
     joining *j = ls_alloc(NULL, sizeof *j);

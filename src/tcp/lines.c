@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 enum {
-    HEAD = sizeof(uint64_t),
-    QUEUE = 16,
-    TURN = 1 << 20 /* bytes of one connection before it is the next one's turn */
+    HEAD = sizeof(uint64_t), /* bytes of a message's header */
+    QUEUE = 16,              /* initial capacity of a queue */
+    TURN = 1 << 20           /* most bytes that one connection moves before the others are served */
 };
-#define LONGEST_NS 1000000000u
-#define LISTENER_NS 1000000000u /* interval between two looks at the listener */
+#define LONGEST_NS 1000000000u  /* longest wait in one call of ppoll */
+#define LISTENER_NS 1000000000u /* interval at which the listener is served */
 #define BUSY_NS 10000000u       /* the same while a handshake is in progress */
 #define DRAIN_NS 2000000000u    /* longest wait for the others to shut down */
 
@@ -28,7 +28,8 @@ enum {
 
 static int push(tcp_queue *q, ls_transfer *t, ls_error *err)
 {
-    /* It grows in the first steps only, because all steps have the same number of transfers. */
+    /* The queue grows only in the first steps, because all steps post the same number of
+     * transfers. */
     if (q->count == q->room) {
         const unsigned room = q->room ? 2 * q->room : QUEUE;
         ls_transfer **item = ls_alloc_array(NULL, room, sizeof(ls_transfer *));
@@ -60,7 +61,8 @@ static ls_transfer *first_of(const tcp_queue *q)
     return q->item[q->first];
 }
 
-/* Lists the remaining parts of the first transfer: header and data. Returns their number. */
+/* Lists what is still to be moved of the first transfer of the queue: the rest of the header and of
+ * the data. Returns the number of parts. */
 static size_t parts_of(struct iovec part[2], tcp_flow *flow)
 {
     const ls_transfer *t = first_of(&flow->queue);
@@ -113,7 +115,8 @@ static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *
                                                                     : LS_OK;
 }
 
-/* Moves transfers in one direction of a connection until it blocks or has had its turn. */
+/* Moves transfers in one direction of a connection until the socket would block, or TURN bytes have
+ * been moved. */
 static int go_on(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
 {
     size_t moved = 1;
@@ -168,7 +171,7 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
         if (events && !line->broken)
             w->watch[count++] = (struct pollfd){.fd = line->fd, .events = events};
     }
-    /* Whatever ends the wait, all connections are tried again. */
+    /* The result is not needed: all connections are tried again in any case. */
     ppoll(w->watch, count, &limit, NULL);
 }
 

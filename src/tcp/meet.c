@@ -1,5 +1,9 @@
-/* The rendezvous. The first member waits until all others have called. Then it tells each its
- * number and the addresses of all listeners and, later, that all are connected to each other. */
+/* The rendezvous. The first member listens; the others connect to it and wait. When all members
+ * have come, the first member sends each of them its number and the addresses of all listeners
+ * (TCP_COMPLETE), and all members connect to each other (join.c). Each of the others then reports
+ * to the first member that it is connected (TCP_CONNECTED), and when all have, the first member
+ * tells them that the run can begin (TCP_GO). If any member fails, the first member tells all
+ * others why (TCP_FAILED), so that the rendezvous succeeds on all members or fails on all. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -13,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* value in `caller`: the member has sent TCP_CONNECTED; of the first: it has sent TCP_GO */
+/* value in `caller` for a member that has sent TCP_CONNECTED, or for a first member that has sent
+ * TCP_GO */
 enum { SAID = -2 };
 /* time limit for connecting all members to each other, once they have come */
 #define CONNECT_NS UINT64_C(60000000000)
@@ -31,7 +36,7 @@ static int find(struct addrinfo **out, const tcp_address *a)
     return getaddrinfo(a->host, a->port, &hints, out);
 }
 
-/* Listens at all addresses of this host, of both families if it has both. */
+/* Listens at all addresses of this host, IPv6 and IPv4 if the host has both. */
 static int listen_at_all(joining *j)
 {
     struct sockaddr_storage at;
@@ -63,8 +68,9 @@ static int fail_listen(const joining *j, int error, ls_error *err)
                    ls_reason(why, error));
 }
 
-/* Checks that other hosts can reach an address. A hosts file may map this host's own name to
- * 127.0.1.1, which leads no other host here. */
+/* Checks that an address is not a loopback address, at which no other host can connect. On some
+ * systems /etc/hosts maps the host's own name to 127.0.1.1. A host that the user gave as a loopback
+ * address is accepted. */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
@@ -84,7 +90,7 @@ static int check_reached(const tcp_address *a, const struct addrinfo *found, con
                    a->host, tcp_show_address(shown, packed, 0), cure, a->port);
 }
 
-/* Listens at the address of the options. */
+/* Listens at the address that the options give. */
 static int listen_as_told(joining *j, ls_error *err)
 {
     struct addrinfo *found;
@@ -106,7 +112,7 @@ static int listen_as_told(joining *j, ls_error *err)
 
 /* ---- the first member ------------------------------------------------------------------------ */
 
-/* Removes callers that have closed their connection. */
+/* Removes the callers that have closed their connections. *count: number of callers. */
 static void forget_gone(joining *j, int *count)
 {
     char byte;
@@ -122,9 +128,9 @@ static void forget_gone(joining *j, int *count)
     }
 }
 
-/* Sets the addresses of a caller's listener: the address that the caller's connection comes
- * from and, if it differs, the address that the caller knows, since a gateway may have
- * replaced the former. */
+/* Sets the addresses of a caller's listener. The first one is the source address of the caller's
+ * connection. If the caller knows another address of itself, that is the second one, because a
+ * gateway may have replaced the source address. An advertised address is the only one. */
 static void note_entry(entry *e, int fd, const hello *h)
 {
     struct sockaddr_storage from = {0}, own;
@@ -157,8 +163,7 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
     }
 }
 
-/* Sends a message to a member that waits. If it cannot be sent at once, the
- * connection is shut down. */
+/* Sends a note to a caller. If it cannot be sent at once, the connection is shut down. */
 static void tell(joining *j, int caller, const tcp_note *note)
 {
     if (send(j->caller[caller], note, sizeof *note, MSG_NOSIGNAL | MSG_DONTWAIT) !=
@@ -175,7 +180,7 @@ static void tell_those_here(joining *j, int count, tcp_note_kind kind, const cha
         tell(j, i, &note);
 }
 
-/* Logs the progress here and sends it to the members that wait. */
+/* Logs how many members have come, and sends that to the callers. */
 static void say_progress(joining *j, int count, uint64_t *told_ns)
 {
     char hosts[TCP_NOTE - 100];
@@ -235,8 +240,8 @@ static int gather_callers(joining *j, ls_error *err)
     return LS_OK;
 }
 
-/* Sorts the callers by the addresses of their listeners, so that the same hosts have the same
- * numbers in whatever order they come. */
+/* Sorts the callers by the addresses of their listeners. The numbers of the hosts then do not
+ * depend on the order in which they came. */
 static void sort_callers(joining *j)
 {
     for (int i = 2; i < j->place.members; i++)
@@ -250,8 +255,9 @@ static void sort_callers(joining *j)
         }
 }
 
-/* Makes the names of hosts unique in the same way as cluster/courier.c. It begins with the last
- * member, because each must still find the first one's name unchanged. */
+/* Makes the names of hosts unique, in the same way as cluster/courier.c: a host that has the same
+ * name as one with a lower number gets "#" and its number appended. The loop begins with the last
+ * member, so that each name is compared with unchanged names. */
 static void number_namesakes(joining *j)
 {
     for (int m = j->place.members - 1; m > 0; m--)
@@ -263,8 +269,8 @@ static void number_namesakes(joining *j)
             }
 }
 
-/* Sends all callers their numbers and the entries. Each caller's connection becomes that
- * of its first channel. */
+/* Sends each caller its number and the addresses of all members. From then on the caller's
+ * connection is that of channel 0. */
 static int tell_callers(joining *j, ls_error *err)
 {
     char why[LS_REASON];
@@ -307,9 +313,9 @@ static int be_first(joining *j, ls_error *err)
 
 /* ---- the other members ----------------------------------------------------------------------- */
 
-/* Opens this member's listener. Unless the options give an address, it is the local address of the
- * connection to the first member, because that network leads to the first member. Writes the
- * listener's address into the hello. */
+/* Opens this member's listener and writes its address into the hello. Unless the options give an
+ * address, the listener uses the local address of the connection to the first member: in that
+ * network the first member can be reached, so the other members can probably be reached as well. */
 static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
 {
     char why[LS_REASON];
@@ -347,8 +353,9 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether to try an address. Loopback addresses among others are skipped: they are this
- * host's own view of a name. */
+/* Returns whether to try an address to which the name of the first member resolves. A loopback
+ * address is skipped unless the user gave one: it is an entry for this host's own name in
+ * /etc/hosts. */
 static bool is_to_try(const joining *j, const struct addrinfo *a)
 {
     return tcp_means_itself(j->meet.host) || !tcp_is_loopback(a->ai_addr);
@@ -368,8 +375,8 @@ static void reach_any(joining *j, int *fd, int *error)
     }
 }
 
-/* Resolves the first member's name again. It may have another address by now, for example a service
- * whose first member was restarted. */
+/* Resolves the first member's name again. It may have another address by now, for example if a
+ * cluster manager has restarted the first member. */
 static void find_again(joining *j)
 {
     struct addrinfo *found;
@@ -456,8 +463,9 @@ static int hear_first(joining *j, int fd, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether a run that has begun may end soon: the next run may begin on this host first,
- * while the last one is ending on the first member's host. */
+/* Returns whether to call again after the answer that the run has begun (TCP_BEGUN). It may be the
+ * previous run, which is still ending on the first member's host while the next run starts on this
+ * one. It has ENDING_NS to end; *until_ns: that time, 0 before the first such answer. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)
@@ -467,8 +475,9 @@ static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
     return ls_now_ns() < *until_ns;
 }
 
-/* Returns whether to call again: the connection was closed, for example by a gateway that has no
- * listener yet, or by a first member that ended. */
+/* Prepares another call, and returns whether to make it. That is so if the connection was closed,
+ * for example by a gateway that has no listener yet or by a first member that ended, or if the
+ * previous run may still be ending. */
 static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why,
                              uint64_t *ending_ns)
 {
@@ -507,8 +516,8 @@ static int call_first(joining *j, ls_error *err)
 
 /* ---- choosing the first member --------------------------------------------------------------- */
 
-/* Resolves the first member's name; waits if it is unknown, because the hosts of a service
- * may still be starting. */
+/* Resolves the first member's name. If the name is unknown, it waits for it: a cluster manager may
+ * make names known only when the hosts have started. */
 static int await_name(joining *j, ls_error *err)
 {
     int code;
@@ -528,14 +537,15 @@ static int await_name(joining *j, ls_error *err)
     return check_reached(&j->meet, j->found, "say --listen", err);
 }
 
-/* Returns whether the address is not one of this host's, or of a family that it lacks. */
+/* Returns whether the error says that the address belongs to another host, or to a family (IPv6 or
+ * IPv4) that this host does not have. */
 static bool is_elsewhere(int error)
 {
     return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
 }
 
-/* Guesses whether this member is first if the options do not say: it is if it can
- * listen at the address. */
+/* Decides whether this member is the first if the options do not say so: it is the first if it can
+ * listen at the address of the rendezvous. */
 static int guess_first(joining *j, bool *first, ls_error *err)
 {
     char why[LS_REASON];
@@ -545,7 +555,7 @@ static int guess_first(joining *j, bool *first, ls_error *err)
             error = tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
     *first = error == 0;
     return *first || is_elsewhere(error) || error == EADDRINUSE
-               ? LS_OK /* EADDRINUSE: the first member listens on this host */
+               ? LS_OK /* EADDRINUSE: another process on this host is the first member */
                : ls_fail(err, LS_ESYSTEM, "cannot listen at %s: %s", j->where,
                          ls_reason(why, error));
 }
@@ -574,8 +584,8 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
                        : ls_fail(err, LS_ESYSTEM, "host %s says: %.380s", host, note->text);
 }
 
-/* First member: reads a message of another member. Others: reads the first member's
- * message. Does not wait. */
+/* Reads a note of `member`, if one has arrived: on the first member that of another one, on the
+ * others that of the first. Fails if it is not the expected one. Does not wait. */
 static int heed_member(joining *j, int member, ls_error *err)
 {
     tcp_note note;
@@ -639,8 +649,9 @@ static int await_all(joining *j, ls_error *err)
     return status;
 }
 
-/* Replaces this member's own failure by its cause. A failure of one member causes failures of
- * others, and the first member hears of all of them; it tells another member the cause. */
+/* Replaces this member's error by its cause. If one member fails, others fail because of that. The
+ * first member receives the errors of all, and sends the first of them, the cause, to the other
+ * members. */
 static int hear_cause(const joining *j, int status, ls_error *why)
 {
     tcp_note note;
