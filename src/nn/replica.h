@@ -2,7 +2,7 @@
  *
  * Threads: all functions are called on the device's worker thread unless they say otherwise. After
  * ls_replica_create nothing allocates, except the functions that prepare further recordings of a
- * step (ls_replica_on_ready, ls_replica_prepare_whole) and ls_replica_total_at.
+ * step (ls_replica_on_ready, ls_replica_record_whole_steps) and ls_replica_total_at.
  *
  * Recordings. If the device supports recordings, a replica that trains records each plan's
  * gather, forward and backward when it is created, and also the update if that has several
@@ -157,8 +157,8 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
 /* Returns the number of recordings: one for each plan, and one of the update if it has several ops;
  * 0: everything runs op by op. A plan that runs by buckets (ls_replica_on_ready) has one more for
- * each bucket, a plan for whole steps (ls_replica_prepare_whole) one more, and the largest plan of
- * a small model one of several steps. */
+ * each bucket, a plan for whole steps (ls_replica_record_whole_steps) one more, and the largest
+ * plan of a small model one of several steps. */
 int ls_replica_recordings(const ls_replica *replica);
 
 /* Writes the description of an op, such as "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512".
@@ -235,8 +235,8 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
  * gather, forward, backward and update are one recording. Its update writes the results that the
  * host needs into one of LS_RESULT_SLOTS slots in host memory. No thread waits: the next step can
  * be enqueued, with the other slot, before the result of this one is known. A step whose loss is
- * not finite changes nothing and blocks all later steps until ls_replica_release. The bits are
- * those of ls_replica_gradient, a total equal to the gradient, and ls_replica_apply.
+ * not finite changes nothing and blocks all later steps until ls_replica_resume_updates. The bits
+ * are those of ls_replica_gradient, a total equal to the gradient, and ls_replica_apply.
  *
  * A step of a small model ends before the next step has been enqueued. LS_UNROLLED steps of such a
  * model are therefore one recording. A model is small if it needs at most LS_UNROLL_BYTES for
@@ -252,18 +252,18 @@ typedef struct ls_replica_step {
 
 /* Records whole steps if the device can record them. One call is enough. Not for use within a
  * step. Errors: LS_ENOMEM. */
-int ls_replica_prepare_whole(ls_replica *replica, ls_error *err);
+int ls_replica_record_whole_steps(ls_replica *replica, ls_error *err);
 /* Returns how many steps of n rows can be enqueued at once: 0 (there are no recordings of whole
  * steps), 1 or LS_UNROLLED. */
-int ls_replica_steps_whole(const ls_replica *replica, uint32_t n);
+int ls_replica_most_whole_steps(const ls_replica *replica, uint32_t n);
 
-/* Enqueues `count` whole steps: one, or as many as ls_replica_steps_whole returns. Each has the
- * same number of rows. `rows` holds the row indices of the steps one after another, as in
+/* Enqueues `count` whole steps: one, or as many as ls_replica_most_whole_steps returns. Each has
+ * the same number of rows. `rows` holds the row indices of the steps one after another, as in
  * ls_replica_gradient. `slot` must not be in use. After an error no step has been enqueued; after
  * LS_EDEVICE that is unknown. */
-int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int count, int slot, ls_replica_times *times,
-                          ls_error *err);
+int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
+                               const ls_replica_step *step, int count, int slot,
+                               ls_replica_times *times, ls_error *err);
 /* Sets *arrived to whether the steps of a slot are done. Never waits. Errors: LS_EDATA (a
  * row whose label or target is invalid; it blocks later steps as a loss that is not
  * finite does), LS_EDEVICE. */
@@ -273,7 +273,7 @@ int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *e
 const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k);
 /* Lifts the block after a loss that was not finite: steps that are enqueued from now
  * on are applied again. */
-int ls_replica_release(ls_replica *replica, ls_error *err);
+int ls_replica_resume_updates(ls_replica *replica, ls_error *err);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
@@ -305,7 +305,7 @@ int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, fl
 
 /* Enqueues one update of the weights and of the running statistics from the total arena. If the
  * total's loss is not finite when the update runs, it changes nothing, and neither does any later
- * step until ls_replica_release. `times` may be NULL. */
+ * step until ls_replica_resume_updates. `times` may be NULL. */
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 

@@ -274,7 +274,7 @@ static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
         b.slot[i] = r->arena[SLOT + i] + at;
     b.shadow[0] = r->shadow ? r->shadow + shadow : NULL;
     b.shadow_grad[0] = r->shadow_grad ? r->shadow_grad + shadow : NULL;
-    b.in_shadow = sum == OF_GRADIENT && ls_replica_leaves_shadows(r) ? r->in_shadow : NULL;
+    b.in_shadow = sum == OF_GRADIENT && ls_replica_updates_read_shadows(r) ? r->in_shadow : NULL;
     return b;
 }
 
@@ -299,7 +299,7 @@ int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)
     return status == LS_OK ? ls_replica_bind_updates(r, OF_TOTAL, err) : status;
 }
 
-bool ls_replica_leaves_shadows(const ls_replica *r)
+bool ls_replica_updates_read_shadows(const ls_replica *r)
 {
     for (int i = 0; i < r->param_begins - 1; i++)
         if (r->rate_of[i] != r->rate_of[0] || r->rate_of[i] == 0)

@@ -12,14 +12,14 @@
  *     LS_GRADIENT            one segment, the whole gradient of a shard       ls_replica_gradient
  *     LS_GRADIENT_BY_BUCKETS one for each bucket; `ready` is called after     the same, once
  *                            each but the last                               ls_replica_on_ready
- *     LS_STEP                one: the gradient and the update from it,        ls_replica_step_whole
+ *     LS_STEP                one: the gradient and the update from it, ls_replica_run_whole_steps
  *                            which reports the loss to the host
  *     LS_STEPS               LS_UNROLLED of these                             the same
  *     apply                  one, in the replica: the update from the total   ls_replica_apply
  *
  * All programs are listed, op by op, when the replica is created; they depend only on the model
  * and on the layouts. LS_GRADIENT and `apply` are recorded at creation, the buckets when the
- * caller sets `ready`, and whole steps by ls_replica_prepare_whole, since the group decides
+ * caller sets `ready`, and whole steps by ls_replica_record_whole_steps, since the group decides
  * which of them it needs. A program is recorded as a whole or not at all. Without recordings
  * gradients run op by op, and whole steps are not available. Recordings do not depend on the
  * members of the group, so that a new group reuses them and records only what is missing. They
@@ -144,7 +144,7 @@ int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err);
 void ls_replica_destroy_updates(ls_replica *r);
 /* Returns whether whole steps may leave gradients in their shadows: only if
  * one op reads them all. */
-bool ls_replica_leaves_shadows(const ls_replica *r);
+bool ls_replica_updates_read_shadows(const ls_replica *r);
 
 /* ---- replica_step.c ------------------------------------------------------------------------- */
 

@@ -23,7 +23,8 @@
 #include <string.h>
 
 _Static_assert(LS_UNROLLED <= LS_RECORD_STEPS, "a recording has room for as many steps");
-_Static_assert(LS_TAIL_LOSS == 0 && LS_TAIL_ROWS == LS_OP_STATS, "the tail begins with the loss's");
+_Static_assert(LS_TAIL_LOSS == 0 && LS_TAIL_ROWS == LS_OP_STATS,
+               "the tail begins with the floats of the loss op");
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
@@ -97,7 +98,7 @@ static double lap(uint64_t *since)
 }
 
 /* Enqueues the ops that update parameters, running statistics and the moving average. */
-static int update(ls_replica *r, ls_sum sum, ls_error *err)
+static int enqueue_updates(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
     int status = LS_OK;
@@ -108,7 +109,7 @@ static int update(ls_replica *r, ls_sum sum, ls_error *err)
 
 /* Writes the part of the tail after the LS_OP_STATS floats that the loss op writes: the number of
  * rows, and zeros. In a recording it is copied from the plan's constant tail. */
-static int put_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
+static int write_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
     float *tail = r->arena[GRADIENT] + r->tail_at + LS_TAIL_ROWS;
@@ -142,19 +143,19 @@ static int run_ops(ls_replica *r, const pass *p, ls_error *err)
     const ls_segment *s = p->segment;
     /* In a whole step the gradients may stay in the form in which the device's products deliver
      * them (their shadows), because the update, which follows at once, can read that form. */
-    const bool stays = s->parts & LS_PART_UPDATE && ls_replica_leaves_shadows(r);
-    const unsigned shadow = stays ? LS_RUN_SHADOW : 0;
+    const bool in_shadow = s->parts & LS_PART_UPDATE && ls_replica_updates_read_shadows(r);
+    const unsigned shadow = in_shadow ? LS_RUN_SHADOW : 0;
     int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;
     uint64_t since = ls_now_ns();
     if (status == LS_OK)
         status = ls_plan_backward(p->plan, s->first, s->last, p->flags | shadow, err);
     p->times->backward += lap(&since);
     if (status == LS_OK && s->parts & LS_PART_TAIL)
-        status = put_tail(r, p->plan, err);
+        status = write_tail(r, p->plan, err);
     if (status == LS_OK && s->parts & LS_PART_UPDATE)
-        status = update(r, OF_GRADIENT, err);
+        status = enqueue_updates(r, OF_GRADIENT, err);
     if (status == LS_OK && s->parts & LS_PART_APPLY)
-        status = update(r, OF_TOTAL, err);
+        status = enqueue_updates(r, OF_TOTAL, err);
     return status;
 }
 
@@ -171,7 +172,7 @@ static int run_segment(ls_replica *r, const pass *p, const ls_step_args *args, l
 }
 
 /* Calls `ready`, if it is set: the first `floats` floats of the gradient are complete. */
-static int tell(ls_replica *r, size_t floats, ls_error *err)
+static int report_ready(ls_replica *r, size_t floats, ls_error *err)
 {
     return r->ready ? r->ready(r->ready_user, floats, err) : LS_OK;
 }
@@ -187,7 +188,7 @@ static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags
     for (int i = 0; i < p->segments && status == LS_OK; i++) {
         status = run_segment(r, &(pass){plan, &p->segment[i], flags, times}, &r->args, err);
         if (status == LS_OK && i < p->segments - 1)
-            status = tell(r, p->segment[i].floats, err);
+            status = report_ready(r, p->segment[i].floats, err);
     }
     return status;
 }
@@ -215,7 +216,7 @@ static int run_once(ls_replica *r, ls_error *err)
         if (r->plan[i]->training)
             status = run_program(r, r->plan[i], LS_GRADIENT, 0, &unused, err);
     if (status == LS_OK)
-        status = update(r, OF_TOTAL, err);
+        status = enqueue_updates(r, OF_TOTAL, err);
     return status == LS_OK ? ls_replica_sync(r, err) : status;
 }
 
@@ -278,7 +279,7 @@ static int record_more(ls_replica *r, int program, ls_error *err)
 /* Handles the result of recording. If the device has refused to record a program, that program runs
  * op by op, a warning is logged, and LS_OK is returned. LS_ENOMEM, and a failure of the device in
  * ls_replica_sync, remain errors. */
-static int judge(ls_replica *r, int status, const ls_error *why, ls_error *err)
+static int fall_back(ls_replica *r, int status, const ls_error *why, ls_error *err)
 {
     if (status == LS_OK)
         return LS_OK;
@@ -306,7 +307,7 @@ int ls_replica_record(ls_replica *r, ls_error *err)
     const bool several = r->updates[OF_TOTAL].count > 1;
     if (status == LS_OK && several)
         status = record_segment(r, NULL, &r->apply, &why);
-    return judge(r, status, &why, err);
+    return fall_back(r, status, &why, err);
 }
 
 int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_error *err)
@@ -316,7 +317,7 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
     replica->ready_user = user;
     if (!by_buckets(replica))
         return LS_OK;
-    return judge(replica, record_more(replica, LS_GRADIENT_BY_BUCKETS, &why), &why, err);
+    return fall_back(replica, record_more(replica, LS_GRADIENT_BY_BUCKETS, &why), &why, err);
 }
 
 /* ---- gradient and update -------------------------------------------------------------------- */
@@ -336,7 +337,7 @@ static int clear_gradient(ls_replica *r, ls_error *err)
         done += count;
     }
     for (int i = 0; i < p->segments - 1 && status == LS_OK; i++)
-        status = tell(r, p->segment[i].floats, err);
+        status = report_ready(r, p->segment[i].floats, err);
     return status;
 }
 
@@ -400,7 +401,7 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     int status = replica->apply.recording
                      ? replica->device->ops->launch(replica->device, NULL, replica->apply.recording,
                                                     &replica->args, err)
-                     : update(replica, OF_TOTAL, err);
+                     : enqueue_updates(replica, OF_TOTAL, err);
     if (times)
         times->apply += lap(&since);
     return status;
@@ -411,7 +412,7 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
 /* Returns how much memory a training step of the plan reads and writes, in bytes: arenas and
  * activations. It is compared with LS_UNROLL_BYTES, because it determines how long a step takes.
  * The scratch memory of a library's kernels and the memory for evaluation do not count. */
-static size_t bytes_of_a_step(const ls_replica *r, const ls_plan *plan)
+static size_t step_bytes(const ls_replica *r, const ls_plan *plan)
 {
     return r->memory.arenas + plan->activation_bytes;
 }
@@ -423,7 +424,7 @@ static int record_unrolled(ls_replica *r, ls_error *err)
     ls_plan *plan = r->plan[0];
     if (!is_recorded(plan, LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED)
         return LS_OK;
-    const size_t bytes = bytes_of_a_step(r, plan);
+    const size_t bytes = step_bytes(r, plan);
     const bool small = bytes <= LS_UNROLL_BYTES;
     ls_log(r->host, LS_LOG_INFO, "%s: %s a launch: a step needs %zu KiB", r->info.name,
            small ? "several steps are" : "each step is", bytes >> 10);
@@ -452,7 +453,7 @@ static int make_arrivals(ls_replica *r, ls_error *err)
     return status;
 }
 
-int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
+int ls_replica_record_whole_steps(ls_replica *replica, ls_error *err)
 {
     const ls_device_ops *ops = replica->device->ops;
     ls_error why = {0};
@@ -467,10 +468,10 @@ int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
     status = record_more(replica, LS_STEP, &why);
     if (status == LS_OK)
         status = record_unrolled(replica, &why);
-    return judge(replica, status, &why, err);
+    return fall_back(replica, status, &why, err);
 }
 
-int ls_replica_steps_whole(const ls_replica *replica, uint32_t n)
+int ls_replica_most_whole_steps(const ls_replica *replica, uint32_t n)
 {
     const ls_plan *plan = ls_replica_plan_for(replica, n);
     if (!plan || !is_recorded(plan, LS_STEP))
@@ -480,7 +481,7 @@ int ls_replica_steps_whole(const ls_replica *replica, uint32_t n)
 
 /* Turns an error of work that has already been enqueued into LS_EDEVICE, after which the caller
  * does not repeat the step: its update may have been applied. LS_EDATA is returned unchanged. */
-static int unknown_end(int status, ls_error *err)
+static int as_device_error(int status, ls_error *err)
 {
     if (status == LS_OK || status == LS_EDATA)
         return status;
@@ -490,8 +491,8 @@ static int unknown_end(int status, ls_error *err)
 }
 
 /* Sets the arguments of `count` whole steps, whose row indices have been staged. */
-static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count,
-                      int slot)
+static void set_step_args(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count,
+                          int slot)
 {
     r->args.epoch = epoch;
     for (int k = 0; k < count; k++) {
@@ -503,20 +504,20 @@ static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step
     }
 }
 
-int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int count, int slot, ls_replica_times *times,
-                          ls_error *err)
+int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
+                               const ls_replica_step *step, int count, int slot,
+                               ls_replica_times *times, ls_error *err)
 {
     ls_plan *plan = ls_replica_plan_for(replica, step->rows);
     int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
     if (status != LS_OK)
         return status;
-    set_steps(replica, epoch, step, count, slot);
+    set_step_args(replica, epoch, step, count, slot);
     ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
     status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);
     if (status != LS_OK)
         return status;
-    return unknown_end(
+    return as_device_error(
         replica->device->ops->record(&replica->arrival[slot], replica->device, NULL, err), err);
 }
 
@@ -526,7 +527,7 @@ int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *e
     const int status =
         replica->device->ops->reached(&reached, replica->device, replica->arrival[slot], err);
     *arrived = reached;
-    return unknown_end(status, err);
+    return as_device_error(status, err);
 }
 
 const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
@@ -534,7 +535,7 @@ const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
     return tail_of(replica, slot, k);
 }
 
-int ls_replica_release(ls_replica *replica, ls_error *err)
+int ls_replica_resume_updates(ls_replica *replica, ls_error *err)
 {
     static const float no = 0;
     return replica->device->ops->upload(replica->device, NULL, replica->held, &no, sizeof no, err);
