@@ -285,8 +285,9 @@ static int fall_back(ls_replica *r, int status, const ls_error *why, ls_error *e
         return LS_OK;
     if (status == LS_ENOMEM)
         return ls_fail(err, status, "%s", why->text);
-    ls_log(r->host, LS_LOG_WARNING, "%s: what it cannot record of a step runs op by op: %s",
-           r->info.name, why->text);
+    ls_log(r->host, LS_LOG_WARNING,
+           "%s: a part of the step cannot be recorded and runs op by op: %s", r->info.name,
+           why->text);
     return ls_replica_sync(r, err);
 }
 
@@ -357,7 +358,8 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
         r->args.behind = n - done - count;
         ls_plan *plan = ls_replica_plan_for(r, count);
         if (!plan->training)
-            return ls_fail(err, LS_EINVAL, "replica: %u rows are evaluated only", (unsigned)count);
+            return ls_fail(err, LS_EINVAL, "replica: the plan for %u rows is for evaluation only",
+                           (unsigned)count);
         status = ls_replica_bind_again(r, plan, err);
         if (status == LS_OK)
             status = run_program(r, plan, program, done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
@@ -426,8 +428,8 @@ static int record_unrolled(ls_replica *r, ls_error *err)
         return LS_OK;
     const size_t bytes = step_bytes(r, plan);
     const bool small = bytes <= LS_UNROLL_BYTES;
-    ls_log(r->host, LS_LOG_INFO, "%s: %s a launch: a step needs %zu KiB", r->info.name,
-           small ? "several steps are" : "each step is", bytes >> 10);
+    ls_log(r->host, LS_LOG_INFO, "%s: a launch runs %d %s: a step uses %zu KiB", r->info.name,
+           small ? LS_UNROLLED : 1, small ? "steps" : "step", bytes >> 10);
     return small ? record_program(r, plan, LS_STEPS, err) : LS_OK;
 }
 
