@@ -64,8 +64,8 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     return LS_OK;
 }
 
-/* Creates the bit mask of the gradients that stay in their shadows: one bit for
- * each GRAIN of an arena. */
+/* Creates the bit mask that tells the update which gradients are in their shadows: one bit for
+ * every GRAIN floats of an arena. */
 static int mark_shadows(ls_replica *r, ls_error *err)
 {
     const size_t words = r->tail_at / GRAIN / 32 + 1;
@@ -135,7 +135,8 @@ int ls_replica_make_tails(ls_replica *r, ls_error *err)
 
 /* A range of the arenas that one update op processes. */
 typedef struct stretch {
-    int next; /* index of the parameter, or layer, at which the search for the next range begins */
+    int next; /* index of the parameter, or of the layer, at which the search for the next range
+                 begins */
     size_t at, end;
     float rate, momentum;
 } stretch;
@@ -159,16 +160,16 @@ static bool next_params(stretch *s, const ls_replica *r)
     return true;
 }
 
-/* Returns whether the layer's running statistics change in training. They do not if neither the
- * layer nor any layer before it learns. */
+/* Returns whether the layer has running statistics that change in training. They do not change if
+ * neither the layer nor a layer before it has parameters that are trained. */
 static bool moves(const ls_replica *r, int layer)
 {
     const ls_plan *plan = r->plan[0];
     return r->model->layer[layer].stats > 0 && plan->node[plan->node_of[layer] - 1].backward;
 }
 
-/* Finds the next range of adjacent running statistics that change with the same momentum. Returns
- * false if there is none. */
+/* Finds the next range of adjacent running statistics that change in training and have the same
+ * momentum. Returns false if there is none. */
 static bool next_stats(stretch *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
@@ -394,8 +395,8 @@ const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count)
 
 /* ---- import and export of weights ------------------------------------------------------------ */
 
-/* Copies parameters and running statistics from the canonical array to an arena if `in`, else back.
- * The two statistics of a layer are adjacent in both. */
+/* Copies parameters and running statistics from the canonical array to an arena (`in`), or from an
+ * arena to the canonical array. The two statistics of a layer are adjacent in both. */
 static int carry(ls_replica *r, float *arena, float *canonical, bool in, ls_error *err)
 {
     const ls_plan *plan = r->plan[0];
