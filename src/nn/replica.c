@@ -170,7 +170,7 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
 /* Returns the number of first floats of the gradient that are complete after the backward pass of
  * node `k`: those before the parameters of the next node, in the order of the backward pass, that
  * has parameters. */
-static size_t complete_behind(const ls_replica *r, const ls_plan *plan, int k)
+static size_t complete_after(const ls_replica *r, const ls_plan *plan, int k)
 {
     for (int next = k - 1; next >= 0; next--)
         if (plan->node[next].op->params > 0)
@@ -191,7 +191,7 @@ static void list_buckets(ls_program *p, const ls_replica *r, const ls_plan *plan
     ls_segment next = {.parts = LS_PART_FORWARD, .first = plan->nodes - 1, .steps = 1};
     int bucket = 0;
     for (int k = plan->nodes - 1; k > 0; k--) {
-        next.floats = complete_behind(r, plan, k);
+        next.floats = complete_after(r, plan, k);
         const int complete = ls_buckets_complete(b->end, b->count, next.floats);
         if (complete > bucket) {
             next.last = k;
