@@ -595,7 +595,7 @@ static float target_in_data(const ls_prep *p, float learnt)
     float value = 0;
     for (int digits = 0; digits <= 9 && ls_prep_target(p, value) != learnt; digits++) {
         value = learnt;
-        ls_prep_give_back(p, &value, 1);
+        ls_prep_unscale(p, &value, 1);
         snprintf(text, sizeof text, "%.*g", digits + 1, (double)value);
         value = strtof(text, NULL);
     }
@@ -619,7 +619,7 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
     const size_t outputs = (size_t)in->rows * (size_t)in->t->model->classes;
     int status = ls_predict(&sum, logits, &d, err);
-    ls_prep_give_back(in->t->card.prep, logits, outputs);
+    ls_prep_unscale(in->t->card.prep, logits, outputs);
     for (size_t i = 0; i < outputs && learnt_vectors(in->t) && in->targets; i++)
         in->targets[i] = target_in_data(in->t->card.prep, in->targets[i]);
     if (status == LS_OK && a->to)

@@ -237,7 +237,7 @@ int ls_prep_level(const ls_prep_column *c, const char *text)
 
 bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
 {
-    if (isnan(raw) && !c->fills)
+    if (isnan(raw) && !c->allows_missing)
         return false;
     const float v = isnan(raw) ? c->missing : raw;
     const double scaled = ((double)v - c->mean) / c->deviation;
@@ -336,7 +336,7 @@ int ls_prep_put(const ls_prep *p, int column, const char *text, double number, f
 {
     const ls_prep_column *c = &p->column[column];
     const bool missing = text ? is_missing(c, text) : isnan(number);
-    if (missing && !c->fills)
+    if (missing && !c->allows_missing)
         return fail_value(c, place, "a value, as the model has learnt from rows that all had one",
                           text ? text : "", err);
     if (missing && c->levels) {
@@ -397,7 +397,7 @@ float ls_prep_target(const ls_prep *p, float value)
                              : value;
 }
 
-void ls_prep_give_back(const ls_prep *p, float *outputs, size_t count)
+void ls_prep_unscale(const ls_prep *p, float *outputs, size_t count)
 {
     for (size_t i = 0; scales_targets(p) && i < count; i++)
         outputs[i] = (float)((double)outputs[i] * p->target_deviation + p->target_mean);

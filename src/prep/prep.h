@@ -50,7 +50,7 @@ typedef struct ls_prep_column {
     int first;            /* index of its first float in a row */
     /* A value may be missing. A missing number is replaced by `missing`; for a missing text all
      * floats of the column become 0. false: a missing value is an error. */
-    bool fills;
+    bool allows_missing;
     float missing;          /* replacement for a missing number, before scaling */
     bool scaled;            /* a number becomes (number − mean) / deviation */
     double mean, deviation; /* 0 and 1 if not scaled */
@@ -163,7 +163,7 @@ const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);
 float ls_prep_target(const ls_prep *prep, float value);
 /* Converts `count` outputs of the network from scaled values to the unit of the target, in
  * place. */
-void ls_prep_give_back(const ls_prep *prep, float *outputs, size_t count);
+void ls_prep_unscale(const ls_prep *prep, float *outputs, size_t count);
 /* Convert a mean error of scaled outputs to the unit of the target. The error is a mean of squared
  * errors, or a mean of absolute errors. */
 double ls_prep_squared_error(const ls_prep *prep, double error);

@@ -35,7 +35,7 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
         if (c->clip > 0)
             ls_json_put_double(w, "clip", c->clip);
     }
-    if (c->fills)
+    if (c->allows_missing)
         ls_json_put_float(w, "missing", c->missing);
     if (c->decimal)
         ls_json_put_string(w, "decimal", c->decimal == ',' ? "," : ".");
@@ -159,7 +159,7 @@ static void read_numbers(ls_fields *f, ls_prep_column *c)
     const bool mean = ls_field_double(f, "mean", -1e300, 1e300, &none, &c->mean);
     c->scaled = ls_field_double(f, "deviation", 1e-300, 1e300, &one, &c->deviation);
     const bool clips = ls_field_double(f, "clip", 0, 1e6, &none, &c->clip);
-    c->fills = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
+    c->allows_missing = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
     c->missing = (float)missing;
     read_decimal(f, "decimal", &c->decimal);
     if (mean != c->scaled)
