@@ -652,8 +652,8 @@ static int check(cli_trained_args *a)
 {
     a->needs_data = a->rows != NULL;
     if (!a->rows && a->rest_count == 0)
-        return cli_usage(
-            a->verb, "of what? Name pictures, a .csv or an .npy file, or rows: --rows 0:10", "");
+        return cli_usage(a->verb, "expected pictures, a .csv or an .npy file, or rows: --rows 0:10",
+                         "");
     if (a->rows && a->rest_count > 0)
         return cli_usage(a->verb, "either --rows or files, not both: ", a->rest[0]);
     if (a->to && !ends_with(a->to, ".csv") && !ends_with(a->to, ".jsonl"))
