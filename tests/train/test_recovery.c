@@ -194,7 +194,7 @@ static void replicas_that_differ_are_an_error(void **state)
     fixture_end(&f);
 }
 
-static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **state)
+static void a_step_whose_loss_is_not_finite_is_skipped_if_the_config_says_so(void **state)
 {
     static const char *const faults[] = {"worker=1,step=2,kind=nan"};
     fixture f;
@@ -219,7 +219,7 @@ static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **s
  * was computed. The search for the shard with the bad loss computes shards again and thereby
  * overwrites that sum. The skipped step must have the same effect all the same as with two or three
  * workers. */
-static void a_single_worker_leaves_a_step_out_like_several(void **state)
+static void a_single_worker_skips_a_step_like_several(void **state)
 {
     static const char *const faults[] = {"worker=0,step=2,kind=nan"};
     static const char *const shards[] = {"shards=1", "shards=2", "shards=8"};
@@ -250,7 +250,7 @@ static void a_single_worker_leaves_a_step_out_like_several(void **state)
     }
 }
 
-static void a_step_without_a_number_stops_the_run_before_it_is_applied(void **state)
+static void a_step_whose_loss_is_not_finite_stops_the_run_before_the_update(void **state)
 {
     static const char *const faults[] = {"worker=2,step=3,kind=nan"};
     fixture f;
@@ -309,9 +309,9 @@ LS_TESTS(train_recovery, "integration")
         cmocka_unit_test(a_device_that_stalls_is_named_and_left_behind),
         cmocka_unit_test(the_last_device_takes_the_run_with_it),
         cmocka_unit_test(replicas_that_differ_are_an_error),
-        cmocka_unit_test(a_step_without_a_number_is_left_out_when_the_config_says_so),
-        cmocka_unit_test(a_single_worker_leaves_a_step_out_like_several),
-        cmocka_unit_test(a_step_without_a_number_stops_the_run_before_it_is_applied),
+        cmocka_unit_test(a_step_whose_loss_is_not_finite_is_skipped_if_the_config_says_so),
+        cmocka_unit_test(a_single_worker_skips_a_step_like_several),
+        cmocka_unit_test(a_step_whose_loss_is_not_finite_stops_the_run_before_the_update),
         cmocka_unit_test(a_fault_that_cannot_be_read_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
