@@ -18,11 +18,11 @@ static const char help[] =
     "usage: trainer compare RUN RUN… [--to FILE.html] [options]\n"
     "\n"
     "Compares 2 to 8 runs: prints their final figures and the keys in which their configs differ, and\n"
-    "writes a page with the curves of all runs over each other, one HTML file that needs nothing but\n"
-    "itself. A run may still be in progress; the page shows what it has recorded so far.\n"
+    "writes a page that shows the curves of all runs in the same charts, as one HTML file that needs no\n"
+    "other files. A run may still be in progress; the page shows what it has recorded so far.\n"
     "\n"
     "  RUN              a run's directory, its name in runs/, or latest\n"
-    "  --to FILE        the page goes to FILE (compare.html)\n"
+    "  --to FILE        writes the page to FILE (compare.html)\n"
     "  --no-page        prints the table only\n"
     "  --help           this text\n";
 

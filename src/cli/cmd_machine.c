@@ -15,7 +15,8 @@
 static const char devices_help[] =
     "usage: trainer devices\n"
     "\n"
-    "Lists the back ends of this program and their devices, and what --devices auto means here.\n";
+    "Lists the back ends of this program, their devices on this machine, and the devices that\n"
+    "--devices auto selects.\n";
 
 /* Prints one device, which is opened only to query it. */
 static void print_device(const ls_backend *backend, int index)
@@ -79,13 +80,14 @@ int cli_devices(int argc, char **argv, const ls_registry *registry)
 static const char bench_help[] =
     "usage: trainer bench CONFIG [options]\n"
     "\n"
-    "Measures how fast CONFIG trains here, on 1, 2, 4, … and all devices, in turns. Nothing is kept.\n"
+    "Measures how fast CONFIG trains on 1, 2, 4, … and all devices of this machine, which are measured in\n"
+    "turn. Nothing is saved.\n"
     "\n"
-    "  --devices LIST   only on these; may be repeated\n"
+    "  --devices LIST   measures only these devices; may be repeated\n"
     "  --set KEY=VALUE  sets a key of the config\n"
-    "  --seconds S      of each measurement, after its warm-up (default 1)\n"
-    "  --rounds N       each is measured so many times (default 3)\n"
-    "  --json           one JSON object on stdout\n"
+    "  --seconds S      duration of one measurement, after a warm-up (default 1)\n"
+    "  --rounds N       number of measurements of each list of devices (default 3)\n"
+    "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
 enum { ROWS_MOST = 12, ROUNDS_MOST = 99, MEASURE_SETS = 3 };

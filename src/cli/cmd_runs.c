@@ -18,15 +18,15 @@ static const char help[] =
     "usage: trainer runs [DIR] [options]\n"
     "\n"
     "Lists the runs in DIR (runs), the newest last: directory, data, accuracy (R² or AUC for other\n"
-    "models) and loss on the test or validation rows, training rows per second, finished epochs, time of\n"
-    "the beginning (UTC), how the run ended, and the first digits of the weights' SHA-256. Columns that\n"
-    "do not fit the terminal are left out, those of least use first.\n"
+    "models) and loss on the test or validation rows, training rows per second, finished epochs, start\n"
+    "time (UTC), how the run ended, and the first digits of the weights' SHA-256. If the terminal is too\n"
+    "narrow, the less important columns are left out.\n"
     "\n"
-    "  --json           one JSON object a line, with all values\n"
+    "  --json           prints one JSON object for each run, with all values\n"
     "  --help           this text\n"
     "\n"
-    "A run that is \"running\" holds the lock of its directory. One that was \"killed\" has neither a\n"
-    "process nor a last record; --resume continues it.\n";
+    "A run is \"running\" if a process holds the lock of its directory. It was \"killed\" if no process does\n"
+    "and its records have no end; --resume continues it.\n";
 
 /* One run of the list. */
 typedef struct entry {

@@ -10,20 +10,21 @@
 static const char help[] =
     "usage: trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "\n"
-    "Trains CONFIG once for every combination of the values, and compares.\n"
+    "Trains CONFIG once for every combination of the values, and prints a table of the results.\n"
     "\n"
     "  --vary KEY=V,V,…       a key of the config and its values; may be repeated. lr, momentum and\n"
-    "                         weight_decay stand for the optimizer's keys, and a whole number for\n"
-    "                         devices means so many: --vary lr=0.05,0.1 --vary devices=1,2\n"
+    "                         weight_decay stand for the optimizer's keys, and a whole number as\n"
+    "                         devices is a number of devices: --vary lr=0.05,0.1 --vary devices=1,2\n"
     "  --vary K,K=V:V,V:V,…   keys that change together: --vary devices,batch_size=1:256,2:512\n"
     "  --set KEY=VALUE        sets a key for all runs\n"
     "  --json FILE|-          also writes the results as JSON; with - the table goes to stderr\n"
-    "  --keep DIR             keeps the runs' directories, as DIR/1, DIR/2, …\n"
+    "  --keep DIR             keeps the directories of the runs, as DIR/1, DIR/2, …\n"
     "  --quiet                no progress; warnings and errors only\n"
     "  --help                 this text\n"
     "\n"
-    "The table goes to stdout. A run that fails has its error in its row, and the others go on; the\n"
-    "exit code is the first failure's. Ctrl-C stops the run under way and prints what there is.\n";
+    "The table goes to stdout. If a run fails, its row has the error, the other runs are still trained,\n"
+    "and the exit code is that of the first failure. Ctrl-C stops the current run and prints the results\n"
+    "so far.\n";
 
 typedef struct sweep_arguments {
     const char *config, *json, *keep;

@@ -89,15 +89,16 @@ static int check_alone(const cli_trained_args *a)
 static const char eval_help[] =
     "usage: trainer eval RUN [options]\n"
     "\n"
-    "Evaluates a trained model on the test images of its data: loss, accuracy, each class's precision\n"
-    "and recall (or what else metrics.names says), the same numbers as in the run's own records, on\n"
-    "any number of devices. --json has the confusion matrix.\n"
+    "Evaluates a trained model on the test rows of its data: loss, accuracy, precision and recall of each\n"
+    "class, or the metrics that metrics.names lists. The numbers are those of the run's own records, on\n"
+    "any number of devices. With --json the confusion matrix is printed as well.\n"
     "\n" CLI_TRAINED_HELP
-    "  --data WHERE     on rows that it has not learnt, prepared as the model says: a table, a folder of images,\n"
-    "                   a directory of .npy files, tensors; of data that are built in, where their files are\n"
-    "  --train          on the training images\n"
+    "  --data WHERE     evaluates on other rows, prepared as the model says: a table, a folder of images,\n"
+    "                   a directory of .npy files, a safetensors file; for data sets known by name, the\n"
+    "                   directory of their files\n"
+    "  --train          evaluates on the training rows\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
-    "  --json           one JSON object on stdout\n"
+    "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
 typedef struct outcome {
@@ -265,8 +266,9 @@ static const char export_help[] =
     "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
     "\n"
     "Writes a trained model for other programs: its weights, named as PyTorch names them, or the\n"
-    "whole network as ONNX (batch norm for inference, no dropout, any batch size; rows go in as they are in the data).\n"
-    "\n" CLI_TRAINED_HELP "  --to FILE        where to; its ending says what\n"
+    "whole network as ONNX (batch norm for inference, no dropout, any batch size; its inputs are rows as\n"
+    "they are in the data).\n"
+    "\n" CLI_TRAINED_HELP "  --to FILE        the file to write; its ending decides the format\n"
     "  --help           this text\n";
 
 static bool ends_with(const char *text, const char *end)
