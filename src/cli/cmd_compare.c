@@ -1,4 +1,4 @@
-/* trainer compare: several runs side by side, as text and as a page. */
+/* trainer compare: shows several runs side by side, as text and as an HTML page. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -28,7 +28,7 @@ static const char help[] =
 
 /* ---- which runs ------------------------------------------------------------------------------ */
 
-/* Runs that the arguments name. */
+/* The runs that are compared. */
 typedef struct named {
     int count;
     char *path[LS_COMPARED];
@@ -124,7 +124,7 @@ static void print_wide_row(const ls_comparison *c, const char *name, const char 
     putchar('\n');
 }
 
-/* Prints the rows of figures, or those of the configs. */
+/* Prints the rows with figures of the runs, or the rows with keys of their configs. */
 static void print_rows(const ls_comparison *c, bool config, const int *value, bool wide, int width)
 {
     for (size_t r = 0; r < c->rows; r++) {

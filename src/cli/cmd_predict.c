@@ -1,4 +1,4 @@
-/* trainer predict RUN IMAGE… | --rows A:B: predictions for files or for rows of the run's data. */
+/* trainer predict RUN INPUT… | --rows A:B: predicts files, or rows of the run's data. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
@@ -108,7 +108,8 @@ static int no_memory(uint32_t rows, ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
 }
 
-/* Lists the files, and the files in folders, in the order of the arguments. */
+/* Lists the pictures that the arguments name: files, and the files in folders, in the order of the
+ * arguments. */
 static int list_pictures(cli_packing *k, const cli_trained_args *a)
 {
     cli_listing *l = &k->split[0];
@@ -153,8 +154,8 @@ static void say_turned(uint32_t turned)
                           "pictures were turned as their EXIF"));
 }
 
-/* Scales and crops each picture like pictures of a packed folder. A picture that cannot be read is
- * reported, and its pixels are grey. */
+/* Reads each picture, and scales and crops it as `trainer pack` does. If a picture cannot be read,
+ * the reason is stored in in->why, and its pixels are grey. */
 static int fit_pictures(input *in, size_t bytes, ls_error *err)
 {
     const ls_new_rows *as = &in->t->as;
@@ -245,8 +246,8 @@ static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_err
     return status;
 }
 
-/* Reads an array, which its first bytes identify; otherwise a table or a picture, depending on the
- * model. */
+/* Reads standard input. It is an array if its first bytes say so; otherwise it is a table if the
+ * model was trained on one, else a picture. */
 static int read_standard_input(input *in, ls_error *err)
 {
     char *bytes = NULL;
@@ -307,7 +308,8 @@ static bool skips_broken(const input *in)
     return in->skip_broken || in->t->config.data_keys.skip_broken;
 }
 
-/* Ends the verb and returns its exit code, which depends on the number of broken pictures. */
+/* Reports the number of broken pictures, if there are any, and returns the exit code of the
+ * command. */
 static int end_with_broken(const input *in)
 {
     ls_error err;
@@ -342,11 +344,12 @@ static void print_broken(const input *in, uint32_t i)
 
 static bool learnt_vectors(const ls_trained *t)
 {
-    /* NULL: the loss is not known, so the model is one of classes */
+    /* NULL: the loss is unknown, and the model is treated as one that learns classes */
     return t->config.loss && t->config.loss->vectors;
 }
 
-/* Returns output `i` of a model of vectors; a bit's output as a probability. */
+/* Returns output `i` of a model that has learnt vectors. If the targets are bits, that is a
+ * probability. */
 static float output_of(const ls_trained *t, const float *logits, int i)
 {
     return (float)ls_output_value(t->config.loss, logits[i]);
@@ -453,7 +456,8 @@ static void print_all(const input *in, const float *logits, bool json)
 
 /* ---- into a file ----------------------------------------------------------------------------- */
 
-/* Computes what is written for a row: probabilities or values. */
+/* Computes the numbers that are written for a row: the probabilities of its classes, or its
+ * values. */
 static void outputs_of(const input *in, const float *logits, float *out)
 {
     const int n = in->t->model->classes;
@@ -587,8 +591,8 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     return status;
 }
 
-/* Converts a target that was scaled for learning back to the number in the data: among the numbers
- * that scale to it, the one with the fewest digits. */
+/* Converts a scaled target back to the number in the user's data. Several numbers may have the same
+ * scaled value, because of rounding; the function returns the one with the fewest digits. */
 static float target_in_data(const ls_prep *p, float learnt)
 {
     char text[32];

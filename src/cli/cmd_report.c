@@ -1,4 +1,4 @@
-/* trainer report: the page of a run. */
+/* trainer report: writes the report of a run as an HTML page. */
 #include "cli/cli.h"
 
 #include "base/host.h"
@@ -22,8 +22,8 @@ static const char help[] =
     "               0: none, and the data of the run are not read\n"
     "  --help       this text\n";
 
-/* Appends the predictions. Without the run's data or weights the page has none, and a message says
- * why. */
+/* Appends predictions of test rows to the page. If the run's data or weights cannot be read, there
+ * are none, and a message says why. */
 static void add_samples(ls_buffer *lines, const char *run, int count, const ls_registry *registry)
 {
     ls_error err;

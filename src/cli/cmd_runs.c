@@ -1,4 +1,4 @@
-/* trainer runs: a table of the runs in a directory. */
+/* trainer runs: prints a table of the runs in a directory. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -53,7 +53,7 @@ static int no_memory(ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for a list of runs");
 }
 
-/* Adds a run. One whose records cannot be read is named on stderr and left out. */
+/* Adds a run to the list. If its records cannot be read, it is named on stderr and left out. */
 static int add_run(list *l, const char *path, ls_error *err)
 {
     ls_run_log log;
@@ -115,7 +115,8 @@ static void put_number(char out[TEXT], const char *format, double value)
         snprintf(out, TEXT, format, value);
 }
 
-/* Writes the texts of a row. `named`: the metric's name stands in each row. */
+/* Writes the texts of a row. `named`: the row has the name of its metric, because the runs have
+ * different ones. */
 static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named)
 {
     snprintf(text[NAME], TEXT, "%.40s", f->name);

@@ -97,8 +97,8 @@ static void format_number(char *out, size_t size, const session *s, int row, int
                  column == SPEED_UP ? "x" : "");
 }
 
-/* Writes a column's heading. The first column is the accuracy, or the metric of the first run that
- * has one. */
+/* Writes the heading of a column. The first column is the accuracy, or the metric of the first run
+ * that has a metric. */
 static void format_heading(char *out, size_t size, const session *s, int column)
 {
     const char *metric = NULL, *rows = NULL;
@@ -197,7 +197,8 @@ static void announce(const session *s)
     fprintf(stderr, "%s\n", s->view.colour ? "\033[0m" : "");
 }
 
-/* Returns the assignments of a run: those for all runs, those that vary, and the run directory. */
+/* Returns the assignments of one run: those that all runs have, those that vary between runs, and
+ * that of the run directory. */
 static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 {
     cli_list set = s->a->set;
@@ -238,7 +239,7 @@ static int run_all(session *s)
 {
     int count = ls_sweep_count(s->sweep), code = 0;
     bool to_file = s->a->json && strcmp(s->a->json, "-") != 0;
-    /* an error in the path is noticed before hours of training */
+    /* an error in the path is reported before hours of training, not after them */
     if (to_file && (code = write_json(s)) != 0)
         return code;
     cli_catch_signals();

@@ -1,4 +1,5 @@
-/* Verbs for a finished run: their common part, and `eval` and `export`. */
+/* The commands for a finished run: the common part of eval, export and predict, and the commands
+ * eval and export. */
 #include "cli/trained.h"
 
 #include "base/clock.h"
@@ -76,7 +77,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     return code;
 }
 
-/* Checks that a run is the only argument. */
+/* Checks that the run is the only argument of the command. */
 static int check_alone(const cli_trained_args *a)
 {
     return a->rest_count == 0
@@ -108,7 +109,7 @@ typedef struct outcome {
     double seconds;
     ls_prediction sum;
     const char *weights;
-    bool is_new;    /* the data is not the run's */
+    bool is_new;    /* the data are not those of the run (--data) */
     bool unweighed; /* the loss does not use the config's class_weights */
 } outcome;
 
@@ -136,7 +137,8 @@ static void print_outcome(const outcome *o, const ls_host *host)
     cli_put_json(&w);
 }
 
-/* Prints precision and recall of each class, and the class with which it is confused most often. */
+/* Prints precision and recall of each class, and for each class the one that is predicted most
+ * often in its place. */
 static void print_classes(const ls_trained *t, const ls_measured *m)
 {
     const size_t n = (size_t)m->classes;
@@ -181,7 +183,7 @@ static void print_for_people(const ls_trained *t, const outcome *o)
     print_classes(t, &o->measured);
 }
 
-/* Computes every metric that is defined for the model, whatever the run itself measured. */
+/* Computes every metric that is defined for the model, even those that the run did not measure. */
 static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
                    float *scores, ls_error *err)
 {
@@ -206,8 +208,8 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     return status;
 }
 
-/* Finds the class weights of the loss. Balanced weights are computed from the rows that the model
- * was trained on; with other data they are not known, and the loss does not use them. */
+/* Finds the class weights of the loss. Balanced weights are computed from the training rows of the
+ * model. If only other data are there, they are unknown, and the loss is computed without them. */
 static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
 {
     const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];
