@@ -110,15 +110,15 @@ typedef struct ls_pool_options {
                     * readings of the clock per job */
 } ls_pool_options;
 
-/* Counters of one worker, or of all, since the pool was created. */
+/* Counters of one worker, or sums of the counters of all workers, since the pool was created. */
 typedef struct ls_pool_stats {
     size_t size;        /* sizeof(ls_pool_stats), set by the caller */
-    uint64_t submitted; /* number of jobs submitted, those of ls_pool_run included */
+    uint64_t submitted; /* number of jobs submitted to the worker, those of ls_pool_run included */
     uint64_t run;       /* number of jobs that have returned */
     uint64_t failed;    /* number of jobs that have returned an error */
     uint64_t dropped;   /* number of jobs that were dropped unstarted, by a cancel or an abandon */
-    uint64_t waits;     /* number of times that a worker found its inbox empty */
-    uint64_t sleeps;    /* number of such waits in which the worker went to sleep */
+    uint64_t waits;     /* number of times that the worker found its inbox empty */
+    uint64_t sleeps;    /* number of those times when the worker then went to sleep */
     uint64_t busy_ns;   /* total time in jobs that have returned; 0 unless options.time_jobs */
 } ls_pool_stats;
 
@@ -224,9 +224,9 @@ int ls_pool_is_abandoned(const ls_pool *pool, int worker);
  * ended by then is left running: its thread is detached if it is the pool's own, its stop hook does
  * not run unless it has begun, and the memory of the pool that the worker may still access is never
  * freed. If its job returns later, the thread ends without calling the host's hooks or other code
- * of the caller; until then the job keeps using its own data. The pool must not be used after the
- * call, whatever it returned, with one exception: LS_EINVAL says that a job or a hook of this pool
- * made the call, and that nothing was done. NULL is allowed. Called by the owner.
+ * of the caller; until then the job keeps using its own data. `pool` is invalid after the call,
+ * except after LS_EINVAL, which is returned if a job of this pool makes the call. NULL is allowed.
+ * Called by the owner.
  * Errors: LS_ESTALLED (the message names the workers left running and their jobs), LS_EINVAL. */
 int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err);
 
