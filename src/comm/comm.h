@@ -168,8 +168,8 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
     .set_timeout = ls_merge_set_timeout, .join = ls_host_join, .leave = ls_host_leave,             \
     .check_reads = ls_host_check_reads, .abort = ls_merge_abort, .may_read = ls_merge_may_read
 
-/* Copies `count` floats of an arena that another rank has published for this merge. If the group is
- * aborted, the function stops early and the copy is incomplete. */
+/* Copies `count` floats of an arena that another rank has shown to the group for this merge
+ * (merge/group.h). If the group is aborted, the function stops early and the copy is incomplete. */
 void ls_host_copy(const ls_merge_group *group, float *to, const float *from, size_t count);
 
 #endif
