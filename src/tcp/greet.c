@@ -233,8 +233,8 @@ static int fail_greeting(const joining *j, int error, ls_error *err)
 {
     char why[LS_REASON];
     return ls_fail(err, LS_EIO,
-                   "what answers at %s is no member of this run (%s): another program, or another "
-                   "version",
+                   "the program that answers at %s is not a member of this run (%s): it is another "
+                   "program, or another version",
                    j->target, ls_reason(why, error));
 }
 
@@ -244,13 +244,14 @@ static int heed_verdict(const joining *j, ls_error *err)
     switch (v->kind) {
     case TCP_WELCOME: return LS_OK;
     case TCP_MEMBERS:
-        return ls_fail(err, LS_EINVAL,
-                       "this host expects %d members, host %s, the first, %u: say the same on all",
-                       j->place.members, v->host, (unsigned)v->members);
+        return ls_fail(
+            err, LS_EINVAL,
+            "this host expects %d members, host %s, the first, %u: say the same number on all",
+            j->place.members, v->host, (unsigned)v->members);
     case TCP_BEGUN:
         return ls_fail(err, LS_EUNSUPPORTED,
-                       "the run of host %s at %s has begun with all its %u members, and takes in "
-                       "no others: stop that one, or give this run another port",
+                       "the run of host %s at %s has begun with all its %u members, and admits no "
+                       "others: stop that run, or give this one another port",
                        v->host, j->target, (unsigned)v->members);
     default: return fail_greeting(j, EPROTO, err);
     }
@@ -279,10 +280,11 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     prove(proof, j, 'c', h, a.nonce);
     error = tcp_move_all(fd, proof, sizeof proof, true, until_ns);
     if (!known)
-        return ls_fail(err, LS_EUNSUPPORTED,
-                       "what answers at %s does not know this run's secret: has every host the "
-                       "same one?",
-                       j->target);
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "the program that answers at %s does not know this run's secret: is the secret "
+            "the same on every host?",
+            j->target);
     if (!error)
         error = tcp_move_all(fd, &j->verdict, sizeof j->verdict, false, until_ns);
     if (error)

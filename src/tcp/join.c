@@ -61,8 +61,8 @@ static int fail_reach(const joining *j, const entry *e, int error, ls_error *err
     if (has_another(e))
         snprintf(also, sizeof also, " nor at %s", tcp_show_address(shown, e->address[1], e->port));
     return ls_fail(err, LS_ESYSTEM,
-                   "host %s cannot be reached from host %s at %s%s: %s; where the first host saw "
-                   "another address than others reach, say --advertise ADDRESS:PORT on %s",
+                   "host %s cannot be reached from host %s at %s%s: %s; if the others reach it "
+                   "at another address, say --advertise ADDRESS:PORT on %s",
                    e->host, j->host, j->target, also, ls_reason(why, error), e->host);
 }
 
@@ -204,8 +204,9 @@ static int read_place(joining *j, ls_error *err)
         return ls_fail(err, LS_EINVAL,
                        "%.100s: the first host's port has to be one from 1 to 65535", p->listen);
     if (!p->meet && p->advertise)
-        return ls_fail(err, LS_EINVAL,
-                       "the first host is reached by what the others join, and advertises nothing");
+        return ls_fail(
+            err, LS_EINVAL,
+            "the first host advertises nothing: the others reach it at the address that they join");
     if (p->members < 1 || p->members > LS_MEMBERS_MAX)
         return ls_fail(err, LS_EINVAL, "%d members: expected 1 to %d", p->members, LS_MEMBERS_MAX);
     if (!p->secret || p->secret_bytes < LS_TCP_SECRET_LEAST)

@@ -56,8 +56,8 @@ static int fail_listen(const joining *j, int error, ls_error *err)
     const char *port = j->listen.port;
     if (error == EADDRNOTAVAIL)
         return ls_fail(err, LS_EINVAL,
-                       "cannot listen at %s:%s: this host has no such address; :%s alone listens "
-                       "at all that it has, whatever leads here",
+                       "cannot listen at %s:%s: this host has no such address; :%s, without an "
+                       "address, listens at all addresses of this host",
                        j->listen.host, port, port);
     if (error == EADDRINUSE)
         return ls_fail(err, LS_ESYSTEM,
@@ -120,7 +120,8 @@ static void forget_gone(joining *j, int *count)
         const ssize_t n = recv(j->caller[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
             continue;
-        tcp_log(j, LS_LOG_WARNING, "host %s had come, and is gone", j->entry[i].host);
+        tcp_log(j, LS_LOG_WARNING, "host %s had come, but has closed its connection",
+                j->entry[i].host);
         close(j->caller[i]);
         j->caller[i] = j->caller[*count];
         j->entry[i] = j->entry[*count];
@@ -206,8 +207,9 @@ static int fail_waiting(joining *j, int count, ls_error *err)
         "secret, and with --join to an address that leads here?",
         count + 1, j->place.members, j->where, (double)j->place.wait_ns * 1e-9, hosts);
     ls_error why = {0};
-    ls_fail(&why, status, "host %s, the first, waits no longer: %d of %d hosts have come: %.200s",
-            j->host, count + 1, j->place.members, hosts);
+    ls_fail(&why, status,
+            "host %s, the first, has stopped waiting: %d of %d hosts have come: %.200s", j->host,
+            count + 1, j->place.members, hosts);
     tell_those_here(j, count, TCP_FAILED, why.text);
     return status;
 }
@@ -288,8 +290,8 @@ static int tell_callers(joining *j, ls_error *err)
         tcp_beat(j);
         if (error) {
             ls_error gone = {0};
-            ls_fail(&gone, LS_ESYSTEM, "host %s, which had come, is gone: %s", j->entry[m].host,
-                    ls_reason(why, error));
+            ls_fail(&gone, LS_ESYSTEM, "host %s had come, but its connection has ended: %s",
+                    j->entry[m].host, ls_reason(why, error));
             tell_those_here(j, members - 1, TCP_FAILED, gone.text);
             return ls_fail(err, gone.status, "%s", gone.text);
         }
@@ -398,7 +400,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
             break;
         tcp_log_waiting(j, false,
                         "nobody answers at %s (%s): waiting for the first host, which says "
-                        "--listen, or is to have this address",
+                        "--listen or has this address",
                         j->where, ls_reason(why, error));
         tcp_pause(j);
         find_again(j);
@@ -417,13 +419,15 @@ static int hear_note(joining *j, int fd, tcp_note *note, ls_error *err)
     while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns))) {
         tcp_beat(j);
         if (ls_now_ns() >= j->until_ns)
-            return ls_fail(err, LS_ETIMEDOUT,
-                           "host %s, the first, still waits for others: the time is over here",
-                           j->verdict.host);
+            return ls_fail(
+                err, LS_ETIMEDOUT,
+                "host %s, the first, still waits for others: the time of --wait is over here",
+                j->verdict.host);
     }
     const int error = tcp_move_all(fd, note, sizeof *note, false, tcp_try_until(j));
     note->text[TCP_NOTE - 1] = '\0';
-    return error ? ls_fail(err, LS_EIO, "host %s, the first, has gone before all had come: %s",
+    return error ? ls_fail(err, LS_EIO,
+                           "host %s, the first, has closed its connection before all had come: %s",
                            j->verdict.host, ls_reason(why, error))
                  : LS_OK;
 }
@@ -452,7 +456,8 @@ static int hear_first(joining *j, int fd, ls_error *err)
     const int error =
         tcp_move_all(fd, j->entry, (size_t)members * sizeof(entry), false, tcp_try_until(j));
     if (error)
-        return ls_fail(err, LS_EIO, "host %s, the first, has gone before all had come: %s",
+        return ls_fail(err, LS_EIO,
+                       "host %s, the first, has closed its connection before all had come: %s",
                        j->verdict.host, ls_reason(why, error));
     for (int m = 0; m < members; m++)
         j->entry[m].host[TCP_HOST - 1] = '\0';
@@ -530,10 +535,11 @@ static int await_name(joining *j, ls_error *err)
         tcp_pause(j);
     }
     if (tcp_is_any(j->found->ai_addr))
-        return ls_fail(err, LS_EINVAL,
-                       "%s stands for all addresses of a host, and none can be joined: the first "
-                       "says --listen :%s, the others --join with an address of its",
-                       j->where, j->meet.port);
+        return ls_fail(
+            err, LS_EINVAL,
+            "%s stands for all addresses of a host and cannot be joined: say --listen :%s "
+            "on the first host, and on the others --join with one of its addresses",
+            j->where, j->meet.port);
     return check_reached(&j->meet, j->found, "say --listen", err);
 }
 
@@ -579,7 +585,8 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
 {
     const char *host = j->entry[member].host;
     if (!note)
-        return ls_fail(err, LS_ESYSTEM, "host %s has gone while all connected", host);
+        return ls_fail(err, LS_ESYSTEM,
+                       "host %s has closed its connection while the hosts were connecting", host);
     return member == 0 ? ls_fail(err, LS_ESYSTEM, "%.400s", note->text)
                        : ls_fail(err, LS_ESYSTEM, "host %s says: %.380s", host, note->text);
 }
