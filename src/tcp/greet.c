@@ -36,8 +36,8 @@ typedef struct answer {
 } answer;
 
 /* Computes the proof of one end: `who` is 'a' for the listener, 'c' for the caller. */
-static void prove(uint8_t out[PROOF], const joining *j, char who, const hello *h,
-                  const uint8_t nonce[NONCE])
+static void compute_proof(uint8_t out[PROOF], const joining *j, char who, const hello *h,
+                          const uint8_t nonce[NONCE])
 {
     uint8_t claim[1 + sizeof *h + NONCE] = {(uint8_t)who};
     memcpy(claim + 1, h, sizeof *h);
@@ -46,7 +46,7 @@ static void prove(uint8_t out[PROOF], const joining *j, char who, const hello *h
 }
 
 /* Compares two proofs in constant time, so that the duration does not tell where they differ. */
-static bool same(const uint8_t *a, const uint8_t *b)
+static bool equal_proofs(const uint8_t *a, const uint8_t *b)
 {
     unsigned differs = 0;
     for (int i = 0; i < PROOF; i++)
@@ -62,7 +62,7 @@ static void drop(joining *j, int i)
     j->pending[i] = j->pending[--j->pending_count];
 }
 
-static void let_in(joining *j)
+static void accept_connection(joining *j)
 {
     const int fd = accept(j->listen_fd, NULL, NULL);
     if (fd < 0)
@@ -84,7 +84,7 @@ enum { VERSION_BYTES = 2 * sizeof(uint32_t) };
 /* Answers a complete hello. Returns false if the connection must be closed. While the run is
  * running, a member of the run gets no answer: it tries again, and is answered when this member
  * regroups as well. */
-static bool give_answer(joining *j, pending *g)
+static bool answer_hello(joining *j, pending *g)
 {
     answer a;
     ls_error unused;
@@ -92,7 +92,7 @@ static bool give_answer(joining *j, pending *g)
     if ((j->running && h->from != TCP_NOBODY) || tcp_draw(g->nonce, NONCE, &unused))
         return false;
     memcpy(a.nonce, g->nonce, NONCE);
-    prove(a.proof, j, 'a', h, g->nonce);
+    compute_proof(a.proof, j, 'a', h, g->nonce);
     return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
            (ssize_t)sizeof a; /* the socket's send buffer is empty, so the whole answer fits */
 }
@@ -109,7 +109,7 @@ static bool is_of_this_version(joining *j, const pending *g)
 
 /* Returns the verdict, a tcp_verdict_kind, for a caller that knows the secret: whether it may join
  * the run. */
-static uint32_t judge(joining *j, const pending *g)
+static uint32_t verdict_for(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
     char why[160];
@@ -131,17 +131,17 @@ static uint32_t judge(joining *j, const pending *g)
 
 /* Checks the proof of a caller and sends the verdict. Returns 1 after TCP_WELCOME, or −1 if the
  * connection must be closed. */
-static int decide(joining *j, pending *g)
+static int finish_handshake(joining *j, pending *g)
 {
     uint8_t proof[PROOF];
     hello *h = &g->said.hello;
     h->host[TCP_HOST - 1] = '\0';
-    prove(proof, j, 'c', h, g->nonce);
-    if (!same(proof, g->said.proof)) {
+    compute_proof(proof, j, 'c', h, g->nonce);
+    if (!equal_proofs(proof, g->said.proof)) {
         tcp_log_refused(j, g->fd, h->host, "has another secret");
         return -1;
     }
-    tcp_verdict v = {.kind = judge(j, g), .members = (uint32_t)j->place.members};
+    tcp_verdict v = {.kind = verdict_for(j, g), .members = (uint32_t)j->place.members};
     memcpy(v.host, j->host, sizeof v.host);
     return send(g->fd, &v, sizeof v, MSG_NOSIGNAL) == (ssize_t)sizeof v && v.kind == TCP_WELCOME
                ? 1
@@ -150,7 +150,7 @@ static int decide(joining *j, pending *g)
 
 /* Reads from a pending connection. Returns 1 if the handshake is complete with TCP_WELCOME, 0 if
  * more data must arrive, −1 if the connection must be closed. */
-static int listen_to(joining *j, pending *g)
+static int read_pending(joining *j, pending *g)
 {
     const bool greeted = g->got >= sizeof(hello);
     const size_t whole = greeted ? sizeof g->said : sizeof(hello);
@@ -162,7 +162,7 @@ static int listen_to(joining *j, pending *g)
         return -1;
     if (g->got < whole)
         return 0;
-    return greeted ? decide(j, g) : give_answer(j, g) ? 0 : -1;
+    return greeted ? finish_handshake(j, g) : answer_hello(j, g) ? 0 : -1;
 }
 
 /* Waits up to `wait_ns` for data, and then serves all pending connections. Returns the connection
@@ -180,7 +180,7 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
      * one. */
     for (int i = j->pending_count - 1; i >= 0; i--) {
         pending *g = &j->pending[i];
-        const int heard = watch[i].revents ? listen_to(j, g) : 0;
+        const int heard = watch[i].revents ? read_pending(j, g) : 0;
         if (heard > 0) {
             const int fd = g->fd;
             *said = g->said.hello;
@@ -191,7 +191,7 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
             drop(j, i);
     }
     if (calls)
-        let_in(j);
+        accept_connection(j);
     return -1;
 }
 
@@ -238,7 +238,7 @@ static int fail_greeting(const joining *j, int error, ls_error *err)
                    j->target, ls_reason(why, error));
 }
 
-static int heed_verdict(const joining *j, ls_error *err)
+static int check_verdict(const joining *j, ls_error *err)
 {
     const tcp_verdict *v = &j->verdict;
     switch (v->kind) {
@@ -275,9 +275,9 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
         error = tcp_move_all(fd, &a, sizeof a, false, until_ns);
     if (error)
         return fail_greeting(j, error, err);
-    prove(proof, j, 'a', h, a.nonce);
-    const bool known = same(proof, a.proof);
-    prove(proof, j, 'c', h, a.nonce);
+    compute_proof(proof, j, 'a', h, a.nonce);
+    const bool known = equal_proofs(proof, a.proof);
+    compute_proof(proof, j, 'c', h, a.nonce);
     error = tcp_move_all(fd, proof, sizeof proof, true, until_ns);
     if (!known)
         return ls_fail(
@@ -293,5 +293,5 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     j->verdict.host[TCP_HOST - 1] = '\0';
     tcp_take_name(name, j->verdict.host);
     memcpy(j->verdict.host, name, sizeof name);
-    return heed_verdict(j, err);
+    return check_verdict(j, err);
 }

@@ -47,7 +47,7 @@ static bool has_another(const entry *e)
 }
 
 /* Exchanges the two addresses of a member. */
-static void take_the_other(entry *e)
+static void swap_addresses(entry *e)
 {
     uint8_t address[16];
     memcpy(address, e->address[0], sizeof address);
@@ -79,7 +79,7 @@ static int reach_member(joining *j, int origin, int *fd, ls_error *err)
 /* Connects to a member on one channel, trying both of its addresses in turn. If the listener closes
  * the connection during the handshake, because it has too many pending connections, the attempt is
  * repeated until j->until_ns. */
-static int call_member(joining *j, int member, int channel, ls_error *err)
+static int connect_to_member(joining *j, int member, int channel, ls_error *err)
 {
     const int origin = tcp_set_nth(&j->vote.formed.set, member);
     entry *e = &j->entry[origin];
@@ -103,7 +103,7 @@ static int call_member(joining *j, int member, int channel, ls_error *err)
         if (!again && (status != LS_EIO || ls_now_ns() >= j->until_ns))
             return status;
         if (both)
-            take_the_other(e);
+            swap_addresses(e);
         if (!again)
             tcp_pause(j);
     }
@@ -111,20 +111,20 @@ static int call_member(joining *j, int member, int channel, ls_error *err)
 
 /* Connects to all members with lower numbers. At the start of the run the connection to the first
  * member on channel 0 exists already: it was made in the rendezvous. */
-static int call_members(joining *j, ls_error *err)
+static int connect_to_lower(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member;
     int status = LS_OK;
     for (int i = 0; i < own * LS_WIRE_CHANNELS && status == LS_OK; i++)
         if (j->wire->line[i].fd < 0)
-            status = call_member(j, i / LS_WIRE_CHANNELS, i % LS_WIRE_CHANNELS, err);
+            status = connect_to_member(j, i / LS_WIRE_CHANNELS, i % LS_WIRE_CHANNELS, err);
     return status;
 }
 
 /* Uses an incoming connection for the member and the channel that its hello names. Closes it if it
  * belongs to another group or to a vote, if it is meant for another member, or if the channel has a
  * connection. Returns whether the connection is used. */
-static bool take_member(joining *j, int fd, const hello *h)
+static bool use_connection(joining *j, int fd, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
     tcp_line *line = h->from > own && h->from < members && h->channel < LS_WIRE_CHANNELS &&
@@ -154,7 +154,7 @@ static int fail_await(const joining *j, ls_error *err)
 }
 
 /* Waits for the connections of all members with higher numbers. */
-static int await_members(joining *j, ls_error *err)
+static int await_higher(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member, members = j->wire->base.members;
     int missing = 0, status = LS_OK;
@@ -163,17 +163,17 @@ static int await_members(joining *j, ls_error *err)
             missing++;
     while (j->earlies > 0) {
         j->earlies--;
-        missing -= take_member(j, j->early[j->earlies].fd, &j->early[j->earlies].said);
+        missing -= use_connection(j, j->early[j->earlies].fd, &j->early[j->earlies].said);
     }
     while (missing > 0 && status == LS_OK) {
         hello h;
         const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
         if (fd >= 0)
-            missing -= take_member(j, fd, &h);
+            missing -= use_connection(j, fd, &h);
         else if (ls_now_ns() >= j->until_ns)
             status = fail_await(j, err);
         if (status == LS_OK && !j->how)
-            status = tcp_heed_notes(j, err);
+            status = tcp_check_notes(j, err);
     }
     return status;
 }
@@ -182,8 +182,8 @@ int tcp_connect_all(joining *j, ls_error *err)
 {
     for (int m = 0; m < j->wire->base.members; m++)
         memcpy(j->wire->host[m], j->entry[tcp_set_nth(&j->vote.formed.set, m)].host, TCP_HOST);
-    int status = call_members(j, err);
-    return status ? status : await_members(j, err);
+    int status = connect_to_lower(j, err);
+    return status ? status : await_higher(j, err);
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -229,7 +229,7 @@ static int keep_secret(joining *j, ls_error *err)
     return LS_OK;
 }
 
-static int meet(joining *j, ls_error *err)
+static int run_rendezvous(joining *j, ls_error *err)
 {
     const size_t members = (size_t)j->place.members;
     j->caller = ls_alloc_array(NULL, members, sizeof *j->caller);
@@ -305,7 +305,7 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
     if (status == LS_OK)
         status = tcp_make_lines(w, place->members, err);
     if (status == LS_OK && place->members > 1)
-        status = meet(j, err);
+        status = run_rendezvous(j, err);
     if (status || place->members == 1 || (!j->is_first && !options->regroups)) {
         tcp_free_rendezvous(j);
         return status;

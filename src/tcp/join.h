@@ -309,7 +309,7 @@ int tcp_agree_to_go(joining *j, int status, ls_error *err);
 /* Reads the notes that have arrived. Fails if another member has failed or has closed its
  * connection. Does not wait.
  * Errors: LS_ESYSTEM. */
-int tcp_heed_notes(joining *j, ls_error *err);
+int tcp_check_notes(joining *j, ls_error *err);
 
 /* ---- address.c ------------------------------------------------------------------------------- */
 

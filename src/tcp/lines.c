@@ -117,7 +117,7 @@ static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *
 
 /* Moves transfers in one direction of a connection until the socket would block, or TURN bytes have
  * been moved. */
-static int go_on(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
+static int move_transfers(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
 {
     size_t moved = 1;
     for (size_t turn = 0;
@@ -142,15 +142,15 @@ static int lines_of(const tcp_wire *w)
 
 /* Moves transfers on all connections. A broken connection does not stop the others, because one of
  * them may carry the reason. */
-static void go_on_all(tcp_wire *w)
+static void move_all_transfers(tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {
         tcp_line *line = &w->line[i];
         ls_error why = {0};
         if (line->broken)
             continue;
-        int status = go_on(w, line, &line->out, &why);
-        const int other = go_on(w, line, &line->in, status ? NULL : &why);
+        int status = move_transfers(w, line, &line->out, &why);
+        const int other = move_transfers(w, line, &line->in, status ? NULL : &why);
         status = status ? status : other;
         line->broken = status != LS_OK;
         if (status && !w->broken.status)
@@ -184,7 +184,7 @@ int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
     return push(t->incoming ? &line->in.queue : &line->out.queue, t, err);
 }
 
-static void mind_listener(tcp_wire *w, uint64_t now)
+static void serve_listener(tcp_wire *w, uint64_t now)
 {
     if (w->rendezvous && now >= w->listener_ns)
         w->listener_ns = now + (tcp_answer_late(w->rendezvous) ? BUSY_NS : LISTENER_NS);
@@ -198,9 +198,9 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
     w->ended_count = 0;
     w->ended_most = most;
     for (;;) {
-        go_on_all(w);
+        move_all_transfers(w);
         const uint64_t now = ls_now_ns();
-        mind_listener(w, now);
+        serve_listener(w, now);
         if (w->ended_count > 0)
             break;
         if (w->broken.status) { /* reported once; other connections go on in later polls */

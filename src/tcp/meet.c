@@ -19,7 +19,7 @@
 
 /* value in `caller` for a member that has sent TCP_CONNECTED, or for a first member that has sent
  * TCP_GO */
-enum { SAID = -2 };
+enum { REPORTED = -2 };
 /* time limit for connecting all members to each other, once they have come */
 #define CONNECT_NS UINT64_C(60000000000)
 /* longest wait for the first member's message about the cause of a failure */
@@ -91,7 +91,7 @@ static int check_reached(const tcp_address *a, const struct addrinfo *found, con
 }
 
 /* Listens at the address that the options give. */
-static int listen_as_told(joining *j, ls_error *err)
+static int listen_as_configured(joining *j, ls_error *err)
 {
     struct addrinfo *found;
     int error = EADDRNOTAVAIL;
@@ -113,7 +113,7 @@ static int listen_as_told(joining *j, ls_error *err)
 /* ---- the first member ------------------------------------------------------------------------ */
 
 /* Removes the callers that have closed their connections. *count: number of callers. */
-static void forget_gone(joining *j, int *count)
+static void drop_gone_callers(joining *j, int *count)
 {
     char byte;
     for (int i = *count; i >= 1; i--) {
@@ -132,7 +132,7 @@ static void forget_gone(joining *j, int *count)
 /* Sets the addresses of a caller's listener. The first one is the source address of the caller's
  * connection. If the caller knows another address of itself, that is the second one, because a
  * gateway may have replaced the source address. An advertised address is the only one. */
-static void note_entry(entry *e, int fd, const hello *h)
+static void set_entry(entry *e, int fd, const hello *h)
 {
     struct sockaddr_storage from = {0}, own;
     socklen_t bytes = sizeof from;
@@ -165,24 +165,24 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
 }
 
 /* Sends a note to a caller. If it cannot be sent at once, the connection is shut down. */
-static void tell(joining *j, int caller, const tcp_note *note)
+static void send_note(joining *j, int caller, const tcp_note *note)
 {
     if (send(j->caller[caller], note, sizeof *note, MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)sizeof *note)
-        shutdown(j->caller[caller], SHUT_RDWR); /* forget_gone() will remove it */
+        shutdown(j->caller[caller], SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
-static void tell_those_here(joining *j, int count, tcp_note_kind kind, const char *text)
+static void send_to_callers(joining *j, int count, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {
         .kind = kind, .members = (uint32_t)j->place.members, .member = (uint32_t)count + 1};
     snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
     for (int i = 1; i <= count; i++)
-        tell(j, i, &note);
+        send_note(j, i, &note);
 }
 
 /* Logs how many members have come, and sends that to the callers. */
-static void say_progress(joining *j, int count, uint64_t *told_ns)
+static void report_progress(joining *j, int count, uint64_t *told_ns)
 {
     char hosts[TCP_NOTE - 100];
     const int members = j->place.members, missing = members - count - 1;
@@ -194,7 +194,7 @@ static void say_progress(joining *j, int count, uint64_t *told_ns)
     if (missing == 0 || (!news && ls_now_ns() - *told_ns < TELL_NS))
         return;
     *told_ns = ls_now_ns();
-    tell_those_here(j, count, TCP_COMING, hosts);
+    send_to_callers(j, count, TCP_COMING, hosts);
 }
 
 static int fail_waiting(joining *j, int count, ls_error *err)
@@ -210,7 +210,7 @@ static int fail_waiting(joining *j, int count, ls_error *err)
     ls_fail(&why, status,
             "host %s, the first, has stopped waiting: %d of %d hosts have come: %.200s", j->host,
             count + 1, j->place.members, hosts);
-    tell_those_here(j, count, TCP_FAILED, why.text);
+    send_to_callers(j, count, TCP_FAILED, why.text);
     return status;
 }
 
@@ -223,9 +223,9 @@ static int gather_callers(joining *j, ls_error *err)
     tcp_log(j, LS_LOG_INFO, "listening at %s, as the first of %d", j->where, others + 1);
     while (count < others) {
         hello h;
-        say_progress(j, count, &told_ns);
+        report_progress(j, count, &told_ns);
         const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
-        forget_gone(j, &count);
+        drop_gone_callers(j, &count);
         if (fd < 0 && ls_now_ns() >= j->until_ns)
             return fail_waiting(j, count, err);
         if (fd < 0)
@@ -235,9 +235,9 @@ static int gather_callers(joining *j, ls_error *err)
             continue;
         }
         j->caller[++count] = fd;
-        note_entry(&j->entry[count], fd, &h);
+        set_entry(&j->entry[count], fd, &h);
     }
-    say_progress(j, count, &told_ns);
+    report_progress(j, count, &told_ns);
     j->complete = true;
     return LS_OK;
 }
@@ -260,7 +260,7 @@ static void sort_callers(joining *j)
 /* Makes the names of hosts unique, in the same way as cluster/courier.c: a host that has the same
  * name as one with a lower number gets "#" and its number appended. The loop begins with the last
  * member, so that each name is compared with unchanged names. */
-static void number_namesakes(joining *j)
+static void make_names_unique(joining *j)
 {
     for (int m = j->place.members - 1; m > 0; m--)
         for (int k = 0; k < m; k++)
@@ -273,7 +273,7 @@ static void number_namesakes(joining *j)
 
 /* Sends each caller its number and the addresses of all members. From then on the caller's
  * connection is that of channel 0. */
-static int tell_callers(joining *j, ls_error *err)
+static int send_numbers(joining *j, ls_error *err)
 {
     char why[LS_REASON];
     const int members = j->place.members;
@@ -292,7 +292,7 @@ static int tell_callers(joining *j, ls_error *err)
             ls_error gone = {0};
             ls_fail(&gone, LS_ESYSTEM, "host %s had come, but its connection has ended: %s",
                     j->entry[m].host, ls_reason(why, error));
-            tell_those_here(j, members - 1, TCP_FAILED, gone.text);
+            send_to_callers(j, members - 1, TCP_FAILED, gone.text);
             return ls_fail(err, gone.status, "%s", gone.text);
         }
         tcp_line_of(j->wire, m, 0)->fd = j->caller[m];
@@ -308,9 +308,9 @@ static int be_first(joining *j, ls_error *err)
     if (status)
         return status;
     sort_callers(j);
-    number_namesakes(j);
+    make_names_unique(j);
     status = tcp_draw(&j->run, sizeof j->run, err);
-    return status ? status : tell_callers(j, err);
+    return status ? status : send_numbers(j, err);
 }
 
 /* ---- the other members ----------------------------------------------------------------------- */
@@ -329,7 +329,7 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
     if (error)
         return ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error));
     if (j->listen_fd < 0 && j->listen.port[0]) {
-        int status = listen_as_told(j, err);
+        int status = listen_as_configured(j, err);
         if (status)
             return status;
     }
@@ -413,7 +413,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
 }
 
 /* Receives the next message of the first member. Errors: LS_ETIMEDOUT; LS_EIO if it has gone. */
-static int hear_note(joining *j, int fd, tcp_note *note, ls_error *err)
+static int receive_note(joining *j, int fd, tcp_note *note, ls_error *err)
 {
     char why[LS_REASON];
     while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns))) {
@@ -432,14 +432,14 @@ static int hear_note(joining *j, int fd, tcp_note *note, ls_error *err)
                  : LS_OK;
 }
 
-static int hear_first(joining *j, int fd, ls_error *err)
+static int await_complete(joining *j, int fd, ls_error *err)
 {
     char why[LS_REASON];
     const int members = j->place.members;
     tcp_note note;
     int status;
     do {
-        status = hear_note(j, fd, &note, err);
+        status = receive_note(j, fd, &note, err);
         if (status == LS_OK && note.kind == TCP_FAILED)
             status = ls_fail(err, LS_ETIMEDOUT, "%s", note.text);
         if (status == LS_OK && note.kind == TCP_COMING)
@@ -512,7 +512,7 @@ static int call_first(joining *j, ls_error *err)
         if (status == LS_OK)
             status = tcp_greet(j, line->fd, &h, &why);
         if (status == LS_OK)
-            status = hear_first(j, line->fd, &why);
+            status = await_complete(j, line->fd, &why);
     } while (is_to_call_again(j, &line->fd, status, &why, &ending_ns));
     if (status && err)
         *err = why;
@@ -569,7 +569,7 @@ static int guess_first(joining *j, bool *first, ls_error *err)
 int tcp_meet(joining *j, ls_error *err)
 {
     bool first = !j->meet.port[0];
-    int status = first ? listen_as_told(j, err) : await_name(j, err);
+    int status = first ? listen_as_configured(j, err) : await_name(j, err);
     if (status == LS_OK && !first && !j->listen.port[0])
         status = guess_first(j, &first, err);
     if (status)
@@ -593,41 +593,41 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
 
 /* Reads a note of `member`, if one has arrived: on the first member that of another one, on the
  * others that of the first. Fails if it is not the expected one. Does not wait. */
-static int heed_member(joining *j, int member, ls_error *err)
+static int check_note_of(joining *j, int member, ls_error *err)
 {
     tcp_note note;
     const int fd = tcp_line_of(j->wire, member, 0)->fd;
     struct pollfd watch = {.fd = fd, .events = POLLIN};
-    if (j->caller[member] == SAID || fd < 0 || poll(&watch, 1, 0) <= 0)
+    if (j->caller[member] == REPORTED || fd < 0 || poll(&watch, 1, 0) <= 0)
         return LS_OK;
     if (tcp_move_all(fd, &note, sizeof note, false, tcp_try_until(j)))
         return fail_note(j, member, NULL, err);
     note.text[TCP_NOTE - 1] = '\0';
     if (note.kind != (member == 0 ? TCP_GO : TCP_CONNECTED))
         return fail_note(j, member, &note, err);
-    j->caller[member] = SAID;
+    j->caller[member] = REPORTED;
     return LS_OK;
 }
 
-int tcp_heed_notes(joining *j, ls_error *err)
+int tcp_check_notes(joining *j, ls_error *err)
 {
     int status = LS_OK;
     if (!j->is_first)
-        return heed_member(j, 0, err);
+        return check_note_of(j, 0, err);
     for (int m = 1; m < j->place.members && status == LS_OK; m++)
-        status = heed_member(j, m, err);
+        status = check_note_of(j, m, err);
     return status;
 }
 
-static bool all_said(const joining *j)
+static bool all_reported(const joining *j)
 {
     for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++)
-        if (j->caller[m] != SAID)
+        if (j->caller[m] != REPORTED)
             return false;
     return true;
 }
 
-static void say_how(joining *j, int status, const char *text)
+static void send_result(joining *j, int status, const char *text)
 {
     tcp_note note = {.kind = status        ? TCP_FAILED
                              : j->is_first ? TCP_GO
@@ -643,15 +643,15 @@ static void say_how(joining *j, int status, const char *text)
 
 static int await_all(joining *j, ls_error *err)
 {
-    int status = tcp_heed_notes(j, err);
-    while (status == LS_OK && !all_said(j)) {
+    int status = tcp_check_notes(j, err);
+    while (status == LS_OK && !all_reported(j)) {
         if (ls_now_ns() >= j->until_ns)
             return ls_fail(err, LS_ETIMEDOUT,
                            "not all hosts have connected to each other in time: does a firewall "
                            "let them through?");
         (void)tcp_ready(-1, 0, ls_now_ns() + TCP_AGAIN_NS / 20);
         tcp_beat(j);
-        status = tcp_heed_notes(j, err);
+        status = tcp_check_notes(j, err);
     }
     return status;
 }
@@ -659,7 +659,7 @@ static int await_all(joining *j, ls_error *err)
 /* Replaces this member's error by its cause. If one member fails, others fail because of that. The
  * first member receives the errors of all, and sends the first of them, the cause, to the other
  * members. */
-static int hear_cause(const joining *j, int status, ls_error *why)
+static int receive_cause(const joining *j, int status, ls_error *why)
 {
     tcp_note note;
     char own[100];
@@ -679,13 +679,13 @@ int tcp_agree_to_go(joining *j, int status, ls_error *err)
     if (status && err)
         why = *err;
     if (!j->is_first)
-        say_how(j, status, why.text);
+        send_result(j, status, why.text);
     if (status == LS_OK)
         status = await_all(j, &why);
     else if (!j->is_first)
-        status = hear_cause(j, status, &why);
+        status = receive_cause(j, status, &why);
     if (j->is_first)
-        say_how(j, status, why.text);
+        send_result(j, status, why.text);
     if (status && err)
         *err = why;
     for (int m = 0; m < j->place.members; m++)
