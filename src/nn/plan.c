@@ -140,10 +140,11 @@ static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form
 /* Returns whether the form must be rejected because it fuses a frozen batch norm with an addition
  * whose other input learns. A batch norm is frozen if neither it nor a layer before it has
  * parameters that are trained. It then uses its running statistics in training as well
- * (is_settled), which a fused op that learns would not do. The form is rejected in plans for
+ * (is_frozen_norm), which a fused op that learns would not do. The form is rejected in plans for
  * evaluation as well: bf16 values are rounded between two ops, and a row must give the same bits in
  * all plans of a run. */
-static bool would_unsettle(const ls_plan *plan, const ls_fuse_form *form, const ls_node *node)
+static bool would_fuse_frozen_norm(const ls_plan *plan, const ls_fuse_form *form,
+                                   const ls_node *node)
 {
     const ls_fuse_form alone = {form->first, form->first, -1, -1, -1};
     ls_node bare;
@@ -157,7 +158,7 @@ static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form
 {
     ls_node *node = &plan->node[plan->nodes];
     connect(node, plan, form);
-    if (would_unsettle(plan, form, node))
+    if (would_fuse_frozen_norm(plan, form, node))
         return LS_EUNSUPPORTED;
     ls_op_desc d = ls_fuse_desc(plan->model, form);
     d.x = *ls_plan_tensor(plan, node->input[0]);
@@ -359,7 +360,7 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err)
 /* Returns whether node `k` is a frozen batch norm: neither it nor a node that it depends on has
  * parameters that are trained. It then normalises with its running statistics in training as
  * well. */
-static bool is_settled(const ls_plan *plan, int k)
+static bool is_frozen_norm(const ls_plan *plan, int k)
 {
     const ls_node *node = &plan->node[k];
     return !node->backward && node->form.first >= 0 &&
@@ -372,7 +373,7 @@ int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err
     for (int k = 0; k < plan->nodes; k++) {
         ls_op *op = plan->node[k].op;
         const unsigned mode =
-            constant | (loss == LS_TEST || is_settled(plan, k) ? LS_RUN_EVALUATE : 0);
+            constant | (loss == LS_TEST || is_frozen_norm(plan, k) ? LS_RUN_EVALUATE : 0);
         beat(plan, AT_FORWARD, k);
         int status = op->impl->forward(op, NULL, mode, err);
         if (status != LS_OK)
