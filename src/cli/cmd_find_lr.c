@@ -31,12 +31,13 @@ static const char help[] =
     "  --quiet           no progress; warnings and errors only\n"
     "  --help            this text\n"
     "\n"
-    "The loss is smoothed: it is a moving average of the losses of the minibatches, of which each step\n"
-    "keeps 0.95, divided by the sum of its weights. The test ends early if the loss is not finite, or is\n"
-    "more than 4 times the least loss so far. The suggestion is the smaller of two rates, which fastai's\n"
-    "lr_find uses as well: the rate at which the loss falls steepest, and a tenth of the rate at which it\n"
-    "is least. The first tenth of the steps is not used, because the average has few minibatches there. A\n"
-    "fall that is smaller than the noise, or smaller than a hundredth of the loss, is ignored.\n";
+    "The loss is smoothed: it is a moving average of the losses of the minibatches, of which each\n"
+    "step keeps 0.95, divided by the sum of its weights. The test ends early if the loss is not\n"
+    "finite, or is more than 4 times the least loss so far. The suggestion is the smaller of two\n"
+    "rates, which fastai's lr_find uses as well: the rate at which the loss falls steepest, and a\n"
+    "tenth of the rate at which it is least. The first tenth of the steps is not used, because the\n"
+    "average has few minibatches there. A fall that is smaller than the noise, or smaller than a\n"
+    "hundredth of the loss, is ignored.\n";
 
 enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
 #define RATE_MOST 1e6

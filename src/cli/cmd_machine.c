@@ -80,8 +80,8 @@ int cli_devices(int argc, char **argv, const ls_registry *registry)
 static const char bench_help[] =
     "usage: trainer bench CONFIG [options]\n"
     "\n"
-    "Measures how fast CONFIG trains on 1, 2, 4, … and all devices of this machine, which are measured in\n"
-    "turn. Nothing is saved.\n"
+    "Measures how fast CONFIG trains on 1, 2, 4, … and all devices of this machine, which are\n"
+    "measured in turn. Nothing is saved.\n"
     "\n"
     "  --devices LIST   measures only these devices; may be repeated\n"
     "  --set KEY=VALUE  sets a key of the config\n"

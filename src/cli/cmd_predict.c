@@ -25,8 +25,8 @@ static const char help[] =
     "\n" CLI_TRAINED_HELP
     "  INPUT            a picture (JPEG, PNG, BMP, WebP, PGM, PPM) of any size, or a folder of them; a\n"
     "                   .csv file, whose columns may be in any order and may include others; an .npy\n"
-    "                   file; - for a table, an array or a picture on standard input. If a picture cannot be\n"
-    "                   read, it is named and has no prediction, and the exit status is 65\n"
+    "                   file; - for a table, an array or a picture on standard input. If a picture\n"
+    "                   cannot be read, it is named and has no prediction, and the exit status is 65\n"
     "  --to FILE        writes FILE.csv or FILE.jsonl: row or file, prediction, and the probability of\n"
     "                   each class\n"
     "  --skip-broken    leaves out and counts pictures that cannot be read; the exit status is 0. It is\n"

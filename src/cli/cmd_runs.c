@@ -18,15 +18,15 @@ static const char help[] =
     "usage: trainer runs [DIR] [options]\n"
     "\n"
     "Lists the runs in DIR (runs), the newest last: directory, data, accuracy (R² or AUC for other\n"
-    "models) and loss on the test or validation rows, training rows per second, finished epochs, start\n"
-    "time (UTC), how the run ended, and the first digits of the weights' SHA-256. If the terminal is too\n"
-    "narrow, the less important columns are left out.\n"
+    "models) and loss on the test or validation rows, training rows per second, finished epochs,\n"
+    "start time (UTC), how the run ended, and the first digits of the weights' SHA-256. If the\n"
+    "terminal is too narrow, the less important columns are left out.\n"
     "\n"
     "  --json           prints one JSON object for each run, with all values\n"
     "  --help           this text\n"
     "\n"
-    "A run is \"running\" if a process holds the lock of its directory. It was \"killed\" if no process does\n"
-    "and its records have no end; --resume continues it.\n";
+    "A run is \"running\" if a process holds the lock of its directory. It was \"killed\" if no\n"
+    "process does and its records have no end; --resume continues it.\n";
 
 /* One run of the list. */
 typedef struct entry {

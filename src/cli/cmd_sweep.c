@@ -22,9 +22,9 @@ static const char help[] =
     "  --quiet                no progress; warnings and errors only\n"
     "  --help                 this text\n"
     "\n"
-    "The table goes to stdout. If a run fails, its row has the error, the other runs are still trained,\n"
-    "and the exit code is that of the first failure. Ctrl-C stops the current run and prints the results\n"
-    "so far.\n";
+    "The table goes to stdout. If a run fails, its row has the error, the other runs are still\n"
+    "trained, and the exit code is that of the first failure. Ctrl-C stops the current run and prints\n"
+    "the results so far.\n";
 
 typedef struct sweep_arguments {
     const char *config, *json, *keep;

@@ -79,7 +79,7 @@ typedef struct ls_eval_values {
     bool best;            /* better than all earlier evaluations, by `monitor` */
 } ls_eval_values;
 
-/* What the run does after a fault. */
+/* Reaction of the run to a fault. */
 typedef enum ls_fault_action {
     LS_ACTION_CONTINUE, /* the run goes on without the worker or the host */
     LS_ACTION_REPEAT,   /* the step is repeated */

@@ -23,7 +23,7 @@
 /* Distance between the sort indices of two workers; their devices' tracks lie in between. */
 #define SORT_STEP 256
 
-/* What a worker does, in the order in which the phases of a step follow each other. */
+/* Activities of a worker, in the order in which the phases of a step follow each other. */
 typedef enum phase {
     REST,
     BEGIN,
