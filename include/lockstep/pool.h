@@ -27,11 +27,12 @@
  * and do nothing, because they would wait for the calling thread itself. A job may call them on any
  * other pool, such as one that the job has created.
  * Waiting: idle workers sleep. A thread that has to wait, a worker or the owner, first spins for
- * 0.1 ms before it sleeps. It does not spin if the process has fewer CPUs than threads, or if
- * several waits in a row ended only after the spin. The owner sleeps at once if it has just woken a
- * worker that is not pinned: the kernel starts that worker soonest on the CPU that the owner gives
- * up. For jobs at long intervals `pinned` = 0 is therefore faster. For work that keeps every CPU
- * busy `pinned` = 1 is faster, because each worker finds its data in the cache of its own CPU.
+ * 0.1 ms before it sleeps. It does not spin if the process has fewer CPUs than threads, or if its
+ * last spins were in vain; then it tries again from time to time. The owner sleeps at once if it
+ * has just woken a worker that is not pinned: the kernel starts that worker soonest on the CPU that
+ * the owner gives up. For jobs at long intervals `pinned` = 0 is therefore faster. For work that
+ * keeps every CPU busy `pinned` = 1 is faster, because each worker finds its data in the cache of
+ * its own CPU.
  * Signals: the pool's threads block all signals except those that a fault of the thread itself
  * raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) and SIGPROF, so signals that
  * are sent to the process are handled on the host program's threads. Lent threads and the owner

@@ -252,8 +252,8 @@ typedef struct ls_replica_step {
     uint64_t number; /* number of the step, from 1 */
 } ls_replica_step;
 
-/* Records whole steps, if the device supports that. A second call does nothing. Not for use within
- * a step. Errors: LS_ENOMEM. */
+/* Records whole steps, if the device supports that. One call is enough; a further call records
+ * nothing more. Not for use within a step. Errors: LS_ENOMEM. */
 int ls_replica_record_whole_steps(ls_replica *replica, ls_error *err);
 /* Returns the largest number of whole steps of n rows that one launch can run: 0 (none has been
  * recorded), 1 or LS_UNROLLED. */
