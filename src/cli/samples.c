@@ -74,9 +74,9 @@ static int predict(samples *s, const ls_registry *registry, ls_error *err)
                                .rows = s->rows};
     int status = ls_predict(&sum, s->output, &d, err);
     const size_t outputs = (size_t)s->rows * (size_t)s->t->model->classes;
-    ls_prep_give_back(s->t->card.prep, s->output, outputs);
+    ls_prep_unscale(s->t->card.prep, s->output, outputs);
     if (!is_of_classes(s))
-        ls_prep_give_back(s->t->card.prep, s->target, outputs);
+        ls_prep_unscale(s->t->card.prep, s->target, outputs);
     return status;
 }
 

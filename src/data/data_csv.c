@@ -108,7 +108,7 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
         return status;
     at->prepared = c->prep->columns - 1;
     ls_prep_column *p = &c->prep->column[at->prepared];
-    p->fills = k->missing != LS_MISSING_REFUSED;
+    p->allows_missing = k->missing != LS_MISSING_REFUSED;
     if (is_text)
         return LS_OK;
     p->missing = k->missing == LS_MISSING_MEAN ? (float)at->mean : 0.0f;

@@ -72,14 +72,14 @@ int ls_worker_choose_steps(ls_train_worker *w)
     w->alone = e->one_shard_each && ranks == 1 && !e->desc.cluster;
     int whole = 0; /* number of steps of one launch; 0: steps are taken in parts */
     if (status == LS_OK && w->alone) {
-        status = ls_replica_prepare_whole(w->replica, &w->error);
-        whole = ls_replica_steps_whole(w->replica, e->desc.batch_size);
+        status = ls_replica_record_whole_steps(w->replica, &w->error);
+        whole = ls_replica_most_whole_steps(w->replica, e->desc.batch_size);
     }
     w->quick = ranks == 1 && !e->desc.cluster && whole == 0 && is_quick(&e->desc);
     w->length = w->quick ? QUICK_STEPS : whole > 1 ? LS_UNROLLED : 1;
     /* The old group may have failed with a block on the device after a skipped step; lift the
      * block. */
-    return status ? status : ls_replica_release(w->replica, &w->error);
+    return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
 /* ---- shards --------------------------------------------------------------------------------- */
@@ -321,7 +321,7 @@ static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range
     const uint32_t batch = w->engine->desc.batch_size;
     const uint64_t number = range->first_step + index + 1;
     const uint32_t n = ls_minibatch_rows(range->row_count, batch, index);
-    const uint32_t most = w->alone ? (uint32_t)ls_replica_steps_whole(w->replica, n) : 0;
+    const uint32_t most = w->alone ? (uint32_t)ls_replica_most_whole_steps(w->replica, n) : 0;
     if (most == 0 || is_planned(w, number))
         return 0;
     if (most > range->steps - index || range->row_count < (index + most) * batch)
@@ -343,8 +343,8 @@ static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
         how[i] = first[i].update;
     f->status = refresh_rows(w, first, 0, first->n);
     if (f->status == LS_OK)
-        f->status = ls_replica_step_whole(w->replica, first->rows, first->draw, how, count, f->slot,
-                                          &times, &w->error);
+        f->status = ls_replica_run_whole_steps(w->replica, first->rows, first->draw, how, count,
+                                               f->slot, &times, &w->error);
     for (int i = 0; i < count; i++) {
         first[i].report.times.forward += times.forward / count;
         first[i].report.steps_left = count - i;
@@ -389,7 +389,7 @@ static int skip_step(ls_train_worker *w, ls_step *s)
     int status = ls_replica_sync(w->replica, &w->error);
     if (status == LS_OK)
         status = find_bad_shard(w, s);
-    return status ? status : ls_replica_release(w->replica, &w->error);
+    return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
 /* Reports a step of a launch that has ended. Returns whether the steps enqueued after it have no

@@ -177,7 +177,7 @@ static void doubt_values(const doubter *d)
     for (uint32_t i = 0; i < d->rows; i++) {
         float v = d->view.targets[place(d, i)];
         const ls_prep *p = d->info->prep;
-        ls_prep_give_back(p, &v, 1);
+        ls_prep_unscale(p, &v, 1);
         v = fabsf(v - roundf(v)) < 1e-4f ? roundf(v) : v;
         if (v != roundf(v))
             return;

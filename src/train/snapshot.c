@@ -248,7 +248,7 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
         status = ls_replica_predict(p->replica, p->row, size, p->logits, err);
     if (status == LS_OK) {
         memcpy(scores, p->logits, n * classes * sizeof *scores);
-        ls_prep_give_back(p->inference->card.prep, scores, n * classes);
+        ls_prep_unscale(p->inference->card.prep, scores, n * classes);
     }
     return status;
 }
