@@ -163,8 +163,9 @@ static int check_arenas(const ls_cuda_op *op, ls_error *err)
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", op->name);
     if (op->desc.kind == LS_OP_CLIP && !b->clip)
         return ls_fail(err, LS_EINVAL, "%s: there is nowhere to write to", op->name);
-    if (!b->guard != !b->held)
-        return ls_fail(err, LS_EINVAL, "%s: guard and held belong together", op->name);
+    if (!b->guard != !b->skip)
+        return ls_fail(err, LS_EINVAL, "%s: guard and skip must both be set or both be NULL",
+                       op->name);
     for (int i = 0; i < slots; i++)
         if (!b->slot[i])
             return ls_fail(err, LS_EINVAL, "%s: slot %d is missing", op->name, i);
@@ -184,7 +185,7 @@ static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_
                      .in_shadow = b->in_shadow,
                      .args = args,
                      .count = op->desc.count,
-                     .guard = {b->guard, b->held, b->clip, op->desc.rate}};
+                     .guard = {b->guard, b->skip, b->clip, op->desc.rate}};
     if (op->desc.kind == LS_OP_RUNNING)
         return ls_k_running(u.w, u.grad, args, u.guard, running->momentum, running->of_weights,
                             u.count, stream);

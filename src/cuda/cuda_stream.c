@@ -179,9 +179,9 @@ static ls_k_args numbers_of(const ls_step_args *args)
     ls_k_args now;
     memset(&now, 0, sizeof now);
     now.rows = args->rows;
-    now.before = args->before;
-    now.behind = args->behind;
-    now.told = args->told;
+    now.rows_before = args->rows_before;
+    now.rows_after = args->rows_after;
+    now.stats_copy = args->stats_copy;
     now.step = args->step;
     now.seed = args->seed;
     now.epoch = args->epoch;

@@ -157,9 +157,9 @@ typedef struct ls_pool2d {
  *   0.
  * - Mixup: let m be w[3] mod (mixup + 1). Row r becomes (256 − m) / 256 times itself plus m / 256
  *   times the next row of the shard, augmented with that row's own words; the row after the last
- *   row of the shard is its first (the fields `before` and `behind` of ls_step_args say where the
- *   shard begins and ends). Vectors of targets are mixed in the same way; a class becomes that of
- *   the other row if (w[2] / 256) mod 256 < m.
+ *   row of the shard is its first (the fields `rows_before` and `rows_after` of ls_step_args say
+ * where the shard begins and ends). Vectors of targets are mixed in the same way; a class becomes
+ * that of the other row if (w[2] / 256) mod 256 < m.
  *
  * Images of bytes are rounded to bytes. src/base/augment.h has the exact arithmetic. The layout of
  * y and its size do not depend on `training`, because the same consumers read both kinds of
@@ -325,19 +325,19 @@ typedef struct ls_op_desc {
 /* Arguments that change from call to call. Each replica has one such structure in host memory. A
  * CPU op reads it while it runs; with CUDA, the replica copies it to the device. */
 typedef struct ls_step_args {
-    const uint32_t *rows;    /* gather, dropout: dataset row of each row of the batch */
-    uint32_t before, behind; /* gather: number of rows of the same shard in front of `rows` and
-                              * after the last of them, when the shard is processed in blocks of
-                              * rows. Other ops may ignore both */
-    float *told;     /* optimizers with a guard: pinned memory that receives the step's LS_OP_STATS
-                      * floats at `guard`, whether or not the step is applied; NULL: none. A device
-                      * without recordings may ignore it */
-    float lr;        /* optimizers: learning rate */
-    float scale;     /* optimizers, clip: factor of the summed gradient */
-    float row_scale; /* running statistics: 1 / (number of rows of the minibatch) */
-    uint64_t step;   /* optimizers: number of this step, from 1 */
-    uint64_t seed;   /* random ops: they draw with (seed, stream, epoch, dataset row or element) */
-    uint32_t epoch;  /* random ops: number of the epoch */
+    const uint32_t *rows;             /* gather, dropout: dataset row of each row of the batch */
+    uint32_t rows_before, rows_after; /* gather: number of rows of the same shard in front of `rows`
+                                       * and after the last of them, when the shard is processed in
+                                       * blocks of rows. Other ops may ignore both */
+    float *stats_copy; /* optimizers with a guard: pinned memory that receives the step's
+                        * LS_OP_STATS floats at `guard`, whether or not the step is applied; NULL:
+                        * none. A device without recordings may ignore it */
+    float lr;          /* optimizers: learning rate */
+    float scale;       /* optimizers, clip: factor of the summed gradient */
+    float row_scale;   /* running statistics: 1 / (number of rows of the minibatch) */
+    uint64_t step;     /* optimizers: number of this step, from 1 */
+    uint64_t seed;  /* random ops: they draw with (seed, stream, epoch, dataset row or element) */
+    uint32_t epoch; /* random ops: number of the epoch */
 } ls_step_args;
 
 #define LS_RECORD_STEPS 8 /* most steps of one recording */
@@ -362,12 +362,12 @@ typedef struct ls_op_buffers {
     float *slot[LS_OP_SLOTS];   /* optimizer's state; sgd: slot[0] is the velocity, NULL if momentum
                                  * is 0 */
     /* Optimizers, running: the first of the LS_OP_STATS floats of the step's loss, or NULL together
-     * with `held`. If *guard is not finite when the op's work runs, the op only sets *held to 1;
-     * and while *held is not 0, the op changes nothing. So the update of a step whose loss is not
+     * with `skip`. If *guard is not finite when the op's work runs, the op only sets *skip to 1;
+     * and while *skip is not 0, the op changes nothing. So the update of a step whose loss is not
      * finite can be enqueued before the loss is known, and later steps after it: none of them is
-     * applied until the caller has set *held to 0. */
+     * applied until the caller has set *skip to 0. */
     const float *guard;
-    float *held; /* one float: non-zero while updates are skipped */
+    float *skip; /* one float: non-zero while updates are skipped */
     /* On devices with shadows (ls_device_info.shadow_bytes): the parameters in the form in which
      * the device multiplies them, and gradients in the form in which its products deliver them. A
      * shadow is written together with its parameter: by optimizers (shadow[0], for the whole

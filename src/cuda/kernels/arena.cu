@@ -17,25 +17,25 @@ cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cud
 
 /* ---- optimizers ----------------------------------------------------------------------------- */
 
-/* Returns non-zero if the step must change nothing. A launch that sets `held` does not read it: all
- * threads see the same loss, and read `held` only if the loss is finite. */
-__device__ static int is_held(ls_k_guard guard)
+/* Returns non-zero if the step must change nothing. A launch that sets `skip` does not read it: all
+ * threads see the same loss, and read `skip` only if the loss is finite. */
+__device__ static int is_skipped(ls_k_guard guard)
 {
     if (!guard.loss)
         return 0;
     const float loss = *guard.loss;
     if (loss - loss == 0) /* true for finite numbers only */
-        return *guard.held != 0;
+        return *guard.skip != 0;
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        *guard.held = 1;
+        *guard.skip = 1;
     return 1;
 }
 
 /* Reports the loss by writing to host memory, so that no copy has to follow the update. */
 __device__ static void tell(const ls_k_args *args, ls_k_guard guard)
 {
-    if (blockIdx.x == 0 && threadIdx.x < 2 && guard.loss && args->told)
-        args->told[threadIdx.x] = guard.loss[threadIdx.x];
+    if (blockIdx.x == 0 && threadIdx.x < 2 && guard.loss && args->stats_copy)
+        args->stats_copy[threadIdx.x] = guard.loss[threadIdx.x];
 }
 
 __device__ static float rate_of(const ls_k_args *args, ls_k_guard guard)
@@ -114,7 +114,7 @@ template <class Step> __device__ static void step_arena(const ls_k_update &u, St
 __global__ static void sgd(ls_k_update u, float momentum, float weight_decay, int nesterov)
 {
     tell(u.args, u.guard);
-    if (is_held(u.guard))
+    if (is_skipped(u.guard))
         return;
     const float lr = rate_of(u.args, u.guard), scale = scale_of(u.args, u.guard);
     step_arena(u, sgd_step{lr, scale, momentum, weight_decay, nesterov});
@@ -133,7 +133,7 @@ __global__ static void adamw(ls_k_update u, ls_k_adamw k)
 {
     __shared__ adamw_step shared;
     tell(u.args, u.guard);
-    if (is_held(u.guard)) /* the same in all threads */
+    if (is_skipped(u.guard)) /* the same in all threads */
         return;
     if (threadIdx.x == 0) {
         double t = (double)u.args->step, lr = rate_of(u.args, u.guard);
@@ -161,7 +161,7 @@ cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *k, cuda
 __global__ static void running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
                                float momentum, int of_weights, size_t count)
 {
-    if (is_held(guard))
+    if (is_skipped(guard))
         return;
     float scale = of_weights ? 1 : args->row_scale;
     LS_EACH(i, count)

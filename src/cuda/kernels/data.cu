@@ -130,7 +130,8 @@ __global__ static void gather_changed(const __grid_constant__ gather g)
     const ls_k_gather &k = g.k;
     const uint32_t row[2] = {
         k.args->rows[blockIdx.x],
-        ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x, k.args->before, k.args->behind)};
+        ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x, k.args->rows_before,
+                     k.args->rows_after)};
     const uint32_t values = (uint32_t)(k.c * k.h * k.w);
     if (threadIdx.x < 2)
         draw_change(&c[threadIdx.x], k, row[threadIdx.x]);

@@ -30,8 +30,8 @@ extern "C" {
  * addresses. */
 typedef struct ls_k_args {
     const uint32_t *rows; /* device memory */
-    uint32_t before, behind;
-    float *told; /* pinned; NULL: the loss is not reported */
+    uint32_t rows_before, rows_after;
+    float *stats_copy; /* pinned; NULL: the loss is not reported */
     uint64_t step, seed;
     uint32_t epoch;
     float lr, scale, row_scale;
@@ -290,11 +290,11 @@ cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t strea
 
 /* ---- steps over arenas ---------------------------------------------------------------------- */
 
-/* Decides whether a step may be applied, as plugin.h says of guard and held; both NULL: it may. The
- * optimizers write the first two floats at `loss` to args->told. */
+/* Decides whether a step may be applied, as plugin.h says of guard and skip; both NULL: it may. The
+ * optimizers write the first two floats at `loss` to args->stats_copy. */
 typedef struct ls_k_guard {
     const float *loss;
-    float *held;
+    float *skip;
     const float *clip; /* the gradient is also multiplied with clip[0]; NULL: with 1 */
     float rate;        /* factor of lr; 0 counts as 1 */
 } ls_k_guard;
