@@ -29,8 +29,8 @@ struct ls_cuda_spans; /* cuda_spans.c */
 struct ls_stream {
     cudaStream_t cuda;
     ls_k_args *args; /* [LS_RECORD_STEPS] on the GPU, at an address that never changes */
-    ls_k_args known; /* arguments of the first step that were copied to `args` last */
-    int has_known;   /* non-zero: `known` is valid */
+    ls_k_args sent;  /* args[0] as it is on the GPU once the stream's work is done */
+    int has_sent;    /* non-zero: `sent` is valid */
     int capturing;   /* non-zero: work is captured into a graph */
     int step;        /* step of the graph that is being captured, from 0 */
     ls_stream *next; /* next stream of the device */
@@ -128,15 +128,16 @@ int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *
 void ls_cuda_pinned_free(ls_device *device, void *memory);
 void ls_cuda_pinned_fini(ls_cuda_device *device);
 
-/* cuda_staging.c: the device table's upload and download. ls_cuda_deliver copies the finished
- * downloads of a stream, which must just have been synchronised, to the callers' memory. */
+/* cuda_staging.c: the device table's upload and download. ls_cuda_finish_downloads copies the
+ * finished downloads of a stream, which must just have been synchronised, to the callers' memory.
+ */
 int ls_cuda_staging_init(ls_cuda_device *device, ls_error *err);
 void ls_cuda_staging_fini(ls_cuda_device *device);
 int ls_cuda_upload(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                    ls_error *err);
 int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                      ls_error *err);
-void ls_cuda_deliver(ls_cuda_device *device, const ls_stream *stream);
+void ls_cuda_finish_downloads(ls_cuda_device *device, const ls_stream *stream);
 
 /* cuda_stream.c: the device table's recordings. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err);

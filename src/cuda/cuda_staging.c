@@ -70,19 +70,19 @@ int ls_cuda_upload(ls_device *device, ls_stream *stream, void *dst, const void *
 
 /* ---- downloads ------------------------------------------------------------------------------ */
 
-static unsigned char *pinned_for_downloads(const ls_cuda_staging *s)
+static unsigned char *download_memory(const ls_cuda_staging *s)
 {
     return s->memory + (size_t)LS_CUDA_SLOTS * LS_CUDA_SLOT_BYTES;
 }
 
-void ls_cuda_deliver(ls_cuda_device *d, const ls_stream *stream)
+void ls_cuda_finish_downloads(ls_cuda_device *d, const ls_stream *stream)
 {
     ls_cuda_staging *s = &d->staging;
     int kept = 0;
     for (int i = 0; i < s->pieces; i++) {
         const ls_cuda_piece *piece = &s->piece[i];
         if (piece->stream == stream)
-            memcpy(piece->to, pinned_for_downloads(s) + piece->from, piece->bytes);
+            memcpy(piece->to, download_memory(s) + piece->from, piece->bytes);
         else
             s->piece[kept++] = *piece;
     }
@@ -100,7 +100,7 @@ static int make_room(ls_cuda_device *d, ls_error *err)
             cuda_check(err, cudaStreamSynchronize(stream->cuda), "%s: downloading", d->name);
         if (status)
             return status;
-        ls_cuda_deliver(d, stream);
+        ls_cuda_finish_downloads(d, stream);
     }
     return LS_OK;
 }
@@ -117,7 +117,7 @@ static int download_piece(ls_cuda_device *d, const ls_stream *stream, void *dst,
                           size_t bytes, ls_error *err)
 {
     ls_cuda_staging *s = &d->staging;
-    unsigned char *pinned = pinned_for_downloads(s) + s->taken;
+    unsigned char *pinned = download_memory(s) + s->taken;
     int status = copy_down(d, stream, pinned, src, bytes, err);
     if (status)
         return status;

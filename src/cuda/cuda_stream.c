@@ -49,7 +49,7 @@ void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream)
             break;
         }
     if (stream->cuda && !d->lost && cudaStreamSynchronize(stream->cuda) == cudaSuccess)
-        ls_cuda_deliver(d, stream);
+        ls_cuda_finish_downloads(d, stream);
     if (stream->cuda)
         cudaStreamDestroy(stream->cuda);
     if (stream->args)
@@ -125,7 +125,7 @@ static int sync_one(ls_cuda_device *d, const ls_stream *stream, ls_error *err)
     cudaError_t e = cudaStreamSynchronize(stream->cuda);
     d->lost |= cuda_is_lost(e);
     if (e == cudaSuccess)
-        ls_cuda_deliver(d, stream);
+        ls_cuda_finish_downloads(d, stream);
     return cuda_check(err, e, "%s: work on the device failed", d->name);
 }
 
@@ -174,7 +174,7 @@ _Static_assert(LS_K_STEPS == LS_RECORD_STEPS, "a launch brings the numbers of al
 
 /* Returns the arguments as kernels read them. Padding is zeroed because they are compared as
  * bytes. */
-static ls_k_args numbers_of(const ls_step_args *args)
+static ls_k_args kernel_args(const ls_step_args *args)
 {
     ls_k_args now;
     memset(&now, 0, sizeof now);
@@ -193,20 +193,20 @@ static ls_k_args numbers_of(const ls_step_args *args)
 
 /* Copies the arguments of `count` steps of a recording to the stream, unless they are there
  * already. */
-static int bring_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
-                      ls_error *err)
+static int send_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
+                     ls_error *err)
 {
     ls_stream *s = ls_cuda_stream_of(d, stream);
     ls_k_steps now;
     memset(&now, 0, sizeof now);
     for (int i = 0; i < count; i++)
-        now.step[i] = numbers_of(&args[i]);
-    if (count == 1 && s->has_known && memcmp(&now.step[0], &s->known, sizeof s->known) == 0)
+        now.step[i] = kernel_args(&args[i]);
+    if (count == 1 && s->has_sent && memcmp(&now.step[0], &s->sent, sizeof s->sent) == 0)
         return LS_OK;
     int status = cuda_check(err, ls_k_set_args(s->args, &now, count, s->cuda),
                             "%s: a step's numbers", d->name);
-    s->has_known = status == LS_OK;
-    memcpy(&s->known, &now.step[0], sizeof s->known);
+    s->has_sent = status == LS_OK;
+    memcpy(&s->sent, &now.step[0], sizeof s->sent);
     return status;
 }
 
@@ -215,7 +215,7 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
 {
     ls_stream *s = ls_cuda_stream_of(d, stream);
     *out = s->args + (s->capturing ? s->step : 0);
-    return s->capturing ? LS_OK : bring_args(d, stream, args, 1, err);
+    return s->capturing ? LS_OK : send_args(d, stream, args, 1, err);
 }
 
 /* ---- recordings ----------------------------------------------------------------------------- */
@@ -298,7 +298,7 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
                    const ls_step_args *args, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
-    int status = bring_args(d, stream, args, recording->steps, err);
+    int status = send_args(d, stream, args, recording->steps, err);
     if (status)
         return status;
     return cuda_check(err, cudaGraphLaunch(recording->exec, ls_cuda_stream(d, stream)),
