@@ -123,8 +123,10 @@ static int check(const ls_tensor *x, const ls_conv2d *k, ls_error *err)
                        "%d×%d make no sense",
                        k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
     if (k->groups < 1 || x->c % k->groups || k->out % k->groups)
-        return ls_fail(err, LS_EINVAL, "conv2d: %d groups of %d channels to %d", k->groups, x->c,
-                       k->out);
+        return ls_fail(
+            err, LS_EINVAL,
+            "conv2d: %d groups; the number must divide the %d channels of x and the %d of y",
+            k->groups, x->c, k->out);
     if (outputs(x->h, k->kh, k->dh, k->sh, k->ph) < 1 ||
         outputs(x->w, k->kw, k->dw, k->sw, k->pw) < 1)
         return ls_fail(err, LS_EINVAL,

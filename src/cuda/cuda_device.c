@@ -90,7 +90,7 @@ static int read_properties(ls_cuda_device *d, ls_error *err)
     cudaError_t e = cudaGetDeviceProperties(&properties, d->ordinal);
     if (e == cudaSuccess)
         e = cudaDriverGetVersion(&d->driver);
-    int status = cuda_check(err, e, "%s: its properties", d->name);
+    int status = cuda_check(err, e, "%s: reading the properties of the device", d->name);
     if (status)
         return status;
     snprintf(d->model, sizeof d->model, "%.*s", (int)sizeof d->model - 1, properties.name);
@@ -142,7 +142,8 @@ static int cuda_bind(ls_device *device, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
     void *fault = NULL;
-    int status = cuda_check(err, cudaSetDevice(d->ordinal), "%s: making it current", d->name);
+    int status =
+        cuda_check(err, cudaSetDevice(d->ordinal), "%s: making the device current", d->name);
     if (status == LS_OK)
         status = ls_cuda_stream_create(&d->compute, device, 0, err);
     if (status == LS_OK)
@@ -185,7 +186,7 @@ static int cuda_alloc(void **out, ls_device *device, size_t bytes, ls_error *err
             *out = NULL;
         }
     }
-    return cuda_check(err, e, "%s: no memory for %zu bytes", d->name, bytes);
+    return cuda_check(err, e, "%s: allocating %zu bytes", d->name, bytes);
 }
 
 static void cuda_free(ls_device *device, void *memory)
@@ -282,9 +283,11 @@ static int check_request(const ls_device_request *request, ls_error *err)
 {
     ls_backend_info info;
     if (request->size != sizeof *request || request->index < 0)
-        return ls_fail(err, LS_EINVAL, "cuda: a request for device %d", request->index);
+        return ls_fail(err, LS_EINVAL, "cuda: device %d is requested; devices are numbered from 0",
+                       request->index);
     if ((int)request->precision < LS_PRECISION_FP32 || request->precision > LS_PRECISION_BF16)
-        return ls_fail(err, LS_EINVAL, "cuda: there is no precision %d", (int)request->precision);
+        return ls_fail(err, LS_EINVAL, "cuda: %d is no precision (ls_precision)",
+                       (int)request->precision);
     probe(&info);
     if (info.devices < 1)
         return ls_fail(err, LS_EDEVICE, "no cuda device: %s (%s)", info.reason,

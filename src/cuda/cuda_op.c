@@ -220,7 +220,8 @@ static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *
     ls_cuda_op *op = self_of(base);
     ls_stream *on = ls_cuda_stream_of(op->device, stream);
     if (!op->bound)
-        return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: bind must be called before forward and backward",
+                       op->name);
     int status = take(op, &op->x, op->x_form, op->b.x, &op->desc.x, on->cuda, err);
     if (status == LS_OK)
         status = take(op, &op->x2, op->x2_form, op->b.x2, &op->desc.x2, on->cuda, err);
@@ -232,9 +233,11 @@ static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error 
     ls_cuda_op *op = self_of(base);
     ls_stream *on = ls_cuda_stream_of(op->device, stream);
     if (!op->desc.training)
-        return ls_fail(err, LS_EINVAL, "%s: backward of an op that is not for training", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: backward needs an op that was created with `training`",
+                       op->name);
     if (!op->bound)
-        return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: bind must be called before forward and backward",
+                       op->name);
     if (base->params == 0 && !op->desc.needs_dx)
         return LS_OK;
     int status = enqueue(op, &op->backward, on, flags, err);
@@ -327,7 +330,7 @@ static int match_twin(const ls_cuda_op *op, ls_error *err)
     for (int i = 0; twin && i < LS_OP_PARAMS; i++)
         if (twin->op.param_floats[i] != op->op.param_floats[i] ||
             memcmp(&twin->turned[i], &op->turned[i], sizeof op->turned[i]) != 0)
-            return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", op->name);
+            return ls_fail(err, LS_EINVAL, "%s: the twin is an op of another layer", op->name);
     return LS_OK;
 }
 
@@ -362,7 +365,7 @@ int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
 {
     const ls_cuda_op *twin = (const ls_cuda_op *)desc->twin;
     if (twin && twin->desc.kind != desc->kind)
-        return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", name);
+        return ls_fail(err, LS_EINVAL, "%s: the twin is an op of another layer", name);
     ls_cuda_op *op = ls_alloc(device->host, sizeof *op);
     if (!op)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for %s", device->name, name);

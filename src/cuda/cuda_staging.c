@@ -14,11 +14,11 @@ int ls_cuda_staging_init(ls_cuda_device *d, ls_error *err)
     /* This memory is not zeroed, unlike that of ls_cuda_pinned_alloc, so that pages that are never
      * used take no memory. */
     int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
-                            "%s: %zu bytes of pinned memory", d->name, bytes);
+                            "%s: allocating %zu bytes of pinned memory", d->name, bytes);
     s->memory = memory;
     for (int i = 0; i < LS_CUDA_SLOTS && status == LS_OK; i++)
         status = cuda_check(err, cudaEventCreateWithFlags(&s->free[i], cudaEventDisableTiming),
-                            "%s: an event", d->name);
+                            "%s: creating an event", d->name);
     return status;
 }
 
@@ -169,9 +169,10 @@ int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *
     *out = NULL;
     ls_cuda_pinned *p = ls_alloc(d->host, sizeof *p);
     if (!p)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for pinned memory", d->name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for the record of a pinned allocation",
+                       d->name);
     int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
-                            "%s: %zu bytes of pinned memory", d->name, bytes);
+                            "%s: allocating %zu bytes of pinned memory", d->name, bytes);
     if (status) {
         ls_free(d->host, p);
         return status;

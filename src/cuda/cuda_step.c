@@ -50,11 +50,13 @@ static int check_gather(const ls_op_desc *d, ls_error *err)
             return ls_fail(err, LS_EINVAL, "gather: std[%d] is %g; it must be above 0", c,
                            (double)g->std[c]);
     if (g->crop < 0 || g->crop > d->x.h + d->x.w)
-        return ls_fail(err, LS_EINVAL, "gather: a crop of %d pixels for images of %d×%d", g->crop,
-                       d->x.h, d->x.w);
-    if (!ls_augment_fits(g->rotate, g->erase, g->brightness, g->mixup))
         return ls_fail(err, LS_EINVAL,
-                       "gather: at most 45 degrees, 256 256ths of brightness and 128 of mixup");
+                       "gather: crop is %d pixels; it must be from 0 to %d, height plus width",
+                       g->crop, d->x.h + d->x.w);
+    if (!ls_augment_fits(g->rotate, g->erase, g->brightness, g->mixup))
+        return ls_fail(
+            err, LS_EINVAL,
+            "gather: rotate must be at most 45, brightness at most 256 and mixup at most 128");
     return LS_OK;
 }
 
@@ -89,7 +91,7 @@ static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
     if (op->desc.u.softmax_xent.weighted && !b->class_weight)
-        return ls_fail(err, LS_EINVAL, "softmax_xent: it is weighted, without class_weight");
+        return ls_fail(err, LS_EINVAL, "softmax_xent: `weighted` is set, but class_weight is NULL");
     return ls_cuda_done(op, ls_k_softmax_xent(&k, on->cuda), err);
 }
 
@@ -162,7 +164,7 @@ static int check_arenas(const ls_cuda_op *op, ls_error *err)
     if (!b->args || !b->param[0] || !b->grad[0])
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", op->name);
     if (op->desc.kind == LS_OP_CLIP && !b->clip)
-        return ls_fail(err, LS_EINVAL, "%s: there is nowhere to write to", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: the buffer `clip` is missing", op->name);
     if (!b->guard != !b->skip)
         return ls_fail(err, LS_EINVAL, "%s: guard and skip must both be set or both be NULL",
                        op->name);

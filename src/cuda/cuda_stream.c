@@ -11,7 +11,7 @@ static int make_stream(cudaStream_t *out, const ls_cuda_device *d, int high, ls_
     cudaError_t e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
     if (e == cudaSuccess)
         e = cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, high ? greatest : least);
-    return cuda_check(err, e, "%s: a stream", d->name);
+    return cuda_check(err, e, "%s: creating a stream", d->name);
 }
 
 int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err)
@@ -27,7 +27,7 @@ int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority,
     int status = make_stream(&s->cuda, d, high_priority, err);
     if (status == LS_OK)
         status = cuda_check(err, cudaMalloc(&args, LS_RECORD_STEPS * sizeof *s->args),
-                            "%s: a stream's numbers", d->name);
+                            "%s: allocating the step arguments of a stream", d->name);
     s->args = args;
     if (status != LS_OK) {
         ls_cuda_stream_destroy(device, s);
@@ -79,7 +79,7 @@ static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
     if (!event)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for an event", d->name);
     int status = cuda_check(err, cudaEventCreateWithFlags(&event->cuda, cudaEventDisableTiming),
-                            "%s: an event", d->name);
+                            "%s: creating an event", d->name);
     if (status) {
         ls_free(d->host, event);
         return status;
@@ -170,7 +170,8 @@ int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
 
 /* ---- arguments of a step --------------------------------------------------------------------- */
 
-_Static_assert(LS_K_STEPS == LS_RECORD_STEPS, "a launch brings the numbers of all its steps");
+_Static_assert(LS_K_STEPS == LS_RECORD_STEPS,
+               "one launch copies the arguments of all steps of its recording");
 
 /* Returns the arguments as kernels read them. Padding is zeroed because they are compared as
  * bytes. */
@@ -204,7 +205,7 @@ static int send_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *a
     if (count == 1 && s->has_sent && memcmp(&now.step[0], &s->sent, sizeof s->sent) == 0)
         return LS_OK;
     int status = cuda_check(err, ls_k_set_args(s->args, &now, count, s->cuda),
-                            "%s: a step's numbers", d->name);
+                            "%s: copying the arguments of a step", d->name);
     s->has_sent = status == LS_OK;
     memcpy(&s->sent, &now.step[0], sizeof s->sent);
     return status;
@@ -231,7 +232,8 @@ int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, cons
 {
     if (!stream->capturing)
         return LS_OK;
-    return ls_fail(err, LS_EINVAL, "%s: %s while the stream is being recorded", d->name, what);
+    return ls_fail(err, LS_EINVAL, "%s: %s is not allowed while the stream is being recorded",
+                   d->name, what);
 }
 
 /* Begins a recording. Other threads are not restricted in the meantime; this one may only enqueue
@@ -241,7 +243,9 @@ int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
     ls_cuda_device *d = ls_cuda_device_of(device);
     ls_stream *s = ls_cuda_stream_of(d, stream);
     if (s->capturing)
-        return ls_fail(err, LS_EINVAL, "%s: the stream is being recorded already", d->name);
+        return ls_fail(err, LS_EINVAL,
+                       "%s: cannot begin a recording: the stream is being recorded already",
+                       d->name);
     cudaError_t e = cudaStreamBeginCapture(s->cuda, cudaStreamCaptureModeThreadLocal);
     s->capturing = e == cudaSuccess;
     s->step = 0;
@@ -253,8 +257,8 @@ int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err)
     ls_cuda_device *d = ls_cuda_device_of(device);
     ls_stream *s = ls_cuda_stream_of(d, stream);
     if (!s->capturing || s->step + 1 == LS_RECORD_STEPS)
-        return ls_fail(err, LS_EINVAL, "%s: another step in %s", d->name,
-                       s->capturing ? "a recording that is full" : "no recording");
+        return ls_fail(err, LS_EINVAL, "%s: cannot begin another step: %s", d->name,
+                       s->capturing ? "the recording is full" : "no recording is in progress");
     s->step++;
     return LS_OK;
 }
@@ -283,10 +287,11 @@ int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream,
     cudaGraph_t graph = NULL;
     *out = NULL;
     if (!s->capturing)
-        return ls_fail(err, LS_EINVAL, "%s: the stream is not being recorded", d->name);
+        return ls_fail(err, LS_EINVAL,
+                       "%s: cannot end a recording: the stream is not being recorded", d->name);
     s->capturing = 0;
     cudaError_t e = cudaStreamEndCapture(s->cuda, &graph);
-    int status = cuda_check(err, e, "%s: the end of a recording", d->name);
+    int status = cuda_check(err, e, "%s: ending a recording", d->name);
     if (status == LS_OK)
         status = instantiate(out, d, graph, s->step + 1, err);
     if (graph)
