@@ -42,7 +42,7 @@ static int upload_piece(ls_cuda_device *d, cudaStream_t stream, void *dst, const
     ls_cuda_staging *s = &d->staging;
     int slot = s->next;
     unsigned char *pinned = s->memory + (size_t)slot * LS_CUDA_SLOT_BYTES;
-    /* This returns at once if the event has never been recorded. */
+    /* cudaEventSynchronize returns at once if the event has never been recorded. */
     cudaError_t e = cudaEventSynchronize(s->free[slot]);
     if (e == cudaSuccess) {
         memcpy(pinned, src, bytes);
@@ -91,7 +91,8 @@ void ls_cuda_finish_downloads(ls_cuda_device *d, const ls_stream *stream)
         s->taken = 0;
 }
 
-/* Waits for all downloads in progress, so that the pinned memory is free again. */
+/* Waits for all downloads in progress and copies them to the callers' memory, so that the pinned
+ * memory for downloads is free again. */
 static int make_room(ls_cuda_device *d, ls_error *err)
 {
     while (d->staging.pieces > 0) {
@@ -160,8 +161,8 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
 
 /* ---- pinned memory of the device's user ------------------------------------------------------ */
 
-/* The GPU writes to this memory directly, so that a download into it is complete when its stream
- * gets there, and can be recorded. */
+/* The GPU writes to this memory directly. A download into it needs no copy by the host, so it is
+ * complete when the stream has executed it, and it can be part of a recording. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

@@ -71,7 +71,7 @@ void ls_cuda_streams_fini(ls_cuda_device *d)
     d->compute = d->communication = NULL;
 }
 
-/* ---- events: created by their first record, destroyed with the device ------------------------ */
+/* ---- events; a device frees its events when it is closed -------------------------------------- */
 
 static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
 {
@@ -109,7 +109,8 @@ int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-/* Reports bad data that a kernel has met, once. */
+/* Fails with LS_EDATA if a kernel has found a label that is not a class. Clears the kernel's
+ * report, so that it is returned once. */
 static int report_fault(ls_cuda_device *d, ls_error *err)
 {
     ls_k_fault fault = *d->fault;
@@ -192,8 +193,8 @@ static ls_k_args kernel_args(const ls_step_args *args)
     return now;
 }
 
-/* Copies the arguments of `count` steps of a recording to the stream, unless they are there
- * already. */
+/* Enqueues a kernel that copies the arguments of `count` steps to s->args on the GPU, unless a
+ * single step has the arguments that were sent last. */
 static int send_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
                      ls_error *err)
 {
@@ -221,7 +222,7 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
 
 /* ---- recordings ----------------------------------------------------------------------------- */
 
-/* A recording: work that is captured once and then enqueued as a whole; a CUDA graph. */
+/* A recording of the device table: a CUDA graph. */
 struct ls_recording {
     cudaGraphExec_t exec;
     int steps;
@@ -236,8 +237,8 @@ int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, cons
                    d->name, what);
 }
 
-/* Begins a recording. Other threads are not restricted in the meantime; this one may only enqueue
- * work. */
+/* Begins a recording. The capture mode restricts the calling thread only: until the recording ends,
+ * it may enqueue work but not wait. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);

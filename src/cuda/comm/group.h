@@ -139,8 +139,8 @@ typedef struct ls_cuda_merge {
 
 /* Work of a merge that was enqueued before its all_reduce. */
 typedef struct ls_cuda_ahead {
-    int buckets; /* number of buckets of this step that are enqueued; 0: none */
-    int told;    /* number of those reported to the progress thread (hosts.c) */
+    int buckets;  /* number of buckets of this step that are enqueued; 0: none */
+    int reported; /* number of those that the progress thread has been told to send (hosts.c) */
     const float *from;
     float *total;
     cudaStream_t compute;

@@ -68,13 +68,13 @@ int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)
     ls_cuda_ahead *ahead = &comm->ahead;
     if (!ls_merge_has_members(&comm->group->merge))
         return LS_OK;
-    for (; ahead->told < ahead->buckets; ahead->told++) {
+    for (; ahead->reported < ahead->buckets; ahead->reported++) {
         bool passed;
-        int status = ls_cuda_passed(&passed, comm->mine->device, comm->mine->down[ahead->told],
+        int status = ls_cuda_passed(&passed, comm->mine->device, comm->mine->down[ahead->reported],
                                     "merging", err);
         if (status || !passed)
             return status;
-        d->members_ops->ready(d->members, d->buckets[ahead->told]);
+        d->members_ops->ready(d->members, d->buckets[ahead->reported]);
     }
     return LS_OK;
 }
@@ -87,7 +87,8 @@ int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls
     int status = ls_merge_over_members(&comm->base, merge->times, err);
     if (status != LS_OK)
         return status;
-    comm->ahead.buckets = comm->ahead.told = 0; /* buckets of the next step begin at the first */
+    /* buckets of the next step begin at the first */
+    comm->ahead.buckets = comm->ahead.reported = 0;
     cudaError_t e =
         cudaMemcpyAsync(merge->total, d->members_ops->total(d->members), d->floats * sizeof(float),
                         cudaMemcpyHostToDevice, merge->compute);
