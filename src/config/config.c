@@ -228,7 +228,7 @@ static unsigned parts_of_recipe(const ls_config *c)
 {
     const ls_schedule_rule rule = c->schedule.rule;
     const bool end = rule == LS_SCHEDULE_COSINE || rule == LS_SCHEDULE_ONE_CYCLE;
-    return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_END;
+    return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_LENGTH;
 }
 
 static bool is_among(unsigned parts, const ls_config_key *row)
@@ -378,9 +378,9 @@ static ls_dataset_spec data_spec(const ls_config *c)
                             .seed = c->seed,
                             .keys = c->data_keys};
     ls_data_keys *k = &spec.keys;
-    k->standardize = ls_config_scales(c, "standardize", k->standardize);
+    k->standardize = ls_config_standardizes(c, "standardize", k->standardize);
     k->standardize_target =
-        learns_values(c) && ls_config_scales(c, "standardize_target", k->standardize_target);
+        learns_values(c) && ls_config_standardizes(c, "standardize_target", k->standardize_target);
     const bool any = !c->loss_name || strcmp(c->loss_name, "auto") == 0;
     k->vectors = !any && !ls_loss_find(c->loss_name, false);
     return spec;

@@ -45,12 +45,12 @@ typedef struct ls_schedule {
     double steps;          /* number of steps of an exponential; the last has the full rate */
 } ls_schedule;
 
-typedef enum ls_cluster_engine {
+typedef enum ls_process_engine {
     /* MPI if a launcher has started several processes. */
-    LS_ENGINE_AUTO,
-    LS_ENGINE_NONE,
-    LS_ENGINE_MPI
-} ls_cluster_engine;
+    LS_PROCESSES_AUTO,
+    LS_PROCESSES_NONE,
+    LS_PROCESSES_MPI
+} ls_process_engine;
 
 /* All values of a config. */
 typedef struct ls_config {
@@ -113,7 +113,7 @@ typedef struct ls_config {
         int best;         /* the checkpoint of the best evaluation is also kept */
     } checkpoint;
     struct {
-        int engine;        /* an ls_cluster_engine */
+        int engine;        /* an ls_process_engine */
         double deadline_s; /* seconds; 0: 30 */
         int survives_loss; /* the run goes on without lost members; 0: it stops */
     } cluster;
@@ -150,7 +150,7 @@ double ls_config_lr(const ls_config *config);
 
 /* Returns whether data.KEY, "standardize" or "standardize_target", is on. `said`: value in the
  * config, 0 or 1; −1: none, so it is on if the data that the config names has the key. */
-bool ls_config_scales(const ls_config *config, const char *key, int said);
+bool ls_config_standardizes(const ls_config *config, const char *key, int set);
 
 /* Returns the learning rate of step `step` (from 0) according to the schedule. */
 float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_epoch);
@@ -265,15 +265,15 @@ typedef enum ls_key_kind {
      * NULL. */
     LS_KEY_TEXT,
     LS_KEY_CHOICE, /* int, index of a word in `choices` */
-    LS_KEY_FORM    /* the row's functions `read` and `write` handle it */
+    LS_KEY_CUSTOM  /* the row's functions `read` and `write` handle it */
 } ls_key_kind;
 
 /* Whether the final weights depend on a key. A resumed run must have the same recipe. */
 typedef enum ls_key_part {
     /* no: it determines where and how often something is done, or how it is supervised */
-    LS_PLACEMENT,
-    LS_RECIPE,        /* yes */
-    LS_RECIPE_OF_END, /* yes, if the learning rate depends on the length of the run */
+    LS_NOT_RECIPE,
+    LS_RECIPE,           /* yes */
+    LS_RECIPE_OF_LENGTH, /* yes, if the learning rate depends on the length of the run */
     /* Yes, and predictions depend on it, too, so files of weights contain it. */
     LS_RECIPE_OF_MODEL
 } ls_key_part;

@@ -9,7 +9,8 @@
 #define AT(member) offsetof(ls_config, member)
 #define FORM(name) .read = read_##name, .write = write_##name
 
-static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node);
+static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *row,
+                             const cJSON *node);
 
 /* ---- reading and writing by rows ------------------------------------------------------------- */
 
@@ -48,7 +49,7 @@ void ls_config_read_key(ls_config *c, ls_fields *f, const ls_config_key *row)
     case LS_KEY_BOOL: ls_field_bool(f, row->key, &flag, value); break;
     case LS_KEY_TEXT: ls_field_text(f, row->key, &row->text, value); break;
     case LS_KEY_CHOICE: ls_field_choice(f, row->key, row->choices, &flag, value); break;
-    case LS_KEY_FORM:
+    case LS_KEY_CUSTOM:
         node = ls_field_any(f, row->key);
         if (f->status == LS_OK)
             row->read(c, f, row, node);
@@ -65,7 +66,7 @@ void ls_config_write_key(ls_json_writer *w, const ls_config *c, const ls_config_
     case LS_KEY_BOOL: ls_json_put_bool(w, row->key, *(const int *)value); break;
     case LS_KEY_TEXT: write_text(w, c, row); break;
     case LS_KEY_CHOICE: ls_json_put_string(w, row->key, row->choices[*(const int *)value]); break;
-    case LS_KEY_FORM: row->write(w, c, row); break;
+    case LS_KEY_CUSTOM: row->write(w, c, row); break;
     }
 }
 
@@ -81,7 +82,7 @@ const char *ls_config_default(char out[32], const ls_config_key *row)
         snprintf(out, 32, "\"%s\"", row->text);
         break;
     case LS_KEY_CHOICE: snprintf(out, 32, "\"%s\"", row->choices[(int)row->fallback]); break;
-    case LS_KEY_FORM: return row->text ? row->text : "";
+    case LS_KEY_CUSTOM: return row->text ? row->text : "";
     }
     return out;
 }
@@ -379,25 +380,27 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
 /* Reads whether rows are scaled. The value is −1 if the config does not say it; scaling is then on
  * if the data has the key. Configs written by runs of older versions do not always say it; nothing
  * was scaled then, so they are read as false. */
-static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *row,
+                             const cJSON *node)
 {
-    const int unsaid = c->written ? 0 : -1;
+    const int unset = c->written ? 0 : -1;
     (void)node;
-    ls_field_bool(f, row->key, &unsaid, value_of(c, row));
+    ls_field_bool(f, row->key, &unset, value_of(c, row));
 }
 
-bool ls_config_scales(const ls_config *c, const char *key, int said)
+bool ls_config_standardizes(const ls_config *c, const char *key, int set)
 {
     ls_error unused;
     const ls_dataset_about *about;
     const ls_dataset_spec spec = {.name = c->data_name};
-    return said > 0 || (said < 0 && ls_dataset_find(&about, &spec, &unused) == LS_OK &&
-                        ls_dataset_check_key(&spec, key, &unused) == LS_OK);
+    return set > 0 || (set < 0 && ls_dataset_find(&about, &spec, &unused) == LS_OK &&
+                       ls_dataset_check_key(&spec, key, &unused) == LS_OK);
 }
 
-static void write_scaling(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+static void write_standardize(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
-    ls_json_put_bool(w, row->key, ls_config_scales(c, row->key, *(const int *)value_in(c, row)));
+    ls_json_put_bool(w, row->key,
+                     ls_config_standardizes(c, row->key, *(const int *)value_in(c, row)));
 }
 
 static void read_schedule(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
@@ -417,8 +420,8 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
     switch (row->kind) {
     case LS_KEY_TEXT: return *(const char *const *)value != NULL;
     case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
-    case LS_KEY_FORM:
-        if (row->read == read_scaling)
+    case LS_KEY_CUSTOM:
+        if (row->read == read_standardize)
             return !c->written && *(const int *)value > 0;
         return row->read == read_names &&
                (((const ls_names *)value)->text || ((const ls_names *)value)->list);
@@ -441,19 +444,19 @@ static const char *const decimals[] = {"auto", ".", ",", NULL}; /* in the order 
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 /* in the order of ls_row_layout */
 static const char *const layouts[] = {"channels_first", "channels_last", NULL};
-/* in the order of ls_cluster_engine */
+/* in the order of ls_process_engine */
 static const char *const engines[] = {"auto", "none", "mpi", NULL};
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
-    {"", "name", LS_KEY_FORM, LS_PLACEMENT, AT(name), .text = "\"run\"", .read = read_name,
+    {"", "name", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(name), .text = "\"run\"", .read = read_name,
      .write = write_text, .help = "part of the run directory's name"},
     {"data", "name", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(data_name), .text = "fashion_mnist",
      .help = "`fashion_mnist`, `mnist`, `emnist` (by class), `cifar10` and `cifar100` "
              "(binary form), `synthetic`; of your own: `npy`, "
              "`safetensors`, `csv`, `folder` ([data.md](data.md))"},
-    {"data", "path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_path),
+    {"data", "path", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_path),
      .help =
          "the directory with the files; without it: `$LOCKSTEP_DATA`, "
          "`$XDG_DATA_HOME/datasets`, `/usr/share/datasets`; of `csv` and `safetensors`: the file"},
@@ -466,14 +469,14 @@ const ls_config_key ls_config_keys[] = {
      .help = "the test rows (`test_x`)"},
     {"data", "test_y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_y),
      .help = "their targets (`test_y`)"},
-    {"data", "test_path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.test_path),
+    {"data", "test_path", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.test_path),
      .help = "`csv`, `folder`: the test rows' file or directory"},
-    {"data", "target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.target), FORM(names),
+    {"data", "target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target), FORM(names),
      .help = "`csv`: the column that is learned"},
-    {"data", "categorical", LS_KEY_FORM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
+    {"data", "categorical", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
      .help =
          "`csv`: columns that are one-hot though their first value is a number: a list, or a text with commas"},
-    {"data", "drop", LS_KEY_FORM, LS_RECIPE, AT(data_keys.drop), 0, 1, FORM(names),
+    {"data", "drop", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.drop), 0, 1, FORM(names),
      .help = "`csv`: columns that are left out: a list, or a text with commas"},
     {"data", "separator", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.separator),
      .help =
@@ -484,15 +487,15 @@ const ls_config_key ls_config_keys[] = {
     {"data", "encoding", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.latin1), .choices = encodings,
      .help =
          "`csv`: `\"latin-1\"` (Windows-1252) of a table that is not UTF-8; UTF-16 is known by its mark"},
-    {"data", "standardize", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
-     FORM(scaling),
+    {"data", "standardize", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
+     FORM(standardize),
      .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},
     {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
      .help =
          "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a wild value does not "
          "decide a prediction; 0: they are not; `trainer init` writes 10"},
-    {"data", "standardize_target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize_target),
-     .text = "true", FORM(scaling),
+    {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
+     .text = "true", FORM(standardize),
      .help =
          "`csv`, `npy`, `safetensors`: with `mse` and one target for each row, the network learns "
          "(target − mean) / deviation of the training rows; loss, metrics and predictions are in "
@@ -508,7 +511,7 @@ const ls_config_key ls_config_keys[] = {
      .help =
          "a value that is missing, an empty field or NaN: `\"refuse\"`, or it becomes 0 (`\"zero\"`) or "
          "the mean of its column's training rows (`\"mean\"`)"},
-    {"data", "packed", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.packed),
+    {"data", "packed", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.packed),
      .help = "`folder`: the file it is packed in; the program sets it"},
     {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), 32, 1, 4096,
      .former = "size",
@@ -525,20 +528,20 @@ const ls_config_key ls_config_keys[] = {
      .help =
          "the share of each class's training rows that is held out and evaluated on, drawn from the "
          "seed; test rows are then for `trainer eval` alone"},
-    {"data", "mean", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
+    {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
      .help = "pixels become (pixel / 255 − mean) / std, floats (value − mean) / std; a number, or "
              "one per channel"},
-    {"data", "std", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
+    {"data", "std", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
      .text = "1", FORM(channels), .help = "see `data.mean`"},
-    {"", "model", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(model), .text = "required", FORM(node),
+    {"", "model", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(model), .text = "required", FORM(node),
      .help =
          "`{\"name\": …, \"layers\": […]}`, or the path of such a file, relative to the config"},
     {"", "batch_size", LS_KEY_INT, LS_RECIPE, AT(batch_size), 256, 1, MOST_ROWS,
      .help = "global: rows of a minibatch over all devices"},
-    {"", "seed", LS_KEY_FORM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */, .text = "0",
-     FORM(seed), .help = "every random draw is a function of it"},
-    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"kaiming\"", FORM(init),
+    {"", "seed", LS_KEY_CUSTOM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */,
+     .text = "0", FORM(seed), .help = "every random draw is a function of it"},
+    {"", "init", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"kaiming\"", FORM(init),
      .help =
          "`\"kaiming\"`, also `\"he\"`: normal, variance 2 / fan_in; `\"xavier\"`, also "
          "`\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
@@ -547,23 +550,23 @@ const ls_config_key ls_config_keys[] = {
          "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names (fp32, fp16 or bf16); with "
          "`\"partial\": true` what fits by name and shape is taken, the rest listed and begun as "
          "`\"name\"` says"},
-    {"", "optimizer", LS_KEY_FORM, LS_RECIPE, .text = "required", FORM(optimizer),
+    {"", "optimizer", LS_KEY_CUSTOM, LS_RECIPE, .text = "required", FORM(optimizer),
      .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
              "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "
              "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`; "
              "each takes `\"clip_norm\"`, the most of the merged gradient's norm (0: any)"},
-    {"", "freeze", LS_KEY_FORM, LS_RECIPE, AT(freeze), FORM(node),
+    {"", "freeze", LS_KEY_CUSTOM, LS_RECIPE, AT(freeze), FORM(node),
      .help =
          "patterns of parameters' names that stay as they are, such as `[\"conv1.*\", \"bn*\"]`; "
          "a frozen beginning is not computed backward, and its batch norms keep their "
          "statistics"},
-    {"", "lr_factors", LS_KEY_FORM, LS_RECIPE, AT(lr_factors), FORM(node),
+    {"", "lr_factors", LS_KEY_CUSTOM, LS_RECIPE, AT(lr_factors), FORM(node),
      .help = "what the learning rate is multiplied with, by patterns of names: `{\"fc.*\": 10}`"},
     {"", "ema", LS_KEY_NUMBER, LS_RECIPE, AT(optimizer.ema), 0, 0, 0.9999999,
      .help =
          "0.999, say: a moving average of the weights, of which a step leaves so much, is what is "
          "evaluated, saved and predicts; it begins with the first weights; 0: none"},
-    {"", "schedule", LS_KEY_FORM, LS_RECIPE, .text = "\"constant\"", FORM(schedule),
+    {"", "schedule", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"constant\"", FORM(schedule),
      .help =
          "`{\"name\": \"step\", \"every_epochs\": 30, \"gamma\": 0.1}`, `{\"name\": \"cosine\", "
          "\"minimum\": 0}`, these and `\"constant\"` with `\"warmup_epochs\"`; `{\"name\": "
@@ -578,7 +581,7 @@ const ls_config_key ls_config_keys[] = {
              "(targets from 0 to 1); `auto`: the first that fits"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "the share of the target that all classes have in equal parts"},
-    {"", "class_weights", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
+    {"", "class_weights", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
      .help =
          "of `cross_entropy`: what a row's loss, smoothing included, is multiplied with by its "
          "class, a list of numbers; or `\"balanced\"`: rows / (classes · rows of the class), of "
@@ -616,7 +619,7 @@ const ls_config_key ls_config_keys[] = {
          "workers share one GPU)"},
     {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
      .help = "at a loss that is not finite; `\"skip\"`: leave that step out"},
-    {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
+    {"", "shards", LS_KEY_CUSTOM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
      .help =
          "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
          "that leaves each 16 rows, and uses of each weight 64 (or a million products), or 128 "
@@ -624,65 +627,66 @@ const ls_config_key ls_config_keys[] = {
          "number up to 8 that leaves fewer vectors of 16 rows partly empty (48 rows have 3 shards); workers beyond "
          "them only merge and stand by; `\"devices\"`: one per device, fastest on GPUs, but results then "
          "depend on their number"},
-    {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,
+    {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_LENGTH, AT(epochs), 10, 1, 1000000,
      .help = "how often the training rows are gone through"},
-    {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",
+    {"", "devices", LS_KEY_TEXT, LS_NOT_RECIPE, AT(devices), .text = "auto",
      .help = "as `--devices`"},
-    {"", "threads", LS_KEY_INT, LS_PLACEMENT, AT(threads), 0, 0, 1024,
+    {"", "threads", LS_KEY_INT, LS_NOT_RECIPE, AT(threads), 0, 0, 1024,
      .help = "each CPU worker's team, which divides outputs: any size gives the same bits; 0: one "
              "thread, or, where `auto` finds more cores than shards, an equal part of them"},
-    {"", "capacity", LS_KEY_FORM, LS_PLACEMENT, FORM(capacity),
+    {"", "capacity", LS_KEY_CUSTOM, LS_NOT_RECIPE, FORM(capacity),
      .help = "one number per device: shards are dealt out in proportion (unequal devices; the bits "
              "stay the same)"},
-    {"", "eval_every", LS_KEY_INT, LS_PLACEMENT, AT(eval_every), 1, 0, 1000000,
+    {"", "eval_every", LS_KEY_INT, LS_NOT_RECIPE, AT(eval_every), 1, 0, 1000000,
      .help = "epochs between evaluations; 0: only after the last"},
-    {"checkpoint", "every_steps", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.every_steps), 0, 0,
+    {"checkpoint", "every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.every_steps), 0, 0,
      INT_MAX, .help = "steps between checkpoints; 0: never because of steps"},
-    {"checkpoint", "every_epochs", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.every_epochs), 1, 0,
+    {"checkpoint", "every_epochs", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.every_epochs), 1, 0,
      1000000, .help = "epochs between them; one more is saved at the end and on Ctrl-C"},
-    {"checkpoint", "keep", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.keep), 2, 1, 1000000,
+    {"checkpoint", "keep", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.keep), 2, 1, 1000000,
      .help = "how many are kept, the newest"},
-    {"checkpoint", "async", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.async), 1,
+    {"checkpoint", "async", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.async), 1,
      .help = "training goes on while one is written"},
-    {"checkpoint", "best", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.best),
+    {"checkpoint", "best", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.best),
      .help = "the checkpoint of the best evaluation is also kept, for `trainer eval RUN --best`"},
-    {"", "monitor", LS_KEY_TEXT, LS_PLACEMENT, AT(monitor_name), .text = "auto",
+    {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto",
      .help = "what decides which evaluation is the best: `loss`, or a metric that is measured and "
              "has a number; `auto`: `accuracy` where the loss knows it, else `loss`"},
-    {"", "patience", LS_KEY_INT, LS_PLACEMENT, AT(patience), 0, 0, 1000000,
+    {"", "patience", LS_KEY_INT, LS_NOT_RECIPE, AT(patience), 0, 0, 1000000,
      .help =
          "so many evaluations in a row that are not better than the best one end the run; 0: none "
          "do"},
-    {"metrics", "tensorboard", LS_KEY_BOOL, LS_PLACEMENT, AT(tensorboard),
+    {"metrics", "tensorboard", LS_KEY_BOOL, LS_NOT_RECIPE, AT(tensorboard),
      .help = "event files in the run directory, for `tensorboard --logdir runs`"},
-    {"metrics", "names", LS_KEY_FORM, LS_PLACEMENT, AT(metric_names), .text = "\"auto\"",
+    {"metrics", "names", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(metric_names), .text = "\"auto\"",
      FORM(node),
      .help =
          "what evaluations measure besides the loss: `[\"accuracy\", \"top5\", \"confusion\"]` "
          "(with each class's precision and recall) of classes, `mae` and `r2` of values, `auc` "
          "of bits; `\"auto\"`: all that fit the loss, the matrix up to 100 classes, `top5` from 6 "
          "on, and none that needs more than 256 MB of scores"},
-    {"", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(deadline_s), 0, 0, 86400,
+    {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,
      .help =
          "how long a worker may show no sign of life; 0: 20 times the longest step so far, at least "
          "10 s. Time in which the process or the worker's thread is stopped, or its thread has no "
          "CPU, does not count"},
-    {"", "verify_every_steps", LS_KEY_INT, LS_PLACEMENT, AT(verify_every_steps), 0, 0, INT_MAX,
+    {"", "verify_every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(verify_every_steps), 0, 0, INT_MAX,
      .help = "how often replicas are compared; 0: at checkpoints and ends of epochs"},
-    {"", "on_device_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(stop_on_device_loss), .choices = at_loss,
+    {"", "on_device_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(stop_on_device_loss),
+     .choices = at_loss,
      .help = "the survivors take over and repeat the step; `\"stop\"`: save a checkpoint and stop"},
-    {"cluster", "engine", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.engine), .choices = engines,
+    {"cluster", "engine", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.engine), .choices = engines,
      .help =
          "what processes on several hosts talk by; `\"auto\"`: MPI where a launcher has started "
          "more than one, `\"none\"`: each trains for itself"},
-    {"cluster", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(cluster.deadline_s), 0, 0, 86400,
+    {"cluster", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(cluster.deadline_s), 0, 0, 86400,
      .help = "how long another host may be silent before it counts as lost; 0: 30 s"},
-    {"cluster", "on_host_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.survives_loss),
+    {"cluster", "on_host_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.survives_loss),
      .choices = at_host_loss, .former = "on_member_loss",
      .help =
          "when a host is lost the others save and stop; `\"continue\"`: those that are left, if "
          "they are more than half, or half with the first, take over its shards and repeat the step ([hosts](hosts.md))"},
-    {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, AT(run_dir), .read = read_run_dir,
+    {"", "run_dir", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(run_dir), .read = read_run_dir,
      .write = write_text,
      .help = "a directory that holds no run yet; `null`: none; absent: `runs/<time>-<name>`"},
     {.key = NULL},

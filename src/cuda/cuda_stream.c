@@ -71,7 +71,7 @@ void ls_cuda_streams_fini(ls_cuda_device *d)
     d->compute = d->communication = NULL;
 }
 
-/* ---- events; a device frees its events when it is closed -------------------------------------- */
+/* ---- events; a device frees its events when it is closed ---------------------------------- */
 
 static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
 {
