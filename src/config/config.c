@@ -363,8 +363,8 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Returns whether the network learns values, before the data is known: for one target "auto" is
- * mse. */
+/* Returns whether the loss is mse if each row has one target. The data need not be known: the loss
+ * "auto" is mse for one target. */
 static bool learns_values(const ls_config *c)
 {
     return c->loss_name && (strcmp(c->loss_name, "auto") == 0 || strcmp(c->loss_name, "mse") == 0);

@@ -164,8 +164,9 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 enum { MOST_SHARDS = 8 };
 
-/* Returns whether the work of a shard is worth the sum of its gradient. Two shards also pay if each
- * has much work, because a second worker would otherwise have none. */
+/* Returns whether this number of shards is worth while (ls_shards_for): whether computing a shard
+ * takes longer than adding its gradient. Two shards also pay if each has much work, because a
+ * second worker would otherwise have none. */
 static bool pays(int rows, double uses, double weights, int shards)
 {
     if (rows / shards < LS_SHARD_ROWS)
@@ -176,7 +177,7 @@ static bool pays(int rows, double uses, double weights, int shards)
     return used >= LS_SHARD_USES || used * weights >= LS_SHARD_PRODUCTS;
 }
 
-/* Returns the number of groups of sixteen rows of the largest shard, the last of which may be
+/* Returns the number of groups of sixteen rows that the largest shard needs. The last group may be
  * partly empty. */
 static int groups_of(int rows, int shards)
 {
@@ -266,7 +267,8 @@ static void write_seed(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_put_uint(w, row->key, c->seed);
 }
 
-/* Reads run_dir. If it is absent the run gets a directory of its own; null or "" means none. */
+/* Reads run_dir. NULL: the key is absent, and the run creates a directory below runs/. "": the key
+ * is null or "", and the run has no directory. */
 static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const char *none = NULL;
@@ -316,7 +318,7 @@ static void write_names(ls_json_writer *w, const ls_config *c, const ls_config_k
         ls_json_put_node(w, row->key, names->list);
 }
 
-/* Reads a value that is interpreted later, when the model is known. */
+/* Stores the JSON value of the key, which is interpreted later, when the model is known. */
 static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)f;
@@ -342,8 +344,9 @@ static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_conf
     ls_optimizer_write(w, row->key, &c->optimizer);
 }
 
-/* Reads init, a rule or {"weights": FILE, "partial": true}. A rule may also be beside the file,
- * because --set added the file, or for the parameters that a partial file does not have. */
+/* Reads init: a rule, or {"weights": FILE, "partial": true}. The object with a file may also have
+ * the keys of a rule: with "partial" the rule applies to the parameters that the file does not
+ * have; otherwise the config had the rule before --set added the file, and the rule is ignored. */
 static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     static const int whole = 0;
@@ -377,9 +380,9 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_close(w);
 }
 
-/* Reads whether rows are scaled. The value is −1 if the config does not say it; scaling is then on
- * if the data has the key. Configs written by runs of older versions do not always say it; nothing
- * was scaled then, so they are read as false. */
+/* Reads data.standardize or data.standardize_target. The value is −1 if the config does not have
+ * the key; it is then on if the kind of data has the key. Configs written by runs of older versions
+ * do not always have the key. Those runs did not standardise, so an absent key is read as false. */
 static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *row,
                              const cJSON *node)
 {
