@@ -187,11 +187,11 @@ expect_stderr_line "trainer: warning: $many workers share $cpus allowed $word: s
 
 # So are workers without a shard, and shards of few rows; the default has neither.
 run config.json --set devices=ref:3 --set shards=2
-expect_stderr_line "trainer: warning: 1 of 3 workers have no shard: a minibatch has 2, so no more workers than \
-that make it faster"
+expect_stderr_line "trainer: warning: 1 of 3 workers have no shard: a minibatch has 2 shards, and more workers \
+than that do not make a step faster"
 run config.json --set shards=8
-expect_stderr_line "trainer: warning: shards: 64 rows in 8 shards are fewer than 16 each, which is slow; the \
-default would be 4"
+expect_stderr_line "trainer: warning: shards: 64 rows in 8 shards are fewer than 16 rows each, which is slow; \
+the default is 4 shards"
 run config.json --set devices=ref:2
 grep -q 'rows in\|have no shard' stderr.txt && fail 'expected no word on shards'
 

@@ -624,8 +624,8 @@ static void what_cannot_be_monitored_is_refused(void **state)
     } cases[] = {
         {{"monitor=r2", "seed=0"}, "monitor: expected \"auto\""},
         {{"monitor=top5", "metrics.names=[\"accuracy\"]"}, "found \"top5\""},
-        {{"patience=2", "eval_every=0"}, "need evaluations while the run goes on"},
-        {{"checkpoint.best=true", "eval_every=0"}, "need evaluations while the run goes on"},
+        {{"patience=2", "eval_every=0"}, "need evaluations during the run"},
+        {{"checkpoint.best=true", "eval_every=0"}, "need evaluations during the run"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
