@@ -1,8 +1,9 @@
 /* liblockstep-mpi.so: the transport over MPI's point-to-point messages.
  *
- * It blocks in MPI only in open and close. Transfers are tested, with short sleeps in between, so
- * that the time limits of its callers hold. After an abort no function of MPI is called any more,
- * MPI_Finalize included: if a member has been lost, MPI_Finalize may not return. */
+ * Only open and close may block in a function of MPI. poll tests transfers with MPI_Testsome and
+ * sleeps between two tests, so that it returns after its caller's time limit. After abort this file
+ * calls no function of MPI any more, MPI_Finalize included, because MPI_Finalize may not return if
+ * a member has been lost. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+/* A wait yields the CPU YIELDS times before it sleeps NAP_NS nanoseconds at a time. */
 enum { YIELDS = 100, NAP_NS = 30000 };
 
 typedef struct mpi_wire {
@@ -51,7 +53,7 @@ static bool version_after(const char *text, const char *name, int version[2])
     return at && sscanf(at + strlen(name), "%*[^0-9]%d.%d", &version[0], &version[1]) == 2;
 }
 
-/* MPICH 4 hung in trivial runs over three hosts. */
+/* Refuses versions that do not work. MPICH 4 hung in trivial runs over three hosts. */
 static int check_library(ls_error *err)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -136,8 +138,8 @@ static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 
-/* Makes room for one more transfer. This happens in the first steps only, because all steps have
- * the same number of transfers. */
+/* Enlarges the arrays if they have no room for one more transfer. Only the first steps of a run
+ * allocate memory, because all steps have the same number of transfers. */
 static int make_room(mpi_wire *w, ls_error *err)
 {
     bool complete = true;
@@ -199,8 +201,8 @@ static int check_status(const ls_transfer *t, MPI_Status *s, bool failed, ls_err
                          t->bytes);
 }
 
-/* Moves the transfers that are still in progress to the front. */
-static void close_ranks(mpi_wire *w)
+/* Removes the transfers that have ended from request[] and transfer[]. */
+static void remove_finished(mpi_wire *w)
 {
     int kept = 0;
     for (int i = 0; i < w->count; i++) {
@@ -224,7 +226,7 @@ static int test_all(mpi_wire *w, ls_error *err)
         w->ended[w->ended_count++] = t;
     }
     if (count > 0 && count != MPI_UNDEFINED)
-        close_ranks(w);
+        remove_finished(w);
     return status;
 }
 
@@ -239,10 +241,10 @@ static int take_ended(mpi_wire *w, ls_transfer **out, int most)
     return count;
 }
 
-static void pause_before(unsigned look)
+static void pause_before_poll(unsigned polls)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    if (look < YIELDS)
+    if (polls < YIELDS)
         sched_yield();
     else
         nanosleep(&nap, NULL);
@@ -253,13 +255,13 @@ static int poll_mpi(ls_wire *base, ls_transfer **ended, int most, uint64_t timeo
 {
     mpi_wire *w = (mpi_wire *)base;
     const uint64_t until = ls_now_ns() + timeout_ns;
-    for (unsigned look = 0;; look++) {
+    for (unsigned polls = 0;; polls++) {
         int status = w->ended_count == 0 && w->count > 0 ? test_all(w, err) : LS_OK;
         if (status)
             return status;
         if (w->ended_count > 0 || ls_now_ns() >= until)
             return take_ended(w, ended, most);
-        pause_before(look);
+        pause_before_poll(polls);
     }
 }
 
@@ -279,6 +281,7 @@ static void close_mpi(ls_wire *base)
     ls_free(NULL, w);
 }
 
+/* Returns 1, because MPI may still write to the memory of transfers in progress. */
 static int abort_mpi(ls_wire *base)
 {
     (void)base;
