@@ -61,11 +61,11 @@ static int check_library(ls_error *err)
     MPI_Get_library_version(text, &length);
     if (version_after(text, "MPICH Version", v) && v[0] < 5)
         return ls_fail(err, LS_EUNSUPPORTED,
-                       "MPICH %d.%d hangs when it starts over several hosts: take Open MPI 4.1 or "
+                       "MPICH %d.%d hangs when it starts over several hosts: use Open MPI 4.1 or "
                        "newer, or MPICH 5",
                        v[0], v[1]);
     if (version_after(text, "Open MPI v", v) && (v[0] < 4 || (v[0] == 4 && v[1] < 1)))
-        return ls_fail(err, LS_EUNSUPPORTED, "Open MPI %d.%d is too old: take 4.1 or newer", v[0],
+        return ls_fail(err, LS_EUNSUPPORTED, "Open MPI %d.%d is too old: use 4.1 or newer", v[0],
                        v[1]);
     return LS_OK;
 }
@@ -78,8 +78,9 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
     if (ended)
         return ls_fail(
             err, LS_EUNSUPPORTED,
-            "MPI has ended in this process, and starts only once: start it yourself, and "
-            "hand over a communicator (ls_trainer_cluster.comm)");
+            "MPI was finalized in this process and cannot be started again: next time call "
+            "MPI_Init_thread before the first run and MPI_Finalize after the last, and pass a "
+            "communicator (ls_trainer_cluster.comm)");
     if (!started && o->comm)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_cluster.comm needs a program that has called MPI_Init_thread");
@@ -92,8 +93,8 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
         return fail_mpi(err, LS_ESYSTEM, code, "starting");
     if (level < MPI_THREAD_SERIALIZED)
         return ls_fail(err, LS_EUNSUPPORTED,
-                       "MPI was started for one thread alone: ask MPI_Init_thread for "
-                       "MPI_THREAD_MULTIPLE");
+                       "MPI was started for a single thread: request MPI_THREAD_MULTIPLE from "
+                       "MPI_Init_thread");
     return LS_OK;
 }
 
@@ -110,10 +111,11 @@ static int join(mpi_wire *w, const ls_wire_options *o, ls_error *err)
     if (code == MPI_SUCCESS)
         code = MPI_Comm_size(w->comm, &w->base.members);
     if (code != MPI_SUCCESS)
-        return fail_mpi(err, LS_ESYSTEM, code, "joining the others");
+        return fail_mpi(err, LS_ESYSTEM, code, "joining the other processes");
     return w->base.members <= LS_MEMBERS_MAX
                ? LS_OK
-               : ls_fail(err, LS_EUNSUPPORTED, "%d processes; at most %d", w->base.members,
+               : ls_fail(err, LS_EUNSUPPORTED,
+                         "%d processes were started; at most %d are supported", w->base.members,
                          LS_MEMBERS_MAX);
 }
 
@@ -121,7 +123,7 @@ static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
 {
     mpi_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
+        return ls_fail(err, LS_ENOMEM, "out of memory for the MPI transport");
     int status = check_library(err);
     if (status == LS_OK)
         status = start_mpi(w, o, err);
@@ -197,7 +199,7 @@ static int check_status(const ls_transfer *t, MPI_Status *s, bool failed, ls_err
     MPI_Get_count(s, MPI_BYTE, &bytes);
     return (size_t)bytes == t->bytes
                ? LS_OK
-               : ls_fail(err, LS_EDATA, "a message of %d bytes where %zu were expected", bytes,
+               : ls_fail(err, LS_EDATA, "a message has %d bytes, but %zu were expected", bytes,
                          t->bytes);
 }
 
@@ -219,7 +221,7 @@ static int test_all(mpi_wire *w, ls_error *err)
     int count = 0, status = LS_OK;
     const int code = MPI_Testsome(w->count, w->request, &count, w->index, w->status);
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
-        return fail_mpi(err, LS_EIO, code, "testing");
+        return fail_mpi(err, LS_EIO, code, "testing transfers");
     for (int i = 0; i < count && count != MPI_UNDEFINED && status == LS_OK; i++) {
         ls_transfer *t = w->transfer[w->index[i]];
         status = check_status(t, &w->status[i], code != MPI_SUCCESS, err);
