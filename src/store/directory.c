@@ -15,7 +15,7 @@
 
 enum { DEEPEST = 4096 /* most directories on the path to the root */ };
 
-int ls_sync_name(const char *path, ls_error *err)
+int ls_sync_parent(const char *path, ls_error *err)
 {
     int fd;
     int status = ls_io_open_parent(&fd, path, err);

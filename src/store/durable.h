@@ -76,7 +76,7 @@ int ls_remove_file(const char *path, ls_error *err);
 
 /* Syncs the directory that contains `path`, so that files created, renamed or removed in it survive
  * a loss of power. It is no failure if the file system cannot sync a directory. Errors: LS_EIO. */
-int ls_sync_name(const char *path, ls_error *err);
+int ls_sync_parent(const char *path, ls_error *err);
 
 /* Syncs the directory `path` and all directories above it, up to the root of its file
  * system. Errors: LS_EIO. */

@@ -103,7 +103,7 @@ int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *
     return is_due(f) ? write_out(f, err) : LS_OK;
 }
 
-void ls_log_file_look(ls_log_file *f)
+void ls_log_file_flush_if_due(ls_log_file *f)
 {
     if (f->used > 0 && is_due(f))
         (void)write_out(f, NULL); /* the failure is stored and reported by the next call */
@@ -154,7 +154,7 @@ static int open_file(ls_log_file *f, uint64_t keep, ls_error *err)
         return create && ls_io_stat(&st, AT_FDCWD, f->path) == 0 ? LS_EAGAIN : status;
     if (!create)
         status = cut(f, keep, err);
-    return status ? status : ls_sync_name(f->path, err);
+    return status ? status : ls_sync_parent(f->path, err);
 }
 
 static void release(ls_log_file *f)

@@ -49,7 +49,7 @@ int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *
 
 /* Writes the buffered records to the file if the last write was more than a second ago. A thread
  * that waits calls it now and then. The next call of another function reports its error. */
-void ls_log_file_look(ls_log_file *f);
+void ls_log_file_flush_if_due(ls_log_file *f);
 
 /* Writes the buffered records to the file. *bytes becomes the file's length. Errors: LS_EIO. */
 int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err);
