@@ -1,3 +1,11 @@
+/* Reads the cells of a CSV table, field by field, into rows of floats.
+ *
+ * A table is read row by row (data/table.h). A *field* is the text between two separators; a *cell*
+ * is the float that it becomes: a number, the index of a text among the texts (*levels*) of its
+ * column, or NaN if the value is missing. The first value of a column of the training table decides
+ * whether the column has numbers or texts, unless a key decides it. Some words, such as "None", are
+ * texts in a column of texts, but missing values in a column of numbers. Until the kind of the
+ * column is known, such a word is stored as a text (word_line is its line). */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/csv.h"
@@ -7,8 +15,8 @@
 #include <string.h>
 
 enum {
-    LEVELS = 1000,    /* limit of different texts in a column of the row */
-    CLASSES = 1 << 16 /* limit of different texts in the target column */
+    LEVELS = 1000,    /* largest number of different texts in a column other than the target */
+    CLASSES = 1 << 16 /* largest number of different texts in the target column */
 };
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -17,17 +25,20 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *col)
 {
     if (col == &c->column[c->target])
         return ls_csv_fail_field(
-            c, col, "at most 65536 classes; for numbers set data.labels to \"values\"");
+            c, col,
+            "at most 65536 classes; if the target is a number, set data.labels to "
+            "\"values\"");
     return ls_csv_fail_field(
         c, col,
         c->cells.rows <= LEVELS + 1
-            ? "at most 1000 different texts; name the column in data.drop, as each row has "
-              "another text, as of an id"
+            ? "at most 1000 different texts; name the column in data.drop: each row has a "
+              "different text, like an id"
             : "at most 1000 different texts; name the column in data.drop");
 }
 
-/* Inspection (keys.lenient): drops a column, other than the target, that cannot be part of a row.
- * Returns false otherwise; the caller then fails. `is`: see ls_csv_column. */
+/* Drops a column that cannot be used, and returns true, if the table is only inspected
+ * (keys.lenient) and the column is not the target. Otherwise returns false, and the caller fails.
+ * `is`: see ls_csv_column. */
 static bool drop_column(ls_csv *c, ls_csv_column *col, const char *is)
 {
     if (!c->o->spec->keys.lenient || col == &c->column[c->target])
@@ -38,17 +49,19 @@ static bool drop_column(ls_csv *c, ls_csv_column *col, const char *is)
     return true;
 }
 
-/* Stores the index of the text among the levels of its column. Only the training table adds levels;
- * its column with too long or too many texts is dropped or refused. */
+/* Sets *cell to the index of the text among the levels of its column. In the training table a new
+ * text becomes a new level. A text that is too long, or one too many, makes the column unusable:
+ * drop_column drops it, or the function fails. */
 static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     const char *text;
     if (c->learning && c->t->length >= LS_FIELD_BYTES)
         return drop_column(c, col, "a long text")
                    ? LS_OK
-                   : ls_csv_fail_field(c, col,
-                                       "a text of less than 4096 bytes; name the column in "
-                                       "data.drop, unless a quote does not end");
+                   : ls_csv_fail_field(
+                         c, col,
+                         "a text of less than 4096 bytes; name the column in data.drop, or add "
+                         "the closing quote if it is missing");
     int status = ls_table_text(c->t, true, &text);
     if (status)
         return status;
@@ -57,7 +70,7 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
     if (nth >= 0)
         return LS_OK;
     if (!c->learning)
-        return ls_csv_fail_field(c, col, "a text that the training rows have, too");
+        return ls_csv_fail_field(c, col, "a text that also occurs in the training rows");
     if (col->levels.count == (col == &c->column[c->target] ? CLASSES : LEVELS))
         return drop_column(c, col, NULL) ? LS_OK : fail_levels(c, col);
     return ls_levels_add(&col->levels, text, c->o->host) ? LS_OK : ls_csv_no_memory(c);
@@ -67,11 +80,12 @@ static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
 
 static int fail_missing(const ls_csv *c, const ls_csv_column *col)
 {
-    return ls_csv_fail_field(c, col,
-                             col == &c->column[c->target]
-                                 ? "a target in each row; remove the rows that have none"
-                                 : "a value; data.missing says what else to do: \"zero\" or "
-                                   "\"mean\"");
+    return ls_csv_fail_field(
+        c, col,
+        col == &c->column[c->target]
+            ? "a target in each row; remove the rows without a target"
+            : "a value; set data.missing to \"zero\" or \"mean\" to replace missing "
+              "values");
 }
 
 static int take_missing(const ls_csv *c, const ls_csv_column *col, float *cell)
@@ -82,7 +96,7 @@ static int take_missing(const ls_csv *c, const ls_csv_column *col, float *cell)
                : LS_OK;
 }
 
-/* Returns the decimal separator of a column's numbers as far as it is known; else 0. */
+/* Returns the decimal separator of a column's numbers, or 0 if it is not known yet. */
 static char decimal_of(const ls_csv_column *col)
 {
     return col->decimal ? col->decimal : ls_form_decimal(col->forms);
@@ -95,24 +109,25 @@ static int fail_number(const ls_csv *c, const ls_csv_column *col)
     unsigned form = 0;
     const char *is = ls_field_looks_like(c->t->field, c->t->length);
     if (is)
-        snprintf(
-            expected, sizeof expected,
-            "a number, as before, and this is %s; write numbers without a sign or unit, or name "
-            "the column in data.drop or data.categorical",
-            is);
+        snprintf(expected, sizeof expected,
+                 "a number, as in the other rows, but this is %s; write it as a plain "
+                 "number, or name the column in data.drop or data.categorical",
+                 is);
     else if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))
         snprintf(expected, sizeof expected, "a number with a decimal %s, as %s",
                  decimal_of(col) == ',' ? "comma" : "point",
                  c->o->spec->keys.decimal ? "data.decimal says" : "before in this column");
     else
         snprintf(expected, sizeof expected,
-                 "a number, as before; if it has texts name it in data.categorical");
+                 "a number, as in the other rows; if the column contains texts, name "
+                 "it in data.categorical");
     return ls_csv_fail_field(c, col, expected);
 }
 
-/* Records the form of a number. When the decimal separator turns out to be a comma after numbers
- * with two readings, these may have been misread: requests that the training table be read
- * again. */
+/* Records the form of a number. A number such as 1,234 can be read in two ways as long as the
+ * column's decimal separator is unknown. If a later number shows that the separator is a comma,
+ * such numbers may have been misread, so that the function requests to read the training table
+ * again (c->again). */
 static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
 {
     static const unsigned either = LS_FORM_POINT_OR_GROUP | LS_FORM_COMMA_OR_GROUP;
@@ -124,7 +139,7 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
     }
     if (form & LS_FORM_COMMA_OR_GROUP && !known && !c->learning)
         return ls_csv_fail_field(c, col,
-                                 "a number that can be read in one way alone; set data.decimal");
+                                 "a number that can be read in only one way; set data.decimal");
     if (form & LS_FORM_COMMA && !known) {
         col->decimal = ',';
         c->again |= c->learning && (col->forms & either) != 0;
@@ -133,7 +148,8 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
     return LS_OK;
 }
 
-/* Handles the first number of a column. The words before it stood for missing numbers. */
+/* Handles the first number of a column. Words in earlier rows of the column, such as "None", then
+ * stand for missing numbers: they become NaN, or are refused. */
 static int become_number(ls_csv *c, ls_csv_column *col)
 {
     col->kind = LS_CSV_NUMBER;
@@ -166,7 +182,8 @@ static int take_number(ls_csv *c, ls_csv_column *col, double value, unsigned for
     return isfinite(*cell) ? LS_OK : ls_csv_fail_field(c, col, "a finite number");
 }
 
-/* Handles a column's first value that is neither a number nor a word for a missing one. */
+/* Handles the first field of a column that is neither a number nor a word for a missing number: the
+ * column becomes one of texts. */
 static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     char expected[200];
@@ -177,8 +194,9 @@ static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
         return LS_OK;
     if (is) {
         snprintf(expected, sizeof expected,
-                 "a number or a text, and this is %s; write it as a number, or name the column in "
-                 "data.drop, or in data.categorical, where each is a text of its own",
+                 "a number or a text, but this is %s; write it as a number, or name the "
+                 "column in data.drop to ignore it, or in data.categorical to make each "
+                 "distinct value a category",
                  is);
         return ls_csv_fail_field(c, col, expected);
     }
@@ -211,7 +229,9 @@ static int read_cell(ls_csv *c, ls_csv_column *col, float *cell)
     return col->kind == LS_CSV_NUMBER ? fail_number(c, col) : become_text(c, col, cell);
 }
 
-static int take(void *user, int i)
+/* Reads the field of column i of the current row. A number in the usual form is read without
+ * copying the field. */
+static int read_column(void *user, int i)
 {
     ls_csv *c = user;
     ls_csv_column *col = &c->column[i];
@@ -225,7 +245,8 @@ static int take(void *user, int i)
     return status || !cell ? status : read_cell(c, col, cell);
 }
 
-/* Refuses a column all of whose numbers have two readings: the decimal separator is not guessed. */
+/* Fails if a column has numbers, but each of them can be read in two ways, because the decimal
+ * separator is not guessed. */
 static int check_forms(const ls_csv *c)
 {
     bool commas = false;
@@ -235,11 +256,10 @@ static int check_forms(const ls_csv *c)
         const ls_csv_column *col = &c->column[i];
         const unsigned doubtful = LS_FORM_COMMA_OR_GROUP | (commas ? LS_FORM_POINT_OR_GROUP : 0u);
         if (col->kind == LS_CSV_NUMBER && !decimal_of(col) && col->forms & doubtful)
-            return ls_fail(
-                c->o->err, LS_EDATA,
-                "%.300s:%zu: column \"%.60s\": \"%s\" may be a decimal fraction, or have a mark "
-                "between thousands; set data.decimal to \",\" or \".\"",
-                c->t->path, col->either_line, col->name, col->either);
+            return ls_fail(c->o->err, LS_EDATA,
+                           "%.300s:%zu: column \"%.60s\": \"%s\" may be a decimal fraction, or "
+                           "have a separator of thousands; set data.decimal to \",\" or \".\"",
+                           c->t->path, col->either_line, col->name, col->either);
     }
     return LS_OK;
 }
@@ -250,7 +270,7 @@ int ls_csv_read_rows(ls_csv *c)
     int status = ls_table_has_row(c->t, &more);
     while (status == LS_OK && more && c->cells.rows < UINT32_MAX - 1) {
         c->row = ls_row_blocks_add(&c->cells);
-        status = c->row ? ls_table_row(c->t, c->columns, take, c) : ls_csv_no_memory(c);
+        status = c->row ? ls_table_row(c->t, c->columns, read_column, c) : ls_csv_no_memory(c);
         if (status == LS_OK)
             status = ls_table_has_row(c->t, &more);
     }
