@@ -1,9 +1,9 @@
-/* Draws several runs over each other: the page of `trainer compare`. */
+/* Draws the curves of several runs in the same charts: the page of `trainer compare`. */
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
-/* The lines that src/page/compare.c writes: rows of the tables, and for each run a line of its own and the records that
- * src/page/page.h describes. */
+/* The records that src/page/compare.c writes: the rows of the tables, and for each run a record of type "run", followed by
+ * the records that src/page/page.h describes. */
 const runs = [], rows = [];
 
 function take(text) {
@@ -18,7 +18,7 @@ function take(text) {
   }
 }
 
-/* Returns what the paths of the runs do not have in common, as short names. */
+/* Returns short names of the runs: the parts of their paths in which they differ. */
 function short_names() {
   const parts = runs.map(r => r.path.replace(/\/+$/, '').split('/'));
   while (parts.every(p => p.length > 1 && p[0] === parts[0][0])) parts.forEach(p => p.shift());
