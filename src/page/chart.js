@@ -117,7 +117,7 @@ function quantile(points, share) {
  *   of_time          weights of points are seconds
  *   view             visible range {lo, hi} of x, shared by charts that zoom together; NaN: all points
  *   empty            text that is shown if there are no points
- *   near             the cursor also reads a curve that has no point at its x, at the curve's nearest point
+ *   near             the cursor also reads a curve whose nearest point is within a few pixels
  * A curve is {name, colour, points, line, dots}. */
 class Chart {
   constructor(options) {
