@@ -16,9 +16,9 @@
  * Buckets that have arrived in host memory are reported to the progress thread, in merge_ready and
  * while all_reduce waits; it sends them while earlier layers still run.
  *
- * A step cut short after merge_ready: the data reported to the progress thread stays as it is and
- * is used when the step is repeated, since a node has the same bits whichever process computes it.
- * It is therefore not copied again. */
+ * If a step fails after merge_ready, buckets that were reported to the progress thread are not
+ * copied again when the step is repeated. Their contents are still right, because a node of the
+ * tree has the same bits whichever process computes it. */
 #include "cuda/comm/group.h"
 
 /* ---- to the host ----------------------------------------------------------------------------- */

@@ -91,8 +91,8 @@ static void look(ls_cuda_links *l)
     }
 }
 
-/* Sleeps until the next look, or until the watchdog is woken. Returns non-zero if the links are
- * closing. */
+/* Sleeps until the next check of the communicators, or until the watchdog is woken. Returns
+ * non-zero if the links are being destroyed. */
 static int sleep_until_closing(ls_cuda_links *l)
 {
     uint64_t end = ls_now_ns() + LOOK_EVERY_NS;
@@ -108,7 +108,7 @@ static int sleep_until_closing(ls_cuda_links *l)
 static void end_all(ls_cuda_links *l)
 {
     pthread_mutex_lock(&l->lock);
-    /* This is set first, so that no communicator is added after the last abort. */
+    /* `gone` is set before the aborts, so that no communicator is created after them. */
     l->gone = 1;
     pthread_mutex_unlock(&l->lock);
     abort_all(l);
@@ -220,7 +220,8 @@ void ls_cuda_links_destroy(ls_cuda_links *l)
 
 /* ---- a rank's calls ------------------------------------------------------------------------- */
 
-/* Returns the watchdog's error if it has found one, else that another worker failed. */
+/* Fails with the error that the watchdog has found, or else with the message that another worker
+ * has failed. */
 static int say_why(ls_cuda_links *l, ls_error *err)
 {
     pthread_mutex_lock(&l->lock);

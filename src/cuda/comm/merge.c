@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "cuda/comm/group.h"
 
-/* Limits of two waits in nanoseconds: of a rank that failed, until its GPU no longer touches the
- * others' memory; of a rank that leaves an aborted group, until NCCL no longer touches the rank's
- * memory. */
+/* Limits of two waits in nanoseconds. A rank that failed waits until its GPU no longer accesses the
+ * other ranks' memory. A rank that leaves an aborted group waits until NCCL no longer accesses the
+ * rank's memory. */
 #define GIVE_UP_NS 5000000000u
 #define LEAVE_NS 10000000000u
 
@@ -33,7 +33,7 @@ static int await_whole(ls_cuda_comm *comm, ls_error *err)
     }
 }
 
-/* Returns true if no work of the stream is running any more, or none ever will. */
+/* Returns true if the stream has no unfinished work, or if the device is lost and runs none. */
 static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
 {
     for (unsigned rounds = 0;; rounds++) {
@@ -48,7 +48,7 @@ static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
 }
 
 /* Aborts the group and waits, up to GIVE_UP_NS, until no work that this rank has enqueued touches
- * another rank's memory. Does so once. */
+ * another rank's memory. A second call does nothing. */
 static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
 {
     uint64_t deadline = ls_deadline_ns(GIVE_UP_NS);
@@ -63,8 +63,8 @@ static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
     (void)cudaGetLastError();
 }
 
-/* Returns LS_OK, or LS_EABORTED if the group is aborted; the work that was enqueued ahead has ended
- * then. */
+/* Returns LS_OK, or LS_EABORTED if the group is aborted. In that case the work that was enqueued
+ * ahead has ended. */
 static int check_alive(ls_cuda_comm *comm, ls_error *err)
 {
     if (!ls_merge_aborted(&comm->group->merge))
@@ -385,7 +385,7 @@ static int bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *
  *     that chunk → every rank's total
  *     record `whole`
  *
- * The commit point tells that all totals are complete: every rank reaches it only after its own
+ * At the commit point all totals are complete, because every rank reaches it only after its own
  * `whole` has passed. Hence no rank writes to a partial sum or a total again before all work that
  * reads or writes it is done. */
 static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)

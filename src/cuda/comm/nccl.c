@@ -14,8 +14,8 @@
  * - No rank is still busy with the previous step: all_reduce returns after a meeting that each rank
  *   enters only when its GPU has finished that merge.
  *
- * A step cut short between merge_ready and all_reduce leaves kernels of the peers that wait for
- * buckets which never come. Whichever rank aborts the group, the watchdog then aborts all
+ * If a step fails between merge_ready and all_reduce, kernels of the peers wait for buckets that
+ * this rank never sends. Whichever rank aborts the group, the watchdog then aborts all
  * communicators. A rank with enqueued buckets counts as `reading` until all communicators are
  * aborted, or until it has seen its streams idle: in its next call, or when it leaves. */
 #include "cuda/comm/group.h"

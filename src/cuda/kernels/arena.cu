@@ -31,7 +31,8 @@ __device__ static int is_skipped(ls_k_guard guard)
     return 1;
 }
 
-/* Reports the loss by writing to host memory, so that no copy has to follow the update. */
+/* Copies the loss and the number of correct rows to host memory, so that no separate copy has to
+ * follow the update. */
 __device__ static void tell(const ls_k_args *args, ls_k_guard guard)
 {
     if (blockIdx.x == 0 && threadIdx.x < 2 && guard.loss && args->stats_copy)
@@ -86,9 +87,9 @@ __device__ static float4 gradients(const ls_k_update &u, uint32_t i)
                        __uint_as_float(pairs.y << 16), __uint_as_float(pairs.y & 0xffff0000u));
 }
 
-/* Applies `step` to each float. The number of floats in an arena is a multiple of 16, so that
- * groups of four leave no rest. Groups are counted in 32 bits, which no GPU's memory is large
- * enough to exceed. */
+/* Applies `step` to each float. Threads process groups of four floats; the number of floats in an
+ * arena is a multiple of 16. Groups are counted in 32 bits, because no GPU has memory for 2³² of
+ * them. */
 template <class Step> __device__ static void step_arena(const ls_k_update &u, Step step)
 {
     const float4 zero = make_float4(0, 0, 0, 0);
@@ -128,12 +129,12 @@ cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_dec
     return cudaGetLastError();
 }
 
-/* The small differences 1 − βᵗ are computed in double, once per block. */
+/* Computes the differences 1 − βᵗ in double, once per block, because they are small. */
 __global__ static void adamw(ls_k_update u, ls_k_adamw k)
 {
     __shared__ adamw_step shared;
     tell(u.args, u.guard);
-    if (is_skipped(u.guard)) /* the same in all threads */
+    if (is_skipped(u.guard)) /* all threads get the same result */
         return;
     if (threadIdx.x == 0) {
         double t = (double)u.args->step, lr = rate_of(u.args, u.guard);
@@ -236,8 +237,8 @@ __global__ static void add_arenas(float *out, const __grid_constant__ tree t, si
     }
 }
 
-/* Returns true if the order leaves one value, never takes a value that is not there, and fits the
- * stack. */
+/* Returns true if the order leaves one value, never takes a value from an empty stack, and needs no
+ * larger stack than LS_K_STACK. */
 static bool is_postfix(const tree *t, int count)
 {
     int depth = 0;

@@ -1,11 +1,11 @@
 /* Choices of kernels, in memory and on disk.
  *
- * In memory are the choices that this device has made, to be passed on to other machines, or those
- * that another machine has passed on.
+ * The list in memory contains the choices that this device has made, which are passed on to other
+ * machines, or the choices that another machine has passed on.
  *
  * On disk each choice is a file named by a hash of its key. The key is the file's first line, the
- * second line is a hash of the rest, and the rest is the choice. A file appears whole or not at
- * all. All workers and all later runs use the first choice that was made, so that they compute
+ * second line is a hash of the rest, and the rest is the choice. A file is either complete or
+ * absent. All workers and all later runs use the first choice that was made, so that they compute
  * alike. Only a choice that cuDNN no longer accepts is replaced, once, by the first choice made
  * after it. */
 #include "base/plain_file.h"
@@ -76,7 +76,7 @@ void ls_math_forget(ls_math *math)
     }
 }
 
-/* Each choice is a line with the lengths of key and text, followed by both. */
+/* Writes each choice as a line with the lengths of key and text, followed by key and text. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size)
 {
     size_t used = 0;
@@ -189,15 +189,16 @@ static int lock_changes(const ls_math *math)
     return -1;
 }
 
-/* A file that another process has put there in the meantime stays. */
+/* Removes the file of a choice that cuDNN refuses, unless another process has replaced it in the
+ * meantime. */
 void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
 {
     char path[PATH_BYTES];
     if (!math->desc.cache_dir || !path_of(path, math, key))
         return;
     ls_log(math->desc.host, LS_LOG_WARNING,
-           "%s: cuDNN no longer takes the plan in %.300s; another is made", math->desc.device,
-           path);
+           "%s: cuDNN no longer accepts the plan in %.300s; it is replaced by a new one",
+           math->desc.device, path);
     const int lock = lock_changes(math);
     char *now = lock >= 0 ? ls_math_cache_get(math, key) : NULL;
     if (now && strcmp(now, text) == 0)
@@ -207,7 +208,7 @@ void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
         close(lock);
 }
 
-/* Renames the draft to its final name, unless a valid file is there already. */
+/* Renames the file `draft` to its final name, unless a valid file with that name exists. */
 static void install(const ls_math *math, const char *key, const char *draft, const char *path)
 {
     const int lock = lock_changes(math);
