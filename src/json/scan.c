@@ -20,7 +20,7 @@ typedef struct scan {
     size_t len;
     int line;       /* number of the first line in messages */
     size_t at;      /* offset of the next byte */
-    uint32_t depth; /* number of arrays and objects around it */
+    uint32_t depth; /* number of arrays and objects that contain the next byte */
     uint32_t first; /* index of the root's origin in the document */
     cJSON *root;
     ls_error *err;
@@ -129,7 +129,7 @@ static int hex4(const scan *s, size_t offset)
     return code;
 }
 
-/* Scans an escape at its 'u'. Both halves of a surrogate pair must be there. */
+/* Scans a \uXXXX escape at its 'u'. Fails if only one half of a surrogate pair is there. */
 static int scan_unicode_escape(scan *s)
 {
     size_t start = s->at - 1;
@@ -448,8 +448,8 @@ static void skip_space(scan *s)
         s->at++;
 }
 
-/* Reports a comment of some other language, if one begins here: that message helps
- * more than any other. */
+/* Fails with a message about comments if a comment of another language begins here, because this
+ * message is more helpful than any other. */
 static int fail_if_comment(scan *s)
 {
     int c = peek(s);
