@@ -81,8 +81,10 @@ static int check_array(const void *array, int count, const char *name, ls_error 
 {
     if (count >= 0 && (count == 0 || array))
         return LS_OK;
-    return ls_fail(err, LS_EINVAL, "options.%s: %d entries %s; expected 0 or more, and an array",
-                   name, count, array ? "are said to be there" : "at NULL");
+    return ls_fail(
+        err, LS_EINVAL,
+        "options.%s has the count %d and %s; expected a count of 0 or more, and an array", name,
+        count, array ? "an array" : "no array (NULL)");
 }
 
 static int check_entries(const void *const *entry, int count, const char *name, ls_error *err)

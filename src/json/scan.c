@@ -139,7 +139,7 @@ static int scan_unicode_escape(scan *s)
     if (code == 0)
         return fail(
             s, start,
-            "expected a character other than \\u0000, which no text here can hold; remove it");
+            "expected a character other than \\u0000, which texts must not contain; remove it");
     s->at += 5;
     if (code < 0xD800 || code > 0xDFFF)
         return LS_OK;
@@ -526,7 +526,7 @@ static int scan_container(scan *s, cJSON *node, char close)
     const size_t open = s->at;
     const uint32_t index = s->doc->count;
     if (s->depth >= LS_JSON_DEPTH)
-        return fail(s, open, "expected at most %d arrays and objects in each other, found more",
+        return fail(s, open, "expected at most %d nested arrays and objects, found more",
                     LS_JSON_DEPTH);
     node->type = close == '}' ? cJSON_Object : cJSON_Array;
     s->depth++;

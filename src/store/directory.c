@@ -146,10 +146,11 @@ static int lock_file(int fd, const char *directory, const ls_host *host, ls_erro
     if (error == EWOULDBLOCK)
         return fail_held(fd, directory, err);
     if (error)
-        ls_log(host, LS_LOG_WARNING,
-               "%s: its file system gives no lock (%s): nothing keeps a second run out of this "
-               "directory",
-               ls_io_tail(directory), ls_reason(why, error));
+        ls_log(
+            host, LS_LOG_WARNING,
+            "%s: its file system gives no lock (%s), so a second run in this directory would not be "
+            "prevented",
+            ls_io_tail(directory), ls_reason(why, error));
     return LS_OK;
 }
 

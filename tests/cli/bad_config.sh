@@ -51,7 +51,7 @@ printf '\357\273\277{}' >bad.json
 expect_failure 78 'bad.json:1:1: expected JSON, found a byte order mark; save the file without one' \
     bad.json
 head -c 10000000 /dev/zero | tr '\0' '[' >bad.json
-expect_failure 78 'bad.json:1:65: expected at most 64 arrays and objects in each other, found more' \
+expect_failure 78 'bad.json:1:65: expected at most 64 nested arrays and objects, found more' \
     bad.json
 head -c 20000000 /dev/zero | tr '\0' ' ' >bad.json
 expect_failure 78 'bad.json: expected a JSON file of at most 16777216 bytes, found 20000000' bad.json
@@ -160,7 +160,7 @@ for key in crop=1 flip=true rotate=5 erase=2 brightness=0.2; do
     run config.json --set data.name=csv --set data.path=table.csv --set data.target=y --set data.limit=0 \
         --set 'model={"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}' --set "augment.$key"
     expect_code 78
-    grep -q "^trainer: --set augment.$key: augment.${key%=*}: is for images, but a row of this data is 2 numbers" \
+    grep -q "^trainer: --set augment.$key: augment.${key%=*}: applies to images only, but a row of this data is 2" \
         stderr.txt || fail "expected augment.$key to be refused"
 done
 expect_bad_set augment.crop=57 'augment.crop: expected at most 56 for images of 28×28, found 57'
