@@ -18,8 +18,8 @@ static void version_text(char *out, size_t size, int version)
     snprintf(out, size, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/* Writes why there is no device: absent (no driver, no GPU) or, with `broken`, unusable (an old
- * driver, libraries that do not fit each other). */
+/* Writes the reason why there is no device. `broken`: a GPU is unusable because of an old driver or
+ * incompatible libraries; otherwise there is no driver or no GPU. */
 __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int broken,
                                                       const char *format, ...)
 {
@@ -31,8 +31,8 @@ __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int 
     out->broken = broken;
 }
 
-/* Explains a failure to count the GPUs. cudaErrorInsufficientDriver stands for no driver as well as
- * for an old one; the driver's version tells which. */
+/* Writes the reason why the GPUs could not be counted. cudaErrorInsufficientDriver means that there
+ * is no driver or an old one; the driver's version distinguishes the two. */
 static void explain(ls_backend_info *out, cudaError_t error)
 {
     int driver = 0, runtime = 0;
@@ -179,7 +179,8 @@ static int cuda_alloc(void **out, ls_device *device, size_t bytes, ls_error *err
     cudaError_t e = cudaMalloc(out, size);
     if (e == cudaSuccess) {
         e = cudaMemsetAsync(*out, 0, size, d->compute->cuda);
-        if (e == cudaSuccess) /* the memory must be zero for every stream, not only for this one */
+        if (e == cudaSuccess) /* waits, because the memory must be zero for all streams, not only
+                                 for this one */
             e = cudaStreamSynchronize(d->compute->cuda);
         if (e != cudaSuccess) {
             cudaFree(*out);

@@ -19,8 +19,8 @@ static float *statistics_of(const ls_cuda_op *op, int evaluate)
     return ls_cuda_at(op, !evaluate && op->desc.training ? &op->mean : &op->sums);
 }
 
-/* Writes the contribution of a single value, which has no variance: one row of the running
- * statistics, which thereby stay as they are. */
+/* Writes the contribution of a single value, which has no variance: the running statistics
+ * themselves, so that LS_OP_RUNNING leaves them unchanged. */
 static cudaError_t contribute_running(const ls_cuda_op *op, float *contribution, cudaStream_t on)
 {
     const size_t n = 2 * (size_t)op->desc.x.c;
@@ -84,7 +84,7 @@ static cudaError_t norm_backward(ls_cuda_op *op, cudaStream_t on)
     return e;
 }
 
-/* Returns bf16 if all inputs are bf16. */
+/* Returns the form of y: bf16 if all inputs are bf16, else fp32 channels last. */
 static ls_cuda_form form_of(const ls_op_desc *d)
 {
     return ls_cuda_form_of(&d->x) == LS_FORM_HALF &&
