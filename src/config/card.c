@@ -134,7 +134,7 @@ static void read_names(ls_card *c, ls_fields *f)
     }
 }
 
-/* Infers how rows are prepared if the file does not describe it. */
+/* Infers the preparation of rows if the file does not describe it. */
 static int infer_preparation(ls_card *c, const ls_json *doc, size_t input, bool floats,
                              ls_error *err)
 {
@@ -199,7 +199,7 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
     int status = ls_json_parse(&doc, name, text, strlen(text), host, err);
     if (status == LS_OK && (status = read_fields(out, doc, err)) != LS_OK)
         ls_card_fini(out);
-    /* An error in the file is not an error of the caller's config. */
+    /* An error in the file is LS_EDATA; LS_ECONFIG would mean an error in the caller's config. */
     if (status != LS_ECONFIG)
         return status;
     if (err)
@@ -240,7 +240,7 @@ int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char
     *weights = NULL;
     int status =
         ls_model_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
-    if (status) /* messages about layers are complete; those about sizes need the path */
+    if (status) /* messages about layers contain the path; those about sizes do not */
         return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
                        status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
     status = ls_safetensors_card(&(*model)->card, path, host, err);
