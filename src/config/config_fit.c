@@ -37,8 +37,8 @@ unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs)
         return c->metrics;
     ls_log(
         c->host, LS_LOG_INFO,
-        "metrics: only loss and accuracy are measured, because the others need %u scores of each of "
-        "%u rows, %.1f GB; set metrics.names to measure them",
+        "metrics: only loss and accuracy are measured, because the others need %u scores of each "
+        "of %u rows, %.1f GB; set metrics.names to measure them",
         (unsigned)outputs, (unsigned)rows, (double)bytes * 1e-9);
     return ls_metrics_without_scores(c->metrics);
 }
@@ -47,8 +47,8 @@ int ls_config_fail_scores(ls_error *err, const ls_config *c, uint32_t rows, int 
 {
     return ls_config_fail(
         err, c, "metrics.names", LS_ENOMEM,
-        "metrics.names: out of memory for %u scores of each of %u rows, %.1f GB; set it to [], which "
-        "needs no scores",
+        "metrics.names: out of memory for %u scores of each of %u rows, %.1f GB; set it to [], "
+        "which needs no scores",
         (unsigned)outputs, (unsigned)rows, (double)rows * outputs * sizeof(float) * 1e-9);
 }
 

@@ -125,8 +125,8 @@ unsigned http_names_check(const http_names *names, struct MHD_Connection *c, cha
         return 0;
     snprintf(
         why, room,
-        "%s: %.100s is not a name of this server; to make it one, start the server with %s and that "
-        "name",
+        "%s: %.100s is not a name of this server; to make it one, start the server with %s and "
+        "that name",
         a.wrong, a.value, names->option);
     return MHD_HTTP_FORBIDDEN;
 }

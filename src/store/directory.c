@@ -148,8 +148,8 @@ static int lock_file(int fd, const char *directory, const ls_host *host, ls_erro
     if (error)
         ls_log(
             host, LS_LOG_WARNING,
-            "%s: its file system gives no lock (%s), so a second run in this directory would not be "
-            "prevented",
+            "%s: its file system gives no lock (%s), so a second run in this directory would not "
+            "be prevented",
             ls_io_tail(directory), ls_reason(why, error));
     return LS_OK;
 }

@@ -342,8 +342,8 @@ typedef struct ls_step_args {
                            * shard is processed in blocks */
     uint32_t rows_after;  /* gather: number of rows of the same shard after the last of `rows` */
     float *stats_copy;    /* optimizers with a guard: pinned host memory to which the op copies the
-                           * LS_OP_STATS floats at `guard`, whether or not it applies the step; NULL:
-                           * no copy. A device without recordings may ignore it */
+                           * LS_OP_STATS floats at `guard`, whether or not it applies the step;
+                           * NULL: no copy. A device without recordings may ignore it */
     float lr;             /* optimizers: learning rate */
     float scale;          /* optimizers, clip: factor of the summed gradient */
     float row_scale;      /* running statistics: 1 / (number of rows of the minibatch) */
