@@ -49,7 +49,7 @@ static void merge(ls_run_step *a, const ls_run_step *b)
     a->rate_hi = fmaxf(a->rate_hi, b->rate_hi);
 }
 
-/* Merges every two adjacent entries; the last one of an odd number stays as it is. */
+/* Merges every two adjacent entries. If their number is odd, the last one is not changed. */
 static void halve(ls_run_log *log)
 {
     const size_t pairs = log->steps / 2;

@@ -294,11 +294,11 @@ typedef struct ls_op_desc {
                    * f32), c, h and w describe a dataset row, and `rows` is the number of rows of a
                    * batch. Unused by optimizers, clip and LS_OP_RUNNING */
     ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT and fuse_add */
-    const ls_layout
-        *y_hint; /* layout that preferred_layout returned for the first op that reads y, or NULL */
-    const ls_op
-        *twin;     /* an op of the same layer for another number of rows, or NULL. The two ops share
-                    * their parameters, so the new op must use the twin's layout of parameters */
+    /* layout that preferred_layout returned for the first op that reads y, or NULL */
+    const ls_layout *y_hint;
+    /* an op of the same layer for another number of rows, or NULL. The two ops share their
+     * parameters, so the new op must use the twin's layout of parameters */
+    const ls_op *twin;
     int training;  /* non-zero: backward will be called */
     int needs_dx;  /* non-zero: backward must write dx, and dx2 if there is an x2 */
     int fuse_relu; /* conv2d, dense, batchnorm, add: non-zero: the op also computes the relu that
@@ -415,9 +415,9 @@ enum {
      * of overwriting them. It is used when a shard is processed in several blocks of rows. */
     LS_RUN_ACCUMULATE = 1,
     /* Forward in evaluation: batchnorm uses the running statistics, and dropout drops nothing.
-     * Without the flag both ops behave as in training, whatever ls_op_desc.training is: it is also
-     * 0 during training in ops that need no backward, because no op before them has parameters to
-     * learn. A gather ignores the flag and follows its `training`. */
+     * Without the flag both ops behave as in training. ls_op_desc.training does not matter here,
+     * because it may be 0 in an op of a training step: if no op before it has parameters to learn,
+     * backward is not called. A gather ignores the flag and follows its `training`. */
     LS_RUN_EVALUATE = 2,
     /* Backward: the gradients of the parameters whose bits are set in ls_op.shadow_grads are
      * written to shadow_grad only, with the values that they have without the flag. It is not

@@ -6,7 +6,8 @@
  *     local     as `ordered`, for workers that share one GPU; refuses other groups
  *
  * All three use the same group (merge/group.h) and differ in how a merge is enqueued (ls_cuda_way).
- * The work of a merge for one rank, where `compute` is the stream that produces its partial sums:
+ * A *meeting* is a barrier of all ranks of the group (sync/barrier.h). The work of a merge for one
+ * rank, where `compute` is the stream that produces its partial sums:
  *
  *     before the first meeting: record `ready` on compute
  *     enqueue: wait for the others' events, sum and copy; record `whole`
@@ -140,7 +141,7 @@ typedef struct ls_cuda_merge {
 /* Work of a merge that was enqueued before its all_reduce. */
 typedef struct ls_cuda_ahead {
     int buckets;  /* number of buckets of this step that are enqueued; 0: none */
-    int reported; /* number of those that the progress thread has been told to send (hosts.c) */
+    int reported; /* number of buckets that were reported to the progress thread (hosts.c) */
     const float *from;
     float *total;
     cudaStream_t compute;

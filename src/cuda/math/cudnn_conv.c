@@ -195,8 +195,8 @@ static bool is_same(const bench *b, size_t at, size_t bytes)
            cudaStreamSynchronize(b->stream) == cudaSuccess && memcmp(b->pinned, half, bytes) == 0;
 }
 
-/* Returns true if two runs give the same bits whatever the workspace and the output held before. An
- * engine's notes alone have proved wrong about this. */
+/* Returns true if two runs give the same bits with different contents of workspace and output
+ * before them. cuDNN's own notes about an engine have proved wrong about this. */
 static bool is_repeatable(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     p->engine = *engine;
@@ -258,13 +258,14 @@ static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, con
             say(p, LS_LOG_INFO, &candidate[i], ms[i], rest);
             return i;
         }
-        say(p, LS_LOG_WARNING, &candidate[i], ms[i], ": left out, its results vary");
+        say(p, LS_LOG_WARNING, &candidate[i], ms[i], ": not used, because its results vary");
     }
     return -1;
 }
 
-/* Does the same after preparing the memory. If there is no memory for timing, it returns the first
- * candidate, because a convolution must not fail for that reason. */
+/* Prepares the memory for timing, and returns the index of the best candidate as `best_of` does. If
+ * there is no memory for timing, returns 0, the first candidate, because a convolution must not
+ * fail for that reason. */
 static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
 {
     bench b;
@@ -276,11 +277,10 @@ static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
     if (bench_init(&b, &p->inside.shape, workspace) == cudaSuccess)
         best = best_of(p, candidate, count, &b);
     else
-        say(p, LS_LOG_WARNING, &candidate[0], 0,
-            ": taken untried, for lack of memory to time it in");
+        say(p, LS_LOG_WARNING, &candidate[0], 0, ": used without timing, for lack of memory");
     (void)cudaGetLastError();
     bench_fini(&b);
-    memset(&p->engine, 0, sizeof p->engine); /* it was a copy of a candidate */
+    memset(&p->engine, 0, sizeof p->engine); /* p->engine was a copy of a candidate */
     return best;
 }
 
@@ -313,8 +313,8 @@ static bool from_cache(ls_conv_engine *out, const ls_math *math, const char *key
     return found;
 }
 
-/* Times the candidates and keeps the best one as the choice of all workers, unless another process
- * has kept one in the meantime. */
+/* Times the candidates and stores the best one as the choice of all workers, unless another process
+ * has stored a choice in the meantime. */
 static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const char *key,
                 ls_error *err)
 {
@@ -333,8 +333,8 @@ static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const 
     return LS_OK;
 }
 
-/* Chooses an engine. The tuned choice is read back from the cache as other workers will read it. If
- * it cannot be kept, every worker takes cuDNN's first candidate, so that all still choose alike. */
+/* Chooses an engine. The choice is read back from the cache, as other workers will read it. If it
+ * cannot be stored, every worker uses cuDNN's first candidate, so that all make the same choice. */
 static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
