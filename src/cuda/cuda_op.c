@@ -165,16 +165,17 @@ void *ls_cuda_dx2(const ls_cuda_op *op)
 
 /* Converts a caller's tensor into the memory reserved for the op's form; does nothing if there is
  * none. */
-static int take(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form, const void *from,
-                const ls_tensor *t, cudaStream_t on, ls_error *err)
+static int convert_input(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form,
+                         const void *from, const ls_tensor *t, cudaStream_t on, ls_error *err)
 {
     void *to = ls_cuda_at(op, room);
     return to ? convert(op, to, form, from, ls_cuda_form_of(t), t, on, err) : LS_OK;
 }
 
 /* Converts a gradient back into the caller's form. */
-static int give(ls_cuda_op *op, void *to, const ls_cuda_room *room, ls_cuda_form form,
-                const ls_tensor *t, cudaStream_t on, ls_error *err)
+static int convert_gradient_back(ls_cuda_op *op, void *to, const ls_cuda_room *room,
+                                 ls_cuda_form form, const ls_tensor *t, cudaStream_t on,
+                                 ls_error *err)
 {
     const void *from = ls_cuda_at(op, room);
     return from ? convert(op, to, ls_cuda_form_of(t), from, form, t, on, err) : LS_OK;
@@ -222,9 +223,9 @@ static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *
     if (!op->bound)
         return ls_fail(err, LS_EINVAL, "%s: bind must be called before forward and backward",
                        op->name);
-    int status = take(op, &op->x, op->x_form, op->b.x, &op->desc.x, on->cuda, err);
+    int status = convert_input(op, &op->x, op->x_form, op->b.x, &op->desc.x, on->cuda, err);
     if (status == LS_OK)
-        status = take(op, &op->x2, op->x2_form, op->b.x2, &op->desc.x2, on->cuda, err);
+        status = convert_input(op, &op->x2, op->x2_form, op->b.x2, &op->desc.x2, on->cuda, err);
     return status ? status : enqueue(op, &op->forward, on, flags, err);
 }
 
@@ -242,9 +243,11 @@ static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error 
         return LS_OK;
     int status = enqueue(op, &op->backward, on, flags, err);
     if (status == LS_OK)
-        status = give(op, op->b.dx, &op->dx, op->x_form, &op->desc.x, on->cuda, err);
+        status =
+            convert_gradient_back(op, op->b.dx, &op->dx, op->x_form, &op->desc.x, on->cuda, err);
     return status ? status
-                  : give(op, op->b.dx2, &op->dx2, op->x2_form, &op->desc.x2, on->cuda, err);
+                  : convert_gradient_back(op, op->b.dx2, &op->dx2, op->x2_form, &op->desc.x2,
+                                          on->cuda, err);
 }
 
 /* ---- parameters ----------------------------------------------------------------------------- */

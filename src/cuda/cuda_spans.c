@@ -148,7 +148,8 @@ static spans *owner_of(uint32_t ordinal, uint32_t stream)
     return any;
 }
 
-static void put(uint32_t ordinal, uint32_t stream, const char *text, uint64_t begin, uint64_t end)
+static void spans_put(uint32_t ordinal, uint32_t stream, const char *text, uint64_t begin,
+                      uint64_t end)
 {
     spans *s = owner_of(ordinal, stream);
     if (!s)
@@ -181,22 +182,22 @@ static void take_record(const CUpti_Activity *record)
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
         const ls_cupti_kernel *k = (const void *)record;
-        put(k->deviceId, k->streamId, k->name, k->start, k->end);
+        spans_put(k->deviceId, k->streamId, k->name, k->start, k->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
         const ls_cupti_copy *c = (const void *)record;
-        put(c->deviceId, c->streamId, copy_name(c->copyKind), c->start, c->end);
+        spans_put(c->deviceId, c->streamId, copy_name(c->copyKind), c->start, c->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY2: {
         const ls_cupti_peer_copy *c = (const void *)record;
-        put(c->deviceId, c->streamId, "copy between devices", c->start, c->end);
+        spans_put(c->deviceId, c->streamId, "copy between devices", c->start, c->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
         const ls_cupti_fill *f = (const void *)record;
-        put(f->deviceId, f->streamId, "fill", f->start, f->end);
+        spans_put(f->deviceId, f->streamId, "fill", f->start, f->end);
         break;
     }
     default: break;
@@ -297,7 +298,7 @@ static void put_buffers_away(void)
     collector.memory = NULL;
 }
 
-static void stop(void)
+static void spans_stop(void)
 {
     while (collector.enabled > 0)
         (void)collector.cupti.cuptiActivityDisable(kinds[--collector.enabled]);
@@ -305,7 +306,7 @@ static void stop(void)
     put_buffers_away();
 }
 
-static int start(const ls_host *host, ls_error *err)
+static int spans_start(const ls_host *host, ls_error *err)
 {
     int status = load(err);
     if (status)
@@ -321,7 +322,7 @@ static int start(const ls_host *host, ls_error *err)
     for (; status == LS_OK && collector.enabled < KINDS; collector.enabled += status == LS_OK)
         status = CHECK(cuptiActivityEnable(kinds[collector.enabled]), err);
     if (status)
-        stop();
+        spans_stop();
     return status;
 }
 
@@ -385,7 +386,7 @@ int ls_cuda_spans_begin(ls_device *device, ls_error *err)
         status = ls_fail(err, LS_EINVAL, "%s: another timeline is being taken", d->name);
     else if (status == LS_OK) {
         set_collecting(d->spans, 1);
-        status = collector.users == 0 ? start(d->host, err) : LS_OK;
+        status = collector.users == 0 ? spans_start(d->host, err) : LS_OK;
         const int started = status == LS_OK;
         if (started)
             status = name_streams(d, err);
@@ -394,7 +395,7 @@ int ls_cuda_spans_begin(ls_device *device, ls_error *err)
         else
             set_collecting(d->spans, 0);
         if (started && collector.users == 0)
-            stop();
+            spans_stop();
     }
     pthread_mutex_unlock(&collector.turn);
     return status;
@@ -435,7 +436,7 @@ void ls_cuda_spans_end(ls_device *device)
     pthread_mutex_lock(&collector.turn);
     if (d->spans && d->spans->collecting) {
         if (--collector.users == 0)
-            stop();
+            spans_stop();
         set_collecting(d->spans, 0);
     }
     pthread_mutex_unlock(&collector.turn);

@@ -174,7 +174,7 @@ static int check_arenas(const ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_t stream)
+static cudaError_t apply_step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_t stream)
 {
     const ls_op_buffers *b = &op->b;
     const ls_sgd *sgd = &op->desc.u.sgd;
@@ -217,7 +217,7 @@ static int update_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
                                       op->desc.u.clip.most, ls_cuda_accumulates(op), op->desc.count,
                                       on->cuda),
                             err);
-    return ls_cuda_done(op, step(op, args, on->cuda), err);
+    return ls_cuda_done(op, apply_step(op, args, on->cuda), err);
 }
 
 int ls_cuda_update_setup(ls_cuda_op *op, ls_error *err)

@@ -71,7 +71,7 @@ static void abort_all(ls_cuda_links *l)
 }
 
 /* Asks every communicator for errors. An error aborts the barrier. */
-static void look(ls_cuda_links *l)
+static void links_check(ls_cuda_links *l)
 {
     for (int r = 0; r < l->ranks; r++) {
         ncclResult_t state = ncclSuccess, result = ncclSuccess;
@@ -124,7 +124,7 @@ static void *watch(void *arg)
     int ended = 0;
     while (!sleep_until_closing(l)) {
         if (!ended && !ls_barrier_aborted(l->barrier))
-            look(l);
+            links_check(l);
         if (!ended && ls_barrier_aborted(l->barrier)) {
             end_all(l);
             ended = 1;
@@ -234,7 +234,8 @@ static int say_why(ls_cuda_links *l, ls_error *err)
 
 /* Waits until the communicator's calls are enqueued. The rank's lock is not held between two
  * polls. */
-static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadline_ns, ls_error *err)
+static int links_await(ls_cuda_links *l, int rank, const char *what, uint64_t deadline_ns,
+                       ls_error *err)
 {
     for (unsigned rounds = 0;; rounds++) {
         ncclResult_t state = ncclSuccess, result = ncclSuccess;
@@ -292,7 +293,7 @@ int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_
     if (status == LS_OK && peer.rank >= 0)
         status = make_comm(l, rank, peer, err);
     if (status == LS_OK && peer.rank >= 0)
-        status = settle(l, rank, "joining", deadline_ns, err);
+        status = links_await(l, rank, "joining", deadline_ns, err);
     return status == LS_OK ? ls_barrier_wait(l->barrier, rank, deadline_ns, err) : status;
 }
 
@@ -312,5 +313,5 @@ int ls_cuda_links_end(ls_cuda_links *l, int rank, ncclResult_t result, uint64_t 
     pthread_mutex_unlock(&l->link[rank].lock);
     if (ls_nccl_is_bad(result))
         return nccl_fail(err, rank, "merging", result);
-    return result == ncclInProgress ? settle(l, rank, "merging", deadline_ns, err) : LS_OK;
+    return result == ncclInProgress ? links_await(l, rank, "merging", deadline_ns, err) : LS_OK;
 }

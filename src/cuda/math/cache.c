@@ -46,8 +46,8 @@ const char *ls_math_chosen(const ls_math *math, const char *key)
     return c ? c->text : NULL;
 }
 
-static int add(ls_math *math, const char *key, size_t key_bytes, const char *text,
-               size_t text_bytes, ls_error *err)
+static int cache_add(ls_math *math, const char *key, size_t key_bytes, const char *text,
+                     size_t text_bytes, ls_error *err)
 {
     ls_math_choice *c = ls_alloc(math->desc.host, sizeof *c + key_bytes + text_bytes + 2);
     if (!c)
@@ -64,7 +64,7 @@ int ls_math_note(ls_math *math, const char *key, const char *text, ls_error *err
 {
     return !text || ls_math_chosen(math, key)
                ? LS_OK
-               : add(math, key, strlen(key), text, strlen(text), err);
+               : cache_add(math, key, strlen(key), text, strlen(text), err);
 }
 
 void ls_math_forget(ls_math *math)
@@ -99,7 +99,7 @@ int ls_math_choose(ls_math *math, const char *text, ls_error *err)
         if (sscanf(text, "%5zu %7zu%*1[\n]%n", &key, &value, &head) != 2 || head == 0 ||
             key + value > left - (size_t)head)
             return ls_fail(err, LS_EDATA, "%s: damaged plans of another host", math->desc.device);
-        int status = add(math, text + head, key, text + head + key, value, err);
+        int status = cache_add(math, text + head, key, text + head + key, value, err);
         if (status)
             return status;
         text += (size_t)head + key + value;

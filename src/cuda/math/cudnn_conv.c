@@ -222,8 +222,8 @@ static void name_shape(char *out, size_t size, const ls_math_shape *s)
              s->relu ? " + relu" : "", s->half ? ", bf16" : "");
 }
 
-static void say(const conv_plan *p, ls_log_level level, const ls_conv_engine *e, float ms,
-                const char *what)
+static void conv_log(const conv_plan *p, ls_log_level level, const ls_conv_engine *e, float ms,
+                     const char *what)
 {
     char shape[160];
     name_shape(shape, sizeof shape, &p->inside.shape);
@@ -250,15 +250,15 @@ static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, con
     char rest[64];
     for (int i = 0; i < count; i++) {
         ms[i] = time_of(p, &candidate[i], b);
-        say(p, LS_LOG_DEBUG, &candidate[i], ms[i], ms[i] < 0 ? ": does not run" : "");
+        conv_log(p, LS_LOG_DEBUG, &candidate[i], ms[i], ms[i] < 0 ? ": does not run" : "");
     }
     for (int i; (i = least(ms, count)) >= 0; ms[i] = -1) {
         if (is_repeatable(p, &candidate[i], b)) {
             snprintf(rest, sizeof rest, ": the fastest of %d", count);
-            say(p, LS_LOG_INFO, &candidate[i], ms[i], rest);
+            conv_log(p, LS_LOG_INFO, &candidate[i], ms[i], rest);
             return i;
         }
-        say(p, LS_LOG_WARNING, &candidate[i], ms[i], ": not used, because its results vary");
+        conv_log(p, LS_LOG_WARNING, &candidate[i], ms[i], ": not used, because its results vary");
     }
     return -1;
 }
@@ -277,7 +277,7 @@ static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
     if (bench_init(&b, &p->inside.shape, workspace) == cudaSuccess)
         best = best_of(p, candidate, count, &b);
     else
-        say(p, LS_LOG_WARNING, &candidate[0], 0, ": used without timing, for lack of memory");
+        conv_log(p, LS_LOG_WARNING, &candidate[0], 0, ": used without timing, for lack of memory");
     (void)cudaGetLastError();
     bench_fini(&b);
     memset(&p->engine, 0, sizeof p->engine); /* p->engine was a copy of a candidate */
@@ -383,7 +383,7 @@ static int plan_alone(conv_plan *p, const char *key, ls_error *err)
 }
 
 /* Makes a plan and remembers the choice for other machines. */
-static int plan(conv_plan *p, ls_error *err)
+static int conv_make_plan(conv_plan *p, ls_error *err)
 {
     ls_math *math = p->inside.math;
     char key[384];
@@ -403,7 +403,7 @@ static int plan(conv_plan *p, ls_error *err)
 static int conv_init(ls_math_inside *inside, ls_error *err)
 {
     conv_plan *p = (conv_plan *)inside;
-    int status = plan(p, err);
+    int status = conv_make_plan(p, err);
     inside->plan.workspace_bytes = p->engine.workspace_bytes;
     snprintf(inside->plan.name, sizeof inside->plan.name, "cudnn %s", p->engine.name);
     return status;
