@@ -164,9 +164,8 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 enum { MOST_SHARDS = 8 };
 
-/* Returns whether this number of shards is worth while (ls_shards_for): whether computing a shard
- * takes longer than adding its gradient. Two shards also pay if each has much work, because a
- * second worker would otherwise have none. */
+/* Returns whether this number of shards is worth while (ls_shards_for). Two shards also are if each
+ * has much work, because a second worker would otherwise have none. */
 static bool pays(int rows, double uses, double weights, int shards)
 {
     if (rows / shards < LS_SHARD_ROWS)
@@ -177,8 +176,8 @@ static bool pays(int rows, double uses, double weights, int shards)
     return used >= LS_SHARD_USES || used * weights >= LS_SHARD_PRODUCTS;
 }
 
-/* Returns the number of groups of sixteen rows that the largest shard needs. The last group may be
- * partly empty. */
+/* Returns the number of groups of sixteen rows of the largest shard; the last may be partly empty.
+ */
 static int groups_of(int rows, int shards)
 {
     return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
@@ -434,8 +433,7 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-/* in the order of ls_precision */
-static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL};
+static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL}; /* order of ls_precision */
 static const char *const scalings[] = {"none", "linear", NULL};
 static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
@@ -456,18 +454,17 @@ const ls_config_key ls_config_keys[] = {
     {"", "name", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(name), .text = "\"run\"", .read = read_name,
      .write = write_text, .help = "part of the run directory's name"},
     {"data", "name", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(data_name), .text = "fashion_mnist",
-     .help = "which data: built in are `fashion_mnist`, `mnist`, `emnist` (ByClass), "
-             "`cifar10` and `cifar100` (binary files) and `synthetic`; data of your own are "
-             "`npy`, `safetensors`, `csv` or `folder` ([data.md](data.md))"},
+     .help = "which data: built in are `fashion_mnist`, `mnist`, `emnist` (ByClass), `cifar10` "
+             "and `cifar100` (binary files) and `synthetic`; data of your own are `npy`, "
+             "`safetensors`, `csv` or `folder` ([data.md](data.md))"},
     {"data", "path", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_path),
-     .help = "directory that contains the files; for `csv` and `safetensors` the file; "
-             "absent: the files are searched for in `$LOCKSTEP_DATA`, "
-             "`$XDG_DATA_HOME/datasets` and `/usr/share/datasets`"},
+     .help = "directory that contains the files; for `csv` and `safetensors` the file; absent: "
+             "the files are searched for in `$LOCKSTEP_DATA`, `$XDG_DATA_HOME/datasets` and "
+             "`/usr/share/datasets`"},
     {"data", "limit", LS_KEY_INT, LS_RECIPE, AT(data_limit), 0, 0, INT_MAX,
      .help = "number of training rows that are used, from the first on; 0: all"},
     {"data", "x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.x),
-     .help = "`npy`: file of the training rows; `safetensors`: name of their tensor (default "
-             "`x`)"},
+     .help = "`npy`: file of the training rows; `safetensors`: name of their tensor (default `x`)"},
     {"data", "y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.y),
      .help = "file or tensor of the training rows' targets (default `y`)"},
     {"data", "test_x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_x),
@@ -479,43 +476,42 @@ const ls_config_key ls_config_keys[] = {
     {"data", "target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target), FORM(names),
      .help = "`csv`: name of the column that is predicted"},
     {"data", "categorical", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
-     .help = "`csv`: names of columns that are one-hot encoded although their first value is "
-             "a number; a list, or a text with commas"},
+     .help = "`csv`: names of columns that are one-hot encoded although their first value is a "
+             "number; a list, or a text with commas"},
     {"data", "drop", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.drop), 0, 1, FORM(names),
      .help = "`csv`: names of columns that are ignored; a list, or a text with commas"},
     {"data", "separator", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.separator),
-     .help = "`csv`: separator of the fields: `,`, `;`, `tab`, `bar` or `space`; absent: "
-             "detected in the header"},
+     .help = "`csv`: separator of the fields: `,`, `;`, `tab`, `bar` or `space`; absent: detected "
+             "in the header"},
     {"data", "decimal", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.decimal), .choices = decimals,
-     .help = "`csv`: decimal separator; `\"auto\"`: detected for each column, and a column "
-             "whose numbers can be read in both ways is refused"},
+     .help = "`csv`: decimal separator; `\"auto\"`: detected for each column, and a column whose "
+             "numbers can be read in both ways is refused"},
     {"data", "encoding", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.latin1), .choices = encodings,
      .help = "`csv`: `\"latin-1\"` (Windows-1252) for a table that is not UTF-8; UTF-16 is "
              "detected by its byte order mark"},
     {"data", "standardize", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
      FORM(standardize),
-     .help = "`csv`: numbers become (value − mean) / deviation, with mean and standard "
-             "deviation of their column over the training rows"},
+     .help = "`csv`: numbers become (value − mean) / deviation, with mean and standard deviation "
+             "of their column over the training rows"},
     {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
      .help = "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a single "
-             "extreme value does not dominate a prediction; 0: no limit; `trainer init` "
-             "writes 10"},
+             "extreme value does not dominate a prediction; 0: no limit; `trainer init` writes 10"},
     {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(standardize),
-     .help = "`csv`, `npy`, `safetensors`: with the loss `mse` and one target for each row, "
-             "the network learns (target − mean) / deviation, computed over the training "
-             "rows; losses, metrics and predictions are in the unit of the target"},
+     .help = "`csv`, `npy`, `safetensors`: with the loss `mse` and one target for each row, the "
+             "network learns (target − mean) / deviation, computed over the training rows; "
+             "losses, metrics and predictions are in the unit of the target"},
     {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
-     .help = "how targets are used: as `\"classes\"` or as `\"values\"`; `\"auto\"`: as "
-             "classes in a `csv`, and elsewhere if there is one whole number for each row; "
-             "otherwise as values"},
+     .help = "how targets are used: as `\"classes\"` or as `\"values\"`; `\"auto\"`: as classes "
+             "in a `csv`, and elsewhere if there is one whole number for each row; otherwise as "
+             "values"},
     {"data", "classes", LS_KEY_INT, LS_RECIPE, AT(data_keys.classes), 0, 0, INT_MAX,
      .help = "number of classes; 0: as many as the training rows have"},
     {"data", "missing", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.missing), .choices = at_missing,
      .former = "on_nan",
      .help = "what happens to a missing value (an empty field or NaN): `\"refuse\"`: it is an "
-             "error; `\"zero\"`: it becomes 0; `\"mean\"`: it becomes the mean of its column "
-             "over the training rows"},
+             "error; `\"zero\"`: it becomes 0; `\"mean\"`: it becomes the mean of its column over "
+             "the training rows"},
     {"data", "packed", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.packed),
      .help = "`folder`: file that contains the packed images; the program sets it"},
     {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), 32, 1, 4096,
@@ -524,18 +520,17 @@ const ls_config_key ls_config_keys[] = {
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
      .help = "`folder`: 3 for colour, 1 for grey"},
     {"data", "skip_broken", LS_KEY_BOOL, LS_RECIPE, AT(data_keys.skip_broken),
-     .help = "`folder`: images that cannot be read are skipped, counted and named; otherwise "
-             "they end the run"},
+     .help = "`folder`: images that cannot be read are skipped, counted and named; otherwise they "
+             "end the run"},
     {"data", "layout", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.layout), .choices = layouts,
      .help = "`npy`, `safetensors`: position of the channels in rows of three dimensions"},
     {"data", "validation", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.validation), 0, 0, 1,
-     .help = "share of each class's training rows that is held out, drawn with `seed`; the "
-             "run is evaluated on these rows, and the test rows are used by `trainer eval` "
-             "only"},
+     .help = "share of each class's training rows that is held out, drawn with `seed`; the run is "
+             "evaluated on these rows, and the test rows are used by `trainer eval` only"},
     {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
-     .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / "
-             "std; one number, or one for each channel"},
+     .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / std; "
+             "one number, or one for each channel"},
     {"data", "std", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
      .text = "1", FORM(channels), .help = "see `data.mean`"},
     {"", "model", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(model), .text = "required", FORM(node),
@@ -549,47 +544,47 @@ const ls_config_key ls_config_keys[] = {
      .help = "first weights: `\"kaiming\"` or `\"he\"`: normal with variance 2 / fan_in; "
              "`\"xavier\"` or `\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
              "`{\"name\": \"normal\", \"std\": 0.01}`; biases start at 0. `{\"weights\": "
-             "\"FILE.safetensors\"}` reads them from a file with PyTorch's names (fp32, fp16 "
-             "or bf16). With `\"partial\": true` only the tensors that fit by name and shape "
-             "are read; the other parameters are listed, and start as `\"name\"` says"},
+             "\"FILE.safetensors\"}` reads them from a file with PyTorch's names (fp32, fp16 or "
+             "bf16). With `\"partial\": true` only the tensors that fit by name and shape are "
+             "read; the other parameters are listed, and start as `\"name\"` says"},
     {"", "optimizer", LS_KEY_CUSTOM, LS_RECIPE, .text = "required", FORM(optimizer),
-     .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, "
-             "\"nesterov\": false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, "
-             "\"beta2\": 0.999, \"epsilon\": 1e-8, \"weight_decay\": 0.01}`; both take "
-             "`\"clip_norm\"`, the largest norm of the gradient (0: no limit)"},
+     .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
+             "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "
+             "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`; both take `\"clip_norm\"`, the largest "
+             "norm of the gradient (0: no limit)"},
     {"", "freeze", LS_KEY_CUSTOM, LS_RECIPE, AT(freeze), FORM(node),
-     .help = "patterns of the names of parameters that are not trained, such as "
-             "`[\"conv1.*\", \"bn*\"]`; if all layers up to some layer are frozen, no "
-             "gradient is computed for them, and their batch norms keep their statistics"},
+     .help = "patterns of the names of parameters that are not trained, such as `[\"conv1.*\", "
+             "\"bn*\"]`; if all layers up to some layer are frozen, no gradient is computed for "
+             "them, and their batch norms keep their statistics"},
     {"", "lr_factors", LS_KEY_CUSTOM, LS_RECIPE, AT(lr_factors), FORM(node),
      .help = "factors of the learning rate for parameters whose names match a pattern: "
              "`{\"fc.*\": 10}`"},
     {"", "ema", LS_KEY_NUMBER, LS_RECIPE, AT(optimizer.ema), 0, 0, 0.9999999,
      .help = "decay of an exponential moving average of the weights, such as 0.999: each step "
-             "keeps this share of the average. The average starts at the first weights, and "
-             "is what is evaluated, saved and used to predict; 0: none"},
+             "keeps this share of the average. The average starts at the first weights, and is "
+             "what is evaluated, saved and used to predict; 0: none"},
     {"", "schedule", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"constant\"", FORM(schedule),
      .help = "the learning rate over the run: `\"constant\"`; `{\"name\": \"step\", "
-             "\"every_epochs\": 30, \"gamma\": 0.1}`; `{\"name\": \"cosine\", \"minimum\": "
-             "0}`; these three take `\"warmup_epochs\"`. `{\"name\": \"one_cycle\", \"peak\": "
-             "0.3, \"start\": 0.04, \"minimum\": 4e-6}` is PyTorch's OneCycleLR, `{\"name\": "
-             "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}` its CyclicLR. "
-             "`{\"name\": \"exponential\", \"minimum\": 1e-7, \"steps\": 300}` grows by the "
-             "same factor in each step, as in `trainer find-lr`"},
+             "\"every_epochs\": 30, \"gamma\": 0.1}`; `{\"name\": \"cosine\", \"minimum\": 0}`; "
+             "these three take `\"warmup_epochs\"`. `{\"name\": \"one_cycle\", \"peak\": 0.3, "
+             "\"start\": 0.04, \"minimum\": 4e-6}` is PyTorch's OneCycleLR, `{\"name\": "
+             "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}` its CyclicLR. `{\"name\": "
+             "\"exponential\", \"minimum\": 1e-7, \"steps\": 300}` grows by the same factor in "
+             "each step, as in `trainer find-lr`"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
      .help = "`\"linear\"`: `optimizer.lr` is the rate for 256 rows, and is multiplied by "
              "`batch_size` / 256"},
     {"", "loss", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(loss_name), .text = "auto",
-     .help = "`cross_entropy` for classes; `mse` for vectors of values, or `bce` for vectors "
-             "of bits (targets from 0 to 1); `auto`: the first one that fits the data"},
+     .help = "`cross_entropy` for classes; `mse` for vectors of values, or `bce` for vectors of "
+             "bits (targets from 0 to 1); `auto`: the first one that fits the data"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "share of the target that is divided equally among all classes"},
     {"", "class_weights", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
-     .help = "`cross_entropy` only: a list of one factor for each class, by which the loss of "
-             "a row of that class is multiplied; or `\"balanced\"`: rows / (classes · rows of "
-             "the class), counted in the training rows. The mean loss is still divided by the "
-             "number of rows, not by the sum of the factors. `eval --data` does not read the "
-             "training rows; it reports the loss without balanced weights, and says so"},
+     .help = "`cross_entropy` only: a list of one factor for each class, by which the loss of a "
+             "row of that class is multiplied; or `\"balanced\"`: rows / (classes · rows of the "
+             "class), counted in the training rows. The mean loss is still divided by the number "
+             "of rows, not by the sum of the factors. `eval --data` does not read the training "
+             "rows; it reports the loss without balanced weights, and says so"},
     {"augment", "crop", LS_KEY_INT, LS_RECIPE, AT(preprocessing.crop), 0, 0, 64,
      .help = "training images are shifted by up to this many pixels in each direction"},
     {"augment", "flip", LS_KEY_BOOL, LS_RECIPE, AT(preprocessing.flip),
@@ -597,53 +592,53 @@ const ls_config_key ls_config_keys[] = {
     {"augment", "rotate", LS_KEY_INT, LS_RECIPE, AT(preprocessing.rotate), 0, 0, 45,
      .help = "training images are rotated about their centre by up to this many degrees"},
     {"augment", "erase", LS_KEY_INT, LS_RECIPE, AT(preprocessing.erase), 0, 0, 4096,
-     .help = "side in pixels of a square, at a random position in a training image, that "
-             "becomes 0"},
+     .help =
+         "side in pixels of a square, at a random position in a training image, that becomes 0"},
     {"augment", "brightness", LS_KEY_NUMBER, LS_RECIPE, AT(brightness), 0, 0, 1,
-     .help = "largest relative change of the brightness of training images: 0.2 multiplies "
-             "pixels by 0.8 to 1.2"},
+     .help = "largest relative change of the brightness of training images: 0.2 multiplies pixels "
+             "by 0.8 to 1.2"},
     {"augment", "mixup", LS_KEY_NUMBER, LS_RECIPE, AT(mixup), 0, 0, 0.5,
-     .help = "largest share of another row that is mixed into a training row; the share is "
-             "drawn for each row, and the other row is the next one in the same shard. Target "
-             "vectors are mixed with the same share; a class is replaced by that of the other "
-             "row with the share as probability"},
+     .help = "largest share of another row that is mixed into a training row; the share is drawn "
+             "for each row, and the other row is the next one in the same shard. Target vectors "
+             "are mixed with the same share; a class is replaced by that of the other row with "
+             "the share as probability"},
     {"", "gradient_scale", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
      .former = "normalize",
      .help = "divisor of the summed gradient: the number of rows of the minibatch, or "
-             "`\"nominal\"`: always `batch_size`, which differs only if the last minibatch of "
-             "an epoch is smaller"},
+             "`\"nominal\"`: always `batch_size`, which differs only if the last minibatch of an "
+             "epoch is smaller"},
     {"", "precision", LS_KEY_CHOICE, LS_RECIPE, AT(precision), .choices = precisions,
-     .help = "precision of matrix products on GPUs: `\"tf32\"` or `\"bf16\"` instead of "
-             "`\"fp32\"`; weights stay fp32. CPUs always compute in fp32. `ls_precision` in "
-             "`<lockstep/device.h>` says what is rounded, and how large the error of a "
-             "gradient is"},
+     .help =
+         "precision of matrix products on GPUs: `\"tf32\"` or `\"bf16\"` instead of "
+         "`\"fp32\"`; weights stay fp32. CPUs always compute in fp32. `ls_precision` in "
+         "`<lockstep/device.h>` says what is rounded, and how large the error of a gradient is"},
     {"", "allreduce", LS_KEY_TEXT, LS_RECIPE, AT(allreduce), .text = "ordered",
-     .help = "how gradients are added. `ordered`: in the order of the shard tree, each worker "
-             "a part; `naive`: device 0 adds all of them, as in textbooks. On GPUs `ordered` "
-             "allows any mix of workers (`cuda:0,0,1,1`: two on each of two GPUs). `nccl` is "
-             "fastest, because it adds while backward still runs, but needs a GPU for each "
-             "worker, and the bits of the sums depend on their number. `local` is for workers "
-             "that all share one GPU"},
+     .help = "how gradients are added. `ordered`: in the order of the shard tree, each worker a "
+             "part; `naive`: device 0 adds all of them, as in textbooks. On GPUs `ordered` allows "
+             "any mix of workers (`cuda:0,0,1,1`: two on each of two GPUs). `nccl` is fastest, "
+             "because it adds while backward still runs, but needs a GPU for each worker, and the "
+             "bits of the sums depend on their number. `local` is for workers that all share one "
+             "GPU"},
     {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
-     .help = "what happens if a loss is not finite: `\"stop\"`: the run stops; `\"skip\"`: "
-             "the step is not applied"},
+     .help = "what happens if a loss is not finite: `\"stop\"`: the run stops; `\"skip\"`: the "
+             "step is not applied"},
     {"", "shards", LS_KEY_CUSTOM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
      .help = "number of parts into which each minibatch is divided. The weights depend on it. "
-             "`\"devices\"`: one for each device, which is fastest on GPUs, but the weights "
-             "then depend on the number of devices. Absent: the largest power of two up to 8 "
-             "for which a shard has at least 16 rows and uses each weight at least 64 times "
-             "(128 times with more than two shards); two shards are also used if each needs a "
-             "million products. Another number up to 8 is used if it leaves fewer groups of "
-             "16 rows partly empty: 3 for 48 rows. Workers beyond the number of shards only "
-             "help to add gradients, and replace lost ones"},
+             "`\"devices\"`: one for each device, which is fastest on GPUs, but the weights then "
+             "depend on the number of devices. Absent: the largest power of two up to 8 for which "
+             "a shard has at least 16 rows and uses each weight at least 64 times (128 times with "
+             "more than two shards); two shards are also used if each needs a million products. "
+             "Another number up to 8 is used if it leaves fewer groups of 16 rows partly empty: 3 "
+             "for 48 rows. Workers beyond the number of shards only help to add gradients, and "
+             "replace lost ones"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_LENGTH, AT(epochs), 10, 1, 1000000,
      .help = "number of passes over the training rows"},
     {"", "devices", LS_KEY_TEXT, LS_NOT_RECIPE, AT(devices), .text = "auto",
      .help = "devices to train on, as for the option `--devices`"},
     {"", "threads", LS_KEY_INT, LS_NOT_RECIPE, AT(threads), 0, 0, 1024,
-     .help = "number of threads of each CPU worker; the weights do not depend on it; 0: one, "
-             "or if `devices` is `auto` and there are more cores than shards, an equal part "
-             "of the cores"},
+     .help = "number of threads of each CPU worker; the weights do not depend on it; 0: one, or "
+             "if `devices` is `auto` and there are more cores than shards, an equal part of the "
+             "cores"},
     {"", "capacity", LS_KEY_CUSTOM, LS_NOT_RECIPE, FORM(capacity),
      .help = "list of one number for each device: the device's relative speed. Shards are "
              "distributed in proportion; the weights do not depend on it"},
@@ -660,35 +655,33 @@ const ls_config_key ls_config_keys[] = {
     {"checkpoint", "async", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.async), 1,
      .help = "training continues while a checkpoint is written"},
     {"checkpoint", "best", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.best),
-     .help = "the checkpoint of the best evaluation is also kept, for `trainer eval RUN "
-             "--best`"},
+     .help = "the checkpoint of the best evaluation is also kept, for `trainer eval RUN --best`"},
     {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto",
-     .help = "metric that decides which evaluation is the best: `loss`, or a measured metric "
-             "that is a number; `auto`: `accuracy` if the loss has one, else `loss`"},
+     .help = "metric that decides which evaluation is the best: `loss`, or a measured metric that "
+             "is a number; `auto`: `accuracy` if the loss has one, else `loss`"},
     {"", "patience", LS_KEY_INT, LS_NOT_RECIPE, AT(patience), 0, 0, 1000000,
-     .help = "the run ends after this many evaluations in a row that are not better than the "
-             "best one; 0: never"},
+     .help = "the run ends after this many evaluations in a row that are not better than the best "
+             "one; 0: never"},
     {"metrics", "tensorboard", LS_KEY_BOOL, LS_NOT_RECIPE, AT(tensorboard),
      .help = "writes event files to the run directory, for `tensorboard --logdir runs`"},
     {"metrics", "names", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(metric_names), .text = "\"auto\"",
      FORM(node),
      .help = "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
-             "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of "
-             "each class), for values `mae` and `r2`, for bits `auc`; `\"auto\"`: all that "
-             "fit the loss, but the matrix only up to 100 classes, `top5` only from 6 classes "
-             "on, and no metric that needs more than 256 MB for the scores of all rows"},
+             "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
+             "class), for values `mae` and `r2`, for bits `auc`; `\"auto\"`: all that fit the "
+             "loss, but the matrix only up to 100 classes, `top5` only from 6 classes on, and no "
+             "metric that needs more than 256 MB for the scores of all rows"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,
-     .help = "time in seconds after which a worker that makes no progress counts as failed; "
-             "0: 20 times the longest step so far, at least 10 s. Time in which the process "
-             "or the worker's thread is stopped, or in which the thread has no CPU, does not "
-             "count"},
+     .help = "time in seconds after which a worker that makes no progress counts as failed; 0: 20 "
+             "times the longest step so far, at least 10 s. Time in which the process or the "
+             "worker's thread is stopped, or in which the thread has no CPU, does not count"},
     {"", "verify_every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(verify_every_steps), 0, 0, INT_MAX,
      .help = "number of steps between comparisons of the replicas; 0: they are compared at "
              "checkpoints and at the end of each epoch"},
     {"", "on_device_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(stop_on_device_loss),
      .choices = at_loss,
-     .help = "what happens if a device is lost: `\"continue\"`: the other devices take over "
-             "its shards and repeat the step; `\"stop\"`: the run saves a checkpoint and stops"},
+     .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "
+             "shards and repeat the step; `\"stop\"`: the run saves a checkpoint and stops"},
     {"cluster", "engine", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.engine), .choices = engines,
      .help = "library that connects processes: `\"mpi\"`; `\"auto\"`: MPI if a launcher has "
              "started more than one process; `\"none\"`: each process trains alone"},
@@ -696,10 +689,10 @@ const ls_config_key ls_config_keys[] = {
      .help = "time in seconds after which a host that does not answer counts as lost; 0: 30 s"},
     {"cluster", "on_host_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.survives_loss),
      .choices = at_host_loss, .former = "on_member_loss",
-     .help = "what happens if a host is lost: `\"stop\"`: the other hosts save a checkpoint "
-             "and stop; `\"continue\"`: the remaining hosts take over its shards and repeat "
-             "the step, if they are more than half of the hosts, or half of them including "
-             "the first ([hosts](hosts.md))"},
+     .help = "what happens if a host is lost: `\"stop\"`: the other hosts save a checkpoint and "
+             "stop; `\"continue\"`: the remaining hosts take over its shards and repeat the step, "
+             "if they are more than half of the hosts, or half of them including the first "
+             "([hosts](hosts.md))"},
     {"", "run_dir", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(run_dir), .read = read_run_dir,
      .write = write_text,
      .help = "directory of the run, which must not contain another run; `null`: none; absent: "
