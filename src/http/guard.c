@@ -30,9 +30,10 @@ enum {
     CLIENTS = 1024, /* number of values of the hash by which client addresses are distinguished */
     KEPT = 24,      /* descriptors that are left for the rest of the program, such as log files
                      * and files that are saved */
-    ANSWERS_MS = 10000, /* when the server stops: time limit for answers that are being computed */
-    STRAGGLERS_MS =
-        1000 /* when the server stops: time limit for requests and answers in transfer */
+    /* time limits when the server stops: for answers that are being computed, and for requests and
+     * answers in transfer */
+    ANSWERS_MS = 10000,
+    STRAGGLERS_MS = 1000
 };
 
 /* The phase of a connection: the client is idle or sends headers (IDLE), it sends the body
@@ -444,8 +445,7 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
     *out = g; /* set before the threads start, because a request may arrive at once */
     if (!error && (g->listening = listen_at(options->address)) < 0)
         error = -g->listening;
-    if (!error) { /* the threads of the server block all signals; the program's threads handle them
-                   */
+    if (!error) { /* the server's threads block all signals; other threads handle them */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         error = start_threads(g);

@@ -521,8 +521,8 @@ typedef struct ls_device_ops {
     int (*upload)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                   ls_error *err);
     /* Copies from the device to host memory. `dst` belongs to the device until `sync` of the stream
-     * has returned, or if it is memory of pinned_alloc, until `reached` has reported the download
-     * done. */
+     * has returned. If `dst` is memory of pinned_alloc, it belongs to the device only until
+     * `reached` has set *out to 1 for an event after the download. */
     int (*download)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                     ls_error *err);
     /* Copies within the device. */
@@ -583,9 +583,9 @@ typedef struct ls_device_ops {
 
     /* Results without waiting for all work: three optional slots, of which all or none are set. */
 
-    /* Allocates zeroed host memory, which pinned_free or the closing of the device frees. A
-     * download into this memory may be recorded. It writes the memory only when the recorded work
-     * runs. */
+    /* Allocates zeroed host memory. pinned_free frees it; `close` frees what is left of it. A
+     * download into this memory may be recorded, and then writes the memory only when the recorded
+     * work runs. */
     int (*pinned_alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
     /* Frees memory of pinned_alloc. NULL is allowed. */
     void (*pinned_free)(ls_device *device, void *memory);

@@ -36,7 +36,7 @@ static int bring(const ls_cuda_comm *comm, int node, const float *from, size_t f
     float *to = d->members_ops->node(d->members, node);
     cudaError_t e = cudaMemcpyAsync(to + first, from + first, (end - first) * sizeof *to,
                                     cudaMemcpyDeviceToHost, stream);
-    return cuda_check(err, e, "%s: bringing a sum down to the host", comm->mine->device->name);
+    return cuda_check(err, e, "%s: copying a sum to the host", comm->mine->device->name);
 }
 
 int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
@@ -94,5 +94,5 @@ int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls
                         cudaMemcpyHostToDevice, merge->compute);
     if (e == cudaSuccess)
         e = cudaEventRecord(comm->mine->whole, merge->compute);
-    return cuda_check(err, e, "%s: bringing the sum up from the host", comm->mine->device->name);
+    return cuda_check(err, e, "%s: copying the sum from the host", comm->mine->device->name);
 }

@@ -141,8 +141,7 @@ static int start_watchdog(ls_cuda_links *l, ls_error *err)
     const int failed = ls_thread_start(&l->watchdog, watch, l);
     l->watched = !failed;
     pthread_mutex_unlock(&l->lock);
-    return failed ? ls_fail(err, LS_ESYSTEM, "the system refused a thread for NCCL's watchdog")
-                  : LS_OK;
+    return failed ? ls_fail(err, LS_ESYSTEM, "cannot create the thread of NCCL's watchdog") : LS_OK;
 }
 
 void ls_cuda_links_wake(ls_cuda_links *l)
@@ -194,7 +193,7 @@ int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, co
     l->ranks = ranks;
     if (make_locks(l) != 0) {
         ls_free(host, l);
-        return ls_fail(err, LS_ESYSTEM, "the system has no locks for %d communicators", ranks);
+        return ls_fail(err, LS_ESYSTEM, "cannot create the locks of %d communicators", ranks);
     }
     *out = l;
     return LS_OK;
@@ -284,7 +283,7 @@ int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_
     if (rank == 0) {
         ncclResult_t result = ncclGetUniqueId(&l->id);
         if (result != ncclSuccess)
-            status = nccl_fail(err, rank, "a unique id", result);
+            status = nccl_fail(err, rank, "creating a unique id", result);
         if (status == LS_OK)
             status = start_watchdog(l, err);
     }
