@@ -24,25 +24,28 @@
 
 /* How the learning rate changes during a run. */
 typedef enum ls_schedule_rule {
-    LS_SCHEDULE_CONSTANT,
-    LS_SCHEDULE_STEP, /* multiplied by `gamma` after every `every` epochs */
-    /* Half a cosine from the full rate to `minimum`, over the whole run. */
+    LS_SCHEDULE_CONSTANT, /* the full rate in all steps */
+    LS_SCHEDULE_STEP,     /* the rate is multiplied by `gamma` after every `every` epochs */
+    /* The rate follows half a cosine from the full rate to `minimum`, up to the end of the run. */
     LS_SCHEDULE_COSINE,
-    LS_SCHEDULE_ONE_CYCLE, /* half a cosine up from `start`, then one down to `minimum` */
-    /* Linear up from `minimum` and down again, every `every` epochs. */
+    /* The rate follows half a cosine up from `start`, then one down to `minimum`. */
+    LS_SCHEDULE_ONE_CYCLE,
+    /* The rate grows linearly from `minimum` and falls again, once in every `every` epochs. */
     LS_SCHEDULE_TRIANGULAR,
-    /* Up from `minimum` by the same factor in each of `steps` steps; then the full rate. */
+    /* The rate grows from `minimum` by the same factor in each of `steps` steps. After them it is
+     * the full rate. */
     LS_SCHEDULE_EXPONENTIAL
 } ls_schedule_rule;
 
+/* A schedule. Which fields are used depends on the rule. The full rate is ls_config_lr. */
 typedef struct ls_schedule {
     ls_schedule_rule rule;
     double warmup; /* number of epochs in which the rate grows linearly from 0 to the full rate */
     double every;  /* period in epochs */
-    double gamma;
-    double minimum, start; /* fractions of the full rate */
+    double gamma;  /* factor of the rate after each period */
+    double minimum, start; /* lowest and first rate, as fractions of the full rate */
     double peak;           /* fraction of the run at which the full rate is reached */
-    double steps;          /* number of steps of an exponential; the last has the full rate */
+    double steps; /* LS_SCHEDULE_EXPONENTIAL: number of steps; the last has the full rate */
 } ls_schedule;
 
 /* Value of cluster.engine: the library that connects the processes of a run. Connections by TCP do
@@ -58,22 +61,22 @@ typedef enum ls_process_engine {
 typedef struct ls_config {
     ls_json *doc;      /* parsed text, owned; texts and nodes below belong to it */
     const cJSON *node; /* object of `doc` that has the keys; NULL: its root */
-    /* The text is the config.json of a run or a saved recipe, not a text of the user. A run of
-     * version 0.2 or before may have written it, so keys may have their former names. */
+    /* True: the text is the config.json of a run or a saved recipe. False: the user wrote it. A run
+     * of version 0.2 or before may have written it, so keys may have their former names. */
     bool written;
     ls_json *model_doc;     /* parsed model file, owned; NULL: the model is in `doc` */
     const cJSON *model;     /* the model object in one of these two documents */
     const char *model_path; /* path of the model file; NULL: none */
     const char *name;
     const char *data_name, *data_path; /* data_path NULL: the data is searched for */
-    int data_limit;                    /* most training rows; 0: all */
+    int data_limit;                    /* largest number of training rows; 0: all */
     ls_data_keys data_keys; /* keys of `data` that describe the user's own files, such as data.x and
                              * data.target */
     const char *devices;
     int precision; /* an ls_precision */
     int batch_size, epochs, eval_every, threads;
-    /* 0: one per device; −1: the default, which ls_config_shards computes once the model is
-     * known. */
+    /* Number of shards of a minibatch; 0: one for each device; −1: the default, which
+     * ls_config_shards computes when the model is known. */
     int shards;
     uint64_t seed;
     /* Non-zero: gradients are divided by batch_size instead of the minibatch's number of rows. */
@@ -82,29 +85,30 @@ typedef struct ls_config {
     const char *allreduce;
     ls_optimizer optimizer;
     ls_init init;
-    const char *init_weights; /* safetensors file with the initial weights; NULL: `init` */
+    const char *init_weights; /* path of a safetensors file with the first weights; NULL: `init`
+                                 sets them */
     /* Non-zero: only the tensors of init_weights that fit the model are used, and `init` sets the
      * other parameters. */
     int init_partial;
     ls_schedule schedule;
     /* patterns of parameter names, as in ls_model_set_rates; NULL: none */
     const cJSON *freeze, *lr_factors;
-    /* Non-zero: lr is meant for a minibatch of 256 rows, and is scaled in proportion to
-     * batch_size. */
+    /* Non-zero: optimizer.lr is the rate for a minibatch of 256 rows, and is multiplied by
+     * batch_size / 256. */
     int linear_scaling;
     const char *loss_name; /* name of the loss; "auto": the one that fits the data */
     /* Set by ls_config_fit_data, like the members of `preprocessing` that describe a row. */
     const ls_loss *loss;
     double label_smoothing;
-    const cJSON *class_weights; /* for cross-entropy; NULL: none */
+    const cJSON *class_weights; /* value of class_weights; NULL: none */
     ls_gather preprocessing;    /* normalisation, and augmentation of training rows */
-    double brightness, mixup;   /* fractions; `preprocessing` has them in 256ths */
-    int capacities; /* number of entries of `capacity`, one per device; 0: devices are equal */
-    double capacity[LS_DEVICES_MAX];
-    const char *run_dir;       /* "": none; NULL: runs/<time>-<name> */
-    int tensorboard;           /* non-zero: event files in the run directory */
-    const cJSON *metric_names; /* names of the metrics; NULL: those that fit the loss */
-    unsigned metrics;          /* bit mask of metrics, 1 << ls_metric; set by ls_config_fit_data */
+    double brightness, mixup;   /* values of the keys; `preprocessing` has them in 256ths */
+    int capacities; /* number of entries of `capacity`, one for each device; 0: all are equal */
+    double capacity[LS_DEVICES_MAX]; /* relative speed of each device */
+    const char *run_dir;             /* path; "": no directory; NULL: runs/<time>-<name> */
+    int tensorboard;                 /* non-zero: the run writes event files to its directory */
+    const cJSON *metric_names;       /* names of the metrics; NULL: those that fit the loss */
+    unsigned metrics; /* bit mask of metrics, 1 << ls_metric; set by ls_config_fit_data */
     /* Metric that decides which evaluation is the best; "auto": one that fits. */
     const char *monitor_name;
     ls_metric monitor; /* the chosen metric; set by ls_config_fit_data */
@@ -112,8 +116,8 @@ typedef struct ls_config {
      * not end early. */
     int patience;
     struct {
-        int every_steps;  /* 0: never */
-        int every_epochs; /* 0: never */
+        int every_steps;  /* number of steps between checkpoints; 0: none by steps */
+        int every_epochs; /* number of epochs between checkpoints; 0: none by epochs */
         int keep;         /* number of checkpoints that are kept, ≥ 1 */
         int async;        /* non-zero: training goes on while a checkpoint is written */
         int best;         /* non-zero: the checkpoint of the best evaluation is also kept */

@@ -109,7 +109,8 @@ static void format_figure(char out[TEXT], enum figure what, const ls_run_facts *
     }
 }
 
-/* Names a figure. Those of the evaluation have the name of the metric that all runs have. */
+/* Writes the name of a figure. The figures VALUE and BEST have the name of the metric if all runs
+ * have the same metric. */
 static void name_figure(char out[64], enum figure what, const ls_comparison *c)
 {
     static const char *const names[FIGURES] = {
@@ -256,7 +257,8 @@ static bool is_of_model(const ls_compared_row *row)
     return row->config && strncmp(row->name, "model.", 6) == 0;
 }
 
-/* Removes the rows from `from` on that `wanted` rejects, and keeps the order of the others. */
+/* Removes those rows, from index `from` on, for which `wanted` returns false. The order of the
+ * other rows does not change. */
 static void keep_rows(ls_comparison *c, size_t from,
                       bool (*wanted)(const ls_comparison *, const ls_compared_row *))
 {
