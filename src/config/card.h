@@ -23,7 +23,7 @@ int ls_card_write(ls_model *model, const ls_config *config, const char *const *c
 /* The contents of a card. */
 typedef struct ls_card {
     ls_config config; /* keys of the recipe, with the values that depend on the data; all other keys
-                         have defaults */
+                       * have defaults */
     ls_shape input;   /* shape of a row */
     int classes;      /* number of classes or targets */
     const cJSON *names;    /* names of the classes: array of `classes` texts, or NULL */

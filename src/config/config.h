@@ -86,7 +86,7 @@ typedef struct ls_config {
     ls_optimizer optimizer;
     ls_init init;
     const char *init_weights; /* path of a safetensors file with the first weights; NULL: `init`
-                                 sets them */
+                               * sets them */
     /* Non-zero: only the tensors of init_weights that fit the model are used, and `init` sets the
      * other parameters. */
     int init_partial;

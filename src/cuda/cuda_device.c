@@ -180,7 +180,7 @@ static int cuda_alloc(void **out, ls_device *device, size_t bytes, ls_error *err
     if (e == cudaSuccess) {
         e = cudaMemsetAsync(*out, 0, size, d->compute->cuda);
         if (e == cudaSuccess) /* waits, because the memory must be zero for all streams, not only
-                                 for this one */
+                               * for this one */
             e = cudaStreamSynchronize(d->compute->cuda);
         if (e != cudaSuccess) {
             cudaFree(*out);

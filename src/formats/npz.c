@@ -22,7 +22,7 @@ enum {
     STORED = 0,
     DEFLATED = 8,
     RATIO = 1032 /* largest ratio of unpacked to packed bytes: deflate needs at least 2 bits for 258
-                    bytes */
+                  * bytes */
 };
 
 typedef struct archive {
