@@ -97,7 +97,7 @@ function decimate(points, lo, hi, columns) {
   return out;
 }
 
-/* Returns a point of a curve without ranges. */
+/* Returns a point of a curve whose points have no ranges. */
 const point = (x, y) => ({ from: x, x, sum: y, weight: finite(y) ? 1 : 0, lo: y, hi: y, y });
 
 /* Returns the smallest value such that the points up to it have at least `share` of the total weight. */
@@ -246,8 +246,9 @@ class Chart {
     this.draw();
   }
 
-  /* Computes the y axis. Its top is above all means and ranges. For rates it is above the values of nearly all of the
-   * time: when two steps are reported together, the second one seems to have taken no time. */
+  /* Returns the range and the step of the y axis. The top of the axis is above all means and ranges. With of_time it is
+   * above the values of 98 % of the time only: if two steps are reported together, the second one seems to have taken no
+   * time, and its rate is far too high. */
   scale(drawn) {
     const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
     let lo = Math.min(...points.map(p => p.y));
