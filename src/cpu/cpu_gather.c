@@ -197,7 +197,7 @@ static void float_row(const gather_op *g, int r, float *to)
 static uint32_t other_row(const gather_op *g, int r)
 {
     const ls_step_args *args = g->base.b.args;
-    return ls_mixed_row(args->rows, g->base.op.y.rows, r, args->before, args->behind);
+    return ls_mixed_row(args->rows, g->base.op.y.rows, r, args->rows_before, args->rows_after);
 }
 
 static ls_change draw_change(const gather_op *g, uint32_t row)

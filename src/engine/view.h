@@ -72,7 +72,7 @@ bool ls_engine_lacks_scores(const ls_engine *engine);
 
 /* Sets the buffer in which a worker records marks for a timeline. Must be called before anything is
  * computed. */
-void ls_engine_mark(ls_engine *engine, int worker, ls_marks *marks);
+void ls_engine_set_marks(ls_engine *engine, int worker, ls_marks *marks);
 /* Returns the address of the worker's pointer to its replica, for a reader of the worker's marks.
  * The pointer is set before the first mark of one of the replica's ops. */
 const ls_replica *const *ls_engine_replica_at(const ls_engine *engine, int worker);

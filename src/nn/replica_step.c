@@ -354,8 +354,8 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
         const int program =
             done + count == n && by_buckets(r) ? LS_GRADIENT_BY_BUCKETS : LS_GRADIENT;
         r->args.rows = ls_replica_staged(r, done);
-        r->args.before = done;
-        r->args.behind = n - done - count;
+        r->args.rows_before = done;
+        r->args.rows_after = n - done - count;
         ls_plan *plan = ls_replica_plan_for(r, count);
         if (!plan->training)
             return ls_fail(err, LS_EINVAL, "replica: the plan for %u rows is for evaluation only",
@@ -501,7 +501,7 @@ static void set_step_args(ls_replica *r, uint32_t epoch, const ls_replica_step *
         r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
         set_step(&r->args, &step[k]);
         r->step_args[k] = r->args;
-        r->step_args[k].told = tail_of(r, slot, k) + LS_TAIL_LOSS;
+        r->step_args[k].stats_copy = tail_of(r, slot, k) + LS_TAIL_LOSS;
         tail_of(r, slot, k)[LS_TAIL_ROWS] = (float)step->rows;
     }
 }

@@ -62,7 +62,7 @@ void ls_sinks_look(ls_sinks *sinks)
 {
     for (int i = 0; i < sinks->count; i++)
         if (sinks->sink[i]->file && !sinks->failed[i])
-            ls_log_file_look(sinks->sink[i]->file);
+            ls_log_file_flush_if_due(sinks->sink[i]->file);
 }
 
 int ls_sinks_sync(const ls_sinks *sinks, ls_error *err)

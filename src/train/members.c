@@ -18,13 +18,13 @@
 static int choose_engine(const ls_wire_type **out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_cluster *o = &t->cluster;
-    const char *names[] = {NULL, NULL, "mpi"}; /* in the order of ls_cluster_engine */
+    const char *names[] = {NULL, NULL, "mpi"}; /* in the order of ls_process_engine */
     ls_error why;
     *out = o->wire;
     if (o->wire)
         return LS_OK;
     const char *name = names[t->config.cluster.engine];
-    if (t->config.cluster.engine == LS_ENGINE_AUTO && (o->comm || o->launched > 1))
+    if (t->config.cluster.engine == LS_PROCESSES_AUTO && (o->comm || o->launched > 1))
         name = "mpi";
     if (!name)
         return LS_OK;

@@ -249,16 +249,16 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
-    const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
-    t->told.metric = told;
-    t->told.result.metric = ls_metric_names[told];
+    const ls_metric metric = ls_metric_to_report(t->config.loss, t->config.metrics, measured);
+    t->told.metric = metric;
+    t->told.result.metric = ls_metric_names[metric];
     double value = NAN;
-    if (told == LS_METRIC_ACCURACY)
+    if (metric == LS_METRIC_ACCURACY)
         value = t->told.result.test_accuracy;
-    else if (told == LS_METRIC_LOSS)
+    else if (metric == LS_METRIC_LOSS)
         value = t->told.result.test_loss;
     else if (measured)
-        value = measured->value[told];
+        value = measured->value[metric];
     t->told.result.test_metric = value;
 }
 

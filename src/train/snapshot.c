@@ -113,7 +113,7 @@ static const ls_backend *backend_of(const ls_registry *registry, const char *dev
     return ls_registry_find(registry, device, strcspn(device, ":("));
 }
 
-void ls_inference_like(ls_inference *i, const char *device)
+void ls_inference_use_kind_of(ls_inference *i, const char *device)
 {
     const int name = (int)strcspn(device, "(");
     const ls_backend *b = backend_of(i->registry, device);

@@ -28,7 +28,7 @@ bool ls_inference_is_inherited(const ls_inference *inference);
 
 /* Sets the kind of device for predictions to that of `device`, such as "cuda(3)". Must be called
  * before the first snapshot. */
-void ls_inference_like(ls_inference *inference, const char *device);
+void ls_inference_use_kind_of(ls_inference *inference, const char *device);
 
 /* Stack that the calling thread needs for a prediction (train/calls.h has the others). */
 #define LS_PREDICT_STACK_BYTES ((size_t)96 << 10)
