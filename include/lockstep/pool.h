@@ -29,8 +29,9 @@
  * Idle workers sleep. Before a worker sleeps, and before the owner sleeps in a wait, the thread
  * spins for 0.1 ms, provided that every thread can have a CPU and that spinning has been of use
  * lately. The owner does not spin for a worker that it had to wake and that is not pinned, because
- * the kernel starts such a worker soonest on the CPU that the owner leaves. Hence rare jobs are
- * answered sooner without `pinned`, and work that keeps every CPU busy has warmer caches with it.
+ * the kernel starts such a worker soonest on the CPU that the owner leaves. Hence a pool without
+ * options.pinned answers rare jobs sooner, and a pinned pool has warmer caches if its work keeps
+ * every CPU busy.
  * Signals: the pool's threads block all signals except those that a fault of the thread itself
  * raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) and SIGPROF, so signals that
  * are sent to the process are handled on the host program's threads. Lent threads and the owner
@@ -109,15 +110,15 @@ typedef struct ls_pool_options {
                     * readings of the clock per job */
 } ls_pool_options;
 
-/* Counters of one worker, or of all, since the pool was created. */
+/* Counters of one worker, or sums of the counters of all workers, since the pool was created. */
 typedef struct ls_pool_stats {
     size_t size;        /* sizeof(ls_pool_stats), set by the caller */
-    uint64_t submitted; /* number of jobs submitted to it, those of ls_pool_run included */
+    uint64_t submitted; /* number of jobs submitted to the worker, those of ls_pool_run included */
     uint64_t run;       /* number of jobs that have returned */
     uint64_t failed;    /* number of jobs that have returned an error */
     uint64_t dropped;   /* number of jobs that were dropped unstarted, by a cancel or an abandon */
-    uint64_t waits;     /* number of times that it found its inbox empty */
-    uint64_t sleeps;    /* number of those times when it went to sleep, after spinning in vain */
+    uint64_t waits;     /* number of times that the worker found its inbox empty */
+    uint64_t sleeps;    /* number of those times when the worker then went to sleep */
     uint64_t busy_ns;   /* total time in jobs that have returned; 0 unless options.time_jobs */
 } ls_pool_stats;
 
@@ -125,8 +126,8 @@ typedef struct ls_pool_stats {
  * cgroup's CPU quota, rounded up. At least 1. Any thread. */
 int ls_allowed_cpus(void);
 
-/* Returns the number of cores that those CPUs belong to, limited by the same quota. A core with two
- * hardware threads counts once. At least 1. Any thread. */
+/* Returns the number of cores to which the CPUs of this process's affinity mask belong, limited by
+ * the same quota. A core with two hardware threads counts once. At least 1. Any thread. */
 int ls_allowed_cores(void);
 
 /* Creates a pool, starts its workers and returns when the start hooks of all workers but the
@@ -147,8 +148,8 @@ int ls_pool_size(const ls_pool *pool);
  * (the worker is abandoned), LS_ECANCELED (after ls_pool_cancel), LS_EINVAL. */
 int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *err);
 
-/* Runs `job` once on every worker that is not abandoned, after the jobs in its inbox, and waits
- * until all have finished. Called by the owner.
+/* Runs `job` once on every worker that is not abandoned, after the jobs in that worker's inbox, and
+ * waits until all workers have finished. Called by the owner.
  * Errors: LS_EAGAIN (an inbox stayed full until the time limit; no worker got the job),
  * LS_ETIMEDOUT (the message names the workers that have not finished; their jobs continue, so wait
  * again or abandon the workers), LS_ESTALLED (all workers are abandoned), LS_ECANCELED (after
@@ -222,8 +223,9 @@ int ls_pool_is_abandoned(const ls_pool *pool, int worker);
  * ended by then is left running: its thread is detached if it is the pool's own, its stop hook does
  * not run unless it has begun, and the memory of the pool that the worker may still access is never
  * freed. If its job returns later, the thread ends without calling the host's hooks or other code
- * of the caller; until then the job keeps using its own data. `pool` is invalid after every return
- * but LS_EINVAL, which a job of this pool gets. NULL is allowed. Called by the owner.
+ * of the caller; until then the job keeps using its own data. `pool` is invalid after the call,
+ * except after LS_EINVAL, which is returned if a job of this pool makes the call. NULL is allowed.
+ * Called by the owner.
  * Errors: LS_ESTALLED (the message names the workers left running and their jobs), LS_EINVAL. */
 int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err);
 

@@ -18,10 +18,11 @@
  * Commit point: each step has one, inside all_reduce. Either every rank returns LS_OK with the
  * complete sum in its own memory, or none does.
  *
- * Failure: the first abort or time-out ends the group. Every barrier of the ranks inside a call
- * ends in one of three ways, decided at one moment and the same for all ranks: released, aborted,
- * or timed out (the rank whose time limit passed first returns LS_ETIMEDOUT, the others
- * LS_EABORTED). After an abort or a time-out every call of the group returns LS_EABORTED at once.
+ * Failure: the first abort or time-out ends the group. Inside a call the ranks meet at barriers.
+ * Each barrier ends in one of three ways: released, aborted, or timed out. This is decided at one
+ * moment, and all ranks see the same end; after a time-out the rank whose time limit passed first
+ * returns LS_ETIMEDOUT, and the others return LS_EABORTED. After an abort or a time-out every call
+ * of the group returns LS_EABORTED at once.
  * The survivors leave the group and join a *new* one, with ranks 0 … k − 1 again and the same
  * shards.
  *
@@ -73,9 +74,11 @@ typedef struct ls_cluster_wait {
 
 struct ls_cluster;
 
-/* The other processes of a run, the members, as a communicator reaches them. Each process
- * contributes the nodes of the shard tree that cover its leaves (its cover), and each receives the
- * tree's sum. One thread at a time calls these functions; every process makes the same calls. */
+/* The functions by which a communicator reaches the other processes of a run. The processes of a
+ * run are called its members. Each process has the leaves lo … hi − 1 of the shard tree. Its
+ * *cover* is the smallest set of nodes of the tree that together contain exactly these leaves. Each
+ * process contributes the sums at the nodes of its cover, and receives the sum at the root. One
+ * thread at a time calls these functions; every process makes the same calls. */
 typedef struct ls_members_ops {
     size_t size; /* sizeof(ls_members_ops) */
     /* Returns the buffer for node i of this process's cover, which the caller fills. */
@@ -100,9 +103,10 @@ typedef struct ls_members_ops {
     /* Returns non-zero if any process had asked to stop when it began the last sum. The value is
      * the same in all processes. */
     int (*agreed)(const struct ls_cluster *members);
-    /* Reports, after each attempt at a sum (including one that ended before `sum`), whether this
-     * process has used the result. A completed sum whose result was not used cannot be repeated, so
-     * this process then leaves the run. */
+    /* Reports whether this process has used the result of a sum. It is called after each attempt,
+     * even if the attempt failed before `sum` was called. If the sum was completed but this process
+     * has not used it, the other processes have applied a step that this one has not. The sum
+     * cannot be repeated, so this process leaves the run. */
     void (*commit)(struct ls_cluster *members, int committed);
 } ls_members_ops;
 
@@ -130,7 +134,8 @@ typedef struct ls_comm_group_desc {
     ls_span span; /* leaves of this process, which its ranks' partial sums cover; with `members` */
 } ls_comm_group_desc;
 
-/* Times of the merges, in seconds, which each call adds to; and what a merge reports besides. */
+/* Times of merges in seconds, to which each call of all_reduce adds its own times; a callback; and
+ * whether a process has asked to stop. */
 typedef struct ls_comm_times {
     double wait;    /* time in which the rank waited for other ranks at barriers */
     double exposed; /* time in which the rank merged and could not compute anything else */

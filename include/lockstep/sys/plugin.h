@@ -326,9 +326,9 @@ typedef struct ls_op_desc {
  * CPU op reads it while it runs; with CUDA, the replica copies it to the device. */
 typedef struct ls_step_args {
     const uint32_t *rows;    /* gather, dropout: dataset row of each row of the batch */
-    uint32_t before, behind; /* gather: number of rows of the same shard in front of `rows` and
-                              * after the last of them, when the shard is processed in blocks of
-                              * rows. Other ops may ignore both */
+    uint32_t before, behind; /* gather: number of rows of the same shard before the first and after
+                              * the last of `rows`, if the shard is processed in blocks of rows.
+                              * Other ops may ignore both */
     float *told;     /* optimizers with a guard: pinned memory that receives the step's LS_OP_STATS
                       * floats at `guard`, whether or not the step is applied; NULL: none. A device
                       * without recordings may ignore it */
@@ -374,14 +374,14 @@ typedef struct ls_op_buffers {
      * arena), otherwise by ls_device_ops.shadow. Ops use shadow_grad as working memory, and leave
      * gradients there with LS_RUN_SHADOW. */
     void *shadow[LS_OP_PARAMS], *shadow_grad[LS_OP_PARAMS];
-    /* Optimizers: bit i says that the 16 gradients from 16·i are in shadow_grad[0]; NULL: none
-     * are. */
+    /* Optimizers: if bit i is set, the gradients 16·i … 16·i + 15 are in shadow_grad[0] instead of
+     * grad[0]; NULL: all gradients are in grad[0]. */
     const uint32_t *in_shadow;
     /* LS_CLIP_FLOATS floats, which clip writes. Optimizers multiply the gradient by clip[0] in
      * addition to args->scale; NULL: by args->scale only. */
     float *clip;
-    /* Labels [rows], or if rows have vectors of targets, floats [rows][targets]. Gather: of the
-     * whole dataset; losses: of the batch. */
+    /* Labels [rows]; or, if rows have vectors of targets, a pointer to floats [rows][targets]. For
+     * a gather these are the labels of the whole dataset, for a loss those of the batch. */
     const int32_t *labels;
     int32_t *labels_out;       /* gather: output, labels or targets of the batch */
     float *stats;              /* losses: [0] summed loss, [1] number of correct predictions */
@@ -399,13 +399,13 @@ enum {
     /* Adds to the parameter gradients (backward), and to stats and contributions (forward), instead
      * of overwriting them. It is used when a shard is processed in several blocks of rows. */
     LS_RUN_ACCUMULATE = 1,
-    /* Forward in evaluation: batchnorm uses the running statistics, and dropout drops nothing. Only
-     * this flag decides: without it both ops behave as in training, even if their `training` is 0
-     * because no op before them has parameters to learn. A gather ignores the flag and follows its
-     * `training`. */
+    /* Forward in evaluation: batchnorm uses the running statistics, and dropout drops nothing.
+     * Without this flag both ops behave as in training, even if their ls_op_desc.training is 0
+     * (which it is if no op before them has parameters to learn). A gather ignores the flag: its
+     * ls_op_desc.training decides. */
     LS_RUN_EVALUATE = 2,
-    /* Backward: the gradients that the op's shadow_grads names are written to shadow_grad only,
-     * with the same values. It is not combined with LS_RUN_ACCUMULATE. */
+    /* Backward: the gradients whose bits are set in ls_op.shadow_grads are written to shadow_grad
+     * only, and not to grad. The flag is not combined with LS_RUN_ACCUMULATE. */
     LS_RUN_SHADOW = 4,
     /* Forward: only import_param writes the parameters, so data that the op derived from them in an
      * earlier forward with this flag is still valid. */
@@ -482,8 +482,8 @@ typedef struct ls_device_span {
     uint32_t stream;           /* number that distinguishes the device's streams */
 } ls_device_span;
 
-/* Functions of a device. All functions up to op_create that return a status may fail with LS_ENOMEM
- * and LS_EDEVICE. */
+/* Functions of a device. Those that return a status, from `bind` to `op_create`, may fail with
+ * LS_ENOMEM and LS_EDEVICE. */
 typedef struct ls_device_ops {
     size_t size; /* sizeof(ls_device_ops) */
     /* Describes the device. */
@@ -576,9 +576,9 @@ typedef struct ls_device_ops {
      * memory. */
     const struct ls_comm_type *const *(*communicators)(void);
 
-    /* Kernel choices: two slots, both optional together. They are choices of kernels that affect
-     * results, and that another device of the same model, instruction set and library could make
-     * differently. */
+    /* Kernel choices: two slots, both optional together. A kernel choice is a device's decision for
+     * one of several kernels that give different results, if another device of the same model,
+     * instruction set and library could decide otherwise. */
 
     /* Writes the choices of all ops so far as text to out[0 … size − 1], truncated and
      * zero-terminated, and returns the full length of the text. */

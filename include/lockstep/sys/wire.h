@@ -88,7 +88,7 @@ typedef struct ls_regroup {
 /* First fields of every wire; the engine's own fields follow. */
 struct ls_wire {
     const ls_wire_type *type;
-    int member, members; /* this process's number, from 0, and the number of members */
+    int member, members; /* number of this process, from 0; number of members, this one included */
 };
 
 /* The table of an engine. All slots but regroup are mandatory. */
