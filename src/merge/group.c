@@ -457,7 +457,7 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
     ls_comm_group *group = c->comm->group;
     const ls_comm_type *type = group->type;
     float *piece = ls_alloc_array(c->host, PIECE, sizeof *piece);
-    ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = true;
+    ls_merge_group_of(c->comm)->rank[c->comm->rank].in_startup_check = true;
     int status = piece ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
     if (status == LS_OK && type->check_reads)
         status = type->check_reads(c->comm, c->scratch, c->total, err);
@@ -475,6 +475,6 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
     if (status)
         type->abort(group); /* no rank may train with this group; others may still be checking */
     else
-        ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = false;
+        ls_merge_group_of(c->comm)->rank[c->comm->rank].in_startup_check = false;
     return status;
 }

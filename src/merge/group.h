@@ -63,7 +63,7 @@ typedef struct ls_merge_rank {
     float *total;            /* array in which the rank receives the sum */
     atomic_bool reading;     /* the rank, or its device, may be reading what other ranks show */
     char name[16];           /* name of the rank's device; the communicator sets it in join */
-    bool checks;             /* the rank is in the start-up check */
+    bool in_startup_check;   /* the rank is inside ls_merge_check_group */
     char own_cache_line[64]; /* padding: the next rank's data is on another cache line */
 } ls_merge_rank;
 
@@ -97,7 +97,7 @@ static inline ls_merge_group *ls_merge_group_of(const ls_comm *comm)
  * processes, because this process repeats the check whenever it loses a device. */
 static inline bool ls_merge_has_members(const ls_merge_group *group)
 {
-    return group->desc.members && !group->rank[0].checks;
+    return group->desc.members && !group->rank[0].in_startup_check;
 }
 
 /* ---- slots of the table --------------------------------------------------------------------- */
