@@ -26,7 +26,7 @@ static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
         if (e->worker[i].presence == LS_STALLED)
             continue;
         e->worker[i].job = job;
-        /* The result if the caller cancels its pool before the job begins. */
+        /* This stays the worker's error if the caller cancels its pool before the job begins. */
         if (e->worker[i].presence == LS_LIVE)
             ls_fail(&e->worker[i].error, LS_ECANCELED,
                     "its job was dropped: the pool was cancelled");

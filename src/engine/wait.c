@@ -1,11 +1,12 @@
 /* Waiting: the coordinator waits for the reports of a step, or for a job that all workers do, and
  * watches the workers' signs of life meanwhile.
  *
- * While it waits it looks every LS_NAP_NS at the heartbeat of each awaited worker. A worker without
- * a sign of life for the deadline is declared stalled. Time during which the worker could not run
- * (the process was stopped, or no CPU was free) does not count (sync/heartbeat.h). A worker that
- * waits for its peers in a merge shows no signs of life of its own; it counts as silent for as long
- * as the liveliest of its peers. Threads: the coordinator's.
+ * While it waits, the coordinator looks every LS_NAP_NS at the heartbeat of each awaited worker. A
+ * worker that shows no sign of life for longer than deadline_ns is declared stalled. Time during
+ * which the worker could not run (the process was stopped, or no CPU was free) does not count
+ * (sync/heartbeat.h). A worker that waits for its peers in a merge cannot show signs of life; its
+ * silence is therefore taken to be the shortest silence of all awaited workers. Threads: the
+ * coordinator's.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -21,7 +22,7 @@
 #define LEAST_NS ((uint64_t)10 * 1000000000u)
 /* A derived deadline in units of the longest step. */
 #define TIMES_LONGEST 20
-#define GRACE_NS 500000000u /* time to leave a merge once the group was aborted */
+#define GRACE_NS 500000000u /* time that a worker gets to leave a merge after the group's abort */
 #define PAUSE_NS 500000000u /* shorter pauses are not reported */
 
 /* ---- the process's pauses ------------------------------------------------------------------- */
@@ -76,8 +77,11 @@ void ls_watch_begin(ls_watch *watch)
     *watch = (ls_watch){.seen_ns = ls_now_ns()};
 }
 
-/* Returns for how long the watcher itself had no CPU since its last look. This is read only once a
- * worker is suspected, so that a thread that hangs on a busy machine is found no later. */
+/* Returns for how long the watching thread itself had no CPU since its last look; 0 as long as no
+ * worker is suspected, because finding out costs system calls. ls_attended_ns counts that time as
+ * attended. Without it, a watcher that was away because it had no CPU would take its absence for a
+ * stop of the whole process, in which no silence counts, and a worker that hangs would be found
+ * later on a busy machine than on an idle one. */
 static uint64_t had_no_cpu(ls_watch *watch, const ls_engine *e)
 {
     const ls_thread_use before = watch->own;
@@ -101,8 +105,9 @@ static void listen(ls_watch *watch, const ls_engine *e)
                             ls_pool_thread_number(e->pool, w), attended, e->deadline_ns / 8);
 }
 
-/* Reduces the silence of workers that wait in a merge to that of the liveliest awaited worker: as
- * long as one worker makes progress, or is kept from it, the others have a reason to wait. */
+/* Reduces the silence of workers that wait in a merge to the shortest silence of all awaited
+ * workers: as long as one worker makes progress, or lacks a CPU, the others have a reason to
+ * wait. */
 static void excuse_waiting(ls_watch *watch, const ls_engine *e, const bool *awaited)
 {
     uint64_t least = UINT64_MAX;
@@ -223,8 +228,8 @@ static int nap(ls_engine *e)
     return status;
 }
 
-/* Uses the watch over steps, which is free since no step is in progress; a second one would be too
- * large for a small stack. */
+/* Uses the engine's watch, which is otherwise for steps: no step is in progress now, and a second
+ * watch on the stack would be too large for a small stack. */
 void ls_await_jobs(ls_engine *e, uint64_t steps_done)
 {
     ls_watch_begin(&e->watch);
