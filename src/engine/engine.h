@@ -128,7 +128,7 @@ typedef struct ls_engine_desc {
     uint64_t seed;
     /* the sum of a minibatch's gradients is divided by batch_size, even if the minibatch has fewer
      * rows; if false, by its number of rows */
-    bool nominal;
+    bool divides_by_batch_size;
     /* A step whose loss is not finite is not applied, and training goes on; if false, no further
      * step is begun after such a step. */
     bool skip_nonfinite;

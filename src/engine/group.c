@@ -127,7 +127,7 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
  * ls_engine_drop has not returned its stall yet. */
 static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
 {
-    return w->presence == LS_STALLED && (w->member_of == group || !w->told);
+    return w->presence == LS_STALLED && (w->member_of == group || !w->loss_reported);
 }
 
 /* Returns whether a stalled worker may still read what the other workers have shown to the old
@@ -291,11 +291,11 @@ static int renew_feed(ls_engine *e, ls_error *err)
 
 int ls_engine_leave_stalled(ls_engine *e, ls_error *err)
 {
-    bool news = false;
+    bool stalled = false;
     for (int i = 0; i < e->workers; i++)
-        news |= e->worker[i].presence == LS_STALLED && ls_is_news(&e->worker[i]);
-    int status = news ? renew_exchange(e, err) : LS_OK;
-    return status == LS_OK && news ? renew_feed(e, err) : status;
+        stalled |= e->worker[i].presence == LS_STALLED && ls_loss_is_unreported(&e->worker[i]);
+    int status = stalled ? renew_exchange(e, err) : LS_OK;
+    return status == LS_OK && stalled ? renew_feed(e, err) : status;
 }
 
 int ls_engine_drop(ls_engine *e, const ls_fault **out)
@@ -310,9 +310,9 @@ int ls_engine_drop(ls_engine *e, const ls_fault **out)
         }
         if (w->presence == LS_LIVE)
             e->live++;
-        if (!ls_is_news(w))
+        if (!ls_loss_is_unreported(w))
             continue;
-        w->told = true;
+        w->loss_reported = true;
         out[count++] = &w->fault;
     }
     return count;

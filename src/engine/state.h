@@ -82,7 +82,7 @@ typedef struct ls_train_worker {
     ls_report report; /* report of the step being collected */
     /* The first fault since the last job or group, or the fault by which the worker was lost. */
     ls_fault fault;
-    bool told;                /* ls_engine_drop has returned the loss of this worker */
+    bool loss_reported;       /* ls_engine_drop has returned the loss of this worker */
     ls_comm_group *member_of; /* the last group that it was told to join */
     /* Padding: the next worker's data is on another cache line. */
     char own_cache_line[64];
@@ -155,16 +155,16 @@ static inline int ls_first_live(const ls_engine *e)
 }
 
 /* Returns whether the worker was lost and ls_engine_drop has not returned that yet. */
-static inline bool ls_is_news(const ls_train_worker *w)
+static inline bool ls_loss_is_unreported(const ls_train_worker *w)
 {
-    return w->presence != LS_LIVE && !w->told;
+    return w->presence != LS_LIVE && !w->loss_reported;
 }
 
 /* Returns whether the worker has a fault that counts: any fault of a live worker, or a loss that
  * ls_engine_drop has not returned yet. */
 static inline bool ls_has_fault(const ls_train_worker *w)
 {
-    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_is_news(w);
+    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_loss_is_unreported(w);
 }
 
 /* ---- wait.c --------------------------------------------------------------------------------- */

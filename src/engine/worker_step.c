@@ -302,7 +302,7 @@ static ls_step step_of(const ls_range *range, uint32_t index)
         .draw = range->engine->streams ? (uint32_t)number : range->epoch,
         .spoilt = -1,
         .update = {.lr = range->lr[index],
-                   .scale = 1.0f / (float)(d->nominal ? batch : n),
+                   .scale = 1.0f / (float)(d->divides_by_batch_size ? batch : n),
                    .rows = n,
                    .number = number},
         .report = {.number = number, .status = LS_EABORTED, .bad_shard = -1, .steps_left = 1}};

@@ -229,7 +229,7 @@ static ls_engine_desc describe_work(ls_trainer *t)
                             .loss = c->loss,
                             .label_smoothing = (float)c->label_smoothing,
                             .seed = c->seed,
-                            .nominal = c->nominal,
+                            .divides_by_batch_size = c->nominal,
                             .skip_nonfinite = c->skip_nonfinite,
                             .data = t->data,
                             .batch_size = (uint32_t)c->batch_size,
