@@ -7,9 +7,9 @@
 #include "train/run_records.h"
 #include "train/saving.h"
 
-/* Records a step whose loss was not finite. If that ends the run, no other step is in progress, and
- * all processes exchange what they found; if the run goes on, the shard of another process stays
- * unknown. */
+/* Records a step whose loss was not finite. If the run ends because of it, no other step is in
+ * progress, and the processes tell each other which of their shards was bad. If the run goes on,
+ * they do not: a process does not learn about a bad shard of another one. */
 static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *err)
 {
     ls_bad_shard bad = {o->bad_shard < 0 ? -1 : t->members.member, o->bad_worker, o->bad_shard};
@@ -68,7 +68,8 @@ static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_
     return status;
 }
 
-/* Returns when the step ended, in the run's time: now, unless it was reported late. */
+/* Returns the time at which the step ended, in the run's time (ls_engine_ns): that in its report,
+ * if the report was sent later than the step ended, and otherwise now. */
 static uint64_t end_of(const ls_coordination *c, const ls_report *r)
 {
     const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(c->t->engine, r->ended_ns) : 0;

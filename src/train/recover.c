@@ -29,7 +29,8 @@ static int weight_of(const ls_fault *fault)
     }
 }
 
-/* Returns whether a live worker only waited in vain, for another process or until an abort. */
+/* Returns whether the fault is only that a live worker waited: until its group was aborted, or for
+ * another process that was lost. */
 static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
 {
     const int status = fault->error.status;
@@ -37,9 +38,8 @@ static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
            (status == LS_ESTALLED || status == LS_EABORTED);
 }
 
-/* Returns the fault that caused the failure; NULL: no worker failed. Workers that were released by
- * an abort, or waited in vain, are not the cause if there is another fault, and never are if
- * another process was lost. */
+/* Returns the fault that caused the failure; NULL: no worker failed. A fault of a worker that only
+ * waited is the cause only if there is no other fault, and never if another process was lost. */
 static const ls_fault *find_cause(const struct ls_trainer *t, bool process_lost)
 {
     const ls_fault *fault[LS_DEVICES_MAX], *cause = NULL;
@@ -90,8 +90,8 @@ static int judge_losses(struct ls_trainer *t, const ls_fault *cause, const char 
     return status;
 }
 
-/* Handles a failure that took no device away. If it may pass, the work is repeated, but only
- * once. */
+/* Handles a failure after which all devices are still there. If the error need not occur again, the
+ * work is repeated, but only once. */
 static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char *when,
                          ls_error *err)
 {
@@ -134,8 +134,9 @@ static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
 
 /* ---- recovering ----------------------------------------------------------------------------- */
 
-/* A failure during the creation of the new group is handled by another round. Each round has fewer
- * workers or fewer processes than the round before, or is the last, so the loop ends. */
+/* If forming the new group fails, the loop handles that failure in another round. The loop ends,
+ * because in each round but the last one more workers or processes are lost, or the only repetition
+ * is used up. */
 int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
 {
     ls_error cause;

@@ -55,8 +55,8 @@ static bool is_left(const struct ls_trainer *t, int origin)
     return false;
 }
 
-/* Writes the names of the lost members. If another connection breaks before the last loss was
- * recorded, the members lost before stay named. */
+/* Writes the names of the lost members to t->members.lost. If the last loss was not recorded yet,
+ * the names of the members that were lost then are kept, and the new names are added. */
 static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
 {
     ls_members *m = &t->members;
@@ -116,9 +116,10 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 
 /* ---- comparing progress --------------------------------------------------------------------- */
 
-/* Progress of a member, and what another member needs that lacks the last step or evaluation. The
- * state of the run is shared as a whole, so that it is the same on all members whatever it
- * contains. Each member does by itself what follows (the record of the epoch, say). */
+/* The progress of a member, and all data that another member needs to catch up by a step or an
+ * evaluation. `reached` is the complete state of the run: members that adopt it agree in every
+ * field. The work that follows the step or evaluation (the record of an epoch, say) is done by each
+ * member itself. */
 typedef struct deeds {
     uint64_t steps, evaluations;
     ls_standing reached;      /* state of the run after its last step or evaluation */
@@ -209,7 +210,8 @@ static int adopt(struct ls_trainer *t, const deeds *mine, const deeds *newest, l
     return LS_OK;
 }
 
-/* Returns whether this member is the first, and another was before. */
+/* Returns whether this member has become the first one because the former first member was lost,
+ * and has not taken over its tasks yet. */
 static bool is_new_first(const struct ls_trainer *t)
 {
     return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
@@ -225,8 +227,8 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
-/* Brings all members to the state of the newest. Every member has the same table `all`, so all
- * compute the same plan of transfers. */
+/* Brings all members to the state of the member that has done most. Every member has the same table
+ * `all`, so all members compute the same plan of transfers. */
 static int level(struct ls_trainer *t, const deeds *all, ls_error *err)
 {
     const ls_members *m = &t->members;

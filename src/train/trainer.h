@@ -51,7 +51,7 @@ typedef struct ls_run_told {
 
 struct ls_trainer {
     /* Constant from the first step on. */
-    /* the copies below replace its callbacks, cluster and sources */
+    /* `callbacks`, `cluster` and `sources` below replace the fields of these names */
     ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* zeroed: none */
     ls_trainer_cluster cluster;     /* zeroed: as the config says */
