@@ -35,10 +35,10 @@ static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *
         number, bad.shard, bad.worker, host[0] ? " of host " : "", host);
 }
 
-void ls_note_reached(struct ls_trainer *t)
+void ls_note_completed(struct ls_trainer *t)
 {
     if (t->members.cluster)
-        ls_standing_of(&t->coordination->reached, t);
+        ls_standing_of(&t->coordination->completed, t);
 }
 
 void ls_count_step(ls_coordination *c, const ls_report *r)
@@ -51,16 +51,16 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
         t->position.totals.correct += (double)r->correct;
         t->position.totals.rows += (double)r->rows;
     }
-    t->told.result.steps = t->position.steps;
+    t->reported.result.steps = t->position.steps;
     c->last = *r;
-    ls_note_reached(t);
+    ls_note_completed(t);
 }
 
 /* Emits the record and the progress of a step that has been counted. */
 static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    ls_members_heed(t, r);
+    ls_members_note_stop(t, r);
     int status = ls_record_step(t, (double)r->rows / seconds, r, err);
     if (t->records.trace)
         ls_trace_rate(t->records.trace, ls_now_ns(), (double)r->rows / seconds);
@@ -106,6 +106,6 @@ int ls_adopt_step(ls_coordination *c, const ls_report *r, const ls_standing *sta
         return status;
     ls_take_standing(t, standing);
     c->last = *r;
-    ls_note_reached(t);
+    ls_note_completed(t);
     return tell_step(c, r, seconds, err);
 }

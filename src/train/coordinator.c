@@ -167,7 +167,7 @@ static int submit(const struct ls_trainer *t, const ls_range *range, ls_error *e
     return status;
 }
 
-static int scatter(ls_coordination *c, ls_error *err)
+static int submit_next(ls_coordination *c, ls_error *err)
 {
     ls_range range;
     int status = fill_range(&range, c, range_length(c), err);
@@ -228,11 +228,11 @@ static int collect_step(ls_coordination *c, ls_error *err)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-static bool can_scatter(const ls_coordination *c)
+static bool can_submit(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
     const uint64_t sent = steps_sent(c);
-    const bool stops = t->members.cluster ? sent >= t->members.stop_behind : ls_stopping(t);
+    const bool stops = t->members.cluster ? sent >= t->members.stop_after : ls_stopping(t);
     return c->sent < c->limit && !stops && ls_engine_has_room(t->engine) && !is_due(c, sent);
 }
 
@@ -241,8 +241,8 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
     struct ls_trainer *t = c->t;
     int status = LS_OK;
     while (status == LS_OK) {
-        if (can_scatter(c))
-            status = scatter(c, err);
+        if (can_submit(c))
+            status = submit_next(c, err);
         else if (ls_engine_in_flight(t->engine) > 0)
             status = collect_step(c, err);
         else if (is_due(c, t->position.steps) && !ls_stopping(t))
@@ -278,14 +278,15 @@ static int measure(struct ls_trainer *t, ls_error *err)
                               .row = r->row,
                               .rows = r->rows,
                               .outputs = r->classes};
-    t->told.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
-    t->told.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
-    ls_measured_clear(&t->told.measured);
-    t->told.measured.value[LS_METRIC_LOSS] = t->told.result.test_loss;
-    t->told.measured.value[LS_METRIC_ACCURACY] = t->told.result.test_accuracy;
-    int status =
-        r->scores ? ls_measure(&t->told.measured, t->config.metrics, &judged, t->host, err) : LS_OK;
-    double *mae = &t->told.measured.value[LS_METRIC_MAE];
+    t->reported.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
+    t->reported.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
+    ls_measured_clear(&t->reported.measured);
+    t->reported.measured.value[LS_METRIC_LOSS] = t->reported.result.test_loss;
+    t->reported.measured.value[LS_METRIC_ACCURACY] = t->reported.result.test_accuracy;
+    int status = r->scores
+                     ? ls_measure(&t->reported.measured, t->config.metrics, &judged, t->host, err)
+                     : LS_OK;
+    double *mae = &t->reported.measured.value[LS_METRIC_MAE];
     *mae = ls_prep_absolute_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, *mae);
     return status;
 }
@@ -297,8 +298,8 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     const bool needed = c->patience > 0 || c->checkpoint.best;
-    if (!needed || t->position.best.epoch > 0 || !isfinite(t->told.result.test_loss) ||
-        !isnan(t->told.measured.value[c->monitor]))
+    if (!needed || t->position.best.epoch > 0 || !isfinite(t->reported.result.test_loss) ||
+        !isnan(t->reported.measured.value[c->monitor]))
         return LS_OK;
     return ls_fail(
         err, LS_ECONFIG,
@@ -315,7 +316,7 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
     const ls_metric metric = t->config.monitor;
-    const double value = t->told.measured.value[metric];
+    const double value = t->reported.measured.value[metric];
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
     if (!isfinite(value) || !better) {
@@ -337,8 +338,8 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     const ls_best before = t->position.best;
     int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
-    ls_tell_metric(t, &t->told.measured);
-    ls_note_reached(t);
+    ls_tell_metric(t, &t->reported.measured);
+    ls_note_completed(t);
     if (status == LS_OK)
         status = check_monitored(t, err);
     if (status == LS_OK)
@@ -347,10 +348,10 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
         status = ls_record_eval(t, seconds, err);
     if (status == LS_OK && t->position.epoch + 1 == (uint64_t)t->config.epochs &&
         !t->config.loss->vectors && ls_members_first(t))
-        ls_say_of_accuracy(t->data[LS_TEST], t->told.result.test_accuracy, t->host);
+        ls_warn_of_accuracy(t->data[LS_TEST], t->reported.result.test_accuracy, t->host);
     if (status) /* the evaluation is repeated after a resume, and must not count twice */
         t->position.best = before;
-    if (status == LS_OK && !isfinite(t->told.result.test_loss))
+    if (status == LS_OK && !isfinite(t->reported.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "
                          "optimizer.lr",
@@ -426,8 +427,8 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     ls_position *at = &t->position;
     at->trained_s += at->totals.seconds;
     at->recorded = true;
-    t->told.result.epochs++;
-    t->told.result.seconds_per_epoch = at->trained_s / t->told.result.epochs;
+    t->reported.result.epochs++;
+    t->reported.result.seconds_per_epoch = at->trained_s / t->reported.result.epochs;
     return ls_record_epoch(t, err);
 }
 
@@ -487,12 +488,12 @@ static void say_early(struct ls_trainer *t)
 {
     const ls_best *best = &t->position.best;
     snprintf(
-        t->told.text.early, sizeof t->told.text.early,
+        t->reported.text.early, sizeof t->reported.text.early,
         "%u evaluations in a row were not better than that after epoch %u, with a%s %s of %.6g",
         (unsigned)best->waited, (unsigned)best->epoch,
         best->metric == LS_METRIC_ACCURACY || best->metric == LS_METRIC_AUC ? "n" : "",
         ls_metric_names[best->metric], best->value);
-    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->told.text.early);
+    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->reported.text.early);
 }
 
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
@@ -507,8 +508,8 @@ int ls_coordinate(struct ls_trainer *t, ls_error *err)
         say_early(t);
         return LS_OK;
     }
-    t->told.result.interrupted = 1;
+    t->reported.result.interrupted = 1;
     return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu %s",
-                   (unsigned long long)t->told.result.steps,
-                   ls_plural(t->told.result.steps, "step", "steps"));
+                   (unsigned long long)t->reported.result.steps,
+                   ls_plural(t->reported.result.steps, "step", "steps"));
 }

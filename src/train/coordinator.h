@@ -31,7 +31,7 @@ typedef struct ls_coordination {
      * step or evaluation that this process has completed, before the work that follows it (records,
      * checkpoints). After a loss, a process that has not completed that step or evaluation adopts
      * this state (regroup.c). */
-    ls_standing reached;
+    ls_standing completed;
     /* Arguments of ls_trainer_step: `given` rows. `images` NULL: rows come from the dataset. */
     const void *images, *labels;
     uint32_t given;
@@ -49,10 +49,10 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
  * an evaluation is due), begins the next epoch, and saves a checkpoint if one is due. An interrupt
  * may end the function before the evaluation; the epoch then has not ended. */
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);
-/* Evaluates the model on the test rows, writes the result to trainer->told.result, and emits its
- * record. *evaluated stays false if an interrupt came first, which makes workers end early. */
+/* Evaluates the model on the test rows, writes the result to trainer->reported.result, and emits
+ * its record. *evaluated stays false if an interrupt came first, which makes workers end early. */
 int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
-/* Trains and evaluates from trainer->position on as the config says. Fills trainer->told.result
+/* Trains and evaluates from trainer->position on as the config says. Fills trainer->reported.result
  * except the hash of the weights. Errors: LS_EINTERRUPTED, and those of ls_train_steps and
  * ls_end_epoch. */
 int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
@@ -64,8 +64,8 @@ void ls_count_step(ls_coordination *c, const ls_report *report);
 /* Counts a completed step, emits its record and reports progress. Errors: those of the record,
  * LS_ENONFINITE, those of the cluster. */
 int ls_account_step(ls_coordination *c, const ls_outcome *outcome, ls_error *err);
-/* Sets `reached` to the present position and results. */
-void ls_note_reached(struct ls_trainer *trainer);
+/* Sets `completed` to the present position and results. */
+void ls_note_completed(struct ls_trainer *trainer);
 /* Accounts for a step that another process has done and whose weights are loaded, as if this
  * process had done it. The run then stands where it stood on the other process. Errors: those of
  * the record. */

@@ -253,7 +253,7 @@ void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_d
         doubt_one_hot(&d);
 }
 
-void ls_say_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host)
+void ls_warn_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host)
 {
     const ls_dataset_info *info = ls_dataset_describe(judged);
     const ls_dataset_view view = ls_dataset_resident(judged);

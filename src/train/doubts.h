@@ -17,6 +17,6 @@ void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_d
 
 /* Called after the last evaluation: warns if the accuracy is not above that of always answering the
  * most common class of the evaluated rows. */
-void ls_say_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host);
+void ls_warn_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host);
 
 #endif

@@ -182,9 +182,9 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
     if (loss)
-        *loss = t->told.result.test_loss;
+        *loss = t->reported.result.test_loss;
     if (accuracy)
-        *accuracy = t->told.result.test_accuracy;
+        *accuracy = t->reported.result.test_accuracy;
     return note(t, status, &why, err);
 }
 
@@ -252,7 +252,7 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     if (path)
         return ls_save_at(t, path, err);
     status = ls_save(t, ls_checkpoint_due(t, &(ls_moment){.occasion = LS_ASKED}), err);
-    t->told.result.saved |= status == LS_OK;
+    t->reported.result.saved |= status == LS_OK;
     return status;
 }
 

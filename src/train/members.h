@@ -34,7 +34,7 @@ typedef struct ls_members {
     struct ls_cluster *cluster; /* NULL: the run has one process */
     int member, count;          /* index of this member, and number of members */
     /* Number of the step, from 1, after which all members stop; UINT64_MAX: none was agreed. */
-    uint64_t stop_behind;
+    uint64_t stop_after;
     /* [devices] devices of all members, ordered by member; those of this member begin at `own`. */
     ls_member_device *device;
     int devices, own, devices_at_start;
@@ -107,7 +107,7 @@ typedef struct ls_bad_shard {
 int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *trainer, ls_error *err);
 
 /* Called when a step is done: if a member has asked to stop, sets the step after which all stop. */
-void ls_members_heed(struct ls_trainer *trainer, const struct ls_report *report);
+void ls_members_note_stop(struct ls_trainer *trainer, const struct ls_report *report);
 /* Gathers the tallies, and the scores if wanted, of all members' shards. Errors: LS_ENOMEM, the
  * cluster's. */
 int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);

@@ -257,8 +257,8 @@ static int check_places(const struct ls_trainer *t, const host_facts *all, ls_er
 
 static void say_devices(struct ls_trainer *t, const host_facts *all)
 {
-    char *out = t->told.text.devices;
-    size_t used = 0, size = sizeof t->told.text.devices;
+    char *out = t->reported.text.devices;
+    size_t used = 0, size = sizeof t->reported.text.devices;
     for (int m = 0; m < t->members.count && used < size; m++)
         used += (size_t)snprintf(out + used, size - used, "%s%s: %s", m ? "; " : "[",
                                  ls_cluster_host(t->members.cluster, m), all[m].devices);

@@ -124,7 +124,7 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(t->told.text.data, sizeof t->told.text.data,
+    snprintf(t->reported.text.data, sizeof t->reported.text.data,
              "%s%s: %u training and %u %s %s of %d×%d×%d%s%s", info->synthetic ? "SYNTHETIC " : "",
              info->name, (unsigned)info->rows, (unsigned)ls_dataset_rows(t->data[LS_TEST]),
              judged_by(t), info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels,
@@ -290,7 +290,8 @@ static int open_engine(ls_trainer *t, ls_error *err)
 /* Allocates memory for the results of an evaluation. */
 static int prepare_evaluation(ls_trainer *t, ls_error *err)
 {
-    return ls_measured_init(&t->told.measured, t->config.metrics, t->model->classes, t->host, err);
+    return ls_measured_init(&t->reported.measured, t->config.metrics, t->model->classes, t->host,
+                            err);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)
@@ -348,14 +349,14 @@ static int open_workers(ls_trainer *t, ls_error *err)
 
 static void write_devices_text(ls_trainer *t)
 {
-    size_t used = 0, size = sizeof t->told.text.devices;
+    size_t used = 0, size = sizeof t->reported.text.devices;
     for (int i = 0; i < ls_engine_workers(t->engine) && used < size; i++)
-        used += (size_t)snprintf(t->told.text.devices + used, size - used, "%s%s", i ? ", " : "[",
-                                 ls_engine_device_name(t->engine, i));
+        used += (size_t)snprintf(t->reported.text.devices + used, size - used, "%s%s",
+                                 i ? ", " : "[", ls_engine_device_name(t->engine, i));
     if (used < size - 1)
-        snprintf(t->told.text.devices + used, size - used, "]");
+        snprintf(t->reported.text.devices + used, size - used, "]");
     else
-        memcpy(t->told.text.devices + size - 5, "…]", sizeof "…]");
+        memcpy(t->reported.text.devices + size - 5, "…]", sizeof "…]");
 }
 
 /* Returns the number of rows of a whole minibatch that the busiest device computes. */
@@ -387,11 +388,11 @@ static int summarise(ls_trainer *t, ls_error *err)
     const size_t total = ls_engine_total_bytes(t->engine);
     if (!t->members.cluster)
         write_devices_text(t);
-    t->told.summary = (ls_summary){
+    t->reported.summary = (ls_summary){
         .name = c->name,
-        .data = t->told.text.data,
+        .data = t->reported.text.data,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
-        .devices = t->told.text.devices,
+        .devices = t->reported.text.devices,
         .device_model = first.info->model,
         .isa = first.info->isa,
         .library = first.info->library,
@@ -405,7 +406,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .device_bytes = memory.arenas + total + memory.activations + memory.dataset +
                         ls_engine_fold_bytes(t->engine, 0),
         .run_dir = t->dir.path ? t->dir.path : "",
-        .resumed_from = t->told.text.resumed,
+        .resumed_from = t->reported.text.resumed,
         .resumed_steps = t->position.steps,
         .epochs = (int)c->epochs,
         .member = t->members.member,
@@ -413,12 +414,12 @@ static int summarise(ls_trainer *t, ls_error *err)
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
         .judged_by = judged_by(t),
     };
-    if (!t->told.result.metric) /* a resumed run keeps its metric */
+    if (!t->reported.result.metric) /* a resumed run keeps its metric */
         ls_tell_metric(t, NULL);
-    t->told.result.devices = t->told.text.devices;
+    t->reported.result.devices = t->reported.text.devices;
     if (t->dir.resumed)
-        ls_resume_compare_libraries(t->dir.resumed, t->told.summary.isa, t->told.summary.library,
-                                    t->host);
+        ls_resume_compare_libraries(t->dir.resumed, t->reported.summary.isa,
+                                    t->reported.summary.library, t->host);
     return LS_OK;
 }
 
@@ -641,10 +642,10 @@ int ls_open_run(ls_trainer *t, ls_error *err)
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
                                     ls_coordination_create, summarise, warn};
     int status = LS_OK;
-    t->told.result.test_loss = t->told.result.test_accuracy = t->told.result.seconds_per_epoch =
-        NAN;
-    t->told.metric = LS_METRIC_CONFUSION;
-    t->told.result.checkpoint = "";
+    t->reported.result.test_loss = t->reported.result.test_accuracy =
+        t->reported.result.seconds_per_epoch = NAN;
+    t->reported.metric = LS_METRIC_CONFUSION;
+    t->reported.result.checkpoint = "";
     t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);

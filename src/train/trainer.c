@@ -95,7 +95,7 @@ static int close_trainer(ls_trainer *t)
     ls_free(host, t->dir.resumed);
     ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
-    ls_free(t->host, t->told.measured.confusion);
+    ls_free(t->host, t->reported.measured.confusion);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
     ls_config_fini(&t->config);
@@ -116,12 +116,12 @@ int ls_trainer_close(ls_trainer *t)
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
 {
-    return &t->told.summary;
+    return &t->reported.summary;
 }
 
 const ls_result *ls_trainer_result(const ls_trainer *t)
 {
-    return &t->told.result;
+    return &t->reported.result;
 }
 
 void ls_trainer_interrupt(ls_trainer *t)
@@ -140,7 +140,7 @@ static bool weights_are_sound(const ls_trainer *t, int status)
 static int write_weights(ls_trainer *t, ls_error *err)
 {
     char path[LS_PATH_BYTES];
-    ls_weights_sha256(t->told.result.weights_sha256, t->model,
+    ls_weights_sha256(t->reported.result.weights_sha256, t->model,
                       ls_engine_weights(t->engine)->canonical);
     if (!t->dir.path)
         return LS_OK;
@@ -162,7 +162,7 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     const ls_moment end = {.occasion = LS_RUN_ENDED, .status = status};
     const ls_due due = ls_checkpoint_due(t, &end);
     save_status = ls_save(t, due, err);
-    t->told.result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
+    t->reported.result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
     int weights_status = write_weights(t, save_status ? NULL : err);
     return save_status ? save_status : weights_status;
 }

@@ -224,7 +224,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
         if (i % 3)
             assert_string_equal(found, first);
         assert_non_null(strstr(first, "\"test_top5\":"));
-        const ls_measured *m = &t->told.measured;
+        const ls_measured *m = &t->reported.measured;
         assert_int_equal(m->classes, OWN_CLASSES);
         for (int k = 0; k < OWN_CLASSES * OWN_CLASSES; k++) {
             all += m->confusion[k];
