@@ -303,9 +303,9 @@ static int check_monitored(const struct ls_trainer *t, ls_error *err)
         return LS_OK;
     return ls_fail(
         err, LS_ECONFIG,
-        "monitor: %s has no value on the test rows (where targets are all alike there is "
-        "no auc, and no r2), so none is the best, for patience or checkpoint.best; "
-        "expected a metric that has one, such as loss",
+        "monitor: %s has no value on the test rows (auc and r2 have none if all targets are "
+        "equal), so patience and checkpoint.best cannot tell which epoch is the best; set "
+        "monitor to a metric that has a value, such as loss",
         ls_metric_names[c->monitor]);
 }
 
@@ -489,7 +489,7 @@ static void say_early(struct ls_trainer *t)
     const ls_best *best = &t->position.best;
     snprintf(
         t->reported.text.early, sizeof t->reported.text.early,
-        "%u evaluations in a row were not better than that after epoch %u, with a%s %s of %.6g",
+        "%u evaluations in a row were not better than the one after epoch %u, with a%s %s of %.6g",
         (unsigned)best->waited, (unsigned)best->epoch,
         best->metric == LS_METRIC_ACCURACY || best->metric == LS_METRIC_AUC ? "n" : "",
         ls_metric_names[best->metric], best->value);

@@ -583,7 +583,7 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
             assert_non_null(
                 strstr(fixture_record(&s.f, "run_end", 0),
                        "\"stopped_early\":\"3 evaluations in a row were not better than "
-                       "that after epoch 1"));
+                       "the one after epoch 1"));
         fixture_end(&s.f);
     }
     assert_string_equal(hash[0], hash[2]);
