@@ -142,9 +142,10 @@ typedef struct ls_trainer_options {
     int data_dir_count;
     const char *cache_dir; /* directory in which devices cache their choices of kernels between
                             * runs; NULL: no cache */
-    /* The run to continue: its directory, or "latest" for the run in runs/ that began last, among
-     * those that have a checkpoint and, if a config is given, whose name is the config's `name`.
-     * Without a config, the run's own config is used. NULL: a new run. */
+    /* The run to continue: its directory, or "latest". "latest" is the config's run_dir, if a
+     * config with a run_dir is given; otherwise it is the run in runs/ that began last, among those
+     * that have a checkpoint and, if a config is given, whose name is the config's `name`. Without
+     * a config, the run's own config is used. NULL: a new run. */
     const char *resume;
     /* The back ends to choose devices from; outlives the trainer and its snapshots. NULL: all
      * built-in back ends. */

@@ -22,8 +22,8 @@ struct ls_saver {
     ls_saver_desc run;
     ls_pool *pool;   /* the writing thread */
     char *directory; /* <run>/checkpoints */
-    bool busy;       /* a save was begun, and its end was not noted yet */
-    bool hangs;      /* the save took too long, and is no longer waited for */
+    bool busy;       /* a save was begun, and wait_until_idle has not seen its end yet */
+    bool hangs;      /* a save took longer than LONGEST_SAVE_NS: no wait for it any more */
     /* Data being saved; the writing thread owns it while `busy` is set. */
     ls_checkpoint_values values;
     ls_json_writer state;
@@ -35,19 +35,20 @@ struct ls_saver {
     int status;
     ls_error error;
     uint64_t begin_ns, end_ns;
-    /* Error of the last save, if it was written in the background; status 0: it succeeded, or
-     * ls_saver_save was called since. */
+    /* Error of a save in the background that has failed, until the next call of ls_saver_save
+     * clears it; status 0: no such error. */
     ls_error unsaved;
-    /* The run's standing as JSON text: at the save begun last, and at the last save that
-     * succeeded. */
+    /* Position and results of the run (ls_standing) as JSON text: those of the save that was begun
+     * last, and those of the last save that succeeded. */
     ls_json_writer standing, saved;
-    bool saved_any;
+    bool saved_any;  /* `saved` is valid */
     char path[4200]; /* path of the last checkpoint that was saved; "": none was */
 };
 
 /* ---- the writing thread --------------------------------------------------------------------- */
 
-/* Makes the records durable to which the checkpoint refers, and then writes it. */
+/* Syncs the metrics file, because the checkpoint refers to a length of that file, and then writes
+ * the checkpoint. */
 static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer *state,
                       const ls_checkpoint_values *values, ls_error *err)
 {
@@ -58,8 +59,8 @@ static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer
                                         run->host, err);
 }
 
-/* The job of the writing thread: writes the checkpoint and removes old ones. If old ones cannot be
- * removed, the save has succeeded all the same. */
+/* The job of the writing thread: writes the checkpoint and removes old ones. If an old one cannot
+ * be removed, this is logged, and the save counts as successful. */
 static int save(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -133,8 +134,8 @@ const char *ls_saver_path(const struct ls_saver *s)
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-/* Writes a standing without durations. They grow even while nothing is trained, and a change of
- * them alone is not worth a save. */
+/* Writes a standing without its durations, as text for a comparison. Durations grow even while
+ * nothing is trained; if nothing else has changed, no new checkpoint is needed. */
 static void write_standing(ls_json_writer *out, const ls_standing *standing)
 {
     ls_standing still = *standing;
@@ -160,7 +161,8 @@ static int compare_with_saved(bool *same, struct ls_saver *s, const ls_standing 
     return saved ? LS_OK : LS_ENOMEM;
 }
 
-/* Flushes the records and writes the text of the state with their present end. */
+/* Flushes the records, and writes the run's state as JSON text. The state contains the length that
+ * the metrics file has then. */
 static int write_state(ls_json_writer *out, const ls_saver_desc *run, const ls_state *state,
                        ls_error *err)
 {
