@@ -2,7 +2,7 @@
  *
  * While no worker has work, the coordinator copies the weights out of a replica. A thread of the
  * saver's own then writes the copy, and training goes on. The copy belongs to that thread until the
- * save is done, so the coordinator waits for it (ls_saver_rest) before it makes the next copy.
+ * save is done, so the coordinator waits for it (ls_saver_wait) before it makes the next copy.
  */
 #include "checkpoint/saver.h"
 #include "base/clock.h"
@@ -109,7 +109,7 @@ static int wait_until_idle(struct ls_saver *s, ls_error *err)
     return LS_OK;
 }
 
-int ls_saver_rest(struct ls_saver *s, ls_error *err)
+int ls_saver_wait(struct ls_saver *s, ls_error *err)
 {
     if (!s)
         return LS_OK;
@@ -192,7 +192,7 @@ int ls_saver_save(struct ls_saver *s, const ls_state *state, const ls_checkpoint
                   bool wait, ls_error *err)
 {
     bool same = false;
-    int status = ls_saver_rest(s, err);
+    int status = ls_saver_wait(s, err);
     if (status == LS_OK)
         status = compare_with_saved(&same, s, &state->standing, err);
     if (status == LS_OK)
@@ -207,7 +207,7 @@ int ls_saver_save(struct ls_saver *s, const ls_state *state, const ls_checkpoint
         return status;
     s->busy = true;
     if (!wait)
-        return s->run.config->checkpoint.async ? LS_OK : ls_saver_rest(s, err);
+        return s->run.config->checkpoint.async ? LS_OK : ls_saver_wait(s, err);
     status = wait_until_idle(s, err);
     if (status)
         return status;
@@ -287,7 +287,7 @@ int ls_saver_stop(struct ls_saver *s)
 {
     if (!s || !s->pool)
         return LS_OK;
-    ls_saver_rest(s, NULL);
+    ls_saver_wait(s, NULL);
     int status = ls_pool_destroy_within(s->pool, s->hangs ? 0 : LONGEST_SAVE_NS, NULL);
     if (status == LS_OK)
         s->pool = NULL;

@@ -34,7 +34,7 @@ int ls_saver_destroy(struct ls_saver *saver);
 
 /* Waits for the save in progress. If it failed, that is logged. NULL is allowed. Errors:
  * LS_ESTALLED. */
-int ls_saver_rest(struct ls_saver *saver, ls_error *err);
+int ls_saver_wait(struct ls_saver *saver, ls_error *err);
 
 /* Returns the error of the last save if it was written in the background, and NULL if that save
  * succeeded, is still in progress, or had its error returned by ls_saver_save, or if `saver` is
@@ -43,7 +43,7 @@ const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 
 /* Saves a checkpoint, unless the last one that was saved has the same state, durations excepted.
  * The caller leaves state->recipe, state->metrics and state->data_crc32 unset; they are added here.
- * `values` are read until the save is done (ls_saver_rest). With `wait` the checkpoint is on the
+ * `values` are read until the save is done (ls_saver_wait). With `wait` the checkpoint is on the
  * disk on return. Otherwise it is written while training goes on, and a failure is only logged,
  * because the next one may succeed. Errors: those of the sinks, of ls_checkpoint_write,
  * LS_ESTALLED. */

@@ -301,7 +301,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
     /* a save in progress may read the exchange */
-    if (status == LS_OK && ls_saver_rest(t->dir.saver, NULL))
+    if (status == LS_OK && ls_saver_wait(t->dir.saver, NULL))
         status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
     if (status == LS_OK)
         status = read_from(t, path, err);

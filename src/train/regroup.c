@@ -178,7 +178,7 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     int status = LS_OK;
     if (newest == t->members.member)
         status = ls_snapshot_replicas(t, true, err);
-    else if (ls_saver_rest(t->dir.saver, NULL))
+    else if (ls_saver_wait(t->dir.saver, NULL))
         status = ls_fail(err, LS_ESTALLED, "a save does not end");
     if (status == LS_OK)
         status = ls_cluster_share_from(c, newest, state->canonical, bytes, err);

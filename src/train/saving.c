@@ -33,7 +33,7 @@ ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
 
 int ls_snapshot_replicas(struct ls_trainer *t, bool exports, ls_error *err)
 {
-    int status = exports ? ls_saver_rest(t->dir.saver, err) : LS_OK;
+    int status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
     return status ? status : ls_engine_read_back(t->engine, exports, t->position.steps, err);
 }
 
@@ -124,7 +124,7 @@ const char *ls_best_checkpoint(struct ls_trainer *t)
 
 int ls_displace_best(struct ls_trainer *t, ls_error *err)
 {
-    int status = t->config.checkpoint.best ? ls_saver_rest(t->dir.saver, err) : LS_OK;
+    int status = t->config.checkpoint.best ? ls_saver_wait(t->dir.saver, err) : LS_OK;
     if (status == LS_OK && ls_best_checkpoint(t))
         t->position.best.kept = t->position.best.steps;
     return status;

@@ -225,7 +225,7 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
     later_status = ls_trace_finish(t->records.trace, &later);
     note(status, first, later_status, &later);
     /* a save in progress syncs the metrics file */
-    if (ls_saver_rest(t->dir.saver, NULL) == LS_OK) {
+    if (ls_saver_wait(t->dir.saver, NULL) == LS_OK) {
         later_status = ls_sinks_close(&t->records.sinks, &later);
         note(status, first, later_status, &later);
     }
