@@ -322,7 +322,7 @@ void ls_cluster_regroups(ls_cluster *c)
 
 bool ls_cluster_lost(const ls_cluster *c)
 {
-    return c->lost && !c->hangs && !c->summing; /* a sum in progress must be ended by the
+    return c->failed_by_loss && !c->hangs && !c->summing; /* a sum in progress must be ended by the
                                                    progress thread */
 }
 
@@ -354,10 +354,10 @@ int ls_cluster_regroup(ls_cluster *c, ls_error *err)
 
 static void leave(ls_cluster *c, int status, const char *why)
 {
-    if (!c || atomic_load_explicit(&c->left, memory_order_relaxed))
+    if (!c || atomic_load_explicit(&c->leave_asked, memory_order_relaxed))
         return;
     ls_fail(&c->leaving, status, "%s", why);
-    atomic_store_explicit(&c->left, true, memory_order_release);
+    atomic_store_explicit(&c->leave_asked, true, memory_order_release);
 }
 
 void ls_cluster_leave(ls_cluster *c, const char *why)

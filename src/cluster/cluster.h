@@ -49,8 +49,8 @@
  *    before the sum's result, after which 2 orders P's reads before C's writes. C then resets
  *    sum.ready to 0 (relaxed). P loads it again only in a later sum; the push of that sum follows
  *    the reset, so P cannot read the old number.
- * 4. Leaving. C writes `leaving` and then true in `left` (release). P loads `left` (acquire) before
- *    it reads `leaving`.
+ * 4. Leaving. C writes `leaving` and then true in `leave_asked` (release). P loads `leave_asked`
+ * (acquire) before it reads `leaving`.
  * 5. `regroups`, `joining` and options.asks are relaxed. Each is a decision or a request by itself
  *    and hands over no other memory. `joining` is decided by compare-and-exchange, so that exactly
  *    one of C and P succeeds. */

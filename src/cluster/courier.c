@@ -167,7 +167,7 @@ static void check_head(ls_cluster *c, int m)
 static void miss_members(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
-        if (m != c->wire->member && c->peer[m].gone && c->peer[m].begun < c->begun)
+        if (m != c->wire->member && c->peer[m].sent_last && c->peer[m].begun < c->begun)
             ls_watch_loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
@@ -252,9 +252,9 @@ static void open_wire(ls_cluster *c)
     ls_watch_end_order(c, &c->fault, false);
 }
 
-static void heed_leave(ls_cluster *c)
+static void check_leave(ls_cluster *c)
 {
-    if (atomic_load_explicit(&c->left, memory_order_acquire))
+    if (atomic_load_explicit(&c->leave_asked, memory_order_acquire))
         ls_watch_fault(c, c->leaving.status, "%s", c->leaving.text);
 }
 
@@ -267,7 +267,7 @@ static void begin_order(ls_cluster *c)
         open_wire(c);
         return;
     }
-    heed_leave(c);
+    check_leave(c);
     if (c->kind == LS_ORDER_CLOSE) { /* after a fault the last message has been sent already */
         if (c->fault.status == LS_OK)
             ls_watch_say_last(c, LS_SAY_BYE, "");
@@ -275,7 +275,7 @@ static void begin_order(ls_cluster *c)
     }
     if (c->fault.status) {
         if (c->active)
-            ls_watch_end_order(c, &c->fault, c->loss);
+            ls_watch_end_order(c, &c->fault, c->fault_is_loss);
         return;
     }
     if (c->kind == LS_ORDER_REGROUP) {
@@ -302,7 +302,8 @@ static bool all_is_said(const ls_cluster *c, bool goodbyes)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
         const ls_peer *p = &c->peer[m];
-        if (m != c->wire->member && (p->telling || (goodbyes && (p->saying || !p->gone))))
+        if (m != c->wire->member &&
+            (p->last_in_transit || (goodbyes && (p->alive_in_transit || !p->sent_last))))
             return false;
     }
     return true;
@@ -342,8 +343,8 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
         return; /* belongs to an order that has failed */
     switch (parcel->kind) {
     case LS_PARCEL_CONTROL_IN: ls_watch_hear(c, transfer->peer); return;
-    case LS_PARCEL_CONTROL_OUT: p->saying = false; return;
-    case LS_PARCEL_LAST_OUT: p->telling = false; return;
+    case LS_PARCEL_CONTROL_OUT: p->alive_in_transit = false; return;
+    case LS_PARCEL_LAST_OUT: p->last_in_transit = false; return;
     case LS_PARCEL_HEAD_IN: check_head(c, transfer->peer); break;
     case LS_PARCEL_NODE_IN: ls_sum_arrived(c, parcel->piece); break;
     case LS_PARCEL_OTHER: break;
@@ -361,7 +362,7 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 {
     ls_transfer *ended[AT_ONCE];
     ls_error why;
-    if (!c->wire || (ls_watch_members(c) == 1 && !ls_watch_brings(c)))
+    if (!c->wire || (ls_watch_members(c) == 1 && !ls_watch_owes_parts(c)))
         return;
     int count = c->wire->type->poll(c->wire, ended, AT_ONCE, timeout_ns, &why);
     if (count < 0)
@@ -391,7 +392,7 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
     ls_peer *before = c->peer;
     ls_wire *old = c->wire;
     for (int m = 0; m < ls_watch_members(c); m++)
-        lost[m] = m != old->member && (before[m].ended || before[m].silent_ns > deadline / 2);
+        lost[m] = m != old->member && (before[m].leaves_run || before[m].silent_ns > deadline / 2);
     int status = old->type->regroup(&c->wire, old, &how, err);
     if (status)
         c->wire = NULL;
@@ -400,9 +401,9 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
         return status;
     c->last_loss = c->fault;
     c->fault = (ls_error){0};
-    c->loss = false;
+    c->fault_is_loss = false;
     c->now_group++;
-    c->in_vain++;
+    c->regroups_since_sum++;
     status = meet_members(c, before, origin, err);
     ls_free(c->options.host, before);
     if (status) { /* the others see that its connections end */
@@ -424,7 +425,7 @@ static void regroup_members(ls_cluster *c)
                                 : ls_fail(&why, LS_ENOMEM, "out of memory for a vote");
     if (status) {
         const ls_error first = c->fault.status ? c->fault : c->last_loss;
-        c->loss = false;
+        c->fault_is_loss = false;
         ls_fail(&c->fault, status, "%.220s; %.280s", first.text, why.text);
         c->fault_ns = ls_now_ns();
         if (c->active && c->kind != LS_ORDER_CLOSE)
@@ -450,7 +451,7 @@ static bool await_order(ls_cluster *c)
 static void succeed(ls_cluster *c)
 {
     if (c->kind == LS_ORDER_SUM)
-        c->in_vain = 0;
+        c->regroups_since_sum = 0;
     ls_watch_end_order(c, NULL, false);
 }
 
@@ -463,17 +464,17 @@ int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
     while (!c->closed) {
         if (!c->active && await_order(c))
             begin_order(c);
-        if (ls_watch_brings(c))
+        if (ls_watch_owes_parts(c))
             ls_sum_go_on(c);
-        poll_wire(c, ls_watch_brings(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
+        poll_wire(c, ls_watch_owes_parts(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
         ls_watch_look(c);
-        heed_leave(c);
+        check_leave(c);
         miss_members(c);
         if (c->active && c->kind == LS_ORDER_CLOSE)
             go_on_closing(c);
-        else if (c->active && c->open == 0 && !ls_watch_brings(c))
+        else if (c->active && c->open == 0 && !ls_watch_owes_parts(c))
             succeed(c);
-        if (c->loss && !(c->active && c->kind == LS_ORDER_CLOSE))
+        if (c->fault_is_loss && !(c->active && c->kind == LS_ORDER_CLOSE))
             regroup_members(c);
     }
     return LS_OK;

@@ -97,11 +97,11 @@ typedef struct ls_peer {
     uint64_t silent_ns; /* how long it has been silent, in attended time of the progress thread */
     uint64_t begun;     /* number of orders, according to its last message */
     int origin;         /* its number in the first group */
-    bool gone;          /* it has sent its last message */
-    bool ended;         /* that message was not about another member's loss */
-    bool saying;        /* `out` is in transit */
-    bool told_last;     /* this member's last message to it has been posted */
-    bool telling;       /* that message is in transit */
+    bool sent_last;     /* it has sent its last message */
+    bool leaves_run;    /* that message was not about another member's loss */
+    bool alive_in_transit; /* `out` is in transit */
+    bool last_posted;      /* this member's last message to it has been posted */
+    bool last_in_transit;  /* that message is in transit */
     ls_control in, out, last;
     ls_parcel in_parcel, out_parcel, last_parcel;
     ls_head head_in;
@@ -175,10 +175,10 @@ struct ls_cluster {
     int agreed;
     int status;
     ls_error error;
-    bool lost; /* the order failed by a loss */
+    bool failed_by_loss; /* the order failed by a loss */
     atomic_bool done;
-    ls_error leaving; /* the reason why this member leaves; valid once `left` is set */
-    atomic_bool left;
+    ls_error leaving; /* the reason why this member leaves; valid once `leave_asked` is set */
+    atomic_bool leave_asked;
     atomic_int joining; /* LS_JOINING until the progress thread or its caller decides */
     bool hangs;         /* the progress thread was given up; used by callers */
     bool kept;          /* the memory is not freed at the end; used by callers */
@@ -197,13 +197,13 @@ struct ls_cluster {
     ls_thread_use own; /* CPU use of the thread, while a member is suspected */
     uint64_t looked_ns, spoke_ns, stuck_ns, fault_ns;
     bool closed;
-    uint64_t now_group; /* number of regroupings before the group of its transport */
-    int in_vain;        /* number of regroupings since the last sum */
-    bool loss;          /* the fault is a loss: the surviving members regroup */
-    ls_error last_loss; /* the last loss from which it has recovered */
-    bool touched;       /* the transport may still touch this memory; read by callers
-                           after the last order */
-    ls_error fault;     /* status 0: none */
+    uint64_t now_group;     /* number of regroupings before the group of its transport */
+    int regroups_since_sum; /* number of regroupings since the last sum */
+    bool fault_is_loss;     /* the fault is a loss: the surviving members regroup */
+    ls_error last_loss;     /* the last loss from which it has recovered */
+    bool touched;           /* the transport may still touch this memory; read by callers
+                               after the last order */
+    ls_error fault;         /* status 0: none */
     atomic_bool regroups;
 };
 
@@ -229,7 +229,7 @@ static inline int ls_watch_members(const ls_cluster *c)
 }
 
 /* Ends the order. `why` NULL, or with status LS_OK: it has succeeded. */
-void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool lost);
+void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool by_loss);
 
 /* Handles the first fault, which is in c->fault: ends the order and tells the others at once, so
  * that none waits for its own deadline. */
@@ -252,7 +252,7 @@ bool ls_watch_may_regroup(const ls_cluster *c);
 #define ls_watch_loss(c, ...)                                                                      \
     do {                                                                                           \
         if ((c)->fault.status == LS_OK) {                                                          \
-            (c)->loss = ls_watch_may_regroup(c);                                                   \
+            (c)->fault_is_loss = ls_watch_may_regroup(c);                                          \
             ls_watch_fault(c, LS_ESTALLED, __VA_ARGS__);                                           \
         }                                                                                          \
     } while (0)
@@ -264,7 +264,7 @@ void ls_watch_note_wire(ls_cluster *c, int status, const ls_error *why);
 bool ls_watch_post(ls_cluster *c, ls_transfer *transfer);
 
 /* Returns whether this member has yet to bring a part of a sum: its devices are at work. */
-bool ls_watch_brings(const ls_cluster *c);
+bool ls_watch_owes_parts(const ls_cluster *c);
 
 /* Receives the next message of member m outside of orders. */
 void ls_watch_listen(ls_cluster *c, int m);

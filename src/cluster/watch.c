@@ -9,17 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SAY_NS 1000000000u /* longest interval between two signs of life */
-enum { IN_VAIN = 8 };      /* most regroupings without a sum between them */
+#define SAY_NS 1000000000u  /* longest interval between two signs of life */
+enum { MOST_REGROUPS = 8 }; /* most regroupings without a sum between them */
 
 /* ---- faults --------------------------------------------------------------------------------- */
 
-void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool lost)
+void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool by_loss)
 {
     c->status = why ? why->status : LS_OK;
     if (c->status)
         c->error = *why;
-    c->lost = lost;
+    c->failed_by_loss = by_loss;
     c->active = false;
     atomic_store_explicit(&c->done, true, LS_COURIER_DONE);
     ls_park_wake(&c->finished);
@@ -29,10 +29,10 @@ void ls_watch_note_fault(ls_cluster *c)
 {
     c->fault_ns = ls_now_ns();
     if (c->active && c->kind != LS_ORDER_CLOSE)
-        ls_watch_end_order(c, &c->fault, c->loss);
+        ls_watch_end_order(c, &c->fault, c->fault_is_loss);
     if (c->wire)
         ls_watch_say_last(c,
-                          c->loss                           ? LS_SAY_LOSS
+                          c->fault_is_loss                  ? LS_SAY_LOSS
                           : c->fault.status == LS_EDIVERGED ? LS_SAY_END
                                                             : LS_SAY_LEAVE,
                           c->fault.text);
@@ -41,8 +41,9 @@ void ls_watch_note_fault(ls_cluster *c)
 bool ls_watch_may_regroup(const ls_cluster *c)
 {
     return atomic_load_explicit(&c->regroups, memory_order_relaxed) && c->wire &&
-           c->wire->type->regroup && c->in_vain < IN_VAIN && c->kind != LS_ORDER_CLOSE &&
-           !atomic_load_explicit(&c->left, memory_order_relaxed);
+           c->wire->type->regroup && c->regroups_since_sum < MOST_REGROUPS &&
+           c->kind != LS_ORDER_CLOSE &&
+           !atomic_load_explicit(&c->leave_asked, memory_order_relaxed);
 }
 
 void ls_watch_note_wire(ls_cluster *c, int status, const ls_error *why)
@@ -63,7 +64,7 @@ bool ls_watch_post(ls_cluster *c, ls_transfer *transfer)
 
 /* ---- signs of life -------------------------------------------------------------------------- */
 
-bool ls_watch_brings(const ls_cluster *c)
+bool ls_watch_owes_parts(const ls_cluster *c)
 {
     return c->active && c->kind == LS_ORDER_SUM && c->fault.status == LS_OK &&
            !ls_sum_is_brought(c);
@@ -74,7 +75,7 @@ static void fill(ls_control *out, const ls_cluster *c, ls_say say, const char *t
     memset(out, 0, sizeof *out);
     out->magic = LS_CLUSTER_MAGIC;
     out->say = say;
-    out->begun = c->begun - ls_watch_brings(c);
+    out->begun = ls_watch_owes_parts(c) ? c->begun - 1 : c->begun;
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 
@@ -102,9 +103,9 @@ static void say_alive(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->fault.status == LS_OK; m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->wire->member || p->saying || p->gone || p->told_last)
+        if (m == c->wire->member || p->alive_in_transit || p->sent_last || p->last_posted)
             continue;
-        p->saying = true;
+        p->alive_in_transit = true;
         fill(&p->out, c, LS_SAY_ALIVE, "");
         post_control(c, m, &p->out_parcel, LS_PARCEL_CONTROL_OUT, &p->out);
     }
@@ -115,15 +116,15 @@ void ls_watch_say_last(ls_cluster *c, ls_say say, const char *text)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->wire->member || p->told_last)
+        if (m == c->wire->member || p->last_posted)
             continue;
-        p->told_last = p->telling = true;
+        p->last_posted = p->last_in_transit = true;
         fill(&p->last, c, say, text);
         post_control(c, m, &p->last_parcel, LS_PARCEL_LAST_OUT, &p->last);
     }
 }
 
-static void say_what(char *out, size_t size, const ls_cluster *c)
+static void describe_moment(char *out, size_t size, const ls_cluster *c)
 {
     const unsigned long long number = c->begun;
     if (!c->active)
@@ -144,8 +145,8 @@ void ls_watch_hear(ls_cluster *c, int m)
         return;
     }
     p->begun = in->begun;
-    p->gone = in->say != LS_SAY_ALIVE;
-    p->ended = p->gone && in->say != LS_SAY_LOSS;
+    p->sent_last = in->say != LS_SAY_ALIVE;
+    p->leaves_run = p->sent_last && in->say != LS_SAY_LOSS;
     if (in->say == LS_SAY_END)
         ls_watch_fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->say == LS_SAY_LEAVE)
@@ -160,7 +161,7 @@ void ls_watch_hear(ls_cluster *c, int m)
 /* Returns whether each member has brought its part of this order, so that data should move. */
 static bool all_are_in_it(const ls_cluster *c)
 {
-    bool all = c->active && c->kind != LS_ORDER_CLOSE && !ls_watch_brings(c);
+    bool all = c->active && c->kind != LS_ORDER_CLOSE && !ls_watch_owes_parts(c);
     for (int m = 0; m < ls_watch_members(c); m++)
         all = all && (m == c->wire->member || c->peer[m].begun >= c->begun);
     return all;
@@ -173,7 +174,8 @@ static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
     const ls_thread_use before = c->own;
     bool suspects = false;
     for (int m = 0; m < ls_watch_members(c); m++)
-        suspects |= m != c->wire->member && !c->peer[m].gone && c->peer[m].silent_ns > deadline / 4;
+        suspects |=
+            m != c->wire->member && !c->peer[m].sent_last && c->peer[m].silent_ns > deadline / 4;
     c->own.state = 0;
     return suspects && ls_thread_look(&c->own, ls_thread_self()) && before.state != 0
                ? c->own.queued_ns - before.queued_ns
@@ -206,11 +208,11 @@ void ls_watch_look(ls_cluster *c)
     const uint64_t attended = ls_attended_ns(&c->looked_ns, had_no_cpu(c, deadline));
     char what[100];
     ls_beat(&c->heartbeat, 0);
-    say_what(what, sizeof what, c);
+    describe_moment(what, sizeof what, c);
     for (int m = 0; m < ls_watch_members(c); m++) {
         ls_peer *p = &c->peer[m];
         /* A member to which a last message is in transit must receive it. */
-        if (m == c->wire->member || (p->gone && !p->telling))
+        if (m == c->wire->member || (p->sent_last && !p->last_in_transit))
             continue;
         p->silent_ns += attended;
         if (p->silent_ns > deadline)
