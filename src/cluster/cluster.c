@@ -67,7 +67,7 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
         done = await_done(c, GRACE_NS, wait); /* joining has succeeded at the last moment */
     if (!done) {
         c->hangs = true;
-        /* If the engine should return after all, the others are told. */
+        /* If the engine returns later after all, the progress thread tells the others. */
         ls_cluster_leave(c, "its engine did not return from a call");
         return ls_fail(err, LS_ESTALLED,
                        "engine %s does not return from a call %s: is the network up, and did every "
@@ -87,7 +87,8 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
     return status ? status : await_order(c, order, limit_ns, wait, err);
 }
 
-/* Returns how long the progress thread may be silent: as long as another member. */
+/* Returns the limit for the silence of the progress thread, which is a little longer than that of
+ * another member. */
 static uint64_t patience(const ls_cluster *c)
 {
     return c->options.deadline_ns + GRACE_NS;

@@ -163,7 +163,8 @@ static void check_head(ls_cluster *c, int m)
             (unsigned long long)own->number);
 }
 
-/* Reports members that have ended and take no part in an order that they have not begun. */
+/* Reports a loss if a member has sent its last message and will therefore not take part in the
+ * order under way. */
 static void miss_members(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
@@ -226,8 +227,8 @@ static void show_life(void *cluster)
 }
 
 /* Opens the transport. The engine's open may return after the caller's time limit. ls_joining_ends
- * then returns false: the caller has gone, and neither the host's functions nor anything else of
- * the caller's may be used. */
+ * then returns false: the caller has given up and may be gone, so neither the host's functions nor
+ * any other memory of the caller may be used. */
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {.size = sizeof o,
@@ -296,8 +297,8 @@ static void begin_order(ls_cluster *c)
         begin_gather(c);
 }
 
-/* Returns whether all last messages of this member have been sent and, if `goodbyes`, the
- * others have said goodbye. */
+/* Returns whether all last messages of this member have been sent and, if `goodbyes`, the last
+ * messages of all others have arrived. */
 static bool all_is_said(const ls_cluster *c, bool goodbyes)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
@@ -340,7 +341,7 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
     if (parcel->kind >= LS_PARCEL_HEAD_IN)
         c->stuck_ns = 0; /* only transfers of the order count: a sign of life does not advance it */
     if (c->fault.status && parcel->kind >= LS_PARCEL_HEAD_IN)
-        return; /* belongs to an order that has failed */
+        return; /* the transfer belongs to an order that has failed */
     switch (parcel->kind) {
     case LS_PARCEL_CONTROL_IN: ls_watch_hear(c, transfer->peer); return;
     case LS_PARCEL_CONTROL_OUT: p->alive_in_transit = false; return;
@@ -373,7 +374,8 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Waits until this member's last messages have been sent, for a limited time. */
+/* Before a regrouping: waits until this member's last messages on the old transport have been sent,
+ * at most LOSS_WORD_NS. */
 static void part_from_lost(ls_cluster *c)
 {
     while (!all_is_said(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)

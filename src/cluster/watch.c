@@ -1,7 +1,36 @@
-/* Faults, signs of life, and the watch over the other members. Each member sends signs of life, and
- * a last message when it leaves. A member that has been silent for the deadline is lost; if all are
- * alive but no data move for the deadline, a link is stuck. All functions run on the progress
- * thread. */
+/* Faults, signs of life, and the watch over the other members (processes) of a run. All functions
+ * run on the progress thread.
+ *
+ * Problem. A member that dies, or whose host is cut off, sends nothing. The others wait for its
+ * part of an order (a sum or a gather that a caller has requested) and would wait for ever. A
+ * network can also let short messages pass and lose long ones.
+ *
+ * Signs of life. Each member sends a short message to every other member at least once a second
+ * (SAY_NS), or eight times within the deadline if that is sooner (say_alive). The progress thread
+ * calls ls_watch_look every few milliseconds, which counts two times:
+ *
+ *     silent_ns   of each peer: since anything has arrived from it
+ *     stuck_ns    of the order: since any of its data has moved, while all members take part in it
+ *
+ * If one of them exceeds the deadline, that is an error: the peer is lost, or a link is stuck. Only
+ * attended time counts (ls_attended_ns in base/clock.h): time during which this process was
+ * stopped is not held against another member.
+ *
+ * Errors. The first error becomes c->fault, by ls_watch_fault or ls_watch_loss. It ends the order
+ * under way, and every later order fails with the same message. If the error is the loss of a
+ * member, and the run may go on without it, fault_is_loss is set: the progress thread then regroups
+ * with the surviving members (courier.c), and clears the fault.
+ *
+ * Last messages. A member that has a fault, a loss or nothing more to do sends one last message to
+ * each peer, which says which of these it is (ls_say); after it the member sends nothing on this
+ * transport. So the others need not wait for the deadline to learn of it. The states of a peer:
+ *
+ *     sent_last    its last message has arrived; its silence is no longer watched
+ *     leaves_run   that message says that the peer takes no part in the run any more; if it only
+ *                  says that the peer has noticed a loss, the peer will regroup, and leaves_run is
+ *                  false
+ *     last_posted, last_in_transit   the same in the other direction: this member's last message to
+ *                  the peer was posted, and has not been sent yet */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/courier.h"
@@ -97,8 +126,8 @@ void ls_watch_listen(ls_cluster *c, int m)
     post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
 }
 
-/* Sends a sign of life to all members, except to one whose last sign of life
- * is still in transit. */
+/* Sends a sign of life to each member, unless the last one to it is still in transit, or one of the
+ * two has sent its last message. */
 static void say_alive(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->fault.status == LS_OK; m++) {
@@ -158,7 +187,8 @@ void ls_watch_hear(ls_cluster *c, int m)
         ls_watch_listen(c, m);
 }
 
-/* Returns whether each member has brought its part of this order, so that data should move. */
+/* Returns whether all members take part in the order under way and have delivered their own data
+ * for it. From then on data should move all the time. */
 static bool all_are_in_it(const ls_cluster *c)
 {
     bool all = c->active && c->kind != LS_ORDER_CLOSE && !ls_watch_owes_parts(c);
@@ -167,8 +197,11 @@ static bool all_are_in_it(const ls_cluster *c)
     return all;
 }
 
-/* Returns for how long this thread had no CPU since its last look. It matters only once a member is
- * suspected, and is measured only then: a lost member must be found no later on a busy machine. */
+/* Returns for how long this thread had no CPU since its last look; 0 as long as no member is
+ * suspected, because finding out costs system calls. ls_attended_ns counts that time as attended.
+ * Without it, a thread that was away because it had no CPU would take its absence for a stop of the
+ * whole process, in which no silence counts, and a lost member would be found later on a busy
+ * machine than on an idle one. */
 static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
@@ -182,9 +215,10 @@ static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
                : 0;
 }
 
-/* Reports that no data move although signs of life do. A likely cause is a link that takes smaller
- * packets than the hosts send, while a firewall drops the ICMP messages that say so: short messages
- * then arrive and long ones do not. */
+/* Reports that no data move although all members send signs of life. A likely cause is a link whose
+ * MTU is smaller than that of the hosts, together with a firewall that drops the ICMP messages that
+ * report it: short messages then arrive and long ones do not. The message names a member from which
+ * data are expected, or else one to which data are in transit. */
 static void note_stuck(ls_cluster *c, const char *what)
 {
     int m = 0;
@@ -211,7 +245,8 @@ void ls_watch_look(ls_cluster *c)
     describe_moment(what, sizeof what, c);
     for (int m = 0; m < ls_watch_members(c); m++) {
         ls_peer *p = &c->peer[m];
-        /* A member to which a last message is in transit must receive it. */
+        /* A peer that has sent its last message is watched only as long as this member's last
+         * message to it is in transit: if the peer does not receive it, it is lost. */
         if (m == c->wire->member || (p->sent_last && !p->last_in_transit))
             continue;
         p->silent_ns += attended;
