@@ -27,9 +27,8 @@
  * member is not a fault. The order in progress fails, and the progress threads of the surviving
  * members contact each other at once, while callers may still be busy with something else. They
  * agree which members go on, and open a new transport, over which they send signs of life from then
- * on. Orders
- * fail until the caller calls ls_cluster_regroup. After that, members have other numbers, in the
- * old order, and everything must be prepared anew.
+ * on. Orders fail until the caller calls ls_cluster_regroup. After that, members have other
+ * numbers, in the old order, and everything must be prepared anew.
  *
  * Memory order. Let C be the calling thread (callers synchronise among themselves, so that one
  * thread at a time calls), and P the progress thread.
@@ -53,7 +52,7 @@
  *    sum.ready to 0 (relaxed). P loads it again only in a later sum; the push of that sum follows
  *    the reset, so P cannot read the old number.
  * 4. Leaving. C writes `leaving` and then true in `leave_asked` (release). P loads `leave_asked`
- * (acquire) before it reads `leaving`.
+ *    (acquire) before it reads `leaving`.
  * 5. `regroups`, `joining` and options.asks are relaxed. Each is a decision or a request by itself
  *    and hands over no other memory. `joining` is decided by compare-and-exchange, so that exactly
  *    one of C and P succeeds. */

@@ -157,7 +157,7 @@ static void describe_moment(char *out, size_t size, const ls_cluster *c)
 {
     const unsigned long long number = c->begun;
     if (!c->active)
-        snprintf(out, size, "between two exchanges, after the %lluth", number);
+        snprintf(out, size, "between two exchanges, after exchange %llu", number);
     else if (c->kind == LS_ORDER_SUM)
         snprintf(out, size, "in the sum of gradients (exchange %llu)", number);
     else
@@ -170,7 +170,9 @@ void ls_watch_hear(ls_cluster *c, int m)
     ls_peer *p = &c->peer[m];
     const ls_control *in = &p->in;
     if (in->magic != LS_CLUSTER_MAGIC || in->say > LS_SAY_END) {
-        ls_watch_fault(c, LS_EIO, "host %s sends what no Lockstep of this version does", p->host);
+        ls_watch_fault(c, LS_EIO,
+                       "host %s sent a message that this version of Lockstep does not know",
+                       p->host);
         return;
     }
     p->begun = in->begun;
@@ -230,8 +232,8 @@ static void note_stuck(ls_cluster *c, const char *what)
     ls_watch_fault(
         c, LS_ESTALLED,
         "for %.1f s nothing has come or gone between host %s and host %s, though every host is "
-        "alive, %s: does a link between them take smaller packets than its ends (ip link show: "
-        "the MTU), or a firewall drop ICMP?",
+        "alive, %s: does a link between them pass only smaller packets than the hosts send (ip link "
+        "show: the MTU), or does a firewall drop ICMP?",
         (double)c->stuck_ns * 1e-9, c->peer[c->wire->member].host,
         m < ls_watch_members(c) ? c->peer[m].host : "?", what);
 }
