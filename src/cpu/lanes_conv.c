@@ -60,16 +60,16 @@ static const float *conv_x(const ls_conv_op *op, int group, float *room)
     return room;
 }
 
-const float *ls_conv_values(const ls_conv_op *op, float *room)
+const float *ls_conv_transformed_weights(const ls_conv_op *op, float *room)
 {
     const float *weights = op->base.b.param[0];
     ls_conv_kept *kept = op->kept;
     const bool constant = (op->base.flags & LS_RUN_CONSTANT) != 0;
-    float *values = kept ? kept->values : room;
-    if (!kept || !constant || kept->from != weights)
+    float *values = kept ? kept->transformed : room;
+    if (!kept || !constant || kept->source != weights)
         ls_wino_weights(&op->forward.wino, values, weights);
     if (kept)
-        kept->from = constant ? weights : NULL;
+        kept->source = constant ? weights : NULL;
     return values;
 }
 
@@ -82,7 +82,7 @@ static void forward_by_winograd(const ls_conv_op *op)
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
     float *room = b->scratch;
-    const float *values = ls_conv_values(op, room);
+    const float *values = ls_conv_transformed_weights(op, room);
     room += op->kept ? 0 : ls_wino_weight_floats(w);
     ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
@@ -111,7 +111,7 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     (void)stream;
     (void)err;
     op->base.flags = flags;
-    if (op->forward.used)
+    if (op->forward.by_winograd)
         forward_by_winograd(op);
     else
         ls_team_run(op->base.team, (uint32_t)ls_team_size(op->base.team), forward_some, op);
@@ -147,8 +147,8 @@ static const float *block_x(const ls_conv_op *op, int group, int groups)
 }
 
 /* Computes the gradient before pool and relu for some image rows and channels of one group. */
-static ls_lanes_grad stage(const ls_conv_op *op, int group, int first, int n, int y0, int y1,
-                           float *d)
+static ls_lanes_grad stage_gradient(const ls_conv_op *op, int group, int first, int n, int y0,
+                                    int y1, float *d)
 {
     const ls_op_buffers *b = &op->base.b;
     const ptrdiff_t line = (ptrdiff_t)op->conv.ow * LS_LANES;
@@ -172,7 +172,7 @@ static void stage_group(void *arg, uint32_t g)
     const conv_block *k = arg;
     const ls_conv_op *op = k->op;
     float *d = (float *)op->base.b.scratch + op->at.d;
-    stage(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
+    stage_gradient(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
 }
 
 /* Returns the gradient of a whole block, staged if it must be. */
@@ -221,7 +221,7 @@ static void finish_bias(const ls_conv_op *op, int first, int add)
     op->base.kernels->sum_lanes(op->base.b.grad[1] + first, bias_sums(op, first), LS_LANES_OC, add);
 }
 
-/* ---- the weights ----------------------------------------------------------------------------- */
+/* ---- the gradient of the weights ------------------------------------------------------------- */
 
 static int eight_or_less(const ls_conv_op *op, int first)
 {
@@ -322,7 +322,7 @@ static void four_in_bands(const ls_conv_op *op, const float *x, int group, int f
     size_t at = (size_t)(first % LS_LANES_OC) * LS_LANES;
     for (int y0 = 0; y0 < c->oh; y0 += rows, add = 1) {
         int y1 = y0 + rows < c->oh ? y0 + rows : c->oh;
-        ls_lanes_grad g = stage(op, group, first, n, y0, y1, band);
+        ls_lanes_grad g = stage_gradient(op, group, first, n, y0, y1, band);
         if (op->bias)
             k->conv_bias(c, g, 1, n, y0, y1, bias_sums(op, first) + at, add);
         k->conv_correlate(c, x, g, 1, n, 0, ls_lanes_conv_inputs(c), y0, y1,
@@ -354,7 +354,7 @@ static void weights_of_block(conv_block *k)
     const ls_op_buffers *b = &op->base.b;
     if (op->bias)
         ls_team_run(op->base.team, op->cut.eights, bias_of_eight, k);
-    if (op->weights.used) {
+    if (op->weights.by_winograd) {
         ls_wino_gradient(&op->weights.wino, k->groups, b->grad[0],
                          (const float *)b->x + (size_t)k->group * op->x_group, k->g.d, k->add,
                          (float *)b->scratch + op->at.weights);
@@ -367,17 +367,17 @@ static void weights_of_block(conv_block *k)
         ls_team_run(op->base.team, op->cut.eights, weights_of_eight, k);
 }
 
-/* ---- x --------------------------------------------------------------------------------------- */
+/* ---- the gradient of x ----------------------------------------------------------------------- */
 
-static void data_of_group(void *arg, uint32_t i)
+static void dx_of_group(void *arg, uint32_t i)
 {
     const conv_block *k = arg;
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     float *dx = (float *)b->dx + (size_t)(k->group + (int)i) * op->x_group;
-    float *room = (float *)b->scratch + op->at.seen + i * op->padded_group;
+    float *room = (float *)b->scratch + op->at.sampled_dx + i * op->padded_group;
     const float *w =
-        ls_lanes_packs(&op->conv) ? (const float *)b->scratch + op->at.data : b->param[0];
+        ls_lanes_packs(&op->conv) ? (const float *)b->scratch + op->at.dx_weights : b->param[0];
     ls_lanes_grad g = k->g;
     g.d += (ptrdiff_t)i * g.group;
     op->base.kernels->conv_data(&op->conv, g, w, op->sampled ? room : dx);
@@ -385,26 +385,26 @@ static void data_of_group(void *arg, uint32_t i)
         conv_unsample(op, room, dx);
 }
 
-static void data_of_block(conv_block *k)
+static void dx_of_block(conv_block *k)
 {
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     const ls_wino_finish nothing = {0};
-    float *values = (float *)b->scratch + op->at.data;
-    if (op->data.used)
-        ls_wino_conv(&op->data.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
-                     k->g.d, &nothing, values, values + ls_wino_weight_floats(&op->data.wino));
+    float *values = (float *)b->scratch + op->at.dx_weights;
+    if (op->dx.by_winograd)
+        ls_wino_conv(&op->dx.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
+                     k->g.d, &nothing, values, values + ls_wino_weight_floats(&op->dx.wino));
     else
-        ls_team_run(op->base.team, (uint32_t)k->groups, data_of_group, k);
+        ls_team_run(op->base.team, (uint32_t)k->groups, dx_of_group, k);
 }
 
 /* Prepares the weights for dx: transformed for Winograd's algorithm, or packed. */
 static void prepare_weights(const ls_conv_op *op)
 {
     const float *w = op->base.b.param[0];
-    float *room = (float *)op->base.b.scratch + op->at.data;
-    if (op->data.used)
-        ls_wino_weights(&op->data.wino, room, w);
+    float *room = (float *)op->base.b.scratch + op->at.dx_weights;
+    if (op->dx.by_winograd)
+        ls_wino_weights(&op->dx.wino, room, w);
     else if (ls_lanes_packs(&op->conv))
         pack(&op->conv, w, room);
 }
@@ -427,7 +427,7 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
         k.g = block_gradient(op, group, k.groups);
         weights_of_block(&k);
         if (op->base.needs_dx)
-            data_of_block(&k);
+            dx_of_block(&k);
     }
     return LS_OK;
 }
@@ -438,7 +438,7 @@ static int conv_import(ls_op *base, int index, void *dst, const float *src, ls_e
 {
     const ls_conv_op *op = (const ls_conv_op *)base;
     if (op->kept)
-        op->kept->from = NULL;
+        op->kept->source = NULL;
     return ls_lanes_op_import(base, index, dst, src, err);
 }
 
@@ -447,7 +447,7 @@ static void conv_destroy(ls_op *base)
     ls_conv_op *op = (ls_conv_op *)base;
     if (op) {
         ls_few_conv_fini(op);
-        ls_free(op->base.host, op->own.values);
+        ls_free(op->base.host, op->own.transformed);
     }
     ls_lanes_op_destroy(base);
 }
@@ -467,14 +467,15 @@ static const ls_op_impl conv_impl = {
 static int keep_values(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;
-    if (desc->training || !op->forward.used || (twin && !twin->kept))
+    if (desc->training || !op->forward.by_winograd || (twin && !twin->kept))
         return LS_OK;
     op->kept = twin ? twin->kept : &op->own;
     if (twin)
         return LS_OK;
-    op->own.values =
+    op->own.transformed =
         ls_alloc_array(op->base.host, ls_wino_weight_floats(&op->forward.wino), sizeof(float));
-    return op->own.values ? LS_OK : ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
+    return op->own.transformed ? LS_OK
+                               : ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
 }
 
 int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)

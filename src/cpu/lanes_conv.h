@@ -18,16 +18,16 @@
 
 /* One pass, and its plan if it uses Winograd's algorithm. */
 typedef struct ls_conv_wino {
-    bool used;
+    bool by_winograd;
     ls_wino wino;
 } ls_conv_wino;
 
 /* Transformed weights that stay valid from one forward call to the next as long as the parameters
  * do (LS_RUN_CONSTANT). An op that is not trained keeps them and shares them with its twins. */
 typedef struct ls_conv_kept {
-    float *values; /* NULL: none are kept */
-    /* parameters that `values` were computed from; NULL: `values` must be computed */
-    const float *from;
+    float *transformed; /* NULL: none are kept */
+    /* parameters that `transformed` was computed from; NULL: it must be computed */
+    const float *source;
 } ls_conv_kept;
 
 /* A run of the direct form for few rows: groups of sixteen pixels (or pooled pixels) whose sums use
@@ -74,13 +74,13 @@ typedef struct ls_conv_cut {
  * the dx of the sampled pixels, data the weights for dx. */
 typedef struct ls_conv_scratch {
     size_t forward;
-    size_t x, d, bias, weights, seen, data;
+    size_t x, d, bias, weights, sampled_dx, dx_weights;
 } ls_conv_scratch;
 
 typedef struct ls_conv_op {
     ls_lanes_op base; /* base; must be first */
     ls_lanes_conv conv;
-    ls_conv_wino forward, weights, data;
+    ls_conv_wino forward, weights, dx;
     bool bias;
     bool staged; /* dy must be taken back through pool and relu before use */
     bool banded; /* only a direct gradient of the weights uses the staged gradient */
@@ -113,7 +113,7 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 
 /* Returns the transformed weights for forward by Winograd's algorithm: the kept ones if they are
  * valid, else it computes them into the kept memory, or into `room` if none is kept. */
-const float *ls_conv_values(const ls_conv_op *op, float *room);
+const float *ls_conv_transformed_weights(const ls_conv_op *op, float *room);
 
 /* Plans forward of few rows for an op that ls_conv_plan has planned. Errors: LS_EUNSUPPORTED,
  * LS_EINVAL, LS_ENOMEM. */
