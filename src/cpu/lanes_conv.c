@@ -1,4 +1,39 @@
-/* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them. */
+/* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them. This
+ * page explains the words of this file; lanes_conv.h explains which form of a pass is chosen when.
+ *
+ * Rows. Tensors are in lanes (lanes_op.h): a *group* is 16 images, and element i of a vector
+ * register belongs to image i of the group, which is lane i. (The `groups` of a grouped convolution
+ * are another thing; lanes_groups.c.) A *block* is LS_LANES_BLOCK_GROUPS consecutive groups, 32
+ * images. The forward pass computes group by group. The backward pass computes block by block and
+ * adds the blocks' gradients of weights and bias in order, because the order decides the bits.
+ *
+ * Output channels. Weights are stored in blocks of eight output channels, called an *eight* in
+ * names to distinguish it from a block of groups. Threads of the team divide the eights.
+ *
+ * The staged gradient. A relu and an average pool may be fused into the convolution. The gradient
+ * dy is that of the op's output, after both. The kernels need the gradient d of the convolution's
+ * own result, before both. stage_gradient computes d from dy and the mask of signs that forward has
+ * saved, and stores it in scratch memory. Without relu and pool dy itself is d.
+ *
+ * The gradient of the weights, which pairs x with d, is computed in one of four forms:
+ *
+ *     Winograd    ls_wino_gradient, of a whole block
+ *     panels      (many channels) a matrix product. d is copied into *panels*: 16 output channels
+ *                 by a few pixels, with the channels side by side in a register. Threads divide the
+ *                 sets of 16 channels (weights_by_panels).
+ *     sums        (few channels) for each weight of an eight one sum per lane, over all pixels;
+ *                 finish_weights then adds the 16 lanes of each sum (weights_of_eight)
+ *     bands       the same sums for an op whose dx is not needed, usually that of the first layer:
+ *                 d is staged in *bands* of four output channels by a few image rows, which are
+ *                 used while they are in the L1 cache (eight_in_bands)
+ *
+ * The gradient of x, if it is needed, is computed per group from d of all output channels and the
+ * weights, either by Winograd's algorithm or directly.
+ *
+ * Transformed weights. Winograd's algorithm multiplies *values*, transforms of x and of the weights
+ * (wino.h). In evaluation the weights do not change from call to call (LS_RUN_CONSTANT), so an op
+ * that is not trained keeps their values. A *twin* is the op of the same layer for another number
+ * of rows; it has the same weights and shares these values. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -46,8 +81,8 @@ static void conv_unsample(const ls_conv_op *op, const float *d, float *dx)
         }
 }
 
-/* Returns one group of x as the direct kernels read it: padded or sampled into `room`, or x
- * itself. */
+/* Returns x of one group of images in the form in which the direct kernels read it: a copy in
+ * `room` that is padded or sampled, or x itself. */
 static const float *conv_x(const ls_conv_op *op, int group, float *room)
 {
     const float *x = (const float *)op->base.b.x + (size_t)group * op->x_group;
@@ -60,6 +95,7 @@ static const float *conv_x(const ls_conv_op *op, int group, float *room)
     return room;
 }
 
+/* With LS_RUN_CONSTANT the caller promises that only import_param changes the weights. */
 const float *ls_conv_transformed_weights(const ls_conv_op *op, float *room)
 {
     const float *weights = op->base.b.param[0];
@@ -120,7 +156,9 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
 
 /* ---- weights for conv_data; lanes_kernels.h has the layouts ---------------------------------- */
 
-/* Packs the weights (ls_lanes_packs). Places of input channels beyond the last are never read. */
+/* Packs the weights for conv_data as ls_lanes_packs describes: four input channels side by side. If
+ * the number of input channels is not a multiple of four, the elements of the missing channels are
+ * not written, and conv_data does not read them. */
 static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 {
     const int taps = c->kh * c->kw;
@@ -136,7 +174,7 @@ static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 
 /* ---- parts of the gradients ------------------------------------------------------------------ */
 
-/* Returns x of a block of groups as the direct kernels read it. */
+/* Returns x of a block of groups in the form in which the direct kernels read it. */
 static const float *block_x(const ls_conv_op *op, int group, int groups)
 {
     float *room = (float *)op->base.b.scratch + op->at.x;
@@ -146,7 +184,9 @@ static const float *block_x(const ls_conv_op *op, int group, int groups)
     return first;
 }
 
-/* Computes the gradient before pool and relu for some image rows and channels of one group. */
+/* Computes d, the gradient of the convolution's result before the fused relu and pool, from dy: for
+ * one group, the output channels first … first + n − 1 and the image rows y0 … y1 − 1. Writes it to
+ * `d` and returns its layout. */
 static ls_lanes_grad stage_gradient(const ls_conv_op *op, int group, int first, int n, int y0,
                                     int y1, float *d)
 {
@@ -159,12 +199,13 @@ static ls_lanes_grad stage_gradient(const ls_conv_op *op, int group, int first, 
     return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, n * line};
 }
 
-/* A block of groups. `g` is the gradient of the whole block; it is unused with bands. */
+/* A block of groups, the unit of the backward pass. */
 typedef struct conv_block {
     const ls_conv_op *op;
-    int group, groups, add;
-    const float *x;
-    ls_lanes_grad g;
+    int group, groups; /* first group of the block, and number of groups */
+    int add;           /* non-zero: adds to the gradients of the parameters */
+    const float *x;    /* x as the direct kernels read it */
+    ls_lanes_grad g;   /* d of the whole block; not set if d is staged in bands */
 } conv_block;
 
 static void stage_group(void *arg, uint32_t g)
@@ -175,7 +216,8 @@ static void stage_group(void *arg, uint32_t g)
     stage_gradient(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
 }
 
-/* Returns the gradient of a whole block, staged if it must be. */
+/* Returns d of a whole block: staged in scratch memory if there is a relu or a pool, else dy
+ * itself. */
 static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -190,6 +232,7 @@ static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
     return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, c->oc * line};
 }
 
+/* Returns the number of the memory for sums that the eight beginning with channel `first` uses. */
 static size_t slot_of(const ls_conv_op *op, int first)
 {
     return (size_t)(first / LS_LANES_OC) % op->cut.slots;
@@ -205,8 +248,9 @@ static float *sums_of(const ls_conv_op *op, int first)
     return (float *)op->base.b.scratch + op->at.weights + slot_of(op, first) * op->cut.sum_floats;
 }
 
-/* Adds up the lanes of the sums of eight channels' weights, for `inputs` inputs from input `i` on,
- * and writes them to the gradient. */
+/* Adds the 16 lanes of each sum and writes the results to the gradient of the weights: those of the
+ * eight output channels from `first` on and of the input channels i … i + inputs − 1 (as
+ * ls_lanes_conv_inputs counts input channels). */
 static void finish_weights(const ls_conv_op *op, int first, int i, int inputs, int add)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -223,6 +267,7 @@ static void finish_bias(const ls_conv_op *op, int first, int add)
 
 /* ---- the gradient of the weights ------------------------------------------------------------- */
 
+/* Returns the number of output channels of the eight that begins with channel `first`. */
 static int eight_or_less(const ls_conv_op *op, int first)
 {
     int left = op->conv.oc - first;
@@ -243,8 +288,9 @@ static void bias_of_eight(void *arg, uint32_t eight)
     finish_bias(op, first, k->add);
 }
 
-/* Computes the gradient of the weights of the outputs in `c` with `panels` of a few pixels at a
- * time. */
+/* Computes the gradient of the weights of c->oc output channels, whose d is `g`. For a few pixels
+ * at a time it copies d of the block to `panels`, memory for one set of panels, and multiplies that
+ * with x. `gw`: the gradient. */
 static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad g, float *panels,
                       float *gw)
 {
@@ -265,7 +311,7 @@ static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad
         }
 }
 
-/* Computes the gradient for the panels of one thread of the team. */
+/* Computes the gradient of the weights of one thread's share of the sets of 16 output channels. */
 static void weights_by_panels(void *arg, uint32_t part)
 {
     const conv_block *k = arg;
@@ -284,16 +330,17 @@ static void weights_by_panels(void *arg, uint32_t part)
                   op->base.b.grad[0] + first * 16 * (size_t)(c.ic * c.kh * c.kw));
 }
 
-/* Clears the sums of a last block with fewer than eight channels. The sums of the missing channels
- * thereby stay zero, and so does the padding of the gradients; those of the other channels are
- * written before they are read. */
+/* Clears the sums of the last eight, if it has fewer than eight channels. The sums of the missing
+ * channels are not written later, so they stay zero, and so does the padding of the gradient. The
+ * sums of the other channels are written before they are read. */
 static void clear_sums(const ls_conv_op *op, int first)
 {
     memset(bias_sums(op, first), 0, LS_CONV_BIAS_SUMS * sizeof(float));
     memset(sums_of(op, first), 0, op->cut.sum_floats * sizeof(float));
 }
 
-/* Computes the gradients of eight channels' weights from the gradient of a whole block. */
+/* Computes the gradient of the weights of one eight from d of a whole block, one input channel
+ * after the other. */
 static void weights_of_eight(void *arg, uint32_t eight)
 {
     const conv_block *k = arg;
@@ -311,7 +358,8 @@ static void weights_of_eight(void *arg, uint32_t eight)
     }
 }
 
-/* Adds the contribution of up to four channels of one group to the sums of their block of eight. */
+/* Adds the contribution of one group and of up to four output channels, `first` … first + n − 1, to
+ * the sums of their eight. d is staged band by band: `rows` image rows of these channels. */
 static void four_in_bands(const ls_conv_op *op, const float *x, int group, int first, int n,
                           int add)
 {
@@ -330,6 +378,7 @@ static void four_in_bands(const ls_conv_op *op, const float *x, int group, int f
     }
 }
 
+/* Computes the gradients of weights and bias of one eight, with d staged in bands. */
 static void eight_in_bands(void *arg, uint32_t eight)
 {
     const conv_block *k = arg;
@@ -348,6 +397,7 @@ static void eight_in_bands(void *arg, uint32_t eight)
     finish_weights(op, first, 0, ls_lanes_conv_inputs(&op->conv), k->add);
 }
 
+/* Computes the gradients of weights and bias from a block whose d is complete. */
 static void weights_of_block(conv_block *k)
 {
     const ls_conv_op *op = k->op;
@@ -369,6 +419,7 @@ static void weights_of_block(conv_block *k)
 
 /* ---- the gradient of x ----------------------------------------------------------------------- */
 
+/* Computes dx of group i of a block directly. */
 static void dx_of_group(void *arg, uint32_t i)
 {
     const conv_block *k = arg;
@@ -462,8 +513,9 @@ static const ls_op_impl conv_impl = {
     .destroy = conv_destroy,
 };
 
-/* Decides which op keeps the transformed weights of forward: an op that is not trained, or its
- * twin. Called after the choice of kernels. */
+/* If forward uses Winograd's algorithm and the op is not trained, makes it keep its transformed
+ * weights: in memory of its own, or in that of its twin, which has the same weights. Called after
+ * the choice of kernels. */
 static int keep_values(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;

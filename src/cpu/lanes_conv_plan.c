@@ -10,8 +10,8 @@ enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Returns true if int suffices for all that the kernels count: sides with padding, positions one
- * step beyond them, and the weights of a block of eight outputs. */
+/* Returns true if no number that the kernels count exceeds an int: sides of images with padding,
+ * positions one step beyond them, and the weights of a block of eight output channels. */
 static bool is_counted(const ls_conv2d *k, int inputs)
 {
     const int side[] = {k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw};
@@ -194,7 +194,9 @@ static bool panels_pay(const ls_lanes_conv *c)
     return c->ic >= 8 && c->oc >= least * panels;
 }
 
-/* Turns a 1 × 1 kernel into a product over pixels in one line. */
+/* Turns a 1 × 1 kernel without padding and pool into a product over pixels: the pixels that it
+ * reads are treated as one image row. If the kernel has a stride, they are copied first
+ * (`sampled`). */
 static void sample(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;
@@ -254,7 +256,7 @@ static void set_cut(ls_conv_op *op)
     /* With a team each block of eight outputs has sums of its own. A single thread reuses one
      * block's sums, which stay in the cache. */
     cut->slots = ls_team_size(op->base.team) > 1 ? cut->eights : 1;
-    /* a band is multiplied with every input while it is in the cache */
+    /* a band is multiplied with every input channel while it is in the cache */
     cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1;
     cut->band_rows = band_rows(c);
     cut_panels(cut, c);
