@@ -151,8 +151,9 @@ static void step_some(void *arg, uint32_t item)
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
-/* Returns true if the step must change nothing. A step whose loss is not finite sets *held, which
- * stops this step and all later ones until the caller clears it. */
+/* Returns true if the update must be skipped: *held is not 0, or the step's loss is not finite. In
+ * the latter case it sets *held, so that later updates are skipped as well until the caller sets
+ * *held to 0. */
 static bool is_held(const ls_op_buffers *b)
 {
     if (!b->guard)

@@ -1,5 +1,5 @@
-/* Internals of data_csv.c: the columns of a table, from its header and the keys (csv_header.c), and
- * its cells (csv_cells.c). */
+/* Internals of data_csv.c: the columns of a table, which are determined from its header and from
+ * the config's keys (csv_header.c), and its cells (csv_cells.c). */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 

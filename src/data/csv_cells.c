@@ -26,8 +26,8 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *at)
             : "at most 1000 different texts; name the column in data.drop");
 }
 
-/* Inspection (keys.lenient): drops a column, other than the target, that cannot be part of a row.
- * Returns false otherwise; the caller then fails. `is`: see ls_csv_column. */
+/* With keys.lenient, drops a column that cannot become part of a row, unless it is the target, and
+ * returns true. Otherwise returns false, and the caller fails. `is`: see ls_csv_column. */
 static bool leave_out(ls_csv *c, ls_csv_column *at, const char *is)
 {
     if (!c->o->spec->keys.lenient || at == &c->column[c->target])
@@ -38,8 +38,9 @@ static bool leave_out(ls_csv *c, ls_csv_column *at, const char *is)
     return true;
 }
 
-/* Stores the index of the text among the levels of its column. Only the training table adds levels;
- * its column with too long or too many texts is dropped or refused. */
+/* Stores the index of the text among the levels of its column. If the training table is read, a new
+ * text is added to the levels; a column with too many texts, or too long ones, is dropped or
+ * refused. */
 static int read_text(ls_csv *c, ls_csv_column *at, float *cell)
 {
     const char *text;
@@ -82,7 +83,7 @@ static int take_missing(const ls_csv *c, const ls_csv_column *at, float *cell)
                : LS_OK;
 }
 
-/* Returns the decimal separator of a column's numbers as far as it is known; else 0. */
+/* Returns the decimal separator of a column's numbers; 0: it is not known yet. */
 static char decimal_of(const ls_csv_column *at)
 {
     return at->decimal ? at->decimal : ls_form_decimal(at->forms);
@@ -110,9 +111,9 @@ static int fail_number(const ls_csv *c, const ls_csv_column *at)
     return ls_csv_fail_field(c, at, expected);
 }
 
-/* Records the form of a number. When the decimal separator turns out to be a comma after numbers
- * with two readings, these may have been misread: requests that the training table be read
- * again. */
+/* Records the form of a number. A number such as 1,500 has two readings, as long as the decimal
+ * separator of its column is not known. If a later number shows that the separator is a comma, such
+ * numbers may have been misread, and c->again is set: the training table is read once more. */
 static int take_form(ls_csv *c, ls_csv_column *at, unsigned form)
 {
     static const unsigned either = LS_FORM_POINT_OR_GROUP | LS_FORM_COMMA_OR_GROUP;

@@ -406,8 +406,8 @@ static int read_table(ls_csv *c, ls_dataset **out)
     return LS_OK;
 }
 
-/* Reads a table, once more if the decimal separator of a column was known only after numbers had
- * been read without it. */
+/* Reads a table. If numbers were read before the decimal separator of their column was known, reads
+ * it once more. */
 static int read_file(ls_csv *c, const char *path, ls_dataset **out)
 {
     int status = LS_OK;

@@ -260,8 +260,8 @@ const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds);
 /* Returns the number of rows. Any thread. */
 uint32_t ls_dataset_rows(const ls_dataset *ds);
 
-/* Returns the number of steps in an epoch: the number of minibatches of at most `batch_size` rows
- * that `rows` rows make. Returns UINT32_MAX if `rows` is 0, because there are no epochs then. */
+/* Returns the number of steps in an epoch of `rows` rows, which is rows / batch_size rounded up.
+ * Returns UINT32_MAX if `rows` is 0, because there are no epochs then. */
 uint32_t ls_steps_per_epoch(uint32_t rows, uint32_t batch_size);
 
 /* Returns the number of rows in minibatch `index` of `total` rows, divided into minibatches of
@@ -274,9 +274,10 @@ size_t ls_dataset_target_bytes(const ls_dataset *ds);
 
 /* Copies `count` rows, which may repeat.
  *
- * - rows: [count] row numbers - images: output buffer, count × ls_dataset_image_bytes bytes -
- * targets: output buffer, count × ls_dataset_target_bytes bytes: int32_t [count] or float
- * [count][info.targets]
+ * - rows: [count] row numbers
+ * - images: output buffer, count × ls_dataset_image_bytes bytes
+ * - targets: output buffer, count × ls_dataset_target_bytes bytes: int32_t [count] or float
+ *   [count][info.targets]
  *
  * Errors: LS_EINVAL for a row number that does not exist, in which case nothing is written; errors
  * of the kind's read function. Any thread, several at once. */
