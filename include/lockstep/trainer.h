@@ -301,8 +301,8 @@ int ls_trainer_add_sink(ls_trainer *trainer,
  *
  * - LS_EIO, LS_ENONFINITE or LS_ENOMEM: the run's last checkpoint was written in the background and
  *   could not be saved. The error has been logged, and the trainer is freed.
- * - LS_ESTALLED: a worker that stalled has still not returned. Its thread, and the memory that it
- *   may still access, are leaked. Everything else is freed.
+ * - LS_ESTALLED: a worker that stalled has still not returned. Its thread is left running, and the
+ *   trainer's memory, which it may still access, is leaked.
  * - LS_EINVAL or LS_ECANCELED, in the cases that the top of this header lists. In these cases alone
  *   the trainer stays open. */
 int ls_trainer_close(ls_trainer *trainer);
