@@ -75,9 +75,9 @@ enum { LS_MEMBER_NAME = 64 };
 typedef struct ls_cluster_options {
     const ls_wire_type *type;
     const void *comm;     /* ls_wire_options.comm */
-    uint64_t deadline_ns; /* how long a member may be silent */
-    uint64_t open_ns;     /* how long joining may take */
-    /* non-zero: this member asks all to stop, which each sum transmits; NULL: never */
+    uint64_t deadline_ns; /* a member that is silent for longer is lost */
+    uint64_t open_ns;     /* longest time for joining the other members */
+    /* non-zero: this member asks all members to stop; the next sum tells them. NULL: never */
     const atomic_int *asks;
     bool regroups; /* ls_cluster_regroups may be called later */
     const ls_host *host;
@@ -91,9 +91,9 @@ int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err);
  * Errors: those of the transport, LS_ETIMEDOUT, LS_ENOMEM. */
 int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err);
 
-/* Ends together with the others, unless there was a fault or this member has left. NULL is
- * allowed. Returns LS_ESTALLED if a thread, or memory that the transport may still touch,
- * could not be freed. */
+/* Closes the transport and frees the cluster. Waits until the other members close it too, unless
+ * there was a fault or this member has left. NULL is allowed. Returns LS_ESTALLED if the progress
+ * thread hangs, or if the transport may still use some memory; that memory is then not freed. */
 int ls_cluster_close(ls_cluster *cluster);
 
 /* Declares that a stalled worker may still use the memory of sums. ls_cluster_close then does not

@@ -10,7 +10,7 @@
 
 #define IDLE_NS 5000000u        /* between two looks at the transport without an order */
 #define ACTIVE_NS 2000000u      /* longest poll during an order */
-#define OWN_NS 100000u          /* longest poll while this member may still bring a part of a sum */
+#define OWN_NS 100000u          /* longest poll while own data for a sum may become complete */
 #define LAST_WORD_NS 300000000u /* time for the last message after a fault */
 #define LOSS_WORD_NS 20000000u  /* time for the last message after a loss */
 enum { AT_ONCE = 64 };
@@ -75,7 +75,8 @@ static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incomin
         ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
 }
 
-/* Posts the parts of all members in turn, so that none waits for a long part of another. */
+/* Posts one message of each member's part in turn, so that a short part does not wait for a long
+ * one. */
 static void begin_gather(ls_cluster *c)
 {
     size_t most = 0;
@@ -115,8 +116,9 @@ static void exchange_heads(ls_cluster *c)
     }
 }
 
-/* Makes the names of hosts unique. It begins with the last member, because each must still find the
- * first one's name unchanged. */
+/* Makes the names of hosts unique: appends "#m" to the name of member m if a member before it has
+ * the same name. It goes from the last member to the first, so that the names with which a name is
+ * compared are still the original ones. */
 static void number_namesakes(ls_cluster *c)
 {
     for (int m = ls_watch_members(c) - 1; m > 0; m--)
@@ -213,7 +215,7 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
     return LS_OK;
 }
 
-/* Logs a line of the engine. Nothing is logged for a caller that has given up. */
+/* Logs a line of the engine, unless the caller has given up and its log may be gone. */
 static void say_of_engine(void *cluster, int level, const char *text)
 {
     const ls_cluster *c = cluster;

@@ -182,8 +182,7 @@ void ls_watch_hear(ls_cluster *c, int m)
         ls_watch_fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->say == LS_SAY_LEAVE)
         ls_watch_loss(c, "host %s has left the run: %.400s", p->host, in->text);
-    else if (in->say ==
-             LS_SAY_LOSS) /* the sender may recover from this loss when this member cannot */
+    else if (in->say == LS_SAY_LOSS) /* a third member is lost; may this member go on without it? */
         ls_watch_loss(c, "%.400s", in->text);
     else if (in->say == LS_SAY_ALIVE)
         ls_watch_listen(c, m);
@@ -232,8 +231,8 @@ static void note_stuck(ls_cluster *c, const char *what)
     ls_watch_fault(
         c, LS_ESTALLED,
         "for %.1f s nothing has come or gone between host %s and host %s, though every host is "
-        "alive, %s: does a link between them pass only smaller packets than the hosts send (ip link "
-        "show: the MTU), or does a firewall drop ICMP?",
+        "alive, %s: does a link between them pass only smaller packets than the hosts send (ip "
+        "link show: the MTU), or does a firewall drop ICMP?",
         (double)c->stuck_ns * 1e-9, c->peer[c->wire->member].host,
         m < ls_watch_members(c) ? c->peer[m].host : "?", what);
 }

@@ -67,6 +67,13 @@
  * first whose loss is not finite. Every shard was dealt to exactly one worker, so none is searched
  * twice and none is left out.
  *
+ * WORDS. An *arena* is one array with all parameters of the model, or with a value for each of them
+ * (gradient, optimizer state), always in the same order. The gradient of a shard is a *leaf* of the
+ * tree. A worker's *fold* (comm/comm.h) is its set of partial sums of leaves. The *exchange*
+ * (exchange.h) is memory through which the coordinator and the workers' jobs pass weights and
+ * results. The *feed* (feed.h) has the rows of steps in flight, if training rows are streamed. A
+ * *job* is any work of a worker that is not a step, such as an evaluation.
+ *
  * The functions by purpose:
  *
  *     life         ls_engine_open, ls_engine_stop, ls_engine_destroy

@@ -127,8 +127,8 @@ static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_rep
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
-/* Computes the gradient of a shard, and folds it. `on_left`: its neighbour on the right has been
- * folded. */
+/* Computes the gradient of a shard, and adds it to the worker's fold. `on_left`: the shard lies
+ * left of those that are in the fold already; else right of them. */
 static int fold_shard(ls_train_worker *w, ls_step *s, int shard, bool on_left)
 {
     /* an injected NaN is written when the gradient is complete, so no part is merged before */
@@ -384,7 +384,8 @@ static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
 
 /* ---- the end of a launch -------------------------------------------------------------------- */
 
-/* Handles a step whose loss is not finite; the device has changed nothing since that step. */
+/* Handles a step whose loss is not finite. The device has applied neither this step nor a later
+ * one. */
 static int skip_step(ls_train_worker *w, ls_step *s)
 {
     int status = ls_replica_sync(w->replica, &w->error);
@@ -440,8 +441,9 @@ static void retire_down_to(ls_train_worker *w, int most)
             retire_first(w);
 }
 
-/* Enqueues `count` steps, and reports the steps that are done by then. These steps are reported
- * later, at the latest when the worker has no other work. */
+/* Enqueues the `count` steps of a range from `index` on as one launch, and reports the steps of
+ * earlier launches that have ended. The new launch is reported when a later one is enqueued, or at
+ * the latest when the worker has no other work. */
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;

@@ -23,7 +23,7 @@
 
 /* ---- checks --------------------------------------------------------------------------------- */
 
-/* Returns whether the trainer is unchanged after an error. */
+/* Returns whether an error with this status leaves the trainer unchanged. */
 static bool is_harmless(int status)
 {
     return status == LS_OK || status == LS_EINVAL || status == LS_ENOENT || status == LS_EDATA ||

@@ -48,7 +48,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
-                            /* a member without a config does not know it yet */
+                            /* a member without a config does not know yet what the config says */
                             .regroups = t->config.cluster.survives_loss || !t->config.doc,
                             .host = t->host};
     ls_members *m = &t->members;

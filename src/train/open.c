@@ -455,8 +455,8 @@ static void warn_of_idle(const ls_trainer *t)
                workers - shards, workers, shards);
 }
 
-/* Returns the first batch norm that has one value per channel in a row, and that learns or comes
- * after a layer that learns; NULL: there is none. */
+/* Returns the first batch norm whose rows have one value per channel, if it has parameters that are
+ * trained, or comes after a layer that has; NULL: there is none. */
 static const ls_layer *find_norm_of_vectors(const ls_model *model)
 {
     bool learns = false;
