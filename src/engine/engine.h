@@ -53,14 +53,14 @@
  * shares with the others. The others leave that memory to it and get new memory
  * (ls_engine_leave_stalled). In both cases the function in which the coordinator waits for the
  * workers (ls_engine_collect for steps, ls_engine_run_all for other work) returns, and
- * ls_engine_faults then returns a fault of that worker. The coordinator
- * then classifies the faults (train/recover.c), removes the workers whose devices failed
- * (ls_engine_drop), and has the remaining workers form a new group (ls_engine_form), which
- * distributes the shards anew. The tree is unchanged: if the step is submitted again, its sum, and
- * with it the final weights of the run, have the same bits as without the failure. Shards that were
- * dealt in the failed step count for nothing, because nobody gets its sum; a new group deals all of
- * them again, with a new ls_deal. A stalled worker that continues may still take shards of the old
- * one, which is kept with the old group and used by nobody else.
+ * ls_engine_faults then returns a fault of that worker. The coordinator then classifies the faults
+ * (train/recover.c), removes the workers whose devices failed (ls_engine_drop), and has the
+ * remaining workers form a new group (ls_engine_form), which distributes the shards anew. The tree
+ * is unchanged: if the step is submitted again, its sum, and with it the final weights of the run,
+ * have the same bits as without the failure. Shards that were dealt in the failed step count for
+ * nothing, because nobody gets its sum; a new group deals all of them again, with a new ls_deal. A
+ * stalled worker that continues may still take shards of the old one, which is kept with the old
+ * group and used by nobody else.
  *
  * SKIPPED STEPS. If the loss of a step is not finite, all workers have the same sum and skip the
  * step. Each then computes again the shards that it had in this step, one by one, and reports the
