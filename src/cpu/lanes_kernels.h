@@ -173,7 +173,8 @@ typedef enum ls_lanes_mask {
 } ls_lanes_mask;
 
 /* One pass of a normalisation's gradient over n vectors of sixteen, of which the lanes below `rows`
- * hold rows. In the comments of the kernels g is dy where the mask is set, else 0. */
+ * hold rows. In the comments of the kernels g is the gradient of the normalised x: dy, or after a
+ * relu dy where the relu's output was above zero and 0 elsewhere. */
 typedef struct ls_lanes_norm_pass {
     size_t n;
     int rows;
@@ -294,9 +295,10 @@ typedef struct ls_lanes_kernels {
     const ls_wino_kernels *wino;
 } ls_lanes_kernels;
 
-/* Returns true if the weights of a convolution outnumber the pixels of an image, or if x stays in
- * the caches in any case. The kernels then go through all pixels for every few weights, else
- * through all weights for every few pixels. */
+/* Returns true if a convolution has more weights than its input and output have floats, or if x is
+ * so small that it stays in the caches. The outer loops of the kernels are then over the weights, a
+ * few at a time, and all pixels are computed with these; else the outer loops are over the pixels.
+ */
 static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
 {
     size_t weights = (size_t)c->ic * (size_t)c->oc * (size_t)c->kh * (size_t)c->kw;
@@ -304,16 +306,18 @@ static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
     return x <= (1 << 16) || weights > x + (size_t)c->oc * (size_t)c->oh * (size_t)c->ow * 16;
 }
 
-/* Returns true if conv_data takes packed weights, [ceil(ic/4)][kh][kw][oc][4]: if the last block of
- * eight outputs is not full, so that sums over the outputs would have two parts. */
+/* Returns true if conv_data reads packed weights, [ceil(ic/4)][kh][kw][oc][4]. It does if the last
+ * block of eight output channels is not full: with the usual layout the loop over the output
+ * channels, which is the sum, would have to be in two parts. */
 static inline int ls_lanes_packs(const ls_lanes_conv *c)
 {
     return c->oc % LS_LANES_OC != 0;
 }
 
-/* Returns the number of floats of conv_forward's `tile`: sums of eight channels for a few pixels,
- * or, if sums are made in parts (LS_LANES_DEPTH), of all channels, and of all pixels if weights are
- * the outer loop. */
+/* Returns the number of floats of conv_forward's memory `tile`, in which sums are kept. Usually
+ * these are the sums of eight channels for a few pixels. If sums are computed in parts
+ * (LS_LANES_DEPTH), they are those of all channels, and, if the outer loops are over the weights,
+ * of all pixels. */
 static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
 {
     size_t channels = c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8;
