@@ -167,7 +167,7 @@ static void check_head(ls_cluster *c, int m)
 
 /* Reports a loss if a member has sent its last message and will therefore not take part in the
  * order under way. */
-static void miss_members(ls_cluster *c)
+static void check_ended_members(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
         if (m != c->wire->member && c->peer[m].sent_last && c->peer[m].begun < c->begun)
@@ -184,7 +184,7 @@ bool ls_joining_ends(ls_cluster *c, int how)
 
 /* Sets up the members of a new transport. `before`, unless NULL: members of the former group;
  * origin[m]: number that member m had in it. */
-static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin, ls_error *err)
+static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origin, ls_error *err)
 {
     const int members = c->wire->members;
     const size_t count = (size_t)members;
@@ -216,7 +216,7 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
 }
 
 /* Logs a line of the engine, unless the caller has given up and its log may be gone. */
-static void say_of_engine(void *cluster, int level, const char *text)
+static void log_of_engine(void *cluster, int level, const char *text)
 {
     const ls_cluster *c = cluster;
     if (atomic_load_explicit(&c->joining, memory_order_relaxed) != LS_JOINING_GIVEN_UP)
@@ -237,7 +237,7 @@ static void open_wire(ls_cluster *c)
                                .comm = c->options.comm,
                                .regroups = c->options.regroups,
                                .alive = show_life,
-                               .say = say_of_engine,
+                               .say = log_of_engine,
                                .user = c};
     ls_error why = {0};
     int status = c->options.type->open(&c->wire, &o, &why);
@@ -249,7 +249,7 @@ static void open_wire(ls_cluster *c)
         return;
     }
     if (status == LS_OK)
-        status = meet_members(c, NULL, NULL, &why);
+        status = set_up_members(c, NULL, NULL, &why);
     if (status && c->fault.status == LS_OK)
         c->fault = why;
     ls_watch_end_order(c, &c->fault, false);
@@ -301,7 +301,7 @@ static void begin_order(ls_cluster *c)
 
 /* Returns whether all last messages of this member have been sent and, if `goodbyes`, the last
  * messages of all others have arrived. */
-static bool all_is_said(const ls_cluster *c, bool goodbyes)
+static bool last_messages_are_done(const ls_cluster *c, bool goodbyes)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
         const ls_peer *p = &c->peer[m];
@@ -312,7 +312,7 @@ static bool all_is_said(const ls_cluster *c, bool goodbyes)
     return true;
 }
 
-static void leave_wire(ls_cluster *c)
+static void close_wire(ls_cluster *c)
 {
     if (c->wire && c->fault.status == LS_OK)
         c->wire->type->close(c->wire);
@@ -324,17 +324,17 @@ static void leave_wire(ls_cluster *c)
 }
 
 /* Closes the transport. After a fault the last message has a limited time to be sent. */
-static void go_on_closing(ls_cluster *c)
+static void continue_closing(ls_cluster *c)
 {
     const bool fine = c->fault.status == LS_OK;
     const bool patient = fine || ls_now_ns() - c->fault_ns < LAST_WORD_NS;
-    if (!patient || !c->wire || all_is_said(c, fine))
-        leave_wire(c);
+    if (!patient || !c->wire || last_messages_are_done(c, fine))
+        close_wire(c);
 }
 
 /* ---- completed transfers --------------------------------------------------------------------- */
 
-static void take_in(ls_cluster *c, ls_transfer *transfer)
+static void end_transfer(ls_cluster *c, ls_transfer *transfer)
 {
     ls_parcel *parcel = (ls_parcel *)transfer;
     ls_peer *p = &c->peer[transfer->peer];
@@ -371,20 +371,20 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
     if (count < 0)
         ls_watch_note_wire(c, count, &why);
     for (int i = 0; i < count; i++)
-        take_in(c, ended[i]);
+        end_transfer(c, ended[i]);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
 /* Before a regrouping: waits until this member's last messages on the old transport have been sent,
  * at most LOSS_WORD_NS. */
-static void part_from_lost(ls_cluster *c)
+static void send_last_messages(ls_cluster *c)
 {
-    while (!all_is_said(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
+    while (!last_messages_are_done(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
         poll_wire(c, ACTIVE_NS);
 }
 
-static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
+static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
 {
     const uint64_t deadline = c->options.deadline_ns;
     const ls_regroup how = {.size = sizeof how,
@@ -408,7 +408,7 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
     c->fault_is_loss = false;
     c->now_group++;
     c->regroups_since_sum++;
-    status = meet_members(c, before, origin, err);
+    status = set_up_members(c, before, origin, err);
     ls_free(c->options.host, before);
     if (status) { /* the others see that its connections end */
         c->touched |= c->wire->type->abort(c->wire) != 0;
@@ -424,8 +424,8 @@ static void regroup_members(ls_cluster *c)
     uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
     int *origin = ls_alloc_array(c->options.host, count, sizeof *origin);
     ls_error why = c->fault;
-    part_from_lost(c);
-    int status = lost && origin ? meet_anew(c, lost, origin, &why)
+    send_last_messages(c);
+    int status = lost && origin ? open_new_wire(c, lost, origin, &why)
                                 : ls_fail(&why, LS_ENOMEM, "out of memory for a vote");
     if (status) {
         const ls_error first = c->fault.status ? c->fault : c->last_loss;
@@ -452,7 +452,7 @@ static bool await_order(ls_cluster *c)
     return true;
 }
 
-static void succeed(ls_cluster *c)
+static void end_successfully(ls_cluster *c)
 {
     if (c->kind == LS_ORDER_SUM)
         c->regroups_since_sum = 0;
@@ -473,11 +473,11 @@ int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
         poll_wire(c, ls_watch_owes_parts(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
         ls_watch_look(c);
         check_leave(c);
-        miss_members(c);
+        check_ended_members(c);
         if (c->active && c->kind == LS_ORDER_CLOSE)
-            go_on_closing(c);
+            continue_closing(c);
         else if (c->active && c->open == 0 && !ls_watch_owes_parts(c))
-            succeed(c);
+            end_successfully(c);
         if (c->fault_is_loss && !(c->active && c->kind == LS_ORDER_CLOSE))
             regroup_members(c);
     }

@@ -218,7 +218,7 @@ void ls_sum_arrived(ls_cluster *c, int piece)
         add_piece(c, s->added++);
 }
 
-static void bring(ls_cluster *c, int piece)
+static void deliver_piece(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
     const int owner = owner_of(c, piece);
@@ -256,5 +256,5 @@ void ls_sum_go_on(ls_cluster *c)
     const size_t ready = atomic_load_explicit(&s->ready, LS_COURIER_TAKES);
     while (s->brought < s->pieces &&
            (size_t)s->brought * s->piece + piece_floats(s, s->brought) <= ready)
-        bring(c, s->brought++);
+        deliver_piece(c, s->brought++);
 }

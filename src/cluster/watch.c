@@ -203,7 +203,7 @@ static bool all_are_in_it(const ls_cluster *c)
  * Without it, a thread that was away because it had no CPU would take its absence for a stop of the
  * whole process, in which no silence counts, and a lost member would be found later on a busy
  * machine than on an idle one. */
-static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
+static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
     bool suspects = false;
@@ -240,7 +240,7 @@ static void note_stuck(ls_cluster *c, const char *what)
 void ls_watch_look(ls_cluster *c)
 {
     const uint64_t deadline = c->options.deadline_ns;
-    const uint64_t attended = ls_attended_ns(&c->looked_ns, had_no_cpu(c, deadline));
+    const uint64_t attended = ls_attended_ns(&c->looked_ns, own_queued_ns(c, deadline));
     char what[100];
     ls_beat(&c->heartbeat, 0);
     describe_moment(what, sizeof what, c);

@@ -5,7 +5,7 @@
  * Some work reads the replicas, and can only be done while no worker has work: saving a checkpoint,
  * comparing the replicas, taking a snapshot. The coordinator submits ranges as long as the engine
  * has room for them, but not beyond the next step after which such work is due, nor beyond the end
- * of the epoch. It then collects the steps in flight, does the work that is due (settle), and
+ * of the epoch. It then collects the steps in flight, does the work that is due (do_due_work), and
  * submits the next ranges.
  */
 #include "train/coordinator.h"
@@ -129,7 +129,7 @@ static int show_snapshot(struct ls_trainer *t, ls_error *err)
 
 /* Compares the replicas, saves a checkpoint if one is due, and passes a snapshot to the caller if
  * one is due. */
-static int settle(ls_coordination *c, ls_due due, ls_error *err)
+static int do_due_work(ls_coordination *c, ls_due due, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const bool show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
@@ -246,7 +246,7 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
         else if (ls_engine_in_flight(t->engine) > 0)
             status = collect_step(c, err);
         else if (is_due(c, t->position.steps) && !ls_stopping(t))
-            status = settle(c, save_due(t, t->position.steps), err);
+            status = do_due_work(c, save_due(t, t->position.steps), err);
         else
             return LS_OK;
     }
@@ -459,7 +459,7 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
-    return settle(c, ls_checkpoint_due(t, &done), err);
+    return do_due_work(c, ls_checkpoint_due(t, &done), err);
 }
 
 static int run_epoch(ls_coordination *c, ls_error *err)

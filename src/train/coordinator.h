@@ -16,7 +16,7 @@ typedef struct ls_coordination {
     uint32_t sent;
     uint32_t limit; /* number of steps of this epoch that may be submitted for now */
 
-    /* Number of steps of the run when the work that was due was last done (settle in
+    /* Number of steps of the run when the work that was due was last done (do_due_work in
      * coordinator.c): that work is not due again at the same number. UINT64_MAX: it was never done.
      */
     uint64_t settled;

@@ -31,7 +31,7 @@ static bool is_harmless(int status)
 }
 
 /* Remembers the error that ended the training, for later calls. Copies the error to `err`. */
-static int note(ls_trainer *t, int status, const ls_error *why, ls_error *err)
+static int remember_error(ls_trainer *t, int status, const ls_error *why, ls_error *err)
 {
     if (!is_harmless(status) && t->broken.status == LS_OK)
         t->broken = *why;
@@ -159,7 +159,7 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
     c->images = c->labels = NULL;
     if (status == LS_OK && out)
         describe_step(out, t, &c->last);
-    return note(t, status, &why, err);
+    return remember_error(t, status, &why, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
@@ -185,7 +185,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
         *loss = t->reported.result.test_loss;
     if (accuracy)
         *accuracy = t->reported.result.test_accuracy;
-    return note(t, status, &why, err);
+    return remember_error(t, status, &why, err);
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -197,7 +197,7 @@ int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
     if (status)
         return status;
     status = ls_read_back(t, true, &why);
-    return note(t, status, &why, err);
+    return remember_error(t, status, &why, err);
 }
 
 static int take_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
@@ -313,7 +313,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     status = ls_engine_load(t->engine, t->position.steps, &why);
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);
-    return note(t, status, &why, err);
+    return remember_error(t, status, &why, err);
 }
 
 /* ---- records -------------------------------------------------------------------------------- */

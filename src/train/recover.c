@@ -76,8 +76,8 @@ static int give_up(const ls_fault *cause, const char *when, const char *why, ls_
                    cause->error.text, why);
 }
 
-static int judge_losses(struct ls_trainer *t, const ls_fault *cause, const char *when,
-                        const ls_fault *const *lost, int count, ls_error *err)
+static int decide_on_losses(struct ls_trainer *t, const ls_fault *cause, const char *when,
+                            const ls_fault *const *lost, int count, ls_error *err)
 {
     const bool none_left = ls_engine_live(t->engine) == 0;
     const bool stop = none_left || t->config.stop_on_device_loss;
@@ -92,8 +92,8 @@ static int judge_losses(struct ls_trainer *t, const ls_fault *cause, const char 
 
 /* Handles a failure after which all devices are still there. If the error need not occur again, the
  * work is repeated, but only once. */
-static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char *when,
-                         ls_error *err)
+static int decide_on_failure(struct ls_trainer *t, const ls_fault *cause, const char *when,
+                             ls_error *err)
 {
     ls_coordination *c = t->coordination;
     const int status = cause->error.status;
@@ -108,17 +108,18 @@ static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char
 }
 
 /* Decides on a failure of this process's workers. LS_OK: go on with the remaining workers. */
-static int judge(struct ls_trainer *t, const ls_fault *cause, const char *when, ls_error *err)
+static int decide_on_workers(struct ls_trainer *t, const ls_fault *cause, const char *when,
+                             ls_error *err)
 {
     const ls_fault *lost[LS_DEVICES_MAX];
     const int before = ls_engine_live(t->engine);
     const int count = ls_engine_drop(t->engine, lost);
-    return ls_engine_live(t->engine) < before ? judge_losses(t, cause, when, lost, count, err)
-                                              : judge_failure(t, cause, when, err);
+    return ls_engine_live(t->engine) < before ? decide_on_losses(t, cause, when, lost, count, err)
+                                              : decide_on_failure(t, cause, when, err);
 }
 
 /* Decides on a failure of this process's workers, of other processes, or of both. */
-static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
+static int decide_on_all(struct ls_trainer *t, const char *when, ls_error *err)
 {
     const bool process_lost = ls_members_lost(t);
     if (process_lost) {
@@ -128,7 +129,7 @@ static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
     }
     const ls_fault *cause = find_cause(t, process_lost);
     if (cause)
-        return judge(t, cause, when, err);
+        return decide_on_workers(t, cause, when, err);
     return process_lost ? LS_OK : ls_fail(err, LS_EINTERNAL, "%s: failed, but no worker did", when);
 }
 
@@ -143,7 +144,7 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
     for (;;) {
         int status = ls_engine_leave_stalled(t->engine, err);
         if (status == LS_OK)
-            status = judge_all(t, when, err);
+            status = decide_on_all(t, when, err);
         if (status)
             return status;
         status = ls_engine_form(t->engine, NULL, t->position.steps, &cause);

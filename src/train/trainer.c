@@ -170,7 +170,7 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
 /* Keeps the first of two errors; an interrupt is not an error. The caller stores a result in
  * `later_status` before this call, because computing it fills `later` and reads *status, which this
  * function changes. */
-static void note(int *status, ls_error *first, int later_status, const ls_error *later)
+static void keep_first_error(int *status, ls_error *first, int later_status, const ls_error *later)
 {
     if (later_status && (*status == LS_OK || *status == LS_EINTERRUPTED)) {
         *status = later_status;
@@ -191,7 +191,7 @@ int ls_begin(ls_trainer *t, ls_error *err)
 
 /* Compares the end of the run with the other members. If one is lost meanwhile, the others recover
  * and compare again; the first member may then be another one. */
-static int part(ls_trainer *t, int status, ls_error *err)
+static int compare_ends(ls_trainer *t, int status, ls_error *err)
 {
     int part_status = ls_members_end(t, status, err);
     while (part_status && ls_members_lost(t)) {
@@ -214,20 +214,20 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
 {
     ls_error later = {0};
     int later_status = save_all(t, *status, &later);
-    note(status, first, later_status, &later);
+    keep_first_error(status, first, later_status, &later);
     later = *first;
-    later_status = part(t, *status, &later);
-    note(status, first, later_status, &later);
+    later_status = compare_ends(t, *status, &later);
+    keep_first_error(status, first, later_status, &later);
     ls_tell_devices(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
-    note(status, first, later_status, &later);
+    keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;
     later_status = ls_trace_finish(t->records.trace, &later);
-    note(status, first, later_status, &later);
+    keep_first_error(status, first, later_status, &later);
     /* a save in progress syncs the metrics file */
     if (ls_saver_wait(t->dir.saver, NULL) == LS_OK) {
         later_status = ls_sinks_close(&t->records.sinks, &later);
-        note(status, first, later_status, &later);
+        keep_first_error(status, first, later_status, &later);
     }
 }
 
