@@ -21,8 +21,8 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *at)
     return ls_csv_fail_field(
         c, at,
         c->cells.rows <= LEVELS + 1
-            ? "at most 1000 different texts; name the column in data.drop, as each row has "
-              "another text, as of an id"
+            ? "at most 1000 different texts; name the column in data.drop, since each row has "
+              "another text, as in a column of ids"
             : "at most 1000 different texts; name the column in data.drop");
 }
 
@@ -98,7 +98,7 @@ static int fail_number(const ls_csv *c, const ls_csv_column *at)
     if (is)
         snprintf(
             expected, sizeof expected,
-            "a number, as before, and this is %s; write numbers without a sign or unit, or name "
+            "a number, as before, but this is %s; write numbers without a sign or unit, or name "
             "the column in data.drop or data.categorical",
             is);
     else if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))
@@ -178,8 +178,8 @@ static int become_text(ls_csv *c, ls_csv_column *at, float *cell)
         return LS_OK;
     if (is) {
         snprintf(expected, sizeof expected,
-                 "a number or a text, and this is %s; write it as a number, or name the column in "
-                 "data.drop, or in data.categorical, where each is a text of its own",
+                 "a number or a text, but this is %s; write it as a number, or name the column in "
+                 "data.drop, or in data.categorical to take each as a text",
                  is);
         return ls_csv_fail_field(c, at, expected);
     }

@@ -119,7 +119,7 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
      * If that fails too, the caller may try once more (train/recover.c). */
     if (one_total && !e->total)
         ls_log(e->desc.host, LS_LOG_WARNING,
-               "out of memory for one total of all workers: each has its own");
+               "out of memory for a total that all workers share: each worker gets its own");
     return status;
 }
 

@@ -52,7 +52,8 @@ static void note_pause(ls_engine *e, uint64_t begin_ns)
     if (away < queued + PAUSE_NS)
         return;
     e->paused_ns += away - queued;
-    ls_log(e->desc.host, LS_LOG_INFO, "stopped for %.1f s, which count against no worker",
+    ls_log(e->desc.host, LS_LOG_INFO,
+           "stopped for %.1f s, which do not count as silence of a worker",
            (double)(away - queued) * 1e-9);
 }
 

@@ -532,11 +532,10 @@ static int warn(ls_trainer *t, ls_error *err)
                workers, ls_plural((uint64_t)workers, "worker", "workers"), threads, cpus,
                ls_plural((uint64_t)cpus, "CPU", "CPUs"));
     if (on_host && c->precision != LS_PRECISION_FP32)
-        ls_log(t->host, LS_LOG_WARNING, "precision: %s computes in fp32, whatever is asked for",
-               info->name);
+        ls_log(t->host, LS_LOG_WARNING, "precision: %s always computes in fp32", info->name);
     if (on_host && workers == c->shards && workers < cpus && strcmp(c->devices, "auto") == 0)
         ls_log(t->host, LS_LOG_INFO,
-               "devices: auto has a worker for each shard: %d, with %d of %d CPUs each", workers,
+               "devices: auto: %d workers, one for each shard, with %d of %d CPUs each", workers,
                team, cpus);
     if (ls_members_first(t) && !t->dir.resumed)
         ls_say_of_data(c, t->data[LS_TRAIN], t->data[LS_TEST], t->host);

@@ -114,7 +114,7 @@ static void compare_monitor(struct ls_trainer *t)
         return;
     t->position.best = (ls_best){0};
     ls_log(t->host, LS_LOG_INFO,
-           "monitor: %s, no longer %s: which evaluation is the best is decided anew",
+           "monitor: %s, no longer %s: earlier evaluations do not count for the best one",
            ls_metric_names[t->config.monitor], ls_metric_names[before]);
 }
 
