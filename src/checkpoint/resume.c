@@ -73,8 +73,8 @@ static bool has_checkpoints(const char *run)
     return ls_checkpoints_exist(ls_path_join(path, run, "checkpoints"));
 }
 
-/* Returns when the run's config was written, which happens once, at its start; zero: it has
- * none. */
+/* Returns the time at which the run's config was written, that is the start of the run; zero: it
+ * has no config. */
 static struct timespec config_time(const char *run)
 {
     char path[LS_PATH_BYTES];

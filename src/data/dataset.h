@@ -73,9 +73,10 @@ typedef struct ls_dataset_info {
     int classes;                   /* labels are 0 … classes − 1; 0 if targets are vectors */
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
     /* Meaning of each value of a row, as JSON text: an array with one object for each value.
-     * {"column": TEXT, "is": TEXT} is 1 or 0. {"column": TEXT} is a number, which is (value − mean)
-     * / deviation if the object also has "mean" and "deviation". NULL: the meaning is unknown, or
-     * there are more than LS_FEATURES_TOLD values, or the text is longer than LS_FEATURES_BYTES. */
+     * {"column": C, "is": T}: the value is 1 if the row's text in column C is T, else 0.
+     * {"column": C}: the value is the number in column C, or (number − mean) / deviation if the
+     * object also has "mean" and "deviation". NULL: the meaning is unknown, or there are more than
+     * LS_FEATURES_TOLD values, or the text is longer than LS_FEATURES_BYTES. */
     const char *features;
     /* Training data only: how the user's rows were converted to these rows; NULL: they were not. */
     const ls_prep *prep;
@@ -175,7 +176,8 @@ typedef struct ls_data_keys {
     const char *packed; /* folder: file that contains the packed images */
     int classes;        /* 0: as many as the training rows have */
     int labels;         /* an ls_label_form */
-    /* Not a key: the requested loss needs vectors, so LS_LABELS_AUTO finds no classes in them. */
+    /* Not a key: the requested loss needs vectors, so LS_LABELS_AUTO takes no targets for classes.
+     */
     int vectors;
     int missing;     /* an ls_missing */
     int standardize; /* csv: columns are scaled to (value − mean) / deviation */

@@ -190,8 +190,8 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
     ls_replica_destroy(((predictor *)user)->replica);
 }
 
-/* Returns how many of `left` rows are predicted next. 17 to 48 rows are cheaper in blocks of 16
- * than padded to MOST. */
+/* Returns the number of rows of the next forward pass, if `left` rows have not been predicted yet.
+ * 17 to 48 rows are cheaper in passes of 16 rows than in one pass padded to MOST rows. */
 static uint32_t next_of(uint32_t left)
 {
     if (left >= MOST)
