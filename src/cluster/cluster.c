@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLICE_NS 20000000u               /* between two heartbeats of a waiting thread */
-#define GRACE_NS ((uint64_t)1000000000u) /* for a progress thread that was last seen alive */
+#define SLICE_NS 20000000u               /* time between two heartbeats of a waiting thread */
+#define GRACE_NS ((uint64_t)1000000000u) /* extra time for an answer of the progress thread */
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 

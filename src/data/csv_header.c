@@ -34,8 +34,8 @@ static bool is_named(const cJSON *item, const char *name)
     return cJSON_IsNumber(item) && ls_field_is_number(name, &number) && number == item->valuedouble;
 }
 
-/* The key names the column by a text that is the column's name, by a text of several names between
- * commas, or by a list of names. */
+/* Returns whether a key names the column: by a text that is the column's name, by a text of several
+ * names between commas, or by a list of names. */
 bool ls_csv_names(const ls_names *key, const char *name)
 {
     const cJSON *item;

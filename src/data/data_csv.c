@@ -19,12 +19,12 @@
 #include <string.h>
 
 enum {
-    /* numbers among a column's different texts that suggest a column of numbers, if they are most
-     * of its texts */
+    /* A column of texts is taken for one of numbers if at least so many of its different texts,
+     * and more than three quarters of them, are numbers. */
     NUMBERS_AMONG_TEXTS = 10,
     VALUES = 1 << 30, /* limit of the floats in all rows, unless the table has as many fields */
-    CLASSES_OF_NUMBERS =
-        256 /* more different numbers are values to learn, unless data.labels says otherwise */
+    /* a target of more different numbers is refused unless data.labels is set */
+    CLASSES_OF_NUMBERS = 256
 };
 
 /* ---- columns of the training table ----------------------------------------------------------- */

@@ -177,7 +177,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     beginning b;
     if (!c)
         return LS_OK;
-    memset(&b, 0, sizeof b); /* the padding is sent too */
+    memset(&b, 0, sizeof b); /* also clears the padding, which is sent */
     ls_standing_of(&b.standing, t);
     b.resumed = t->dir.resumed != NULL;
     int status = ls_cluster_share(c, &b, sizeof b, err);
@@ -331,7 +331,7 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     }
     int end_status;
     ending own;
-    memset(&own, 0, sizeof own); /* the padding is sent too */
+    memset(&own, 0, sizeof own); /* also clears the padding, which is sent */
     own.saved = t->reported.result.saved;
     memcpy(own.weights, t->reported.result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);

@@ -70,7 +70,7 @@ typedef struct ls_wire_options {
     /* Optional; called on the thread that called the slot, from open to close. Receives a log line
      * with an ls_log_level, which says what the engine waits for or which connection it refused. */
     void (*say)(void *user, int level, const char *text);
-    void *user; /* first argument of both */
+    void *user; /* first argument of `alive` and `say` */
 } ls_wire_options;
 
 /* Arguments of regroup, after members of a wire were lost. */
