@@ -83,7 +83,7 @@ static const char *level_text(const ls_csv_column *at, int place)
 
 /* Returns the decimal separator to store for new rows: a comma, or a point if commas separated
  * thousands; 0: not known. */
-static char decimal_told(const ls_csv_column *at)
+static char known_decimal(const ls_csv_column *at)
 {
     if (at->decimal == ',')
         return ',';
@@ -116,7 +116,7 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
     p->mean = p->scaled ? at->mean : 0;
     p->deviation = p->scaled ? at->deviation : 1;
     p->clip = p->scaled ? k->clip : 0;
-    p->decimal = decimal_told(at);
+    p->decimal = known_decimal(at);
     return LS_OK;
 }
 
@@ -127,7 +127,7 @@ static int prepare(ls_csv *c)
         return status;
     const ls_csv_column *target = &c->column[c->target];
     c->prep->latin1 = c->o->spec->keys.latin1 != 0;
-    c->prep->target_decimal = target->kind == LS_CSV_NUMBER ? decimal_told(target) : '\0';
+    c->prep->target_decimal = target->kind == LS_CSV_NUMBER ? known_decimal(target) : '\0';
     c->prep->target = ls_strdup(c->o->host, target->name);
     if (!c->prep->target)
         return ls_csv_no_memory(c);
