@@ -318,8 +318,8 @@ static void check_awaited(awaited *a, ls_engine *e, uint64_t step, ls_watch *wat
     }
 }
 
-/* Takes all reports that have arrived. Several arrive together if steps are short; a wait with its
- * reading of the clock for each would take longer. */
+/* Takes all reports that have arrived. If steps are short, several arrive together, and waiting for
+ * each by itself would take longer, because each wait reads the clock. */
 static void take_ready(awaited *a, ls_engine *e)
 {
     ls_report report;
