@@ -127,8 +127,8 @@ typedef struct ls_pool_stats {
  * cgroup's CPU quota, rounded up. At least 1. Any thread. */
 int ls_allowed_cpus(void);
 
-/* Returns the number of cores that those CPUs belong to, limited by the same quota. A core with two
- * hardware threads counts once. At least 1. Any thread. */
+/* Returns the number of cores to which the CPUs of this process's affinity mask belong, limited by
+ * the same quota. A core with two hardware threads counts once. At least 1. Any thread. */
 int ls_allowed_cores(void);
 
 /* Creates a pool, starts its workers and returns when the start hooks of all workers but the
@@ -150,8 +150,8 @@ int ls_pool_size(const ls_pool *pool);
  * (the worker is abandoned), LS_ECANCELED (after ls_pool_cancel), LS_EINVAL. */
 int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *err);
 
-/* Runs `job` once on every worker that is not abandoned, after the jobs in its inbox, and waits
- * until all have finished. Called by the owner.
+/* Runs `job` once on every worker that is not abandoned, after the jobs in that worker's inbox, and
+ * waits until all workers have finished. Called by the owner.
  * Errors: LS_EAGAIN (an inbox stayed full until the time limit; no worker got the job),
  * LS_ETIMEDOUT (the message names the workers that have not finished; their jobs continue, so wait
  * again or abandon the workers), LS_ESTALLED (all workers are abandoned), LS_ECANCELED (after

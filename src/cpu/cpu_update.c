@@ -1,6 +1,7 @@
-/* Steps over a whole arena: those of the optimizers, of gradient clipping, and of running
- * statistics. They work element by element and without fused multiply-adds, so that the bits depend
- * neither on the instruction set nor on the size of the team. */
+/* The ops that work on a whole arena instead of tensors: the updates of the optimizers, gradient
+ * clipping, and the update of running statistics. They work element by element and without fused
+ * multiply-adds, so that the bits depend neither on the instruction set nor on the size of the
+ * team. */
 #include "cpu/lanes_op.h"
 
 #include "base/error.h"

@@ -126,7 +126,7 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(t->told.text.data, sizeof t->told.text.data,
+    snprintf(t->reported.text.data, sizeof t->reported.text.data,
              "%s%s: %u training and %u %s %s of %d×%d×%d%s%s", info->synthetic ? "SYNTHETIC " : "",
              info->name, (unsigned)info->rows, (unsigned)ls_dataset_rows(t->data[LS_TEST]),
              judged_by(t), info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels,
@@ -234,7 +234,7 @@ static ls_engine_desc describe_work(ls_trainer *t)
                             .loss = c->loss,
                             .label_smoothing = (float)c->label_smoothing,
                             .seed = c->seed,
-                            .nominal = c->nominal,
+                            .divides_by_batch_size = c->nominal,
                             .skip_nonfinite = c->skip_nonfinite,
                             .data = t->data,
                             .batch_size = (uint32_t)c->batch_size,
@@ -298,7 +298,8 @@ static int open_engine(ls_trainer *t, ls_error *err)
 /* Allocates memory for the results of an evaluation. */
 static int prepare_evaluation(ls_trainer *t, ls_error *err)
 {
-    return ls_measured_init(&t->told.measured, t->config.metrics, t->model->classes, t->host, err);
+    return ls_measured_init(&t->reported.measured, t->config.metrics, t->model->classes, t->host,
+                            err);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)
@@ -356,14 +357,14 @@ static int open_workers(ls_trainer *t, ls_error *err)
 
 static void write_devices_text(ls_trainer *t)
 {
-    size_t used = 0, size = sizeof t->told.text.devices;
+    size_t used = 0, size = sizeof t->reported.text.devices;
     for (int i = 0; i < ls_engine_workers(t->engine) && used < size; i++)
-        used += (size_t)snprintf(t->told.text.devices + used, size - used, "%s%s", i ? ", " : "[",
-                                 ls_engine_device_name(t->engine, i));
+        used += (size_t)snprintf(t->reported.text.devices + used, size - used, "%s%s",
+                                 i ? ", " : "[", ls_engine_device_name(t->engine, i));
     if (used < size - 1)
-        snprintf(t->told.text.devices + used, size - used, "]");
+        snprintf(t->reported.text.devices + used, size - used, "]");
     else
-        memcpy(t->told.text.devices + size - 5, "…]", sizeof "…]");
+        memcpy(t->reported.text.devices + size - 5, "…]", sizeof "…]");
 }
 
 /* Returns the number of rows of a whole minibatch that the busiest device computes. */
@@ -395,11 +396,11 @@ static int summarise(ls_trainer *t, ls_error *err)
     const size_t total = ls_engine_total_bytes(t->engine);
     if (!t->members.cluster)
         write_devices_text(t);
-    t->told.summary = (ls_summary){
+    t->reported.summary = (ls_summary){
         .name = c->name,
-        .data = t->told.text.data,
+        .data = t->reported.text.data,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
-        .devices = t->told.text.devices,
+        .devices = t->reported.text.devices,
         .device_model = first.info->model,
         .isa = first.info->isa,
         .library = first.info->library,
@@ -413,7 +414,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .device_bytes = memory.arenas + total + memory.activations + memory.dataset +
                         ls_engine_fold_bytes(t->engine, 0),
         .run_dir = t->dir.path ? t->dir.path : "",
-        .resumed_from = t->told.text.resumed,
+        .resumed_from = t->reported.text.resumed,
         .resumed_steps = t->position.steps,
         .epochs = (int)c->epochs,
         .member = t->members.member,
@@ -421,12 +422,12 @@ static int summarise(ls_trainer *t, ls_error *err)
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
         .judged_by = judged_by(t),
     };
-    if (!t->told.result.metric) /* a resumed run keeps its metric */
+    if (!t->reported.result.metric) /* a resumed run keeps its metric */
         ls_tell_metric(t, NULL);
-    t->told.result.devices = t->told.text.devices;
+    t->reported.result.devices = t->reported.text.devices;
     if (t->dir.resumed)
-        ls_resume_compare_libraries(t->dir.resumed, t->told.summary.isa, t->told.summary.library,
-                                    t->host);
+        ls_resume_compare_libraries(t->dir.resumed, t->reported.summary.isa,
+                                    t->reported.summary.library, t->host);
     return LS_OK;
 }
 
@@ -465,8 +466,8 @@ static void warn_of_idle(const ls_trainer *t)
             workers - shards, workers, shards);
 }
 
-/* Returns the first batch norm that has one value per channel in a row, and that learns or comes
- * after a layer that learns; NULL: there is none. */
+/* Returns the first batch norm whose rows have one value per channel, if it has parameters that are
+ * trained, or comes after a layer that has; NULL: there is none. */
 static const ls_layer *find_norm_of_vectors(const ls_model *model)
 {
     bool learns = false;
@@ -659,10 +660,10 @@ int ls_open_run(ls_trainer *t, ls_error *err)
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
                                     ls_coordination_create, summarise, warn};
     int status = LS_OK;
-    t->told.result.test_loss = t->told.result.test_accuracy = t->told.result.seconds_per_epoch =
-        NAN;
-    t->told.metric = LS_METRIC_CONFUSION;
-    t->told.result.checkpoint = "";
+    t->reported.result.test_loss = t->reported.result.test_accuracy =
+        t->reported.result.seconds_per_epoch = NAN;
+    t->reported.metric = LS_METRIC_CONFUSION;
+    t->reported.result.checkpoint = "";
     t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);

@@ -8,8 +8,8 @@
 #include <lockstep/device_pool.h>
 #include <lockstep/snapshot.h>
 
-/* State that a trainer and its snapshots share: the model, and predictors, which are lent to one
- * caller at a time. It is reference counted; the last release frees it. */
+/* State that a trainer and its snapshots share: the model, and the predictors, each of which serves
+ * one caller at a time. It is reference counted; the last release frees it. */
 typedef struct ls_inference ls_inference;
 
 /* Creates the shared state with one reference. Takes ownership of `model`, even if it fails. `host`

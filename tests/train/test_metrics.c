@@ -224,7 +224,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
         if (i % 3)
             assert_string_equal(found, first);
         assert_non_null(strstr(first, "\"test_top5\":"));
-        const ls_measured *m = &t->told.measured;
+        const ls_measured *m = &t->reported.measured;
         assert_int_equal(m->classes, OWN_CLASSES);
         for (int k = 0; k < OWN_CLASSES * OWN_CLASSES; k++) {
             all += m->confusion[k];
@@ -584,7 +584,7 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
             assert_non_null(
                 strstr(fixture_record(&s.f, "run_end", 0),
                        "\"stopped_early\":\"3 evaluations in a row were not better than "
-                       "that after epoch 1"));
+                       "the one after epoch 1"));
         fixture_end(&s.f);
     }
     assert_string_equal(hash[0], hash[2]);

@@ -18,10 +18,11 @@
  * Commit point: each step has one, inside all_reduce. Either every rank returns LS_OK with the
  * complete sum in its own memory, or none does.
  *
- * Failure: the first abort or time-out ends the group. Every barrier of the ranks inside a call
- * ends in one of three ways, decided at one moment and the same for all ranks: released, aborted,
- * or timed out (the rank whose time limit passed first returns LS_ETIMEDOUT, the others
- * LS_EABORTED). After an abort or a time-out every call of the group returns LS_EABORTED at once.
+ * Failure: the first abort or time-out ends the group. Inside a call the ranks meet at barriers.
+ * Each barrier ends in one of three ways: released, aborted, or timed out. This is decided at one
+ * moment, and all ranks see the same end; after a time-out the rank whose time limit passed first
+ * returns LS_ETIMEDOUT, and the others return LS_EABORTED. After an abort or a time-out every call
+ * of the group returns LS_EABORTED at once.
  * The survivors leave the group and join a *new* one, with ranks 0 … k − 1 again and the same
  * shards.
  *

@@ -503,8 +503,8 @@ typedef struct ls_device_span {
     uint32_t stream;  /* number that distinguishes the device's streams */
 } ls_device_span;
 
-/* Functions of a device. All functions up to op_create that return a status may fail with LS_ENOMEM
- * and LS_EDEVICE. */
+/* Functions of a device. Those that return a status, from `bind` to `op_create`, may fail with
+ * LS_ENOMEM and LS_EDEVICE. */
 typedef struct ls_device_ops {
     size_t size; /* sizeof(ls_device_ops) */
     /* Describes the device. */

@@ -71,7 +71,7 @@ typedef struct ls_wire_options {
     /* Optional; called on the thread that called the slot, from open to close. Receives a log line
      * with an ls_log_level, which says what the engine waits for or which connection it refused. */
     void (*say)(void *user, int level, const char *text);
-    void *user; /* first argument of both */
+    void *user; /* first argument of `alive` and `say` */
 } ls_wire_options;
 
 /* Arguments of regroup, after members of a wire were lost. */
@@ -90,7 +90,7 @@ typedef struct ls_regroup {
 /* First fields of every wire; the engine's own fields follow. */
 struct ls_wire {
     const ls_wire_type *type;
-    int member, members; /* this process's number, from 0, and the number of members */
+    int member, members; /* number of this process, from 0; number of members, this one included */
 };
 
 /* The table of an engine. All slots but regroup are mandatory. */
