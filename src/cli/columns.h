@@ -19,8 +19,9 @@ int cli_width(const char *text);
  * ellipsis replaces. */
 void cli_put_padded(FILE *stream, const char *text, int width, bool to_the_right);
 
-/* Prints a text in lines of at most `width` columns, broken at spaces, and a newline. The first line
- * follows `before` columns that were printed already; the others begin with `indent` spaces. */
+/* Prints a text in lines of at most `width` columns, broken at spaces, and a newline. The first
+ * line follows `before` columns that were printed already; the others begin with `indent` spaces.
+ */
 void cli_put_wrapped(FILE *stream, const char *text, int before, int indent, int width);
 
 /* A column of a table. */

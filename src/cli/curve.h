@@ -28,8 +28,8 @@ typedef struct cli_curve {
 void cli_curve_add(cli_curve *curve, const ls_progress *progress);
 
 /* Prints the test metric and the training loss in at most `width` columns, from CLI_NARROW on: side
- * by side from CLI_CURVE_BESIDE columns on, else one below the other. Prints nothing if fewer than 2
- * epochs were evaluated. Without `utf8` the output is ASCII. */
+ * by side from CLI_CURVE_BESIDE columns on, else one below the other. Prints nothing if fewer than
+ * 2 epochs were evaluated. Without `utf8` the output is ASCII. */
 enum { CLI_CURVE_BESIDE = 72 };
 void cli_curve_print(const cli_curve *curve, FILE *stream, bool utf8, int width);
 

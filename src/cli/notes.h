@@ -1,4 +1,4 @@
-/* What the program knows of a run besides its records: the file notes.jsonl in the run's directory,
+/* Facts of a run that its records lack: the file notes.jsonl in the run's directory,
  * for the pages of the run.
  *
  * JSON Lines, of two types. {"type":"program"} is written once for each process that trained:

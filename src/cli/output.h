@@ -58,7 +58,8 @@ typedef struct cli_view {
 void cli_view_init(cli_view *view, bool quiet);
 /* Prints the description of a run and its model at the start. */
 void cli_view_start(cli_view *view, const ls_summary *summary, const ls_trainer *trainer);
-/* Prints a line with a label and a formatted text. On a terminal the text is broken at its width. */
+/* Prints a line with a label and a formatted text. On a terminal the text is broken at its width.
+ */
 void cli_view_fact(const cli_view *view, const char *label, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Prints a line at the end of an epoch; on a terminal, redraws the progress line in between. */

@@ -84,7 +84,7 @@ static int predict(samples *s, const ls_registry *registry, ls_error *err)
 
 /* How a row becomes a picture. */
 typedef struct frame {
-    int channels, height, width; /* of the picture */
+    int channels, height, width; /* shape of the picture */
     int step;                    /* every step-th pixel of the row is in the picture */
 } frame;
 

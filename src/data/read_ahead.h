@@ -3,10 +3,8 @@
  *
  *     ls_read_ahead *r;
  *     int status = ls_read_ahead_open(&r, path, host, err);
- *     while (status == LS_OK && (status = ls_read_ahead_some(r, out, count, &got, err)) == LS_OK && got)
- *         …
- *     status = ls_read_ahead_end(r, sha256, err);
- *     ls_read_ahead_close(r);
+ *     while (status == LS_OK && (status = ls_read_ahead_some(r, out, count, &got, err)) == LS_OK &&
+ * got) … status = ls_read_ahead_end(r, sha256, err); ls_read_ahead_close(r);
  *
  * There are two blocks: the caller's, and the other thread's, which are exchanged when the caller
  * has used its own. Memory order: see ls_beside. One thread uses an ls_read_ahead. */

@@ -119,7 +119,7 @@ struct ls_engine {
     float *total;        /* total arena of the group for all workers; NULL: each has its own */
     bool sums_in_place;  /* one worker: the total is computed in its first partial sum's arena */
     ls_comm_group *group;
-    ls_deal *deal; /* of the group's shards; NULL: each worker computes its share */
+    ls_deal *deal; /* deals the group's shards; NULL: each worker computes its share */
     ls_exchange *exchange;
 
     /* The fields below belong to the coordinator. */

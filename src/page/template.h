@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "json/writer.h"
 
-/* What replaces the mark `name`. A mark without a part is removed. */
+/* The text that replaces the mark `name`. A mark without a part is removed. */
 typedef struct ls_page_part {
     const char *name;
     void (*put)(ls_buffer *out, const void *data);

@@ -232,7 +232,7 @@ static void add_folder(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddNumberToObject(data, "image_size", from->height);
     cJSON_AddNumberToObject(data, "channels", from->channels == 1 ? 1 : 3);
     cJSON_AddNumberToObject(data, "classes", from->classes);
-    if (one_in(d, 2)) /* what is packed has no broken images: the key changes nothing here */
+    if (one_in(d, 2)) /* packed data has no broken images: the key changes nothing */
         cJSON_AddBoolToObject(data, "skip_broken", 1);
 }
 

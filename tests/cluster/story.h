@@ -48,7 +48,7 @@ typedef struct process {
     uint64_t dies_behind; /* step after which it dies, after further posts */
     long dies_after;      /* number of posts between that step and its death */
     char devices[32], shards[32], run_dir[420];
-    ls_data_source data; /* of targets that are values */
+    ls_data_source data; /* a data set whose targets are values */
     const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_behind; /* step after which it is asked to stop; 0: never */

@@ -126,6 +126,7 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 
 /* ---- losses that are not finite -------------------------------------------------------------- */
 
+/* Workers take shards as they come: the shard is one of the host's four. */
 static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
 {
     (void)state;
@@ -136,8 +137,11 @@ static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
         for (int m = 0; m < 2; m++) {
             const char *text = other.process[m].err.text;
             assert_int_equal(other.process[m].status, LS_ENONFINITE);
-            if (!strstr(text,
-                        bad ? "shard 6, on worker 1 of host" : "shard 2, on worker 1 of host"))
+            const char *named = strstr(text, "shard ");
+            int shard = -1, end = 0;
+            if (named)
+                sscanf(named, "shard %d, on worker 1 of host%n", &shard, &end);
+            if (end == 0 || shard / 4 != bad)
                 fail_msg("%d, member %d: %s", bad, m, text);
         }
     }

@@ -73,7 +73,7 @@ static void run_steps(gang_member *m)
     }
 }
 
-/* Where the sum is computed: an array of each rank's own, the group's, or, with one rank, the array
+/* The memory of the sum: an array of each rank's own, the group's, or, with one rank, the array
  * of its first partial sum. */
 typedef enum sum_place { OWN, OF_GROUP, IN_PLACE, PLACES } sum_place;
 

@@ -1,6 +1,6 @@
 /* A small stress test of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
- * `lent`, `group`, `one_total`, `team`, `deal`, `courier` or `brought`. weakened_orders.sh compiles it with
- * the memory orders as they are, where it must pass, and with each one weakened, where the
+ * `lent`, `group`, `one_total`, `team`, `deal`, `courier` or `brought`. weakened_orders.sh compiles
+ * it with the memory orders as they are, where it must pass, and with each one weakened, where the
  * sanitizer must report a race on the plain data.
  *
  * It avoids parking, whose own read-modify-writes would synchronise what a weakened order no longer

@@ -165,7 +165,7 @@ static void train_one_step(ls_trainer *t)
         fail_msg("%s", err.text);
 }
 
-/* What a caller does between a save that fails in the background and closing the trainer. */
+/* The caller's actions between a save that fails in the background and closing the trainer. */
 typedef enum afterwards { CLOSES_AT_ONCE, READS_WEIGHTS, SAVES_AGAIN } afterwards;
 
 /* Drives two steps, and moves the directory of checkpoints away before the second. Returns what
