@@ -478,18 +478,27 @@ def trace_of(args, network, precision):
     return args.json.with_name(f"trace_{network}_{precision}.json")
 
 
+def whole_steps(events):
+    """The events of steps in the middle of a run, so that what happens once, at its start or its end, is left out.
+    A step begins with the optimizer's kernel; all events, if there are too few steps."""
+    events = sorted(events, key=lambda e: e["ts"])
+    begins = [i for i, e in enumerate(events) if re.search(r"\bsgd", e["name"])]
+    skip = len(begins) // 8
+    return events[begins[skip]:begins[-1]] if len(begins) > 2 else events
+
+
 def kernel_times(path):
-    """Microseconds and runs of each name on the GPU's tracks: those that lie below a worker's."""
+    """Microseconds and runs of each name on the GPU's tracks, in whole steps: those that lie below a worker's."""
     events = json.loads(path.read_text())
     events = events["traceEvents"] if isinstance(events, dict) else events
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
              if e.get("ph") == "M" and e.get("name") == "thread_name"}
     times = {}
-    for e in events:
-        if e.get("ph") == "X" and "stream" in names.get((e["pid"], e["tid"]), ""):
-            known = times.setdefault(e["name"], [0.0, 0])
-            known[0] += e["dur"]
-            known[1] += 1
+    for e in whole_steps([e for e in events if e.get("ph") == "X"
+                          and "stream" in names.get((e["pid"], e["tid"]), "")]):
+        known = times.setdefault(e["name"], [0.0, 0])
+        known[0] += e["dur"]
+        known[1] += 1
     return sorted(((us, runs, name) for name, (us, runs) in times.items()), reverse=True)
 
 
@@ -525,10 +534,11 @@ def measure_ncu(found, args):
     if not ncu or not rows or not rows[0]["kernels"]:
         found.all["ncu"] = {"left_out": "there is no ncu" if not ncu else "there is no timeline"}
         return
-    names = [re.escape(kernel["name"].split("(")[0].split("<")[0].split()[-1][:80])
-             for kernel in rows[0]["kernels"][:5]]
+    # Copies are no kernels.
+    longest = [kernel for kernel in rows[0]["kernels"] if not kernel["name"].startswith("copy ")][:5]
+    names = [re.escape(kernel["name"].split("(")[0].split("<")[0].split()[-1][:80]) for kernel in longest]
     # From the second step on: a kernel's first run loads it.
-    skip = sum(kernel["runs"] for kernel in rows[0]["kernels"][:5]) // 10
+    skip = sum(kernel["runs"] for kernel in longest) // 10
     command = [ncu, "--graph-profiling", "node", "--target-processes", "all", "--launch-count", "15",
                "--launch-skip", str(skip), "--kernel-name", "regex:" + "|".join(names),
                "--section", "SpeedOfLight", "--section", "LaunchStats", "--section", "Occupancy",
