@@ -391,7 +391,8 @@ def measure_steps(found, args, networks):
         for forms in () if args.ours else args.forms:
             open_forms(theirs, forms)
             done(f"{' and '.join(forms)}: open")
-            for group in ([key for key in keys if key[1] != "fp32"], [key for key in keys if key[1] == "fp32"]):
+            groups = ([key for key in keys if key[1] != "fp32"], [key for key in keys if key[1] == "fp32"])
+            for group in filter(None, groups):
                 take_turns(found, args, ours, theirs, forms, group, answers)
                 done(f"{' and '.join(forms)}, {len(group)} rows: measured")
     finally:
