@@ -274,7 +274,8 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
         f->wino.y.line = f->wino.y.channel = LS_LANES;
         f->wino.y.group = (size_t)c->oc * LS_LANES;
     }
-    f->wino.block = f->most = smaller(f->wino.block, f->groups);
+    f->most = smaller(f->wino.block, f->groups);
+    ls_wino_set_block(&f->wino, f->most);
     f->wino.team = op->base.team;
     int status = make_room(op, (size_t)f->groups, 1, err);
     if (status)

@@ -37,6 +37,14 @@ static int block_tiles(const ls_wino *w)
     return most < FEWEST ? FEWEST : most;
 }
 
+void ls_wino_set_block(ls_wino *w, int tiles)
+{
+    w->block = tiles;
+    w->tiles = tiles | 1;
+    w->point_x = point_floats((size_t)w->x.channels * (size_t)w->tiles * 16);
+    w->point_y = point_floats((size_t)w->y.channels * (size_t)w->tiles * 16);
+}
+
 static ls_wino_image image_of(int channels, int h, int w)
 {
     ls_wino_image image = {.channels = channels, .h = h, .w = w, .to = channels};
@@ -59,8 +67,7 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
     /* Sufficient for either direction of the pass: blocks of eight outputs by pairs of inputs. */
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
-    w->block = block_tiles(w);
-    w->tile = (size_t)(w->points | 1) * 16;
+    ls_wino_set_block(w, block_tiles(w));
 }
 
 /* Swaps inputs and outputs; the tiles stay those of y. */
@@ -70,6 +77,7 @@ static void init_spread(ls_wino *w)
     w->y = w->x;
     w->x = dy;
     w->turned = w->spread = 1;
+    ls_wino_set_block(w, w->block);
 }
 
 void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *s)
@@ -99,7 +107,7 @@ void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
     const int tiles = groups * w->y.down * w->y.across;
     w->whole = (size_t)s->in * (size_t)s->out >= 32 * (size_t)tiles * (size_t)(s->in + s->out);
     if (w->whole)
-        w->block = tiles;
+        ls_wino_set_block(w, tiles);
 }
 
 size_t ls_wino_weight_floats(const ls_wino *w)
@@ -107,14 +115,9 @@ size_t ls_wino_weight_floats(const ls_wino *w)
     return (size_t)w->points * w->point_weights;
 }
 
-static size_t values_of(const ls_wino *w, const ls_wino_image *image)
-{
-    return (size_t)image->channels * (size_t)w->block * w->tile;
-}
-
 size_t ls_wino_conv_floats(const ls_wino *w)
 {
-    return values_of(w, &w->x) + values_of(w, &w->y);
+    return (size_t)w->points * (w->point_x + w->point_y);
 }
 
 /* A gradient of the weights is computed for PART_OUT outputs at a time, whose panels of all points
@@ -144,7 +147,7 @@ static size_t gradient_floats(const ls_wino *w)
 
 size_t ls_wino_gradient_floats(const ls_wino *w)
 {
-    return values_of(w, &w->x) + gradient_floats(w) +
+    return (size_t)w->points * w->point_x + gradient_floats(w) +
            (size_t)ls_team_size(w->team) * part_floats(w);
 }
 
@@ -180,8 +183,9 @@ static void transform_input(void *arg, uint32_t item)
     const wino_pass *p = arg;
     const ls_wino *w = p->w;
     const ls_wino_image some = some_of(&w->x, item);
-    (w->spread ? w->kernels->error : w->kernels->input)[w->form](p->in, w->block, &some, p->x,
-                                                                 p->first, p->count);
+    const ls_wino_values in = {p->in, w->point_x, w->tiles};
+    (w->spread ? w->kernels->error : w->kernels->input)[w->form](in, &some, p->x, p->first,
+                                                                 p->count);
 }
 
 static void transform_output(void *arg, uint32_t item)
@@ -189,10 +193,11 @@ static void transform_output(void *arg, uint32_t item)
     const wino_pass *p = arg;
     const ls_wino *w = p->w;
     const ls_wino_image some = some_of(&w->y, item);
+    const ls_wino_values out = {p->out, w->point_y, w->tiles};
     if (w->spread)
-        w->kernels->spread[w->form](p->y, &some, p->out, w->block, p->first, p->count);
+        w->kernels->spread[w->form](p->y, &some, out, p->first, p->count);
     else
-        w->kernels->output[w->form](p->y, &some, p->out, w->block, p->first, p->count, p->finish);
+        w->kernels->output[w->form](p->y, &some, out, p->first, p->count, p->finish);
 }
 
 /* Multiplies the points of one thread, which are adjacent, as are the results that the thread
@@ -205,14 +210,13 @@ static void multiply_points(void *arg, uint32_t part)
     ls_split((uint32_t)w->points, (uint32_t)ls_team_size(w->team), part, &point, &count);
     ls_wino_product p = {.to = w->y.channels,
                          .from = w->x.channels,
-                         .tile = w->tile,
-                         .tiles = w->block,
+                         .tiles = w->tiles,
                          .count = pass->count,
                          .turned = w->turned};
     p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
     for (const uint32_t end = point + count; point < end; point++) {
-        p.out = pass->out + (size_t)point * 16;
-        p.in = pass->in + (size_t)point * 16;
+        p.out = pass->out + (size_t)point * w->point_y;
+        p.in = pass->in + (size_t)point * w->point_x;
         p.weights = pass->weights + (size_t)point * w->point_weights;
         w->kernels->multiply(&p);
     }
@@ -247,14 +251,14 @@ static void whole_gradient(const wino_pass *p, const float *panels, float *value
 {
     const ls_wino *w = p->w;
     const int inputs = w->x.channels, r = form_of[w->form].r;
-    const size_t line = (size_t)w->block * w->tile, taps = (size_t)(r * r) * 8;
+    const size_t line = (size_t)w->tiles * 16, taps = (size_t)(r * r) * 8;
     for (int i = 0, n; i < inputs; i += n) {
         n = inputs - i < PART_IN ? inputs - i : PART_IN;
         for (int point = 0; point < w->points; point++)
             w->kernels->correlate(values + (size_t)point * PART_POINT,
                                   panels + (size_t)point * part_panels(w),
-                                  p->in + (size_t)i * line + (size_t)point * 16, w->tile, n,
-                                  (outputs + 15) / 16, w->block, p->count, 0);
+                                  p->in + (size_t)point * w->point_x + (size_t)i * line, n,
+                                  (outputs + 15) / 16, w->tiles, p->count, 0);
         for (int s = 0; s < outputs; s += 16)
             w->kernels->gradient[w->form](
                 p->y + ((size_t)((o + s) / 8) * (size_t)inputs + (size_t)i) * taps,
@@ -270,8 +274,8 @@ static void block_gradient(const wino_pass *p, const float *panels, int o, int o
     for (int point = 0; point < w->points; point++)
         w->kernels->correlate(
             p->values + (size_t)point * w->point_gradient + (size_t)o * (size_t)w->x.channels,
-            panels + (size_t)point * part_panels(w), p->in + (size_t)point * 16, w->tile,
-            w->x.channels, (outputs + 15) / 16, w->block, p->count, p->add);
+            panels + (size_t)point * part_panels(w), p->in + (size_t)point * w->point_x,
+            w->x.channels, (outputs + 15) / 16, w->tiles, p->count, p->add);
 }
 
 static void gradient_of_part(const wino_pass *p, float *panels, int o, int outputs)
@@ -322,7 +326,7 @@ void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
     const int tiles = groups * w->y.down * w->y.across;
     wino_pass p = {.w = w, .x = x, .y = y, .weights = values, .finish = finish};
     p.in = memory;
-    p.out = p.in + values_of(w, &w->x);
+    p.out = p.in + (size_t)w->points * w->point_x;
     for (; p.first < tiles; p.first += p.count) {
         p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
         ls_team_run(w->team, items(&w->x), transform_input, &p);
@@ -337,7 +341,7 @@ void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float
     const int tiles = groups * w->y.down * w->y.across;
     wino_pass p = {.w = w, .x = x, .dy = dy, .y = gradient, .add = w->whole && add};
     p.in = work;
-    p.values = work + values_of(w, &w->x);
+    p.values = work + (size_t)w->points * w->point_x;
     p.panels = p.values + gradient_floats(w);
     for (; p.first < tiles; p.first += p.count, p.add = 1) {
         p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
