@@ -135,8 +135,8 @@ static void by_winograd(ls_lanes_op *base)
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
     float *room = base->b.scratch;
-    const float *values = ls_conv_values(op, room);
-    room += op->kept ? 0 : ls_wino_weight_floats(&op->forward.wino);
+    const float *values = ls_conv_values(op, LS_CONV_FORWARD, op->base.flags, room);
+    room += op->kept[LS_CONV_FORWARD] ? 0 : ls_wino_weight_floats(&op->forward.wino);
     memset(room, 0, copy_floats(op) * sizeof *room);
     for (int g = 0, count; g < f->groups; g += count) {
         count = smaller(f->groups - g, f->most);

@@ -7,6 +7,9 @@
 #include <lockstep/split.h>
 #include <string.h>
 
+/* With more tiles than these in a pass the transform of its weights takes little of its time. */
+#define MANY_TILES 64
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 static void conv_pad(const ls_lanes_conv *c, const float *x, float *out)
@@ -60,17 +63,28 @@ static const float *conv_x(const ls_conv_op *op, int group, float *room)
     return room;
 }
 
-const float *ls_conv_values(const ls_conv_op *op, float *room)
+/* Returns whether kept values are those of the current parameters, in a call with `flags`. */
+static bool is_valid(const ls_conv_kept *kept, const float *weights, unsigned flags)
 {
+    const bool constant = flags & kept->flags & LS_RUN_CONSTANT;
+    return kept->from == weights && (constant || flags & LS_RUN_SAME);
+}
+
+const float *ls_conv_values(const ls_conv_op *op, int pass, unsigned flags, float *room)
+{
+    const ls_wino *w = pass == LS_CONV_DATA ? &op->data.wino : &op->forward.wino;
     const float *weights = op->base.b.param[0];
-    ls_conv_kept *kept = op->kept;
-    const bool constant = (op->base.flags & LS_RUN_CONSTANT) != 0;
-    float *values = kept ? kept->values : room;
-    if (!kept || !constant || kept->from != weights)
-        ls_wino_weights(&op->forward.wino, values, weights);
-    if (kept)
-        kept->from = constant ? weights : NULL;
-    return values;
+    ls_conv_kept *kept = op->kept[pass];
+    if (!kept) {
+        ls_wino_weights(w, room, weights);
+        return room;
+    }
+    if (!is_valid(kept, weights, flags)) {
+        ls_wino_weights(w, kept->values, weights);
+        kept->from = weights;
+        kept->flags = flags;
+    }
+    return kept->values;
 }
 
 static void forward_by_winograd(const ls_conv_op *op)
@@ -82,8 +96,8 @@ static void forward_by_winograd(const ls_conv_op *op)
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
     float *room = b->scratch;
-    const float *values = ls_conv_values(op, room);
-    room += op->kept ? 0 : ls_wino_weight_floats(w);
+    const float *values = ls_conv_values(op, LS_CONV_FORWARD, op->base.flags, room);
+    room += op->kept[LS_CONV_FORWARD] ? 0 : ls_wino_weight_floats(w);
     ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
 
@@ -163,7 +177,7 @@ static ls_lanes_grad stage(const ls_conv_op *op, int group, int first, int n, in
 typedef struct conv_block {
     const ls_conv_op *op;
     int group, groups, add;
-    const float *x;
+    const float *x, *values; /* values: the weights for dx (prepare_weights) */
     ls_lanes_grad g;
 } conv_block;
 
@@ -390,23 +404,22 @@ static void data_of_block(conv_block *k)
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     const ls_wino_finish nothing = {0};
-    float *values = (float *)b->scratch + op->at.data;
     if (op->data.used)
         ls_wino_conv(&op->data.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
-                     k->g.d, &nothing, values, values + ls_wino_weight_floats(&op->data.wino));
+                     k->g.d, &nothing, k->values, (float *)b->scratch + op->at.values);
     else
         ls_team_run(op->base.team, (uint32_t)k->groups, data_of_group, k);
 }
 
-/* Prepares the weights for dx: transformed for Winograd's algorithm, or packed. */
-static void prepare_weights(const ls_conv_op *op)
+/* Prepares the weights for dx: returns them transformed for Winograd's algorithm, or packs them. */
+static const float *prepare_weights(const ls_conv_op *op, unsigned flags)
 {
-    const float *w = op->base.b.param[0];
     float *room = (float *)op->base.b.scratch + op->at.data;
     if (op->data.used)
-        ls_wino_weights(&op->data.wino, room, w);
-    else if (ls_lanes_packs(&op->conv))
-        pack(&op->conv, w, room);
+        return ls_conv_values(op, LS_CONV_DATA, flags, room);
+    if (ls_lanes_packs(&op->conv))
+        pack(&op->conv, op->base.b.param[0], room);
+    return NULL;
 }
 
 static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -414,10 +427,10 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     const ls_conv_op *op = (const ls_conv_op *)base;
     (void)stream;
     (void)err;
-    if (op->base.needs_dx)
-        prepare_weights(op);
+    const float *values = op->base.needs_dx ? prepare_weights(op, flags) : NULL;
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        conv_block k = {.op = op, .group = group, .groups = ls_lanes_block(op->base.groups, group)};
+        conv_block k = {.op = op, .group = group, .values = values};
+        k.groups = ls_lanes_block(op->base.groups, group);
         k.add = group > 0 || (flags & LS_RUN_ACCUMULATE);
         if (op->banded) {
             k.x = block_x(op, group, k.groups);
@@ -437,8 +450,9 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
 static int conv_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
 {
     const ls_conv_op *op = (const ls_conv_op *)base;
-    if (op->kept)
-        op->kept->from = NULL;
+    for (int pass = 0; pass < LS_CONV_KEPT; pass++)
+        if (op->kept[pass])
+            op->kept[pass]->from = NULL;
     return ls_lanes_op_import(base, index, dst, src, err);
 }
 
@@ -447,7 +461,8 @@ static void conv_destroy(ls_op *base)
     ls_conv_op *op = (ls_conv_op *)base;
     if (op) {
         ls_few_conv_fini(op);
-        ls_free(op->base.host, op->own.values);
+        for (int pass = 0; pass < LS_CONV_KEPT; pass++)
+            ls_free(op->base.host, op->own[pass].values);
     }
     ls_lanes_op_destroy(base);
 }
@@ -462,19 +477,34 @@ static const ls_op_impl conv_impl = {
     .destroy = conv_destroy,
 };
 
-/* Decides which op keeps the transformed weights of forward: an op that is not trained, or its
- * twin. Called after the choice of kernels. */
+/* Returns whether an op without a twin keeps the transformed weights of a pass: always if it is
+ * not trained, else if there are so few tiles that the transform takes much of the pass. */
+static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool data)
+{
+    const int tiles = op->base.groups * pass->wino.y.down * pass->wino.y.across;
+    if (!op->base.training)
+        return pass->used && !data;
+    return pass->used && tiles <= MANY_TILES && (!data || op->base.needs_dx);
+}
+
+/* Decides which op keeps the transformed weights: this one, or its twin. Called after the choice of
+ * kernels. */
 static int keep_values(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;
-    if (desc->training || !op->forward.used || (twin && !twin->kept))
-        return LS_OK;
-    op->kept = twin ? twin->kept : &op->own;
-    if (twin)
-        return LS_OK;
-    op->own.values =
-        ls_alloc_array(op->base.host, ls_wino_weight_floats(&op->forward.wino), sizeof(float));
-    return op->own.values ? LS_OK : ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
+    const ls_conv_wino *const of[] = {&op->forward, &op->data};
+    for (int pass = 0; pass < LS_CONV_KEPT; pass++) {
+        const size_t floats = ls_wino_weight_floats(&of[pass]->wino);
+        if (twin)
+            op->kept[pass] = twin->kept[pass];
+        if (twin || !keeps(op, of[pass], pass == LS_CONV_DATA))
+            continue;
+        op->own[pass].values = ls_alloc_array(op->base.host, floats, sizeof(float));
+        if (!op->own[pass].values)
+            return ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
+        op->kept[pass] = &op->own[pass];
+    }
+    return LS_OK;
 }
 
 int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
@@ -489,6 +519,7 @@ int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     ls_conv_op *op = (ls_conv_op *)base;
     ls_conv_plan(op, &c, desc->u.conv2d.bias);
     status = keep_values(op, desc, err);
+    ls_conv_plan_memory(op);
     if (status == LS_OK && ls_few_wanted(desc))
         status = ls_few_conv_plan(op, desc, err);
     if (status) {

@@ -22,12 +22,16 @@ typedef struct ls_conv_wino {
     ls_wino wino;
 } ls_conv_wino;
 
-/* Transformed weights that stay valid from one forward call to the next as long as the parameters
- * do (LS_RUN_CONSTANT). An op that is not trained keeps them and shares them with its twins. */
+/* The passes whose transformed weights can be kept. */
+enum { LS_CONV_FORWARD, LS_CONV_DATA, LS_CONV_KEPT };
+
+/* Transformed weights that stay valid from one call to the next as long as the parameters do. An op
+ * shares them with its twins. */
 typedef struct ls_conv_kept {
     float *values; /* NULL: none are kept */
     /* parameters that `values` were computed from; NULL: `values` must be computed */
     const float *from;
+    unsigned flags; /* flags of the call that computed them */
 } ls_conv_kept;
 
 /* A run of the direct form for few rows: groups of sixteen pixels (or pooled pixels) whose sums use
@@ -71,10 +75,10 @@ typedef struct ls_conv_cut {
 /* Layout of the scratch memory: offsets in floats. `forward` is the size of each thread's part in
  * forward. The others are backward's offsets: x is a block of x as the direct kernels read it, d
  * the staged gradient, bias the sums of the bias, weights the memory of the weights' gradient, seen
- * the dx of the sampled pixels, data the weights for dx. */
+ * the dx of the sampled pixels, data the weights for dx, values the memory of ls_wino_conv for dx. */
 typedef struct ls_conv_scratch {
     size_t forward;
-    size_t x, d, bias, weights, seen, data;
+    size_t x, d, bias, weights, seen, data, values;
 } ls_conv_scratch;
 
 typedef struct ls_conv_op {
@@ -94,8 +98,9 @@ typedef struct ls_conv_op {
     size_t y_group, d_group, mask_group;
     ls_conv_cut cut;
     ls_conv_scratch at;
-    /* `kept` points to this op's `own` or to the twin's; NULL: none are kept */
-    ls_conv_kept own, *kept;
+    /* those of forward and of dx: `kept` points to this op's `own` or to the twin's; NULL: none are
+     * kept */
+    ls_conv_kept own[LS_CONV_KEPT], *kept[LS_CONV_KEPT];
     ls_few_conv few;
 } ls_conv_op;
 
@@ -111,9 +116,10 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 /* Computes the geometry of the described convolution. Errors: LS_EINVAL, LS_EUNSUPPORTED. */
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 
-/* Returns the transformed weights for forward by Winograd's algorithm: the kept ones if they are
- * valid, else it computes them into the kept memory, or into `room` if none is kept. */
-const float *ls_conv_values(const ls_conv_op *op, float *room);
+/* Returns the transformed weights for a pass by Winograd's algorithm: the kept ones if they are
+ * valid, else it computes them into the kept memory, or into `room` if none is kept. `flags` are
+ * those of the current call. */
+const float *ls_conv_values(const ls_conv_op *op, int pass, unsigned flags, float *room);
 
 /* Plans forward of few rows for an op that ls_conv_plan has planned. Errors: LS_EUNSUPPORTED,
  * LS_EINVAL, LS_ENOMEM. */
@@ -121,8 +127,10 @@ int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err);
 /* Frees what ls_few_conv_plan allocated. */
 void ls_few_conv_fini(ls_conv_op *op);
 
-/* Plans an op whose base is initialized: everything else in it, including the sizes of parameters,
- * saved and scratch memory. */
+/* Plans an op whose base is initialized: everything else in it but the memory, including the sizes
+ * of parameters. */
 void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias);
+/* Plans the sizes of saved and scratch memory, after `kept` has been set. */
+void ls_conv_plan_memory(ls_conv_op *op);
 
 #endif

@@ -28,19 +28,32 @@ static size_t to_multiple(int n, int of)
     return (size_t)((n + of - 1) / of * of);
 }
 
-static int block_tiles(const ls_wino *w)
+/* Returns the number of tiles whose values fit. */
+static int most_tiles(const ls_wino *w)
 {
     size_t tile = (size_t)w->points * (size_t)(w->x.channels + w->y.channels) * 64;
     size_t weights = (size_t)w->points * w->point_weights * sizeof(float);
     size_t bytes = weights > MANY_WEIGHTS ? weights / 2 : BLOCK_BYTES;
-    int most = (int)(bytes / tile) / FEWEST * FEWEST;
+    return (int)(bytes / tile);
+}
+
+static int block_tiles(const ls_wino *w)
+{
+    const int most = most_tiles(w) / FEWEST * FEWEST;
     return most < FEWEST ? FEWEST : most;
+}
+
+void ls_wino_fit(ls_wino *w, int groups)
+{
+    const int tiles = groups * w->y.down * w->y.across;
+    if (tiles <= most_tiles(w))
+        ls_wino_set_block(w, tiles);
 }
 
 void ls_wino_set_block(ls_wino *w, int tiles)
 {
     w->block = tiles;
-    w->tiles = tiles | 1;
+    w->tiles = tiles % 8 ? tiles : tiles + 1;
     w->point_x = point_floats((size_t)w->x.channels * (size_t)w->tiles * 16);
     w->point_y = point_floats((size_t)w->y.channels * (size_t)w->tiles * 16);
 }

@@ -17,8 +17,8 @@
  *     of their gradient       [points][ceil(out/16)][in][16]
  *
  * where the caller chooses the distance from one point to the next. All values of a point lie
- * together because a product reads them many times, while the transforms pass over them once. An
- * odd number of tiles keeps the channels out of each other's cache sets.
+ * together because a product reads them many times, while the transforms pass over them once. A
+ * number of tiles that is no multiple of eight keeps the channels out of each other's cache sets.
  *
  * Products are added up over 64 channels at a time, and then those sums are added up; this halves
  * the errors of long sums. Products are added with vec_fma, in an order that does not depend on the
@@ -153,6 +153,9 @@ void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
 
 /* Sets the number of tiles of a block, at least 1. It changes no bits of ls_wino_conv. */
 void ls_wino_set_block(ls_wino *w, int tiles);
+
+/* Takes all tiles of `groups` groups in one block if their values fit the cache. */
+void ls_wino_fit(ls_wino *w, int groups);
 
 /* Returns the number of floats of the transformed weights. */
 size_t ls_wino_weight_floats(const ls_wino *w);

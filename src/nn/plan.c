@@ -364,7 +364,7 @@ static bool is_settled(const ls_plan *plan, int k)
 
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err)
 {
-    const unsigned constant = plan->constant ? LS_RUN_CONSTANT : 0;
+    const unsigned constant = (plan->constant ? LS_RUN_CONSTANT : 0) | (flags & LS_RUN_SAME);
     for (int k = 0; k < plan->nodes; k++) {
         ls_op *op = plan->node[k].op;
         const unsigned mode =

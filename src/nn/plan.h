@@ -206,8 +206,8 @@ int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 /* Enqueues the gather of the rows given by the args: writes x and the labels. */
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 /* Enqueues the ops from x to the logits, then the loss op `loss`. With LS_TEST the ops are told
- * that no backward pass follows. `flags` are for the loss op (LS_RUN_ACCUMULATE); the plans of
- * models with batch norm always have whole shards. */
+ * that no backward pass follows. `flags`: LS_RUN_ACCUMULATE, for the loss op (the plans of
+ * models with batch norm always have whole shards), and LS_RUN_SAME. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 /* Called after a forward pass: makes the logits [rows][classes] row-major. *at becomes their byte
  * offset in the activations. */

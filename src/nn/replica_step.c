@@ -86,6 +86,7 @@ static int update(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
     int status = LS_OK;
+    r->same = false;
     for (int i = 0; i < u->count && status == LS_OK; i++)
         status = u->list[i].op->impl->forward(u->list[i].op, NULL, u->list[i].flags, err);
     return status;
@@ -333,8 +334,11 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
         if (!plan->training)
             return ls_fail(err, LS_EINVAL, "replica: %u rows are evaluated only", (unsigned)count);
         status = ls_replica_bind_again(r, plan, err);
+        const unsigned same = r->same ? LS_RUN_SAME : 0;
         if (status == LS_OK)
-            status = run_program(r, plan, program, done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
+            status = run_program(r, plan, program, same | (done > 0 ? LS_RUN_ACCUMULATE : 0), times,
+                                 err);
+        r->same = status == LS_OK;
     }
     return status;
 }
@@ -371,6 +375,7 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     if (!replica->optimizer)
         return no_optimizer(err);
     uint64_t since = ls_now_ns();
+    replica->same = false;
     set_step(&replica->args, step);
     int status = replica->apply.recording
                      ? replica->device->ops->launch(replica->device, NULL, replica->apply.recording,
@@ -483,6 +488,7 @@ int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t ep
     int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
     if (status != LS_OK)
         return status;
+    replica->same = false;
     set_steps(replica, epoch, step, count, slot);
     ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
     status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);

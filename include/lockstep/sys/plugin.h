@@ -410,7 +410,12 @@ enum {
     LS_RUN_SHADOW = 4,
     /* Forward: only import_param writes the parameters, so data that the op derived from them in an
      * earlier forward with this flag is still valid. */
-    LS_RUN_CONSTANT = 8
+    LS_RUN_CONSTANT = 8,
+    /* Forward and backward: the parameters have not been written since the last forward of the
+     * layer, by this op or by one that shares its parameters (`twin`), so data that was derived
+     * from them then or later is still valid. Shards of one step after the first one run with
+     * it. */
+    LS_RUN_SAME = 16
 };
 
 /* Functions of an op. */
