@@ -1,4 +1,5 @@
-/* Lockstep's worker pool inside a program of one's own: sums the squares of a million numbers, each worker a part.
+/* Lockstep's worker pool inside a program of one's own: sums the squares of a million numbers, each
+ * worker a part.
  *
  *     cc embed_pool.c $(pkg-config --cflags --libs lockstep-pool) -o embed_pool
  */

@@ -1,5 +1,6 @@
-/* A back end of one op, relu, in a program of one's own: its devices compute in the host's memory, one of them for
- * each worker of a pool. A model that needs another op is refused on it, with the op's name.
+/* A back end of one op, relu, in a program of one's own: its devices compute in the host's memory,
+ * one of them for each worker of a pool. A model that needs another op is refused on it, with the
+ * op's name.
  *
  *     cc own_backend.c $(pkg-config --cflags --libs lockstep) -o own_backend
  */

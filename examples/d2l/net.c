@@ -142,7 +142,7 @@ static float *fresh_statistics(net *n, int channels)
     return statistics;
 }
 
-/* The gradient of a tensor is the dy of the op that made it, and the dx of the one that reads it. */
+/* The gradient of a tensor is dy of the op that made it, and dx of the op that reads it. */
 static void bind(net *n, net_node *node)
 {
     ls_op *op = node->op;

@@ -1,9 +1,9 @@
-/* The thread that owns the trainer. It takes examples from the queue, trains, shows the weights to those
- * who predict, and saves.
+/* The thread that owns the trainer. It takes examples from the queue, trains, shows the weights to
+ * those who predict, and saves.
  *
- * The queue is a ring of examples. `seen` of those that were `received` have been trained on; the others
- * wait. Before them the ring still has older ones, which are trained on again: whoever sends examples
- * often sends them sorted, and a network forgets. */
+ * The queue is a ring of examples. `seen` of those that were `received` have been trained on; the
+ * others wait. Before them the ring still has older ones, which are trained on again: whoever sends
+ * examples often sends them sorted, and a network forgets. */
 #include "service.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct learner {
     const options *o;
     numbers *n;
     pthread_t thread;
-    pthread_mutex_t lock; /* of all down to `why` */
+    pthread_mutex_t lock; /* guards the members down to `why` */
     pthread_cond_t changed;
     int stop;
     uint8_t *ring; /* [capacity][1 + image_bytes] */
@@ -67,8 +67,8 @@ int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *
     return status;
 }
 
-/* With the lock. The first minibatch is whole and new; from then on training goes on while an example
- * waits, or has not been seen as often as was asked for. */
+/* With the lock. The first minibatch is whole and new; from then on training goes on while an
+ * example waits, or has not been seen as often as was asked for. */
 static int has_work(const learner *l)
 {
     const double rows = (double)(l->steps - l->begun_at) * l->batch;
@@ -85,8 +85,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* With the lock. After the first minibatch at most half of one is new, and the rest is drawn from what
- * the ring has of older ones. */
+/* With the lock. After the first minibatch at most half of one is new, and the rest is drawn from
+ * what the ring has of older ones. */
 static void fill_batch(learner *l)
 {
     const uint64_t oldest = l->received > l->capacity ? l->received - l->capacity : 0;
@@ -103,8 +103,8 @@ static void fill_batch(learner *l)
     l->seen += fresh;
 }
 
-/* Fills a minibatch; waits for up to a second when there is nothing to train on. Returns whether there
- * is one, and in *stop whether the thread is to end. */
+/* Fills a minibatch; waits for up to a second when there is nothing to train on. Returns whether
+ * there is one, and in *stop whether the thread is to end. */
 static int next_batch(learner *l, int *stop)
 {
     struct timespec until;

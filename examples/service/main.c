@@ -1,8 +1,8 @@
-/* An HTTP service around Lockstep: it learns from labelled images that are sent to it, while it answers what others
- * show. README.md says how to use it.
+/* An HTTP service around Lockstep: it learns from labelled images that are sent to it, while it
+ * answers what others show. README.md says how to use it.
  *
- * Threads: this one starts and stops the others and waits for a signal in between; one owns the trainer
- * (learner.c); the server has one for each connection (http.c). */
+ * Threads: this one starts and stops the others and waits for a signal in between; one owns the
+ * trainer (learner.c); the server has one for each connection (http.c). */
 #include "service.h"
 
 #include <errno.h>
@@ -74,7 +74,8 @@ static int add(const char **list, int *count, int most, const char *name, const 
     return GO_ON;
 }
 
-/* What follows from the options. What one request may bring has to fit into the queue, or it could never be taken. */
+/* Derives values from the options. The largest request must fit into the queue, or it could never
+ * be accepted. */
 static int complete(options *o)
 {
     o->image_bytes = (size_t)o->channels * (size_t)o->height * (size_t)o->width;
@@ -165,8 +166,8 @@ static int read_options(options *o, int argc, char **argv)
 
 /* ---- start and stop ------------------------------------------------------------------------- */
 
-/* Before any thread is made: all of them leave these signals to sigwait. A file that may not grow is an
- * error like any other. */
+/* Before any thread is made: all of them leave these signals to sigwait. A file that may not grow
+ * is an error like any other. */
 static void block_signals(sigset_t *awaited)
 {
     signal(SIGPIPE, SIG_IGN);

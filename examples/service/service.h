@@ -19,11 +19,11 @@ enum { SETS_MOST = 34, HOSTS_MOST = 16 };
 typedef struct options {
     const char *config;           /* Lockstep's, whose data.name is "examples" */
     const char *state;            /* directory of the save */
-    const char *address;          /* where to listen */
+    const char *address;          /* the server's address */
     const char *host[HOSTS_MOST]; /* further names that the server may be asked by */
     const char *set[SETS_MOST];   /* assignments to keys of the config */
     int host_count, set_count;
-    int channels, height, width; /* of an image, one byte a value */
+    int channels, height, width; /* shape of an image, one byte per value */
     size_t image_bytes;          /* an example has one more, its label, before the image */
     long classes;                /* labels are below this */
     long port;                   /* 0: any that is free */
@@ -65,7 +65,7 @@ void numbers_init(numbers *n);
 /* Counts a step and moves the means of loss and accuracy. The learner's thread. */
 void numbers_step(numbers *n, const ls_step_result *step, uint32_t rows);
 
-double seconds_now(void); /* of a clock that never goes back */
+double seconds_now(void); /* time of a monotonic clock */
 
 /* Fills `err` and returns `status`. */
 __attribute__((format(printf, 3, 4))) int fail(ls_error *err, int status, const char *format, ...);
@@ -77,29 +77,32 @@ extern const ls_host service_host; /* Lockstep's messages go to the same log */
 
 typedef struct learner learner;
 
-/* Opens the trainer, goes on from the save if there is one, and starts the thread. `o` and `n` outlive it. Errors:
- * those of ls_trainer_open and ls_trainer_load, LS_EIO (the state directory), LS_ENOMEM, LS_ESYSTEM. */
+/* Opens the trainer, goes on from the save if there is one, and starts the thread. `o` and `n`
+ * outlive it. Errors: those of ls_trainer_open and ls_trainer_load, LS_EIO (the state directory),
+ * LS_ENOMEM, LS_ESYSTEM. */
 int learner_start(learner **out, const options *o, numbers *n, ls_error *err);
 
-/* Puts examples into the queue, all or none. Errors: LS_EAGAIN when it has no room for them, and what has ended the
- * training. Any thread. */
+/* Puts examples into the queue, all or none. Errors: LS_EAGAIN when it has no room for them, and
+ * what has ended the training. Any thread. */
 int learner_give(learner *l, const uint8_t *examples, uint32_t count, ls_error *err);
 
 /* The newest weights that are shown. The caller releases them. Any thread. */
 ls_snapshot *learner_snapshot(learner *l);
 
-/* How many examples wait. `why` says why training has failed; its status is 0 while it has not. Any thread. */
+/* How many examples wait. `why` says why training has failed; its status is 0 while it has not. Any
+ * thread. */
 uint64_t learner_look(learner *l, ls_error *why);
 
-/* Ends the step under way, saves, ends the thread and frees. Returns what made training or the save fail. */
+/* Ends the step under way, saves, ends the thread and frees. Returns what made training or the save
+ * fail. */
 int learner_stop(learner *l, ls_error *err);
 
 /* ---- http.c --------------------------------------------------------------------------------- */
 
 typedef struct server server;
 
-/* Listens where the options say; *port is the one that it got. Errors: LS_EINVAL (the address), LS_ESYSTEM,
- * LS_ENOMEM. */
+/* Listens where the options say; *port is the one that it got. Errors: LS_EINVAL (the address),
+ * LS_ESYSTEM, LS_ENOMEM. */
 int server_start(server **out, const options *o, learner *l, numbers *n, int *port, ls_error *err);
 
 /* Refuses what is new, answers what has begun, and frees. */

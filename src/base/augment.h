@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#ifndef LS_ANYWHERE /* function specifiers; a CUDA source defines its own before it includes this */
+#ifndef LS_ANYWHERE /* function specifiers; a CUDA source defines its own first */
 #define LS_ANYWHERE static inline
 #endif
 

@@ -158,12 +158,15 @@ float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_
 /* Returns the default of `shards`, which depends only on the recipe. It is the largest power of
  * two, from 1 to 8, with which a shard of the minibatch of `rows` rows has at least LS_SHARD_ROWS
  * rows, and uses each weight at least LS_SHARD_USES times (twice that for more than two shards);
- * with fewer, the work does not pay for adding up the shard's gradient. `uses`: average number of
- * uses of a weight by one row, 1 in a dense layer, the number of pixels in a convolution. Another
- * number from 1 to 8 is returned if it leaves fewer vectors of sixteen rows partly empty and gives
- * no worker more of them: 3 for 48 rows, 6 for 96. */
-enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64 };
-int ls_shards_for(int rows, double uses);
+ * with fewer, the work does not pay for adding up the shard's gradient. Two shards also pay if each
+ * has at least LS_SHARD_PRODUCTS products of an input and a weight. `uses`: average number of
+ * uses of a weight by one row, 1 in a dense layer, the number of pixels in a convolution.
+ * `weights`: number of weights. Another number from 1 to 8 is returned if it leaves fewer vectors
+ * of sixteen rows partly empty and gives no worker more of them: 3 for 48 rows, 6 for 96. */
+enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64, LS_SHARD_PRODUCTS = 1000000 };
+int ls_shards_for(int rows, double uses, double weights);
+/* Returns ls_shards_for of `rows` rows and this model. */
+int ls_shards_of(int rows, const ls_model *model);
 /* Returns how often a row uses a weight on average: once in a dense layer, once per pixel in a
  * convolution. */
 double ls_uses_of_weights(const ls_model *model);

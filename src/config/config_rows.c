@@ -163,11 +163,16 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 enum { MOST_SHARDS = 8 };
 
-/* Returns whether the work of a shard is worth the sum of its gradient. */
-static bool pays(int rows, double uses, int shards)
+/* Returns whether the work of a shard is worth the sum of its gradient. Two shards also pay if each
+ * has much work, because a second worker would otherwise have none. */
+static bool pays(int rows, double uses, double weights, int shards)
 {
-    return rows / shards >= LS_SHARD_ROWS &&
-           rows * uses / shards >= (shards > 2 ? 2 * LS_SHARD_USES : LS_SHARD_USES);
+    if (rows / shards < LS_SHARD_ROWS)
+        return false;
+    const double used = rows * uses / shards;
+    if (shards > 2)
+        return used >= 2 * LS_SHARD_USES;
+    return used >= LS_SHARD_USES || used * weights >= LS_SHARD_PRODUCTS;
 }
 
 /* Returns the number of groups of sixteen rows of the largest shard, the last of which may be
@@ -185,14 +190,14 @@ static bool wastes_less(int rows, int a, int b)
     return a * in_a < b * in_b && in_a <= in_b && (a + 1) / 2 * in_a <= (b + 1) / 2 * in_b;
 }
 
-int ls_shards_for(int rows, double uses)
+int ls_shards_for(int rows, double uses, double weights)
 {
     int shards = 1;
-    while (shards < MOST_SHARDS && pays(rows, uses, 2 * shards))
+    while (shards < MOST_SHARDS && pays(rows, uses, weights, 2 * shards))
         shards *= 2;
     int best = shards;
     for (int n = shards / 2 + 1; n <= MOST_SHARDS; n++)
-        if (pays(rows, uses, n) && wastes_less(rows, n, shards) &&
+        if (pays(rows, uses, weights, n) && wastes_less(rows, n, shards) &&
             n * groups_of(rows, n) <= best * groups_of(rows, best))
             best = n;
     return best;
@@ -209,9 +214,14 @@ double ls_uses_of_weights(const ls_model *model)
     return uses / (double)model->parameters;
 }
 
+int ls_shards_of(int rows, const ls_model *model)
+{
+    return ls_shards_for(rows, ls_uses_of_weights(model), (double)model->parameters);
+}
+
 int ls_config_shards(const ls_config *c, const ls_model *model)
 {
-    return c->shards < 0 ? ls_shards_for(c->batch_size, ls_uses_of_weights(model)) : c->shards;
+    return c->shards < 0 ? ls_shards_of(c->batch_size, model) : c->shards;
 }
 
 /* Reads an integer, or "devices" for one shard per device. */
@@ -477,6 +487,10 @@ const ls_config_key ls_config_keys[] = {
     {"data", "standardize", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
      FORM(scaling),
      .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},
+    {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
+     .help =
+         "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a wild value does not "
+         "decide a prediction; 0: they are not; `trainer init` writes 10"},
     {"data", "standardize_target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(scaling),
      .help =
@@ -583,7 +597,7 @@ const ls_config_key ls_config_keys[] = {
          "pixels of a training image become up to so much brighter or darker: 0.2 is 0.8 to 1.2"},
     {"augment", "mixup", LS_KEY_NUMBER, LS_RECIPE, AT(mixup), 0, 0, 0.5,
      .help =
-         "training rows have up to such a share, drawn for each, of the row behind them in the minibatch's "
+         "training rows have up to such a share, drawn for each, of the row after them in the minibatch's "
          "shard; vectors of targets are mixed alike, and a class is the other's as often as that"},
     {"", "gradient_scale", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
      .former = "normalize",
@@ -605,9 +619,9 @@ const ls_config_key ls_config_keys[] = {
     {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
      .help =
          "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
-         "that leaves each 16 rows, and uses of each weight 64, or 128 where there are more "
-         "than two, at most 8 (a perceptron of 256 rows has 2), or another number up to 8 that "
-         "leaves fewer vectors of 16 rows partly empty (48 rows have 3 shards); workers beyond "
+         "that leaves each 16 rows, and uses of each weight 64 (or a million products), or 128 "
+         "where there are more than two, at most 8 (a perceptron of 256 rows has 2), or another "
+         "number up to 8 that leaves fewer vectors of 16 rows partly empty (48 rows have 3 shards); workers beyond "
          "them only merge and stand by; `\"devices\"`: one per device, fastest on GPUs, but results then "
          "depend on their number"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,
@@ -631,7 +645,7 @@ const ls_config_key ls_config_keys[] = {
     {"checkpoint", "async", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.async), 1,
      .help = "training goes on while one is written"},
     {"checkpoint", "best", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.best),
-     .help = "the one behind the best evaluation is kept besides, for `trainer eval RUN --best`"},
+     .help = "the checkpoint of the best evaluation is also kept, for `trainer eval RUN --best`"},
     {"", "monitor", LS_KEY_TEXT, LS_PLACEMENT, AT(monitor_name), .text = "auto",
      .help = "what decides which evaluation is the best: `loss`, or a metric that is measured and "
              "has a number; `auto`: `accuracy` where the loss knows it, else `loss`"},

@@ -1,5 +1,5 @@
-#define _GNU_SOURCE /* for MADV_WIPEONFORK; in this directory only this file and topology.c define
-                     * it */
+/* In this directory only this file and topology.c define _GNU_SOURCE. */
+#define _GNU_SOURCE /* for MADV_WIPEONFORK */
 #include "pool/pool.h"
 
 #include "base/error.h"

@@ -35,7 +35,7 @@
 #include <lockstep/status.h>
 #include <stdalign.h>
 
-#define LS_BARRIER_MAX_RANKS 65535 /* most ranks of a barrier: what 16 bits of the word can count */
+#define LS_BARRIER_MAX_RANKS 65535 /* most ranks of a barrier: 16 bits of its word */
 
 /* The last round of one rank, on a cache line of its own. */
 typedef struct ls_barrier_arrival {

@@ -246,7 +246,7 @@ static void add_shards(swarm_case *c, draws *d)
         c->most_workers = 4;
     } else if (shards == 8 && draw(d, 2)) /* without the key */
         c->most_workers = ls_shards_for(
-            (int)cJSON_GetObjectItemCaseSensitive(c->config, "batch_size")->valuedouble, 1);
+            (int)cJSON_GetObjectItemCaseSensitive(c->config, "batch_size")->valuedouble, 1, 0);
     else
         cJSON_AddNumberToObject(c->config, "shards", shards);
     if (one_in(d, 10)) {

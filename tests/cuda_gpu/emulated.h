@@ -299,8 +299,8 @@ inline bool warp_has_shuffled(unsigned number, unsigned times)
     return true;
 }
 
-/* All lanes of the warp take part. One that goes on may hand in its next value before others have read
- * this one: values have two sides. */
+/* All lanes of the warp take part. One that goes on may hand in its next value before others have
+ * read this one: values have two sides. */
 template <class T> T shuffle_xor(T value, int mask)
 {
     thread *me = now.running;

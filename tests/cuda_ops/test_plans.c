@@ -118,7 +118,7 @@ static int shards_of(const ls_json *doc, const recipe *r)
 {
     if (cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "shards"))
         return number_of(doc, "shards");
-    return ls_shards_for((int)r->batch, ls_uses_of_weights(r->model));
+    return ls_shards_of((int)r->batch, r->model);
 }
 
 /* Training's minibatches, and evaluation's. */

@@ -215,8 +215,8 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
     }
 }
 
-/* n1 alone has nothing before it that learns, but p does, which is added behind it: in one op or in two, its
- * statistics stay, and the step is the same. */
+/* n1 alone has nothing before it that learns, but p does, which is added after it: in one op or in
+ * two, its statistics stay, and the step is the same. */
 static void a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns(void **state)
 {
     double length[2] = {0, 0};
@@ -347,7 +347,8 @@ static void rows_of_more_classes_than_the_model_has_are_not_balanced(void **stat
     begin(&s, "devices=ref:2", 0);
     fixture_set(&s.f, "class_weights=balanced");
     assert_int_equal(ls_config_read(&config, &s.f.options, &s.f.err), LS_OK);
-    assert_int_equal(ls_config_open_data(&train, &test, &config, false, &s.f.options, &s.f.err), LS_OK);
+    assert_int_equal(ls_config_open_data(&train, &test, &config, false, &s.f.options, &s.f.err),
+                     LS_OK);
     assert_int_equal(ls_config_fit_data(&config, ls_dataset_describe(test), 0, &s.f.err), LS_OK);
     assert_int_equal(ls_config_class_weights(&weights, &config, train, 2, &s.f.err), LS_EDATA);
     assert_non_null(strstr(s.f.err.text, "but the model has 2 classes"));

@@ -283,8 +283,8 @@ typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
     ls_op_kind kind;
     ls_tensor x;  /* the input as its producer made it; for a gather, one dataset row (u8 or
-                        * f32) with `rows` the number of rows of a batch. Unused by optimizers and
-                        * LS_OP_RUNNING */
+                   * f32) with `rows` the number of rows of a batch. Unused by optimizers and
+                   * LS_OP_RUNNING */
     ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT and fuse_add */
     const ls_layout *y_hint; /* layout that preferred_layout returned for the first consumer of y,
                               * or NULL */
@@ -356,8 +356,7 @@ typedef struct ls_op_buffers {
     const void *x;  /* the input; gather: all rows of the dataset, [rows][c][h][w], u8 or f32 */
     void *y;        /* the output */
     const void *dy; /* gradient of y; NULL in an op that is never trained */
-    void *dx;       /* gradient of x; NULL unless needs_dx. A loss writes it in
-                                 * forward */
+    void *dx;       /* gradient of x; NULL unless needs_dx. A loss writes it in forward */
     float *param[LS_OP_PARAMS]; /* parameters; optimizers: param[0] is the arena of weights */
     float *grad[LS_OP_PARAMS];  /* their gradients; optimizers: grad[0] is the arena, read only */
     float *slot[LS_OP_SLOTS];   /* optimizer's state; sgd: slot[0] is the velocity, NULL if momentum
@@ -463,7 +462,8 @@ enum {
     LS_DEVICE_HOST_MEMORY = 1, /* host pointers work on the device; alloc returns host memory */
     /* Only with LS_DEVICE_HOST_MEMORY and without recordings: an op's `bind` may be called again
      * between any two passes, even within a step. It only replaces pointers and allocates nothing.
-     * Gradients can then be computed directly into the memory in which they are merged. */
+     * Gradients can then be computed directly into the memory in which they are merged, and
+     * streamed rows need no copy. */
     LS_DEVICE_REBINDS = 2
 };
 
