@@ -1,6 +1,7 @@
 #include "cpu/wino.h"
 
 #include <lockstep/split.h>
+#include <stdbool.h>
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
@@ -128,9 +129,17 @@ size_t ls_wino_weight_floats(const ls_wino *w)
     return (size_t)w->points * w->point_weights;
 }
 
+/* Returns the distance between points if outputs take the place of inputs. */
+static size_t slot_floats(const ls_wino *w)
+{
+    return w->point_x > w->point_y ? w->point_x : w->point_y;
+}
+
 size_t ls_wino_conv_floats(const ls_wino *w)
 {
-    return (size_t)w->points * (w->point_x + w->point_y);
+    const size_t apart = (size_t)w->points * (w->point_x + w->point_y);
+    const size_t slots = (size_t)(w->points + 1) * slot_floats(w);
+    return apart > slots ? apart : slots;
 }
 
 /* A gradient of the weights is computed for PART_OUT outputs at a time, whose panels of all points
@@ -172,6 +181,7 @@ typedef struct wino_pass {
     int first, count, add;
     const float *x, *dy, *weights;
     float *y, *in, *out, *values, *panels;
+    size_t in_point, out_point; /* floats from one point of `in` and of `out` to the next */
     const ls_wino_finish *finish;
 } wino_pass;
 
@@ -196,7 +206,7 @@ static void transform_input(void *arg, uint32_t item)
     const wino_pass *p = arg;
     const ls_wino *w = p->w;
     const ls_wino_image some = some_of(&w->x, item);
-    const ls_wino_values in = {p->in, w->point_x, w->tiles};
+    const ls_wino_values in = {p->in, p->in_point, w->tiles};
     (w->spread ? w->kernels->error : w->kernels->input)[w->form](in, &some, p->x, p->first,
                                                                  p->count);
 }
@@ -206,7 +216,7 @@ static void transform_output(void *arg, uint32_t item)
     const wino_pass *p = arg;
     const ls_wino *w = p->w;
     const ls_wino_image some = some_of(&w->y, item);
-    const ls_wino_values out = {p->out, w->point_y, w->tiles};
+    const ls_wino_values out = {p->out, p->out_point, w->tiles};
     if (w->spread)
         w->kernels->spread[w->form](p->y, &some, out, p->first, p->count);
     else
@@ -228,8 +238,8 @@ static void multiply_points(void *arg, uint32_t part)
                          .turned = w->turned};
     p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
     for (const uint32_t end = point + count; point < end; point++) {
-        p.out = pass->out + (size_t)point * w->point_y;
-        p.in = pass->in + (size_t)point * w->point_x;
+        p.out = pass->out + (size_t)point * pass->out_point;
+        p.in = pass->in + (size_t)point * pass->in_point;
         p.weights = pass->weights + (size_t)point * w->point_weights;
         w->kernels->multiply(&p);
     }
@@ -270,7 +280,7 @@ static void whole_gradient(const wino_pass *p, const float *panels, float *value
         for (int point = 0; point < w->points; point++)
             w->kernels->correlate(values + (size_t)point * PART_POINT,
                                   panels + (size_t)point * part_panels(w),
-                                  p->in + (size_t)point * w->point_x + (size_t)i * line, n,
+                                  p->in + (size_t)point * p->in_point + (size_t)i * line, n,
                                   (outputs + 15) / 16, w->tiles, p->count, 0);
         for (int s = 0; s < outputs; s += 16)
             w->kernels->gradient[w->form](
@@ -287,7 +297,7 @@ static void block_gradient(const wino_pass *p, const float *panels, int o, int o
     for (int point = 0; point < w->points; point++)
         w->kernels->correlate(
             p->values + (size_t)point * w->point_gradient + (size_t)o * (size_t)w->x.channels,
-            panels + (size_t)point * part_panels(w), p->in + (size_t)point * w->point_x,
+            panels + (size_t)point * part_panels(w), p->in + (size_t)point * p->in_point,
             w->x.channels, (outputs + 15) / 16, w->tiles, p->count, p->add);
 }
 
@@ -333,13 +343,25 @@ void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
     ls_team_run(w->team, (uint32_t)(out + 7) / 8, transform_weights, &pass);
 }
 
+/* Places the values of inputs and outputs in `memory`. A thread that computes all points, one after
+ * another, writes the outputs of each to where the inputs of the one before it were: they are not
+ * needed any more, and a block takes half the cache. */
+static void place_values(wino_pass *p, float *memory)
+{
+    const ls_wino *w = p->w;
+    const bool alone = ls_team_size(w->team) == 1;
+    p->in_point = alone ? slot_floats(w) : w->point_x;
+    p->out_point = alone ? slot_floats(w) : w->point_y;
+    p->in = alone ? memory + p->in_point : memory;
+    p->out = alone ? memory : memory + (size_t)w->points * w->point_x;
+}
+
 void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
                   const ls_wino_finish *finish, const float *values, float *memory)
 {
     const int tiles = groups * w->y.down * w->y.across;
     wino_pass p = {.w = w, .x = x, .y = y, .weights = values, .finish = finish};
-    p.in = memory;
-    p.out = p.in + (size_t)w->points * w->point_x;
+    place_values(&p, memory);
     for (; p.first < tiles; p.first += p.count) {
         p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
         ls_team_run(w->team, items(&w->x), transform_input, &p);
@@ -354,6 +376,7 @@ void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float
     const int tiles = groups * w->y.down * w->y.across;
     wino_pass p = {.w = w, .x = x, .dy = dy, .y = gradient, .add = w->whole && add};
     p.in = work;
+    p.in_point = w->point_x;
     p.values = work + (size_t)w->points * w->point_x;
     p.panels = p.values + gradient_floats(w);
     for (; p.first < tiles; p.first += p.count, p.add = 1) {
