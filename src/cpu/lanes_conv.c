@@ -559,6 +559,7 @@ static int keep_transformed_weights(ls_conv_op *op, const ls_op_desc *desc, ls_e
         if (!op->own[pass].transformed)
             return ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
         op->kept[pass] = &op->own[pass];
+        op->base.op.kept_bytes += floats * sizeof(float);
     }
     return LS_OK;
 }

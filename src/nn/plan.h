@@ -148,6 +148,7 @@ typedef struct ls_plan {
     size_t unshared_bytes;   /* bytes if each buffer had memory of its own */
     size_t live_bytes;       /* most bytes in use at one time: a lower bound of any layout */
     size_t scratch_bytes;
+    size_t kept_bytes; /* bytes that the ops have allocated themselves (ls_op.kept_bytes) */
     /* The replica's programs (replica_impl.h). Their recordings are destroyed with the plan. */
     ls_program program[LS_PROGRAMS];
     /* constant tail on the device, which recorded gradients copy; NULL: none is recorded */

@@ -341,7 +341,6 @@ int ls_replica_use_average(ls_replica *r, bool on, ls_error *err)
     const ls_device_ops *ops = r->device->ops;
     if (average < 0)
         return LS_OK;
-    r->same = false;
     int status =
         on ? ops->copy(r->device, NULL, r->arena[TOTAL], r->arena[WEIGHTS], bytes, err) : LS_OK;
     const float *from = r->arena[on ? SLOT + average : TOTAL];
@@ -376,7 +375,6 @@ float *ls_replica_total_arena(ls_replica *replica)
 
 float *ls_replica_weight_arena(ls_replica *replica)
 {
-    replica->same = false; /* the caller may write there */
     return replica->arena[WEIGHTS];
 }
 
@@ -428,7 +426,6 @@ static int transfer_weights(ls_replica *r, float *arena, float *canonical, bool 
 
 int ls_replica_import(ls_replica *r, float *arena, const float *canonical, ls_error *err)
 {
-    r->same = false;
     int status = transfer_weights(r, arena, (float *)canonical, true, err);
     if (status != LS_OK || arena != r->arena[WEIGHTS] || !r->shadow)
         return status;

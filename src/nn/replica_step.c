@@ -102,7 +102,6 @@ static int enqueue_updates(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
     int status = LS_OK;
-    r->same = false;
     for (int i = 0; i < u->count && status == LS_OK; i++)
         status = u->list[i].op->impl->forward(u->list[i].op, NULL, u->list[i].flags, err);
     return status;
@@ -362,11 +361,11 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
             return ls_fail(err, LS_EINVAL, "replica: the plan for %u rows is for evaluation only",
                            (unsigned)count);
         status = ls_replica_bind_again(r, plan, err);
-        const unsigned same = r->same ? LS_RUN_SAME : 0;
+        const unsigned same = r->derived ? LS_RUN_SAME : 0;
         if (status == LS_OK)
             status = run_program(r, plan, program, same | (done > 0 ? LS_RUN_ACCUMULATE : 0), times,
                                  err);
-        r->same = status == LS_OK;
+        r->derived = status == LS_OK;
     }
     return status;
 }
@@ -376,10 +375,17 @@ static int no_optimizer(ls_error *err)
     return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
 }
 
+void ls_replica_promise_same_weights(ls_replica *replica)
+{
+    replica->promised = true;
+}
+
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err)
 {
     ls_replica_times unused = {0};
+    replica->derived &= replica->promised;
+    replica->promised = false;
     if (!replica->optimizer)
         return no_optimizer(err);
     if (n == 0)
@@ -403,7 +409,6 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     if (!replica->optimizer)
         return no_optimizer(err);
     uint64_t since = ls_now_ns();
-    replica->same = false;
     set_step(&replica->args, step);
     int status = replica->apply.recording
                      ? replica->device->ops->launch(replica->device, NULL, replica->apply.recording,
@@ -519,7 +524,6 @@ int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32
     int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
     if (status != LS_OK)
         return status;
-    replica->same = false;
     set_step_args(replica, epoch, step, count, slot);
     ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
     status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);

@@ -1,6 +1,7 @@
-/* What a back end derives from the weights for one shard of a step (LS_RUN_SAME) is used for the
- * others, and never after the weights have been written: every gradient has the bits that a new
- * replica with the same weights computes. */
+/* Data that a back end derives from the weights for one shard of a step is used again for the other
+ * shards if the caller promises that the weights are the same (LS_RUN_SAME), and never without that
+ * promise: whatever has written the weights, a gradient has the bits that a new replica with these
+ * weights computes. */
 #include "nn/nn_fixture.h"
 
 #include "runner.h"
@@ -18,15 +19,43 @@ static const ls_shape input = {16, 6, 6};
 static const char layers[] =
     "[{\"type\":\"conv2d\",\"name\":\"c1\",\"out\":16,\"kernel\":3,\"padding\":1},"
     "{\"type\":\"relu\"},"
-    "{\"type\":\"conv2d\",\"name\":\"c2\",\"out\":24,\"kernel\":3,\"padding\":1},"
+    "{\"type\":\"conv2d\",\"name\":\"c2\",\"out\":64,\"kernel\":3,\"padding\":1},"
     "{\"type\":\"relu\"},"
-    "{\"type\":\"conv2d\",\"name\":\"c3\",\"out\":16,\"kernel\":3},"
+    "{\"type\":\"conv2d\",\"name\":\"c3\",\"out\":64,\"kernel\":3},"
     "{\"type\":\"flatten\"},{\"type\":\"dense\",\"name\":\"f\",\"out\":4}]";
 static const uint32_t shards[] = {32, 16};
+
+/* An allocator that counts the bytes in use. */
+typedef struct byte_counter {
+    ls_host host;
+    size_t live;
+} byte_counter;
+
+enum { HEADER = 64 /* bytes before a block, which hold its size; keeps the alignment */ };
+
+static void *counted_alloc(void *user, size_t bytes, size_t align)
+{
+    byte_counter *c = user;
+    assert_true(align <= HEADER);
+    char *block = aligned_alloc(HEADER, HEADER + (bytes + HEADER - 1) / HEADER * HEADER);
+    memcpy(block, &bytes, sizeof bytes);
+    c->live += bytes;
+    return block + HEADER;
+}
+
+static void counted_free(void *user, void *memory)
+{
+    byte_counter *c = user;
+    size_t bytes;
+    memcpy(&bytes, (char *)memory - HEADER, sizeof bytes);
+    c->live -= bytes;
+    free((char *)memory - HEADER);
+}
 
 typedef struct bench {
     ls_model *model;
     ls_optimizer optimizer;
+    byte_counter counter; /* of the device */
     ls_device *device;
     ls_replica_data data;
     float *weights, *gradient[2]; /* canonical */
@@ -51,32 +80,36 @@ static ls_replica *new_replica(const bench *b)
     return replica;
 }
 
-static void gradient_of(ls_replica *replica, uint32_t first, uint32_t n, float *out)
+static void gradient_of(ls_replica *replica, uint32_t first, uint32_t n, bool promise, float *out)
 {
     uint32_t rows[ROWS];
     ls_error err = {0};
     for (uint32_t i = 0; i < n; i++)
         rows[i] = (first + i) % ROWS;
+    if (promise)
+        ls_replica_promise_same_weights(replica);
     must(ls_replica_gradient(replica, rows, n, 0, NULL, &err), &err);
     must(ls_replica_export(replica, out, ls_replica_gradient_arena(replica), &err), &err);
 }
 
-/* Computes the gradient of a shard and compares it with a new replica's. */
-static void like_new(const bench *b, uint32_t first, uint32_t n)
+/* Computes the gradient of a shard, with or without the promise, and returns whether it has the
+ * bits that a new replica computes. */
+static bool is_like_new(const bench *b, uint32_t first, uint32_t n, bool promise)
 {
     const size_t bytes = b->model->floats * sizeof(float);
     ls_replica *other = new_replica(b);
-    gradient_of(b->replica, first, n, b->gradient[0]);
-    gradient_of(other, first, n, b->gradient[1]);
-    assert_memory_equal(b->gradient[0], b->gradient[1], bytes);
+    gradient_of(b->replica, first, n, promise, b->gradient[0]);
+    gradient_of(other, first, n, false, b->gradient[1]);
     ls_replica_destroy(other);
+    return memcmp(b->gradient[0], b->gradient[1], bytes) == 0;
 }
 
-static void two_shards_like_new(const bench *b)
+/* Computes three shards as a worker does in a step. */
+static void shards_are_like_new(const bench *b)
 {
-    like_new(b, 3, 32);
-    like_new(b, 35, 16);
-    like_new(b, 20, 32);
+    assert_true(is_like_new(b, 3, 32, false));
+    assert_true(is_like_new(b, 35, 16, true));
+    assert_true(is_like_new(b, 20, 32, true));
 }
 
 /* Takes a step with the last gradient as the sum, and reads the weights. */
@@ -89,18 +122,29 @@ static void step(bench *b)
     must(ls_replica_apply(b->replica, &step, NULL, &err), &err);
 }
 
-/* Reads the weights in a way that tells the replica nothing. */
 static void read_weights(bench *b, const float *arena)
 {
     ls_error err = {0};
     must(ls_replica_export(b->replica, b->weights, arena, &err), &err);
 }
 
+/* Negates the weights behind the replica's back. */
+static void spoil_weights(bench *b)
+{
+    float *arena = ls_replica_weight_arena(b->replica);
+    for (size_t i = 0; i < ls_replica_tail_offset(b->replica); i++)
+        arena[i] = -arena[i];
+    read_weights(b, arena);
+}
+
 static void open_bench(bench *b)
 {
-    const ls_device_request request = {.size = sizeof request, .threads = 1};
     ls_error err = {0};
     memset(b, 0, sizeof *b);
+    b->counter.host = (ls_host){
+        .size = sizeof(ls_host), .alloc = counted_alloc, .free = counted_free, .user = &b->counter};
+    const ls_device_request request = {
+        .size = sizeof request, .threads = 1, .host = &b->counter.host};
     must(ls_cpu_backend()->open(&b->device, &request, &err), &err);
     must(b->device->ops->bind(b->device, &err), &err);
     b->model = make_model(layers, input, CLASSES);
@@ -125,6 +169,7 @@ static void close_bench(bench *b)
     free_model(b->model);
 }
 
+/* Every function of a replica that writes weights, and a write through the arena's address. */
 static void gradients_follow_the_weights(void **state)
 {
     (void)state;
@@ -132,30 +177,75 @@ static void gradients_follow_the_weights(void **state)
     ls_error err = {0};
     open_bench(&b);
     float *arena = ls_replica_weight_arena(b.replica);
-    two_shards_like_new(&b);
+    shards_are_like_new(&b);
     for (int i = 0; i < 2; i++) {
         step(&b);
         read_weights(&b, arena);
-        two_shards_like_new(&b);
+        shards_are_like_new(&b);
     }
     fill_uniform(b.weights, b.model->floats, 0.2f, 4);
     must(ls_replica_import(b.replica, arena, b.weights, &err), &err);
-    two_shards_like_new(&b);
-    memset(ls_replica_weight_arena(b.replica), 0, 64 * sizeof(float));
-    read_weights(&b, arena);
-    two_shards_like_new(&b);
-    must(ls_replica_use_average(b.replica, true, &err), &err);
-    read_weights(&b, arena);
-    two_shards_like_new(&b);
-    must(ls_replica_use_average(b.replica, false, &err), &err);
-    read_weights(&b, arena);
-    two_shards_like_new(&b);
+    shards_are_like_new(&b);
+    for (int on = 1; on >= 0; on--) {
+        must(ls_replica_use_average(b.replica, on, &err), &err);
+        read_weights(&b, arena);
+        shards_are_like_new(&b);
+    }
+    spoil_weights(&b);
+    shards_are_like_new(&b);
+    close_bench(&b);
+}
+
+/* The promise is used, once, and only if a gradient was computed before. */
+static void a_promise_holds_for_one_gradient(void **state)
+{
+    (void)state;
+    bench b;
+    ls_error err = {0};
+    const uint32_t none = ROWS;
+    open_bench(&b);
+    assert_true(is_like_new(&b, 0, 32, true));
+    spoil_weights(&b);
+    assert_false(is_like_new(&b, 0, 32, true));
+    assert_true(is_like_new(&b, 0, 32, false));
+    spoil_weights(&b);
+    must(ls_replica_gradient(b.replica, NULL, 0, 0, NULL, &err), &err);
+    assert_true(is_like_new(&b, 0, 32, true));
+    spoil_weights(&b);
+    assert_int_equal(ls_replica_gradient(b.replica, &none, 16, 0, NULL, &err), LS_EINVAL);
+    assert_true(is_like_new(&b, 0, 32, true));
+    ls_replica_promise_same_weights(b.replica);
+    assert_int_equal(ls_replica_gradient(b.replica, &none, 16, 0, NULL, &err), LS_EINVAL);
+    spoil_weights(&b);
+    assert_true(is_like_new(&b, 0, 32, false));
+    close_bench(&b);
+}
+
+/* Only small things, such as the ops, are not counted. */
+static void kept_weights_are_counted(void **state)
+{
+    (void)state;
+    bench b;
+    ls_replica_memory memory;
+    open_bench(&b);
+    const size_t before = b.counter.live;
+    ls_replica *replica = new_replica(&b);
+    const size_t used = b.counter.live - before;
+    ls_replica_memory_used(replica, &memory);
+    const size_t counted = memory.arenas + memory.activations + memory.dataset + memory.kept;
+    const size_t kernels = 16 * 64 + 64 * 64;
+    assert_true(memory.kept >= 2 * 16 * kernels * sizeof(float));
+    assert_in_range(used, counted, counted + memory.kept / 8);
+    ls_replica_destroy(replica);
+    assert_int_equal(b.counter.live, before);
     close_bench(&b);
 }
 
 LS_TESTS(nn_same_weights, "unit")
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_follow_the_weights)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_follow_the_weights),
+                                       cmocka_unit_test(a_promise_holds_for_one_gradient),
+                                       cmocka_unit_test(kept_weights_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif

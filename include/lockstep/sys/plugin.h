@@ -469,7 +469,10 @@ struct ls_op {
     unsigned shadow_grads; /* bit i: backward can write the gradient of parameter i to its shadow
                             * only (LS_RUN_SHADOW) */
     size_t saved_bytes, scratch_bytes; /* sizes of ls_op_buffers.saved and .scratch */
-    const char *kernel;                /* name of the chosen kernel, for messages: "lanes:avx512" */
+    size_t kept_bytes;  /* size of the memory that the op itself has allocated for data that it
+                         * derives from the parameters (LS_RUN_CONSTANT, LS_RUN_SAME). Memory that
+                         * several ops share counts in one of them */
+    const char *kernel; /* name of the chosen kernel, for messages: "lanes:avx512" */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */
