@@ -20,6 +20,7 @@ typedef struct ls_step {
     const uint32_t *rows;
     uint32_t n;
     uint32_t draw;          /* seed, besides a row's index, of the row's random numbers */
+    bool began;             /* this worker has computed a shard with the weights of this step */
     int spoilt;             /* shard whose loss an injection overwrites with NaN; −1: none */
     ls_replica_step update; /* the optimizer's arguments */
     ls_report report;

@@ -116,14 +116,19 @@ static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, ui
 }
 
 /* Computes the gradient of one shard into the next leaf of the fold. */
-static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_replica_times *times)
+static int compute_shard(ls_train_worker *w, ls_step *s, int shard, ls_replica_times *times)
 {
     uint32_t first, count;
     ls_split(s->n, (uint32_t)w->engine->shards, (uint32_t)shard, &first, &count);
     int status = refresh_rows(w, s, first, count);
     ls_replica_gradient_at(w->replica, ls_fold_leaf(&w->fold));
-    if (status == LS_OK)
-        status = ls_replica_gradient(w->replica, s->rows + first, count, s->draw, times, &w->error);
+    if (status)
+        return status;
+    /* The weights change only after all shards of a step. */
+    if (s->began)
+        ls_replica_promise_same_weights(w->replica);
+    s->began = true;
+    status = ls_replica_gradient(w->replica, s->rows + first, count, s->draw, times, &w->error);
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 

@@ -152,6 +152,7 @@ typedef struct ls_replica_memory {
     size_t arenas, activations, dataset;
     size_t scratch;              /* the part of `activations` that is scratch memory of ops */
     size_t unshared_activations; /* size of `activations` if none shared memory */
+    size_t kept; /* data that ops derive from the weights and keep, such as transformed weights */
 } ls_replica_memory;
 /* Copies the memory use of the replica. */
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
@@ -211,6 +212,12 @@ int ls_replica_export(ls_replica *replica, float *canonical, const float *arena,
  * of shard_rows or 0; an empty shard has the gradient zero. `times` may be NULL. */
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
+
+/* Promises that nothing has written the weights since the last call of ls_replica_gradient, as
+ * between the shards of a step. The promise holds for the next call of ls_replica_gradient and for
+ * no other. Ops then use again what they have derived from the weights (LS_RUN_SAME). Without the
+ * promise they derive it anew, so functions that write weights need do nothing about it. */
+void ls_replica_promise_same_weights(ls_replica *replica);
 
 /* ---- a backward pass by buckets ------------------------------------------------------------- */
 

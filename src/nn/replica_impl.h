@@ -83,6 +83,9 @@ struct ls_replica {
     ls_event *arrival[LS_RESULT_SLOTS];  /* events, reached when the steps of a slot are done */
     ls_step_args step_args[LS_UNROLLED]; /* arguments of the steps that are being enqueued */
 
+    bool promised; /* ls_replica_promise_same_weights was called; cleared by the next gradient */
+    bool derived;  /* the last gradient is complete: its ops have derived data from the weights */
+
     size_t tail_at; /* offset of the tail, after the parameters, in floats */
     size_t floats;  /* length of an arena in floats */
     float *arena[ARENAS];

@@ -361,8 +361,11 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
             return ls_fail(err, LS_EINVAL, "replica: the plan for %u rows is for evaluation only",
                            (unsigned)count);
         status = ls_replica_bind_again(r, plan, err);
+        const unsigned same = r->derived ? LS_RUN_SAME : 0;
         if (status == LS_OK)
-            status = run_program(r, plan, program, done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
+            status = run_program(r, plan, program, same | (done > 0 ? LS_RUN_ACCUMULATE : 0), times,
+                                 err);
+        r->derived = status == LS_OK;
     }
     return status;
 }
@@ -372,10 +375,17 @@ static int no_optimizer(ls_error *err)
     return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
 }
 
+void ls_replica_promise_same_weights(ls_replica *replica)
+{
+    replica->promised = true;
+}
+
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err)
 {
     ls_replica_times unused = {0};
+    replica->derived &= replica->promised;
+    replica->promised = false;
     if (!replica->optimizer)
         return no_optimizer(err);
     if (n == 0)
