@@ -112,6 +112,34 @@ int ls_fold_push(ls_fold *fold, ls_error *err);
 /* Does the same for the shard on the left of those that were pushed. Only after ls_fold_deal. */
 void ls_fold_push_left(ls_fold *fold);
 
+/* ---- sums by pieces -------------------------------------------------------------------------- *
+ * The other form of the `ordered` all-reduce: no total is written. Each rank computes the sum for
+ * itself, piece by piece, where it uses it. This takes less time if there are few partial sums, as
+ * each rank reads all of them.
+ *
+ *     ls_pieces_begin     a meeting: all partial sums are complete. It is the commit point: either
+ *                         every rank returns LS_OK and can compute the whole sum, or none does
+ *     ls_piece            computes a part of the sum; any number of calls
+ *     ls_pieces_end       a meeting: no rank reads the partial sums of the others any more
+ *
+ * A rank that fails after the commit point leaves the others with the sum: its arrays stay where
+ * they are until each of them has reported the step. The others find at ls_pieces_end that the
+ * group is aborted. They have used the sum by then, so the step counts; they begin no other one in
+ * this group, since a stalled rank may still read their partial sums. */
+
+/* Shows the rank's partial sums, and meets the others. In a group of ls_comm_ordered, without other
+ * processes. Errors: as all_reduce. */
+int ls_pieces_begin(ls_comm *comm, const ls_partial *partials, int count, ls_comm_times *times,
+                    ls_error *err);
+/* Writes the floats first … first + count − 1 of the sum to `out`, in the order of the tree. `comm`
+ * is an ls_comm. */
+void ls_piece(void *comm, float *out, size_t first, size_t count);
+/* Meets the others: the rank's partial sums may be overwritten after LS_OK. Errors: LS_EABORTED,
+ * LS_ETIMEDOUT. */
+int ls_pieces_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
+/* Ends the rank's use of the sum without a meeting, after a failure. */
+void ls_pieces_drop(ls_comm *comm);
+
 /* ---- common part of the communicators that merge in host memory ------------------------------ */
 
 /* Communicator of one rank. */

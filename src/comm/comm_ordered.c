@@ -17,6 +17,8 @@
  * there only after it has finished the gather of this step and has used the total. So no total is
  * overwritten while it is read.
  *
+ * Sums by pieces (comm.h) have two barriers as well, of which the first is the commit point.
+ *
  * If other processes have a part of the minibatch, the ranks evaluate, chunk by chunk, the nodes
  * that cover the leaves of their own process. The process's progress thread (cluster/courier.h)
  * sums them with the other processes' nodes, and each rank copies the result.
@@ -125,6 +127,36 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
     ls_merge_stop_reading(base); /* needed after an error as well */
     ls_merge_committed(base, status);
     return status;
+}
+
+/* ---- sums by pieces ------------------------------------------------------------------------- */
+
+int ls_pieces_begin(ls_comm *comm, const ls_partial *partials, int count, ls_comm_times *times,
+                    ls_error *err)
+{
+    ls_host_comm *host = (ls_host_comm *)comm;
+    int status = ls_merge_begin(comm, partials, count, NULL, times, err);
+    if (status == LS_OK)
+        status = ls_tree_rest_update(&host->rest, ls_merge_group_of(comm), err);
+    if (status)
+        ls_merge_stop_reading(comm);
+    return status;
+}
+
+void ls_piece(void *comm, float *out, size_t first, size_t count)
+{
+    const ls_host_comm *host = comm;
+    ls_tree_rest_write(&host->rest, out, first, count);
+}
+
+int ls_pieces_end(ls_comm *comm, ls_comm_times *times, ls_error *err)
+{
+    return ls_merge_end(comm, times, err);
+}
+
+void ls_pieces_drop(ls_comm *comm)
+{
+    ls_merge_stop_reading(comm);
 }
 
 const ls_comm_type ls_comm_ordered = {

@@ -110,6 +110,12 @@ typedef int ls_merge_work(ls_comm *comm, void *arg, ls_error *err);
  * Errors: LS_EINVAL, LS_EABORTED, LS_ETIMEDOUT, and those of `work`. */
 int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *total,
                  ls_comm_times *times, ls_merge_work *work, void *arg, ls_error *err);
+/* The parts of ls_merge_run before and after `work`, for a merge whose work goes on after the
+ * communicator has returned. Each contains a meeting. Errors: as ls_merge_run, without those of
+ * `work`. */
+int ls_merge_begin(ls_comm *comm, const ls_partial *partials, int count, float *total,
+                   ls_comm_times *times, ls_error *err);
+int ls_merge_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
 /* Declares that the rank and its device have finished reading what the other ranks show. */
 void ls_merge_stop_reading(const ls_comm *comm);
 
@@ -189,6 +195,10 @@ bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *
  * out[i], for each of the rest->sums sums. out[0] may be the arena of the first part, and no other
  * out[i] may be the arena of a part. */
 void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count);
+
+/* Does the same for a program that leaves one sum, and writes it to out[0] … out[count − 1], which
+ * are not in an arena. */
+void ls_tree_rest_write(const ls_tree_rest *rest, float *out, size_t first, size_t count);
 
 /* Frees the program. */
 void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host);

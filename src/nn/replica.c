@@ -457,6 +457,7 @@ void ls_replica_destroy(ls_replica *r)
     if (r->apply.recording)
         r->device->ops->recording_destroy(r->device, r->apply.recording);
     ls_replica_destroy_updates(r);
+    ls_replica_destroy_pieces(r);
     for (int i = r->plans - 1; i >= 0; i--)
         ls_plan_destroy(r->plan[i]);
     if (r->arrived)

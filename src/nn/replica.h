@@ -2,7 +2,8 @@
  *
  * Threads: all functions are called on the device's worker thread unless they say otherwise. After
  * ls_replica_create nothing allocates, except the functions that prepare further recordings of a
- * step (ls_replica_on_ready, ls_replica_prepare_whole) and ls_replica_total_at.
+ * step (ls_replica_on_ready, ls_replica_prepare_whole), ls_replica_total_at and
+ * ls_replica_prepare_pieces.
  *
  * Recordings. If the device supports recordings, a replica that trains records each plan's
  * gather, forward and backward when it is created, and also the update if that has several
@@ -308,5 +309,23 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
 
 /* Waits for the device and returns the first error of enqueued work. */
 int ls_replica_sync(ls_replica *replica, ls_error *err);
+
+/* ---- updates by pieces ---------------------------------------------------------------------- */
+
+/* An update can do without a total in memory: it asks for one piece of the sum after the other, and
+ * uses each at once. The weights get the same bits as from ls_replica_apply. */
+
+/* Writes the floats first … first + count − 1 of the sum to `out`. */
+typedef void ls_piece_fn(void *user, float *out, size_t first, size_t count);
+
+/* Returns whether the replica can update by pieces: its ops can be bound again, nothing is
+ * recorded, and nothing but the optimizer reads the sum (no clipping, no moving average, no running
+ * statistics). */
+bool ls_replica_takes_pieces(const ls_replica *replica);
+/* Prepares updates by pieces. One call is enough. Not for use within a step. Errors: LS_ENOMEM. */
+int ls_replica_prepare_pieces(ls_replica *replica, ls_error *err);
+/* Does the same as ls_replica_apply, with the sum that `sum` computes. */
+int ls_replica_apply_pieces(ls_replica *replica, const ls_replica_step *step, ls_piece_fn *sum,
+                            void *user, ls_replica_times *times, ls_error *err);
 
 #endif

@@ -133,16 +133,7 @@ int ls_replica_make_tails(ls_replica *r, ls_error *err)
 
 /* ---- updates -------------------------------------------------------------------------------- */
 
-/* A range of the arenas that one update op processes. */
-typedef struct stretch {
-    int next; /* index of the parameter, or layer, at which the search for the next range begins */
-    size_t at, end;
-    float rate, momentum;
-} stretch;
-
-/* Finds the next range of adjacent parameters with the same learning-rate factor, frozen ones
- * excluded. Returns false if there is none. */
-static bool next_params(stretch *s, const ls_replica *r)
+bool ls_replica_next_params(ls_stretch *s, const ls_replica *r)
 {
     const int params = r->param_begins - 1;
     int i = s->next;
@@ -169,7 +160,7 @@ static bool moves(const ls_replica *r, int layer)
 
 /* Finds the next range of adjacent running statistics that change with the same momentum. Returns
  * false if there is none. */
-static bool next_stats(stretch *s, const ls_replica *r)
+static bool next_stats(ls_stretch *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
     int i = s->next;
@@ -206,7 +197,8 @@ static int add_update(ls_replica *r, ls_updates *u, const ls_op_desc *desc, size
 static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (stretch s = {0}; status == LS_OK && r->optimizer->clip_norm > 0 && next_params(&s, r);) {
+    for (ls_stretch s = {0};
+         status == LS_OK && r->optimizer->clip_norm > 0 && ls_replica_next_params(&s, r);) {
         ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CLIP, .count = s.end - s.at};
         desc.u.clip.most = (float)r->optimizer->clip_norm;
         status = add_update(r, u, &desc, s.at, u->count > 0 ? LS_RUN_ACCUMULATE : 0, err);
@@ -217,7 +209,7 @@ static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (stretch s = {0}; status == LS_OK && next_params(&s, r);) {
+    for (ls_stretch s = {0}; status == LS_OK && ls_replica_next_params(&s, r);) {
         ls_op_desc desc = r->optimizer->op;
         desc.count = s.end - s.at;
         desc.rate = s.rate;
@@ -229,7 +221,7 @@ static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
 static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (stretch s = {0}; status == LS_OK && next_stats(&s, r);) {
+    for (ls_stretch s = {0}; status == LS_OK && next_stats(&s, r);) {
         ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = s.end - s.at};
         desc.u.running.momentum = s.momentum;
         status = add_update(r, u, &desc, s.at, 0, err);

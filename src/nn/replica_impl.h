@@ -3,6 +3,7 @@
  *     replica.c         creates the replica and its data, and describes it
  *     replica_arenas.c  layout of the arenas, ops that update them, import and export of weights
  *     replica_step.c    training: stages rows for the device; records and runs programs
+ *     replica_pieces.c  updates whose sum is computed piece by piece
  *     replica_infer.c   inference
  *
  * A step is a program: a list of segments, each with its nodes, an optional recording, and the
@@ -46,6 +47,12 @@ typedef struct ls_updates {
     int count;
 } ls_updates;
 
+/* An update by pieces of a range of the arenas. */
+typedef struct ls_piece_update {
+    ls_op *op[2];   /* for a whole piece, and for the rest; NULL: there is none */
+    size_t at, end; /* the range, in floats */
+} ls_piece_update;
+
 enum { LS_ALLOCATIONS = 32 /* capacity of `allocation` */ };
 
 struct ls_replica {
@@ -60,13 +67,16 @@ struct ls_replica {
     ls_plan **plan; /* the largest that trains is first: its ops define the parameter layouts */
     int plans;
     ls_updates updates[SUMS];
-    size_t update_scratch; /* largest scratch size of an update op in bytes */
-    float *clip;           /* on the device: LS_CLIP_FLOATS; NULL: gradients are not clipped */
-    ls_segment apply;      /* the segment of ls_replica_apply, which has no plan */
-    float *held;           /* on the device: non-zero blocks all updates */
-    float *row_tails;      /* on the device: `tail` of each plan, LS_TAIL floats each */
-    size_t *param_at;      /* [layer · LS_OP_PARAMS + k]: offset in every arena, in floats */
-    size_t *stat_at;       /* [layer]: offset of its running statistics in every arena, in floats */
+    size_t update_scratch;   /* largest scratch size of an update op in bytes */
+    ls_piece_update *pieces; /* [piece_updates] updates by pieces; NULL: not prepared */
+    int piece_updates;
+    float *piece;     /* memory of one piece of the sum */
+    float *clip;      /* on the device: LS_CLIP_FLOATS; NULL: gradients are not clipped */
+    ls_segment apply; /* the segment of ls_replica_apply, which has no plan */
+    float *held;      /* on the device: non-zero blocks all updates */
+    float *row_tails; /* on the device: `tail` of each plan, LS_TAIL floats each */
+    size_t *param_at; /* [layer · LS_OP_PARAMS + k]: offset in every arena, in floats */
+    size_t *stat_at;  /* [layer]: offset of its running statistics in every arena, in floats */
     /* offsets of the parameters, ascending; of the tail; of the arena's end */
     size_t *param_begin;
     int param_begins;   /* number of parameters, plus one for the tail */
@@ -130,6 +140,15 @@ uint32_t ls_replica_most_calls(const ls_replica *r);
 
 /* ---- replica_arenas.c, called after the plans have been created ------------------------------ */
 
+/* A range of the arenas that one update op processes. Zeroed before the first search. */
+typedef struct ls_stretch {
+    int next; /* index of the parameter, or layer, at which the search for the next range begins */
+    size_t at, end;
+    float rate, momentum;
+} ls_stretch;
+/* Finds the next range of adjacent parameters with the same learning-rate factor, frozen ones
+ * excluded. Returns false if there is none. */
+bool ls_replica_next_params(ls_stretch *s, const ls_replica *r);
 /* Computes the offsets of all parameters and running statistics in the arenas. */
 int ls_replica_lay_out(ls_replica *r, ls_error *err);
 /* Creates the update ops. */
@@ -146,6 +165,11 @@ void ls_replica_destroy_updates(ls_replica *r);
  * one op reads them all. */
 bool ls_replica_leaves_shadows(const ls_replica *r);
 
+/* ---- replica_pieces.c ----------------------------------------------------------------------- */
+
+/* Destroys the ops of updates by pieces. */
+void ls_replica_destroy_pieces(ls_replica *r);
+
 /* ---- replica_step.c ------------------------------------------------------------------------- */
 
 /* ls_replica_stage_rows checks the rows of `calls` calls of n rows each and copies
@@ -154,6 +178,9 @@ bool ls_replica_leaves_shadows(const ls_replica *r);
 int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
                           uint32_t calls, ls_error *err);
 const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
+
+/* Sets the arguments of an update. */
+void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step);
 
 /* Runs every op once, then records each plan's gradient and the update from the total. Everything
  * must have been bound. Weights and slots are zero and stay zero. */
