@@ -37,13 +37,19 @@
  * and are summed with it.
  *
  * COMMIT POINT. It lies inside the merge (merge/group.h): either every worker gets the complete
- * sum, or no worker does. If a worker fails before that point, the others get no sum, and no
- * worker applies the step. If it fails after that point, the others have the sum, and all of them
- * apply the step. After any failure the remaining workers therefore agree on the number of steps
- * done without a message, and no replica needs repair. A single worker has no one to agree with. On
- * a CPU its sum is computed in the array of its first partial sum, and with one shard that array is
- * the sum already. The weights change only in the update, so until then a failure of a single
- * worker leaves nothing of the step either: its arrays are overwritten when the step is repeated.
+ * sum, or no worker does. If a worker fails before that point, the others get no sum, and no worker
+ * applies the step. If it fails after that point, the others have the sum, and all of them apply
+ * the step. After any failure the remaining workers therefore agree on the number of steps done
+ * without a message, and no replica needs repair. Where few partial sums are merged on CPUs, each
+ * worker adds them up itself while it applies the update, piece by piece (comm/comm.h). The commit
+ * point is then the meeting at which all partial sums are complete: from there on every worker can
+ * compute the sum, whatever happens to the others, because their arrays stay where they are. The
+ * workers meet again after the update, before they overwrite their partial sums; a worker that
+ * finds the group aborted there has applied the step and reports it, but begins no other. A single
+ * worker has no one to agree with. On a CPU its sum is computed in the array of its first partial
+ * sum, and with one shard that array is the sum already. The weights change only in the update, so
+ * until then a failure of a single worker leaves nothing of the step either: its arrays are
+ * overwritten when the step is repeated.
  *
  * LOST WORKERS. A worker whose device fails says so in its report and takes no further part. A
  * worker that shows no sign of life for the deadline has stalled; wait.c decides this. The thread
