@@ -92,10 +92,10 @@ static void run_steps(gang_member *m)
 
 /* Where the sum is computed: an array of each rank's own, the same by pieces, the group's, or, with
  * one rank, the array of its first partial sum. */
-typedef enum sum_place { OWN, BY_PIECES, OF_GROUP, IN_PLACE, PLACES } sum_place;
+typedef enum sum_place { OWN, BY_PIECES, OF_GROUP, IN_PLACE } sum_place;
 
 /* How members fold their shards. */
-typedef enum fold_form { COPIED, SPREAD, DEALT, FORMS } fold_form;
+typedef enum fold_form { COPIED, SPREAD, DEALT } fold_form;
 
 /* All members change their totals for those of `place`, or get them back. */
 static void exchange_totals(gang *g, float *own[GANG_MOST], sum_place place, bool back)
@@ -167,9 +167,18 @@ static void check_ordered_in(int ranks, int shards, size_t floats, sum_place pla
 
 static void check_ordered(int ranks, int shards, size_t floats)
 {
-    for (sum_place place = OWN; place < (ranks == 1 ? PLACES : IN_PLACE); place++)
-        for (fold_form form = COPIED; form < (ranks > 1 ? FORMS : DEALT); form++)
-            check_ordered_in(ranks, shards, floats, place, form);
+    static const struct {
+        sum_place place;
+        fold_form form;
+        int ranks; /* 1: one rank only; 2: several; 0: any number */
+    } way[] = {
+        {OWN, COPIED, 0}, {BY_PIECES, SPREAD, 0}, {OF_GROUP, SPREAD, 0},
+        {OWN, DEALT, 2},  {BY_PIECES, DEALT, 2},  {OF_GROUP, COPIED, 2},
+        {OWN, SPREAD, 1}, {IN_PLACE, COPIED, 1},  {IN_PLACE, SPREAD, 1},
+    };
+    for (size_t i = 0; i < sizeof way / sizeof *way; i++)
+        if (way[i].ranks == 0 || (way[i].ranks == 1) == (ranks == 1))
+            check_ordered_in(ranks, shards, floats, way[i].place, way[i].form);
 }
 
 static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state)
