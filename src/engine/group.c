@@ -284,22 +284,11 @@ static int renew_exchange(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether the remaining replicas can be bound to another address of their rows. */
-static bool may_move_rows(const ls_engine *e)
-{
-    bool may = true;
-    for (int i = 0; i < e->workers; i++)
-        if (e->worker[i].presence == LS_LIVE)
-            may &= !(e->worker[i].info.flags & LS_DEVICE_HOST_MEMORY) ||
-                   ls_worker_rebinds(&e->worker[i]);
-    return may;
-}
-
 /* Replaces the feed. The caller reads the rows again for the step that is repeated. */
 static int renew_feed(ls_engine *e, ls_error *err)
 {
     ls_feed *fresh, *old = e->feed;
-    if (!old || !may_move_rows(e))
+    if (!old)
         return LS_OK;
     int status =
         ls_feed_create(&fresh, e->desc.data[LS_TRAIN], e->desc.batch_size, e->desc.host, err);

@@ -121,7 +121,7 @@ struct ls_engine {
     bool sums_in_place;  /* one worker: the total is computed in its first partial sum's arena */
     bool by_pieces;      /* updates compute the sum piece by piece */
     ls_comm_group *group;
-    ls_deal *deal; /* of the group's shards; NULL: each worker computes its share */
+    ls_deal *deal; /* deals the group's shards; NULL: each worker computes its share */
     ls_exchange *exchange;
 
     /* The fields below belong to the coordinator. */

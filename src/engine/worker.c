@@ -95,8 +95,11 @@ static int open_replica(ls_train_worker *w, const ls_exchange *x)
                 (ls_replica_data){.images = view.images, .labels = view.labels, .rows = view.rows};
     }
     w->feed = e->feed;
-    if (w->feed)
+    if (w->feed) {
         desc.data[LS_TRAIN] = ls_feed_data(w->feed);
+        desc.copies_training_data =
+            (w->info.flags & LS_DEVICE_HOST_MEMORY) && !ls_worker_rebinds(w);
+    }
     int status = ls_replica_create(&w->replica, &desc, &w->error);
     return status ? status : import_state(w, x, x->state.has_slots);
 }

@@ -48,6 +48,8 @@ typedef struct process {
     uint64_t dies_behind; /* step after which it dies, after further posts */
     long dies_after;      /* number of posts between that step and its death */
     char devices[32], shards[32], run_dir[420];
+    ls_data_source data; /* a data set whose targets are values */
+    const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_behind; /* step after which it is asked to stop; 0: never */
     int status, records, faults;
@@ -73,7 +75,8 @@ typedef struct story {
     const char *set[MOST]; /* an assignment for each member */
     /* each member begins with MARK times its number in its position's trained_s */
     bool marked;
-    bool tcp; /* over TCP; the remaining members continue */
+    bool tcp;    /* over TCP; the remaining members continue */
+    bool values; /* the targets are values, not classes */
     struct {
         uint64_t step;  /* step after which it is lost; 0: never */
         long posts;     /* number of posts before the loss */

@@ -90,7 +90,7 @@ static void run_steps(gang_member *m)
     }
 }
 
-/* Where the sum is computed: an array of each rank's own, the same by pieces, the group's, or, with
+/* The memory of the sum: an array of each rank's own, the same by pieces, the group's, or, with
  * one rank, the array of its first partial sum. */
 typedef enum sum_place { OWN, BY_PIECES, OF_GROUP, IN_PLACE } sum_place;
 

@@ -93,7 +93,14 @@ for bug in COMMIT_PER_WORKER REGROUP_EARLY OLD_RANKS REUSED_GROUP DONE_BY_ALL LA
 done
 is_caught regroup -DBUG_NO_DEADLINE
 
+holds admission
+for bug in WORKS_AT_ONCE NO_ROUNDS LEAVES_UNHEARD; do
+    is_caught admission "-DBUG_$bug"
+done
+is_caught admission -DOLD=3 -DBUG_ONE_KNOWS
+
 if [ -n "$long" ]; then
+    is_caught admission -DOLD=3 -DBUG_FRESH_TO_ME
     holds barrier -DDEADLINES
     holds regroup -DWORKERS=3 -DFAULTS=1 -DSLOW=1
     holds regroup -DWORKERS=3 -DFAULTS=0 -DSLOW=2

@@ -2,7 +2,6 @@
  * survivors end with the bits of the undisturbed run. The seeded schedules of
  * tests/campaigns/worker_faults.c go further. */
 #include "runner.h"
-#include "train/own_data.h"
 #include "train/train_fixture.h"
 
 #include <stdio.h>
@@ -188,41 +187,6 @@ static void a_device_that_stalls_is_named_and_left_behind(void **state)
     }
 }
 
-/* The worker keeps its rows, and the others read theirs elsewhere: a worker that wakes up while
- * steps continue finds what it was sent. ThreadSanitizer detects a write to them. */
-static void a_worker_that_is_left_behind_keeps_its_streamed_rows(void **state)
-{
-    static const char *const faults[] = {"worker=1,step=2,kind=stall,stage=shard,seconds=1"};
-    enum { BATCH = 32, AT_MOST = 100000 };
-    static uint8_t images[BATCH * OWN_PIXELS];
-    int32_t labels[BATCH];
-    const ls_data_source *sources[1];
-    const ls_data_source data = own_data(1);
-    fixture f;
-    (void)state;
-    fixture_begin(&f);
-    fixture_use_source(&f, &data, sources);
-    fixture_set(&f, "devices=ref:2");
-    fixture_set(&f, "shards=2");
-    fixture_set(&f, "deadline_s=0.2");
-    f.sys.inject = faults;
-    f.sys.inject_count = 1;
-    ls_trainer *t = fixture_open(&f);
-    const ls_feed *before = ls_engine_feed(t->engine);
-    for (int step = 1; step <= AT_MOST && (step < 6 || ls_pool_busy(t->engine->pool, 1) > 0);
-         step++) {
-        for (int i = 0; i < BATCH; i++)
-            own_row(0, (uint32_t)((step * BATCH + i) % OWN_TRAIN), images + (size_t)i * OWN_PIXELS,
-                    labels + i);
-        if (ls_trainer_step(t, images, labels, BATCH, NULL, &f.err) != LS_OK)
-            fail_msg("%s", f.err.text);
-    }
-    assert_int_equal(fixture_count(&f, "fault"), 1);
-    assert_ptr_not_equal(before, ls_engine_feed(t->engine));
-    assert_int_equal(ls_trainer_close(t), LS_OK);
-    fixture_end(&f);
-}
-
 static void the_last_device_takes_the_run_with_it(void **state)
 {
     static const char *const faults[] = {"worker=0,step=3,kind=fail"};
@@ -371,7 +335,6 @@ LS_TESTS(train_recovery, "integration")
         cmocka_unit_test(a_worker_without_a_shard_takes_over),
         cmocka_unit_test(two_devices_may_fail_in_one_step),
         cmocka_unit_test(a_device_that_stalls_is_named_and_left_behind),
-        cmocka_unit_test(a_worker_that_is_left_behind_keeps_its_streamed_rows),
         cmocka_unit_test(the_last_device_takes_the_run_with_it),
         cmocka_unit_test(replicas_that_differ_are_an_error),
         cmocka_unit_test(a_step_without_a_number_is_left_out_when_the_config_says_so),

@@ -21,7 +21,8 @@ static void check_interrupted(fixture *f, ls_trainer *t, int status)
     char text[80];
     assert_int_equal(status, LS_EINTERRUPTED);
     assert_int_equal(f->err.status, LS_EINTERRUPTED);
-    snprintf(text, sizeof text, "interrupted after %llu steps", (unsigned long long)r->steps);
+    snprintf(text, sizeof text, "interrupted after %llu %s", (unsigned long long)r->steps,
+             r->steps == 1 ? "step" : "steps");
     assert_string_equal(f->err.text, text);
     assert_true(r->interrupted);
     assert_int_equal(fixture_count(f, "step"), r->steps);
