@@ -29,7 +29,8 @@ int ls_replica_prepare_pieces(ls_replica *r, ls_error *err)
     int status = LS_OK;
     if (r->pieces)
         return LS_OK;
-    r->piece = ls_replica_alloc(r, PIECE * sizeof(float), &r->memory.arenas, &status, err);
+    if (!r->piece) /* it is there if an earlier call has failed */
+        r->piece = ls_replica_alloc(r, PIECE * sizeof(float), &r->memory.arenas, &status, err);
     if (status)
         return status;
     r->pieces = ls_alloc_array(r->host, (size_t)r->param_begins, sizeof *r->pieces);
@@ -44,6 +45,8 @@ int ls_replica_prepare_pieces(ls_replica *r, ls_error *err)
         if (status == LS_OK)
             status = make_op(&u->op[1], r, floats % PIECE, s.rate, err);
     }
+    if (status)
+        ls_replica_destroy_pieces(r);
     return status;
 }
 
