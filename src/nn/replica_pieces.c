@@ -1,10 +1,11 @@
-/* Updates by pieces (replica.h). */
+/* Updates by pieces (replica.h): the sum is computed piece by piece into a small array, and an op
+ * of the optimizer applies each piece before the next one is computed. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
 #include "base/host.h"
 
-/* Number of floats of a piece: 16 KB, which stay in the first-level cache beside as many
+/* Number of floats of a piece: 16 KiB, which stay in the first-level cache together with as many
  * weights. */
 enum { PIECE = 4096 };
 
@@ -36,7 +37,7 @@ int ls_replica_prepare_pieces(ls_replica *r, ls_error *err)
     r->pieces = ls_alloc_array(r->host, (size_t)r->param_begins, sizeof *r->pieces);
     if (!r->pieces)
         return ls_replica_no_memory(err);
-    for (ls_stretch s = {0}; status == LS_OK && ls_replica_next_params(&s, r);) {
+    for (ls_arena_range s = {0}; status == LS_OK && ls_replica_next_params(&s, r);) {
         ls_piece_update *u = &r->pieces[r->piece_updates++];
         const size_t floats = s.end - s.at;
         u->at = s.at;
@@ -46,22 +47,11 @@ int ls_replica_prepare_pieces(ls_replica *r, ls_error *err)
             status = make_op(&u->op[1], r, floats % PIECE, s.rate, err);
     }
     if (status)
-        ls_replica_destroy_pieces(r);
+        ls_replica_destroy_piece_updates(r);
     return status;
 }
 
-void ls_replica_destroy_pieces(ls_replica *r)
-{
-    for (int i = 0; i < r->piece_updates; i++)
-        for (int k = 0; k < 2; k++)
-            if (r->pieces[i].op[k])
-                r->pieces[i].op[k]->impl->destroy(r->pieces[i].op[k]);
-    ls_free(r->host, r->pieces);
-    r->pieces = NULL;
-    r->piece_updates = 0;
-}
-
-/* Updates the floats from `at` on, whose sum is in the piece. */
+/* Updates the parameters from offset `at` on with the piece of the sum. */
 static int update_piece(ls_replica *r, ls_op *op, size_t at, ls_error *err)
 {
     ls_op_buffers b = {.args = &r->args, .param[0] = r->arena[WEIGHTS] + at, .grad[0] = r->piece};
