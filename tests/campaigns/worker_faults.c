@@ -29,11 +29,11 @@
     " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 2, \"kernel\": 5, \"stride\": 3}," norm \
     " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}"
 
-/* What schedules take turns at: shards that are dealt, with running statistics, and one or two
- * workers that add up their sums by pieces. */
+/* Schedules use these recipes in turns: dealt shards with running statistics; one or two workers
+ * that compute the sum by pieces; dealt shards of a model without running statistics. */
 static const struct {
     const char *config, *shards;
-    int workers; /* most workers: each has a shard */
+    int workers; /* largest number of workers: each has at least one shard */
 } recipes[] = {
     {CONFIG(" {\"type\": \"batch_norm\"},"), "shards=8", WORKERS},
     {CONFIG(""), "shards=2", 2},

@@ -1,4 +1,5 @@
-/* Updates by pieces: the same bits as from a total in memory, and what refuses them. */
+/* Updates by pieces have the same bits as updates from a total in memory. Models and optimizers
+ * that need the total refuse them. */
 #include "nn/nn_fixture.h"
 #include "nn/replica_impl.h"
 #include "nn/wrapped_device.h"
@@ -7,13 +8,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* A first layer that is longer than a piece, and no multiple of it. */
+/* The weights of the first layer are longer than a piece, and not a multiple of it. */
 static const char json[] = "[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":77},"
                            "{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":4}]";
 static const ls_shape shape = {2, 8, 7};
 enum { CLASSES = 4, ROWS = 6, FLOATS = 112 * 77 + 77 + 77 * 4 + 4 };
 
-/* A replica, and what it needs. */
+/* A replica with its device, model, optimizer and data. */
 typedef struct bench {
     counting_host host;
     wrapped_device wrap;
@@ -57,13 +58,13 @@ static void bench_end(bench *b)
     free_model(b->model);
 }
 
-/* Copies a piece of the sum, which is the array `user`. */
+/* Copies a piece of the sum. The sum is the array `user`. */
 static void copy_piece(void *user, float *out, size_t first, size_t count)
 {
     memcpy(out, (const float *)user + first, count * sizeof *out);
 }
 
-/* Three updates with one sum. Writes the weights and the first state. */
+/* Applies three updates with the same sum. Writes the weights and the optimizer's first state. */
 static void update_thrice(float *weights, float *slot, const char *optimizer, bool by_pieces)
 {
     static float start[FLOATS];
@@ -75,7 +76,7 @@ static void update_thrice(float *weights, float *slot, const char *optimizer, bo
     must(ls_replica_import(r, ls_replica_weight_arena(r), start, &err), &err);
     assert_true(ls_replica_takes_pieces(r));
     must(ls_replica_prepare_pieces(r, &err), &err);
-    must(ls_replica_prepare_pieces(r, &err), &err); /* once is enough */
+    must(ls_replica_prepare_pieces(r, &err), &err); /* the second call does nothing */
     float *total = ls_replica_total_arena(r);
     fill_uniform(total, ls_replica_tail_offset(r), 1, 3);
     for (uint64_t step = 1; step <= 3; step++) {
@@ -106,7 +107,7 @@ static void updates_by_pieces_have_the_same_bits(void **state)
     }
 }
 
-/* What reads the sum more than once needs it in memory. */
+/* Clipping and the moving average read the sum more than once, so they need it in memory. */
 static void clipping_and_averages_need_a_total(void **state)
 {
     (void)state;
@@ -118,7 +119,7 @@ static void clipping_and_averages_need_a_total(void **state)
     }
 }
 
-/* After a refusal of memory everything can be prepared again. */
+/* If an allocation fails, ls_replica_prepare_pieces can be called again. */
 static void a_refused_allocation_can_be_repeated(void **state)
 {
     ls_error err = {0};

@@ -77,8 +77,8 @@ static void a_device_that_fails_at_any_stage_costs_no_step(void **state)
     }
 }
 
-/* Two workers with a shard each add up the sum piece by piece, in their updates: the commit point
- * comes before. */
+/* Two workers with one shard each compute the sum piece by piece in their updates. The commit point
+ * is before the update. */
 static void a_device_that_fails_among_two_costs_no_step(void **state)
 {
     static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
