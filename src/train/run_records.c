@@ -251,16 +251,16 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric metric = ls_metric_to_report(t->config.loss, t->config.metrics, measured);
-    t->told.metric = metric;
-    t->told.result.metric = ls_metric_names[metric];
+    t->reported.metric = metric;
+    t->reported.result.metric = ls_metric_names[metric];
     double value = NAN;
     if (metric == LS_METRIC_ACCURACY)
-        value = t->told.result.test_accuracy;
+        value = t->reported.result.test_accuracy;
     else if (metric == LS_METRIC_LOSS)
-        value = t->told.result.test_loss;
+        value = t->reported.result.test_loss;
     else if (measured)
         value = measured->value[metric];
-    t->told.result.test_metric = value;
+    t->reported.result.test_metric = value;
 }
 
 /* ---- the timeline --------------------------------------------------------------------------- */
