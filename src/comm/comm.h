@@ -148,8 +148,8 @@ void ls_fold_push_left(ls_fold *fold);
  * still read their partial sums. */
 
 /* Shows the rank's partial sums and waits for the other ranks. Only for a group of ls_comm_ordered
- * without other processes. Allocates only before the barrier, and only at the first call. Errors:
- * as all_reduce. */
+ * without other processes. Allocates nothing, because join has made room for all partial sums: so
+ * no rank can fail for lack of memory after the commit point. Errors: as all_reduce. */
 int ls_pieces_begin(ls_comm *comm, const ls_partial *partials, int count, ls_comm_times *times,
                     ls_error *err);
 /* Writes the floats first … first + count − 1 of the sum to `out`, in the order of the tree. `comm`

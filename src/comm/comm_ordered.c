@@ -139,16 +139,9 @@ int ls_pieces_begin(ls_comm *comm, const ls_partial *partials, int count, ls_com
                     ls_error *err)
 {
     ls_host_comm *host = (ls_host_comm *)comm;
-    const ls_merge_group *group = ls_merge_group_of(comm);
-    int status = LS_OK;
-    /* The memory is allocated before the commit point: if it is refused after that point, this rank
-     * has no sum but the other ranks have. There are at most as many partial sums as shards. */
-    if (host->rest.room < group->desc.shards)
-        status = ls_tree_rest_begin(&host->rest, group->desc.shards, group->desc.host, err);
+    int status = ls_merge_begin(comm, partials, count, NULL, times, err);
     if (status == LS_OK)
-        status = ls_merge_begin(comm, partials, count, NULL, times, err);
-    if (status == LS_OK)
-        status = ls_tree_rest_update(&host->rest, group, err);
+        status = ls_tree_rest_update(&host->rest, ls_merge_group_of(comm), err);
     if (status)
         ls_merge_stop_reading(comm);
     return status;

@@ -5,10 +5,8 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -88,59 +86,6 @@ static void a_timeout_names_the_rank_that_is_missing(void **state)
     }
 }
 
-/* ---- sums by pieces: no memory ---- */
-
-static atomic_int allocations_left; /* allocations that succeed before one is refused */
-
-static void *alloc_or_refuse(void *user, size_t bytes, size_t align)
-{
-    (void)user;
-    if (atomic_fetch_sub(&allocations_left, 1) == 0)
-        return NULL;
-    return aligned_alloc(align, (bytes + align - 1) / align * align);
-}
-
-static void free_block(void *user, void *memory)
-{
-    (void)user;
-    free(memory);
-}
-
-/* Computes a sum by pieces. Like a worker, aborts the group if that fails. */
-static void sum_by_pieces(gang_member *m)
-{
-    float piece[64];
-    m->status = gang_fold(m, fill_one, NULL);
-    if (m->status == LS_OK)
-        m->status = ls_pieces_begin(m->comm, m->fold.stack, m->fold.depth, &m->times, &m->err);
-    if (m->status != LS_OK) {
-        m->gang->desc.type->abort(m->gang->group);
-        return;
-    }
-    ls_piece(m->comm, piece, 0, 64);
-    if (ls_pieces_end(m->comm, &m->times, &m->err) != LS_OK)
-        ls_pieces_drop(m->comm);
-}
-
-/* If one rank has no memory, no rank gets the sum. */
-static void memory_is_refused_before_the_commit_point(void **state)
-{
-    static const ls_host host = {sizeof host, alloc_or_refuse, free_block, NULL, NULL};
-    (void)state;
-    for (int refused = 0; refused < 3; refused++) {
-        gang g;
-        int without = 0;
-        gang_begin(&g, &ls_comm_ordered, 2, 2, 64, UINT64_MAX);
-        ls_merge_group_of(g.member[0].comm)->desc.host = &host;
-        atomic_store(&allocations_left, refused);
-        gang_run(&g, sum_by_pieces);
-        for (int r = 0; r < 2; r++)
-            without += g.member[r].status != LS_OK;
-        assert_int_equal(without, refused < 2 ? 2 : 0);
-        gang_end(&g);
-    }
-}
-
 /* ---- a device whose memory the host cannot read ---- */
 
 static void describe_far(const ls_device *device, ls_device_info *out)
@@ -182,7 +127,6 @@ LS_TESTS(comm_failures, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_abort_releases_everybody_for_good),
         cmocka_unit_test(a_timeout_names_the_rank_that_is_missing),
-        cmocka_unit_test(memory_is_refused_before_the_commit_point),
         cmocka_unit_test(devices_without_host_memory_are_declined),
         cmocka_unit_test(a_group_must_have_ranks),
     };
