@@ -2,8 +2,8 @@
  *
  * Threads: all functions are called on the device's worker thread unless they say otherwise. After
  * ls_replica_create nothing allocates, except the functions that prepare further recordings of a
- * step (ls_replica_on_ready, ls_replica_record_whole_steps), ls_replica_total_at and
- * ls_replica_prepare_pieces.
+ * step (ls_replica_on_ready, ls_replica_record_whole_steps), ls_replica_total_at,
+ * ls_replica_renew_gradient and ls_replica_prepare_pieces.
  *
  * Recordings. If the device supports recordings, a replica that trains records each plan's
  * gather, forward and backward when it is created, and also the update if that has several
@@ -135,6 +135,10 @@ int ls_replica_total_at(ls_replica *replica, float *total, ls_error *err);
 /* Drops the caller-provided gradient and total arenas. Until they are set again, only functions
  * that use neither may be called. */
 void ls_replica_own_arenas(ls_replica *replica);
+/* Replaces the replica's own gradient arena with a new one, because another thread may still read
+ * the old one, which is freed with the replica. Only after ls_replica_own_arenas. The device must
+ * have LS_DEVICE_REBINDS. Errors: LS_ENOMEM. */
+int ls_replica_renew_gradient(ls_replica *replica, ls_error *err);
 /* Returns the arena of state `slot` (ls_optimizer_states); NULL if the
  * optimizer does not have it. */
 float *ls_replica_slot_arena(ls_replica *replica, int slot);

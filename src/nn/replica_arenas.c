@@ -281,6 +281,16 @@ void ls_replica_own_arenas(ls_replica *r)
     r->arena[TOTAL] = r->own_total;
 }
 
+int ls_replica_renew_gradient(ls_replica *r, ls_error *err)
+{
+    int status = LS_OK;
+    float *gradient =
+        ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
+    if (status == LS_OK)
+        r->arena[GRADIENT] = r->own_gradient = gradient;
+    return status;
+}
+
 int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)
 {
     int status = LS_OK;
