@@ -395,7 +395,7 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
     return status == LS_OK ? run_shard(replica, n, times ? times : &unused, err) : status;
 }
 
-static void set_step(ls_step_args *args, const ls_replica_step *step)
+void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step)
 {
     args->lr = step->lr;
     args->scale = step->scale;
@@ -409,7 +409,7 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     if (!replica->optimizer)
         return no_optimizer(err);
     uint64_t since = ls_now_ns();
-    set_step(&replica->args, step);
+    ls_replica_set_step(&replica->args, step);
     int status = replica->apply.recording
                      ? replica->device->ops->launch(replica->device, NULL, replica->apply.recording,
                                                     &replica->args, err)
@@ -509,7 +509,7 @@ static void set_step_args(ls_replica *r, uint32_t epoch, const ls_replica_step *
     r->args.epoch = epoch;
     for (int k = 0; k < count; k++) {
         r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
-        set_step(&r->args, &step[k]);
+        ls_replica_set_step(&r->args, &step[k]);
         r->step_args[k] = r->args;
         r->step_args[k].stats_copy = tail_of(r, slot, k) + LS_TAIL_LOSS;
         tail_of(r, slot, k)[LS_TAIL_ROWS] = (float)step->rows;
