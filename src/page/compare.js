@@ -90,7 +90,7 @@ function draw() {
   for (const c of [charts.loss, charts.lr, charts.norm, charts.rate]) Object.assign(c, { x_name: name, x_digits: digits });
   charts.loss.set(curves(r => step_points(r, s => [s.loss, s.steps || 1])));
   charts.lr.set(curves(r => step_points(r, s => [s.lr, 1])));
-  charts.norm.set(curves(r => step_points(r, s => [s.grad_norm, 1])));
+  charts.norm.set(curves(r => step_points(r, s => [s.grad_norm, 1])).filter(c => c.points.some(p => finite(p.y))));
   charts.rate.set(curves(r => step_points(r, s => s.images_per_s > 0
     ? [s.images_per_s, (s.rows || s.steps || 1) / s.images_per_s] : [NaN, 0]), { no_last: true }));
 }
