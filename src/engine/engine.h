@@ -234,6 +234,8 @@ typedef struct ls_report {
     float loss; /* loss summed over the whole minibatch; the same on every worker */
     float correct;
     float rows;
+    /* Norm of the gradient before it was clipped; the same on every worker. NaN: unknown. */
+    float gradient_norm;
     /* If steps are so short that the worker wakes the coordinator only once for several of them:
      * time of ls_now_ns at the end of the step. Otherwise 0: the report is sent when the step
      * ends. */

@@ -274,6 +274,8 @@ static int apply(ls_train_worker *w, ls_step *s)
     int status = w->by_pieces ? ls_replica_apply_pieces(r, &s->update, ls_piece, w->comm,
                                                         &s->report.times, &w->error)
                               : ls_replica_apply(r, &s->update, &s->report.times, &w->error);
+    if (status == LS_OK)
+        status = ls_replica_gradient_norm(&s->report.gradient_norm, r, &w->error);
     if (status == LS_OK &&
         ls_inject_now(&w->engine->desc.injections, w->index, s->report.number, LS_INJECT_CORRUPT))
         status = spoil_weight(w);
@@ -347,16 +349,19 @@ static ls_step step_of(const ls_range *range, uint32_t index)
     const ls_engine_desc *d = &range->engine->desc;
     const uint32_t batch = d->batch_size, n = ls_minibatch_rows(range->row_count, batch, index);
     const uint64_t number = range->first_step + index + 1;
-    return (ls_step){
-        .rows = range->rows + (size_t)index * batch,
-        .n = n,
-        .draw = range->engine->streams ? (uint32_t)number : range->epoch,
-        .spoilt = -1,
-        .update = {.lr = range->lr[index],
-                   .scale = 1.0f / (float)(d->divides_by_batch_size ? batch : n),
-                   .rows = n,
-                   .number = number},
-        .report = {.number = number, .status = LS_EABORTED, .bad_shard = -1, .steps_left = 1}};
+    return (ls_step){.rows = range->rows + (size_t)index * batch,
+                     .n = n,
+                     .draw = range->engine->streams ? (uint32_t)number : range->epoch,
+                     .spoilt = -1,
+                     .update = {.lr = range->lr[index],
+                                .scale = 1.0f / (float)(d->divides_by_batch_size ? batch : n),
+                                .rows = n,
+                                .number = number},
+                     .report = {.number = number,
+                                .status = LS_EABORTED,
+                                .bad_shard = -1,
+                                .gradient_norm = NAN,
+                                .steps_left = 1}};
 }
 
 /* ---- whole steps ---------------------------------------------------------------------------- */

@@ -323,6 +323,12 @@ int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, fl
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 
+/* Sets *norm to the norm of the gradient of the last ls_replica_apply before it was clipped, frozen
+ * parameters excluded. Sets it to NaN if gradients are not clipped, because the norm is not
+ * computed then, or if the device has memory of its own, from which it could be read only by
+ * waiting for the update. The update must not have been skipped. Errors: LS_EDEVICE. */
+int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err);
+
 /* Waits for the device and returns the first error of enqueued work. */
 int ls_replica_sync(ls_replica *replica, ls_error *err);
 

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/host.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -416,6 +417,22 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
                      : enqueue_updates(replica, OF_TOTAL, err);
     if (times)
         times->apply += lap(&since);
+    return status;
+}
+
+int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err)
+{
+    const ls_device_ops *ops = replica->device->ops;
+    double squares = 0;
+    *norm = NAN;
+    if (!replica->clip || !(replica->info.flags & LS_DEVICE_HOST_MEMORY))
+        return LS_OK;
+    int status =
+        ops->download(replica->device, NULL, &squares, replica->clip + 2, sizeof squares, err);
+    if (status == LS_OK)
+        status = ls_replica_sync(replica, err);
+    if (status == LS_OK)
+        *norm = (float)(sqrt(squares) * (double)replica->args.scale);
     return status;
 }
 
