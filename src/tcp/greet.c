@@ -25,7 +25,7 @@
 
 #define MAGIC 0x50434c53u /* "SLCP" */
 /* version of the transport's interface, and of the handshake */
-#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 2)
+#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 3)
 /* time limit for a caller of a run that has begun */
 #define LATE_NS UINT64_C(1000000000)
 
@@ -111,9 +111,15 @@ static uint32_t judge(joining *j, const guest *g)
     char why[160];
     if (h->from != TCP_NOBODY)
         return TCP_WELCOME;
+    if (tcp_may_wait(j, h))
+        return TCP_WAIT;
     if (j->complete || !j->is_first) {
-        snprintf(why, sizeof why, "wants to join, but this run has begun with all its %d members",
-                 j->place.members);
+        snprintf(why, sizeof why,
+                 "wants to join, but this run has begun with all its %d members, and %s",
+                 j->place.members,
+                 j->options.admits
+                     ? "the newcomer's config does not say cluster.on_arrival \"admit\""
+                     : "does not admit others (cluster.on_arrival)");
         tcp_log_refused(j, g->fd, h->host, why);
         return TCP_BEGUN;
     }
@@ -139,9 +145,8 @@ static int decide(joining *j, guest *g)
     }
     tcp_verdict v = {.kind = judge(j, g), .members = (uint32_t)j->place.members};
     memcpy(v.host, j->host, sizeof v.host);
-    return send(g->fd, &v, sizeof v, MSG_NOSIGNAL) == (ssize_t)sizeof v && v.kind == TCP_WELCOME
-               ? 1
-               : -1;
+    const bool welcome = v.kind == TCP_WELCOME || v.kind == TCP_WAIT;
+    return send(g->fd, &v, sizeof v, MSG_NOSIGNAL) == (ssize_t)sizeof v && welcome ? 1 : -1;
 }
 
 /* Reads from a pending connection. Returns 1 if the caller has proved itself and is welcome, 0 if
@@ -190,11 +195,25 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
     return -1;
 }
 
+/* Lets a caller wait that comes after the run has begun. Returns false if it is another one. */
+static bool take_newcomer(joining *j, int fd, const hello *said)
+{
+    if (fd < 0 || said->from != TCP_NOBODY || j->vote.members == 0)
+        return false;
+    if (tcp_may_wait(j, said))
+        tcp_let_wait(j, fd, said);
+    else
+        close(fd);
+    return true;
+}
+
 int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 {
     int fd = -1;
     for (uint64_t now; fd < 0 && (now = ls_now_ns()) < until_ns;) {
         fd = serve(j, tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now, said);
+        if (take_newcomer(j, fd, said))
+            fd = -1;
         tcp_beat(j);
     }
     return fd;
@@ -203,14 +222,15 @@ int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 bool tcp_answer_late(joining *j)
 {
     enum { AT_MOST = 64 }; /* further callers are served by the next call */
-    hello unused;
+    hello said;
     int before = -1;
     for (int i = 0; i < AT_MOST && before != j->guests; i++) {
         before = j->guests;
-        const int fd = serve(j, 0, &unused);
-        if (fd >= 0)
+        const int fd = serve(j, 0, &said);
+        if (fd >= 0 && !take_newcomer(j, fd, &said))
             close(fd);
     }
+    tcp_mind_waiting(j);
     return j->guests > 0;
 }
 
@@ -237,7 +257,8 @@ static int heed_verdict(const joining *j, ls_error *err)
 {
     const tcp_verdict *v = &j->verdict;
     switch (v->kind) {
-    case TCP_WELCOME: return LS_OK;
+    case TCP_WELCOME:
+    case TCP_WAIT: return LS_OK;
     case TCP_MEMBERS:
         return ls_fail(err, LS_EINVAL,
                        "this host expects %d members, host %s, the first, %u: say the same on all",
@@ -245,7 +266,8 @@ static int heed_verdict(const joining *j, ls_error *err)
     case TCP_BEGUN:
         return ls_fail(err, LS_EUNSUPPORTED,
                        "the run of host %s at %s has begun with all its %u members, and takes in "
-                       "no others: stop that one, or give this run another port",
+                       "no others (cluster.on_arrival is not \"admit\" there and here): stop that "
+                       "one, or give this run another port",
                        v->host, j->target, (unsigned)v->members);
     default: return fail_greeting(j, EPROTO, err);
     }
@@ -259,6 +281,7 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     const uint64_t until_ns = tcp_try_until(j);
     h->magic = MAGIC;
     h->version = VERSION;
+    h->admits = j->options.admits != 0;
     h->run = j->run;
     memcpy(h->host, j->host, sizeof h->host);
     int status = tcp_draw(h->nonce, NONCE, err);

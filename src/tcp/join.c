@@ -231,6 +231,8 @@ static int meet(joining *j, ls_error *err)
     for (size_t i = 0; i < members; i++)
         j->caller[i] = -1;
     int status = tcp_meet(j, err);
+    if (j->admitted)
+        return LS_OK;
     if (status == LS_OK)
         status = tcp_vote_init(&j->vote, j->wire->base.member, j->place.members, err);
     if (status)
@@ -257,6 +259,8 @@ void tcp_forget_meeting(joining *j)
     if (!j)
         return;
     tcp_hang_up(j);
+    for (int i = 0; i < j->waitings; i++)
+        close(j->waiting[i].fd);
     if (j->door >= 0)
         close(j->door);
     if (j->found)

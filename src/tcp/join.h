@@ -45,6 +45,7 @@ enum { TCP_HOST = 64 }; /* bytes of a host's name, the zero included */
 typedef struct tcp_wire {
     ls_wire base;
     char (*host)[TCP_HOST];      /* [members]: names of their hosts, for messages */
+    ls_arrival *place;           /* base.place; NULL: this process was not admitted */
     struct joining *meeting;     /* state that a regrouping needs; NULL: none is possible */
     tcp_line *line;              /* [members][LS_WIRE_CHANNELS] */
     struct pollfd *watch;        /* [members · LS_WIRE_CHANNELS] */
@@ -62,7 +63,9 @@ static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
 /* Allocates unconnected connections for `members` members. Errors: LS_ENOMEM. */
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
 
-/* Closes all connections and frees the transport, but not its `meeting`. */
+/* Closes all connections and frees the transport, but not its `meeting`; tcp_free_lines keeps the
+ * structure itself. */
+void tcp_free_lines(tcp_wire *w);
 void tcp_free(tcp_wire *w);
 
 /* The functions `post` and `poll` of the transport. */
@@ -106,6 +109,8 @@ typedef struct hello {
     uint32_t port;       /* port at which the caller listens */
     uint32_t advertised; /* `address` is one that others reach */
     uint32_t members;    /* number of members that the caller expects */
+    uint32_t admits;     /* the caller may be admitted to a run that has begun */
+    uint32_t unused;
     uint64_t run, group; /* number drawn by the first member; tcp_ballot.number */
     uint8_t address[16]; /* address at which the caller listens, as it knows it */
     char host[TCP_HOST]; /* name of the caller's host */
@@ -116,7 +121,8 @@ typedef struct hello {
 typedef enum tcp_verdict_kind {
     TCP_WELCOME = 'w',
     TCP_MEMBERS = 'm',
-    TCP_BEGUN = 'b'
+    TCP_BEGUN = 'b',
+    TCP_WAIT = 'a' /* the run has begun: the caller sends its fingerprint and waits */
 } tcp_verdict_kind;
 
 typedef struct tcp_verdict {
@@ -138,7 +144,9 @@ typedef enum tcp_note_kind {
     TCP_COMPLETE,  /* from the first: all have come; the entries follow */
     TCP_CONNECTED, /* from another: it is connected to all */
     TCP_GO,        /* from the first: all are connected to all */
-    TCP_FAILED     /* from either: the rendezvous has failed; the text says why */
+    TCP_FAILED,    /* from either: the rendezvous has failed; the text says why */
+    TCP_ARRIVAL,   /* from a newcomer: its fingerprint, of `member` bytes, is the text */
+    TCP_ADMITTED   /* to a newcomer: a tcp_invitation follows, and the entries of all members */
 } tcp_note_kind;
 
 typedef struct tcp_note {
@@ -147,6 +155,24 @@ typedef struct tcp_note {
     uint64_t run;
     char text[TCP_NOTE];
 } tcp_note;
+
+/* What a newcomer needs to take part in the vote on the group that contains it. */
+typedef struct tcp_invitation {
+    tcp_ballot formed; /* the group that is followed */
+    uint64_t moment_ns;
+} tcp_invitation;
+
+/* A process that waits at this member to be admitted. */
+typedef struct tcp_waiting {
+    int fd;
+    entry at;
+    tcp_note note; /* its message TCP_ARRIVAL */
+    size_t got;    /* number of bytes of the message received */
+    bool fit;      /* its fingerprint is that of the run */
+    uint64_t since_ns, told_ns;
+} tcp_waiting;
+
+enum { TCP_WAITING_MOST = 16 };
 
 /* A pending connection, whose other end has not proved itself yet. */
 typedef struct guest {
@@ -204,6 +230,10 @@ typedef struct joining {
         hello said;
     } early[GUESTS]; /* connections of a group that this member has not heard of yet */
     int earlies;
+    /* State for admitting processes after the run has begun. */
+    tcp_waiting waiting[TCP_WAITING_MOST];
+    int waitings;
+    bool admitted; /* this process was admitted */
 } joining;
 
 /* Longest time without a look at what a rendezvous waits for. */
@@ -289,6 +319,36 @@ int tcp_agree_to_go(joining *j, int status, ls_error *err);
 /* Checks for messages of other members that have failed or closed their connection. Does not wait.
  * Errors: LS_ESYSTEM. */
 int tcp_heed_notes(joining *j, ls_error *err);
+
+/* Returns the next message of the first member, or of the one at which this process waits, within
+ * `silence_ns`. Errors: LS_ETIMEDOUT; LS_EIO if it has gone. */
+int tcp_hear_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err);
+/* Writes the description of a caller's listener. */
+void tcp_note_entry(entry *e, int fd, const hello *h);
+
+/* ---- admit.c: processes that come after the run has begun ------------------------------------ */
+
+/* Returns whether this member takes in the caller, if it proves itself. */
+bool tcp_may_wait(const joining *j, const hello *h);
+/* Adds a caller that has proved itself to those that wait. Takes the connection. */
+void tcp_let_wait(joining *j, int fd, const hello *h);
+/* Reads the fingerprints of those that wait, refuses those that do not fit, and forgets those that
+ * have gone. Does not wait. */
+void tcp_mind_waiting(joining *j);
+/* Tells those that wait why they are not admitted, and closes their connections. */
+void tcp_dismiss_waiting(joining *j, const char *why);
+/* The function `arrivals` of the transport. */
+int tcp_arrivals(ls_wire *base, ls_arrival *out);
+/* Prepares the vote for an arrival, and if it waits at this member, sends it what it needs. Errors:
+ * LS_ENOMEM. */
+int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t moment_ns, ls_error *err);
+/* Called by a process whose listener at `fd` has answered TCP_WAIT: sends the fingerprint, waits
+ * until the run admits this process, and connects it. Takes the connection. Errors: LS_EIO (it may
+ * call again), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
+int tcp_await_admission(joining *j, int fd, ls_error *err);
+/* Votes as an arrival and connects: the new transport is *out. Errors: LS_ESTALLED (this process
+ * was not admitted), LS_ENOMEM. */
+int tcp_vote_in(tcp_wire **out, joining *j, uint64_t moment_ns, ls_error *err);
 
 /* ---- address.c ------------------------------------------------------------------------------- */
 

@@ -242,7 +242,7 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     return LS_OK;
 }
 
-void tcp_free(tcp_wire *w)
+void tcp_free_lines(tcp_wire *w)
 {
     for (int i = 0; w->line && i < lines_of(w); i++) {
         if (w->line[i].fd >= 0)
@@ -253,5 +253,11 @@ void tcp_free(tcp_wire *w)
     ls_free(NULL, w->watch);
     ls_free(NULL, w->host);
     ls_free(NULL, w->line);
+    ls_free(NULL, w->place);
+}
+
+void tcp_free(tcp_wire *w)
+{
+    tcp_free_lines(w);
     ls_free(NULL, w);
 }

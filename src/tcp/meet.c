@@ -125,7 +125,7 @@ static void forget_gone(joining *j, int *count)
 /* Sets the addresses of a caller's listener: the address that the caller's connection comes
  * from and, if it differs, the address that the caller knows, since a gateway may have
  * replaced the former. */
-static void note_entry(entry *e, int fd, const hello *h)
+void tcp_note_entry(entry *e, int fd, const hello *h)
 {
     struct sockaddr_storage from = {0}, own;
     socklen_t bytes = sizeof from;
@@ -228,7 +228,7 @@ static int gather_callers(joining *j, ls_error *err)
             continue;
         }
         j->caller[++count] = fd;
-        note_entry(&j->entry[count], fd, &h);
+        tcp_note_entry(&j->entry[count], fd, &h);
     }
     say_progress(j, count, &told_ns);
     j->complete = true;
@@ -403,21 +403,21 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                               j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
 }
 
-/* Receives the next message of the first member. Errors: LS_ETIMEDOUT; LS_EIO if it has gone. */
-static int hear_note(joining *j, int fd, tcp_note *note, ls_error *err)
+int tcp_hear_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err)
 {
     char why[LS_REASON];
-    while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns))) {
+    while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
         tcp_beat(j);
-        if (ls_now_ns() >= j->until_ns)
+        if (ls_now_ns() >= until_ns)
             return ls_fail(err, LS_ETIMEDOUT,
                            "host %s, the first, still waits for others: the time is over here",
                            j->verdict.host);
     }
-    const int error = tcp_move_all(fd, note, sizeof *note, false, tcp_try_until(j));
+    const int error =
+        tcp_move_all(fd, note, sizeof *note, false, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
     note->text[TCP_NOTE - 1] = '\0';
-    return error ? ls_fail(err, LS_EIO, "host %s, the first, has gone before all had come: %s",
-                           j->verdict.host, ls_reason(why, error))
+    return error ? ls_fail(err, LS_EIO, "host %s, at %s, has gone: %s", j->verdict.host, j->where,
+                           ls_reason(why, error))
                  : LS_OK;
 }
 
@@ -428,7 +428,7 @@ static int hear_first(joining *j, int fd, ls_error *err)
     tcp_note note;
     int status;
     do {
-        status = hear_note(j, fd, &note, err);
+        status = tcp_hear_note(j, fd, &note, j->until_ns, err);
         if (status == LS_OK && note.kind == TCP_FAILED)
             status = ls_fail(err, LS_ETIMEDOUT, "%s", note.text);
         if (status == LS_OK && note.kind == TCP_COMING)
@@ -475,7 +475,8 @@ static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *wh
     if ((status != LS_EIO && !may_end_soon(j, status, ending_ns)) || ls_now_ns() >= j->until_ns)
         return false;
     tcp_log_waiting(j, false, "%.250s; calling again", why->text);
-    close(*fd);
+    if (*fd >= 0)
+        close(*fd);
     *fd = -1;
     tcp_pause(j);
     find_again(j);
@@ -497,8 +498,14 @@ static int call_first(joining *j, ls_error *err)
             status = open_own_listener(j, line->fd, &h, &why);
         if (status == LS_OK)
             status = tcp_greet(j, line->fd, &h, &why);
-        if (status == LS_OK)
+        if (status == LS_OK && j->verdict.kind == TCP_WAIT) {
+            const int fd = line->fd;
+            line->fd = -1;
+            status = tcp_await_admission(j, fd, &why);
+            line = tcp_line_of(j->wire, 0, 0);
+        } else if (status == LS_OK) {
             status = hear_first(j, line->fd, &why);
+        }
     } while (is_to_call_again(j, &line->fd, status, &why, &ending_ns));
     if (status && err)
         *err = why;

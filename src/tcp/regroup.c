@@ -40,7 +40,7 @@ typedef struct voter {
 typedef struct meeting {
     joining *j;
     tcp_vote *vote;
-    tcp_wire *old;
+    tcp_wire *old;  /* NULL: this process is an arrival */
     tcp_set before; /* members of the group before the loss */
     voter *voter;   /* [vote->members] */
     uint64_t moment_ns, over_ns;
@@ -108,6 +108,8 @@ static int index_of(const tcp_set *set, int who)
 static bool has_hung_up(const meeting *m, int who)
 {
     bool hung_up = false;
+    if (!m->old || !tcp_set_has(&m->before, who))
+        return false;
     for (int i = 0; i < LS_WIRE_CHANNELS; i++) {
         const tcp_line *line = tcp_line_of(m->old, index_of(&m->before, who), i);
         struct pollfd watch = {.fd = line->fd, .events = POLLRDHUP};
@@ -272,7 +274,9 @@ static int check_hope(const meeting *m, ls_error *err)
     const tcp_set left = tcp_vote_left(m->vote);
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
     char hosts[100] = "";
-    if (!tcp_set_has(&last->set, m->vote->own))
+    if (!tcp_set_has(&last->set, m->vote->own) &&
+        !(tcp_set_has(&m->vote->arrivals, m->vote->own) &&
+          last->number == m->vote->formed.number))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
     if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote)) {
         list_hosts(hosts, sizeof hosts, m, &left);
@@ -376,6 +380,55 @@ static uint64_t moment(uint64_t deadline_ns)
     return half < LEAST_MOMENT_NS ? LEAST_MOMENT_NS : half;
 }
 
+/* Allocates the voters of a meeting and lets the members meet. */
+static int hold(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_error *err)
+{
+    const size_t members = (size_t)m->vote->members;
+    m->voter = ls_alloc_array(NULL, members, sizeof *m->voter);
+    if (!m->voter)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a vote");
+    for (size_t i = 0; i < members; i++)
+        m->voter[i].fd = -1;
+    m->j->try_ns = m->moment_ns / 4;
+    int status = meet_anew(out, m, suspects, err);
+    ls_free(NULL, m->voter);
+    return status;
+}
+
+/* Sets the index of the member that is new in the group, which is the same on all its members. */
+static void note_new(tcp_wire *w, const tcp_vote *v)
+{
+    w->base.admitted = 0;
+    for (int i = 1; i < w->base.members; i++)
+        if (tcp_set_has(&v->formed.fresh, tcp_set_nth(&v->formed.set, i)))
+            w->base.admitted = i;
+}
+
+int tcp_vote_in(tcp_wire **out, joining *j, uint64_t moment_ns, ls_error *err)
+{
+    const ls_regroup how = {
+        .size = sizeof how, .alive = j->options.alive, .user = j->options.user};
+    const tcp_set none = {{0}};
+    meeting m = {.j = j,
+                 .vote = &j->vote,
+                 .before = j->vote.formed.set,
+                 .moment_ns = moment_ns ? moment_ns : MOMENT_NS};
+    j->how = &how;
+    int status = hold(out, &m, &none, err);
+    j->how = NULL;
+    j->try_ns = TCP_TRY_NS;
+    if (status)
+        return status;
+    note_new(*out, &j->vote);
+    if ((*out)->base.admitted == (*out)->base.member)
+        return LS_OK;
+    /* Another member was lost after the group with this process was formed. This process is in the
+     * group that followed, but the others do not know that it lacks their state. */
+    tcp_free(*out);
+    *out = NULL;
+    return ls_fail(err, LS_ESTALLED, "another host was lost during the admission");
+}
+
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err)
 {
     joining *j = old->meeting;
@@ -387,27 +440,28 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
                  .before = j->vote.formed.set,
                  .moment_ns = moment(how->deadline_ns)};
     tcp_set suspects = {{0}};
-    m.voter = ls_alloc_array(NULL, (size_t)j->vote.members, sizeof *m.voter);
-    if (!m.voter)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a vote");
-    for (int i = 0; i < j->vote.members; i++)
-        m.voter[i].fd = -1;
     for (int i = 0; i < old->base.members; i++)
         if (how->lost[i])
             tcp_set_add(&suspects, tcp_set_nth(&m.before, i));
+    j->vote.arrivals = (tcp_set){{0}};
+    j->try_ns = m.moment_ns / 4;
+    int status = how->arrival ? tcp_invite(j, how->arrival, m.moment_ns, err) : LS_OK;
+    if (status)
+        return status;
     j->how = how;
     j->running = false;
-    j->try_ns = m.moment_ns / 4;
-    int status = meet_anew(out, &m, &suspects, err);
+    status = hold(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
     /* Closes connections of callers that have not proved themselves, or came too late. */
     tcp_hang_up(j);
-    ls_free(NULL, m.voter);
     if (status)
         return status;
-    for (int i = 0; i < (*out)->base.members; i++)
-        how->origin[i] = index_of(&m.before, tcp_set_nth(&j->vote.formed.set, i));
+    for (int i = 0; i < (*out)->base.members; i++) {
+        const int number = tcp_set_nth(&j->vote.formed.set, i);
+        how->origin[i] = tcp_set_has(&m.before, number) ? index_of(&m.before, number) : -1;
+    }
+    note_new(*out, &j->vote);
     (*out)->meeting = j;
     old->meeting = NULL;
     return LS_OK;

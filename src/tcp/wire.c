@@ -19,6 +19,7 @@ static void end_wire(tcp_wire *w)
  * close on this side. */
 static void close_tcp(ls_wire *base)
 {
+    tcp_dismiss_waiting(((tcp_wire *)base)->meeting, "the run has ended");
     tcp_drain((tcp_wire *)base);
     end_wire((tcp_wire *)base);
 }
@@ -73,6 +74,7 @@ const ls_wire_type *ls_wire_tcp(void)
                                           .poll = tcp_poll,
                                           .close = close_tcp,
                                           .abort = abort_tcp,
-                                          .regroup = regroup_tcp};
+                                          .regroup = regroup_tcp,
+                                          .arrivals = tcp_arrivals};
     return &wire_tcp;
 }

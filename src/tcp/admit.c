@@ -1,0 +1,326 @@
+/* Processes that come after the run has begun (docs/faults.md, "A host that comes").
+ *
+ * A newcomer calls any member and proves that it knows the secret. The member takes its fingerprint
+ * and lets it wait, with a message from time to time. At the end of an epoch the members agree on
+ * one newcomer, by an exchange above this room, and all call `regroup` with it. The member at which
+ * it waits then sends it its number, the addresses of all members and the group that is followed.
+ * The newcomer takes part in the vote (regroup.c), and, if the new group contains it, connects to
+ * the others as they connect to each other. If it does not, the newcomer calls again. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "tcp/join.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SAY_NS UINT64_C(10000000000)     /* interval between two messages to one that waits */
+#define SILENCE_NS UINT64_C(60000000000) /* longest silence of the member at which it waits */
+#define COME_NS UINT64_C(5000000000)     /* time for the fingerprint */
+
+static const char waiting_for[] = "waiting for the end of the epoch";
+
+/* ---- the member at which it waits ------------------------------------------------------------ */
+
+bool tcp_may_wait(const joining *j, const hello *h)
+{
+    return j->options.admits && h->admits && j->vote.members > 0;
+}
+
+static void forget(joining *j, int i)
+{
+    close(j->waiting[i].fd);
+    memmove(&j->waiting[i], &j->waiting[i + 1],
+            (size_t)(--j->waitings - i) * sizeof j->waiting[0]);
+}
+
+static void tell(joining *j, int i, tcp_note_kind kind, const char *text)
+{
+    tcp_note note = {.kind = kind, .members = (uint32_t)j->vote.members};
+    snprintf(note.text, sizeof note.text, "%s", text);
+    j->waiting[i].told_ns = ls_now_ns();
+    (void)send(j->waiting[i].fd, &note, sizeof note, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void tcp_dismiss_waiting(joining *j, const char *why)
+{
+    if (!j)
+        return;
+    while (j->waitings > 0) {
+        tell(j, j->waitings - 1, TCP_FAILED, why);
+        forget(j, j->waitings - 1);
+    }
+}
+
+void tcp_let_wait(joining *j, int fd, const hello *h)
+{
+    if (j->waitings == TCP_WAITING_MOST) {
+        close(fd);
+        return;
+    }
+    tcp_waiting *w = &j->waiting[j->waitings++];
+    memset(w, 0, sizeof *w);
+    w->fd = fd;
+    w->since_ns = ls_now_ns();
+    tcp_note_entry(&w->at, fd, h);
+}
+
+/* Decides on a process whose fingerprint has come. Returns whether it may wait. */
+static bool is_fit(joining *j, int i)
+{
+    tcp_waiting *w = &j->waiting[i];
+    char why[TCP_NOTE], line[TCP_NOTE + 40];
+    const size_t bytes = w->note.member < TCP_NOTE ? w->note.member : TCP_NOTE;
+    w->fit = w->note.kind == TCP_ARRIVAL &&
+             (!j->options.refuses || j->options.refuses(j->options.user, w->at.host, w->note.text,
+                                                        bytes, why, sizeof why) == 0);
+    if (w->fit) {
+        tcp_log(j, LS_LOG_INFO, "host %s has come and is %s", w->at.host, waiting_for);
+        tell(j, i, TCP_COMING, waiting_for);
+        return true;
+    }
+    if (w->note.kind != TCP_ARRIVAL)
+        return false;
+    snprintf(line, sizeof line, "wants to join: %s", why);
+    tcp_log_refused(j, w->fd, w->at.host, line);
+    tell(j, i, TCP_FAILED, why);
+    return false;
+}
+
+/* Reads what a process that waits has sent. Returns false if it must be forgotten. */
+static bool listen_to(joining *j, int i)
+{
+    tcp_waiting *w = &j->waiting[i];
+    char byte;
+    if (w->fit) {
+        const ssize_t n = recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        const bool here = n < 0 && (errno == EAGAIN || errno == EINTR);
+        if (here && ls_now_ns() - w->told_ns > SAY_NS)
+            tell(j, i, TCP_COMING, waiting_for);
+        else if (!here)
+            tcp_log(j, LS_LOG_WARNING, "host %s, which waited, has gone", w->at.host);
+        return here;
+    }
+    const ssize_t n =
+        recv(w->fd, (char *)&w->note + w->got, sizeof w->note - w->got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return ls_now_ns() - w->since_ns < COME_NS;
+    w->got += n > 0 ? (size_t)n : 0;
+    if (n <= 0)
+        return false;
+    return w->got < sizeof w->note || is_fit(j, i);
+}
+
+void tcp_mind_waiting(joining *j)
+{
+    for (int i = j->waitings - 1; i >= 0; i--)
+        if (!listen_to(j, i))
+            forget(j, i);
+}
+
+int tcp_arrivals(ls_wire *base, ls_arrival *out)
+{
+    joining *j = ((tcp_wire *)base)->meeting;
+    int count = 0;
+    memset(out, 0, sizeof *out);
+    if (!j)
+        return 0;
+    out->number = j->vote.members;
+    tcp_answer_late(j);
+    for (int i = 0; i < j->waitings; i++) {
+        const tcp_waiting *w = &j->waiting[i];
+        if (w->fit && count++ == 0) {
+            _Static_assert(sizeof out->host == TCP_HOST, "a host's name");
+            _Static_assert(sizeof out->at >= offsetof(entry, host), "an address");
+            memcpy(out->host, w->at.host, sizeof out->host);
+            memcpy(out->at, &w->at, offsetof(entry, host));
+        }
+    }
+    return count;
+}
+
+/* Makes room for the arrival's entry and fills it in. If a member has its name, its number
+ * is added to it, on all members alike. */
+static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
+{
+    const int before = j->vote.members, number = (int)arrival->number;
+    entry *all = ls_alloc_array(NULL, (size_t)number + 1, sizeof *all);
+    if (!all)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d members", number + 1);
+    memcpy(all, j->entry, (size_t)(before < number ? before : number) * sizeof *all);
+    ls_free(NULL, j->entry);
+    j->entry = all;
+    entry *e = &all[number];
+    memcpy(e, arrival->at, offsetof(entry, host));
+    tcp_take_name(e->host, arrival->host);
+    for (int i = 0; i < number; i++)
+        if (tcp_set_has(&j->vote.formed.set, i) && strcmp(all[i].host, e->host) == 0) {
+            const size_t length = strnlen(e->host, TCP_HOST - 8);
+            snprintf(e->host + length, TCP_HOST - length, "#%d", number);
+            break;
+        }
+    return LS_OK;
+}
+
+/* Sends an arrival that waits at this member what it needs. If that cannot be sent, the arrival
+ * does not come to the vote. */
+static void send_invitation(joining *j, int i, int number, uint64_t moment_ns)
+{
+    tcp_note head = {.kind = TCP_ADMITTED,
+                     .members = (uint32_t)j->vote.members,
+                     .member = (uint32_t)number,
+                     .run = j->run};
+    tcp_invitation what = {.formed = j->vote.formed, .moment_ns = moment_ns};
+    const uint64_t until_ns = ls_now_ns() + j->try_ns;
+    const int fd = j->waiting[i].fd;
+    entry first = j->entry[0];
+    if (j->first_bytes > 0) /* where this member has reached the first one */
+        tcp_pack_address(first.address[0], &first.port, &j->first);
+    if (tcp_move_all(fd, &head, sizeof head, true, until_ns) == 0 &&
+        tcp_move_all(fd, &what, sizeof what, true, until_ns) == 0 &&
+        tcp_move_all(fd, &first, sizeof first, true, until_ns) == 0)
+        tcp_move_all(fd, j->entry + 1, (size_t)(j->vote.members - 1) * sizeof(entry), true,
+                     until_ns);
+    forget(j, i);
+}
+
+int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t moment_ns, ls_error *err)
+{
+    const int number = (int)arrival->number;
+    int status = add_entry(j, arrival, err);
+    if (status == LS_OK)
+        status = tcp_vote_expect(&j->vote, number, err);
+    for (int i = j->waitings - 1; i >= 0 && status == LS_OK; i--)
+        if (j->waiting[i].fit &&
+            memcmp(&j->waiting[i].at, arrival->at, offsetof(entry, host)) == 0) {
+            send_invitation(j, i, number, moment_ns);
+            break;
+        }
+    return status;
+}
+
+/* ---- the newcomer ---------------------------------------------------------------------------- */
+
+static int send_fingerprint(joining *j, int fd, ls_error *err)
+{
+    char why[LS_REASON];
+    tcp_note note = {.kind = TCP_ARRIVAL};
+    const size_t bytes = j->options.fingerprint ? j->options.fingerprint_bytes : 0;
+    if (bytes > LS_FINGERPRINT_MOST)
+        return ls_fail(err, LS_EINTERNAL, "a fingerprint of %zu bytes", bytes);
+    note.member = (uint32_t)bytes;
+    if (bytes > 0)
+        memcpy(note.text, j->options.fingerprint, bytes);
+    const int error = tcp_move_all(fd, &note, sizeof note, true, tcp_try_until(j));
+    return error ? ls_fail(err, LS_EIO, "host %s, of the run, has gone: %s", j->verdict.host,
+                           ls_reason(why, error))
+                 : LS_OK;
+}
+
+/* Waits for the turn of this process; there is no limit as long as the member is alive. */
+static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
+{
+    int status = send_fingerprint(j, fd, err);
+    while (status == LS_OK) {
+        status = tcp_hear_note(j, fd, note, ls_now_ns() + SILENCE_NS, err);
+        if (status == LS_ETIMEDOUT)
+            return ls_fail(err, LS_EIO, "host %s has been silent for a minute", j->verdict.host);
+        if (status == LS_OK && note->kind == TCP_ADMITTED)
+            return LS_OK;
+        if (status == LS_OK && note->kind == TCP_FAILED)
+            return ls_fail(err, LS_EUNSUPPORTED, "%s", note->text);
+        if (status == LS_OK && note->kind == TCP_COMING)
+            tcp_log_waiting(j, true, "host %s at %s is in a run that has begun: %s",
+                            j->verdict.host, j->target, note->text);
+    }
+    return status;
+}
+
+/* Receives the invitation: numbers, addresses, and the group that is followed. */
+static int hear_invitation(joining *j, int fd, const tcp_note *note, uint64_t *moment_ns,
+                           ls_error *err)
+{
+    tcp_invitation what;
+    const int members = (int)note->members, own = (int)note->member;
+    const uint64_t until_ns = tcp_try_until(j);
+    if (members < 2 || members > LS_MEMBERS_MAX || own != members - 1)
+        return ls_fail(err, LS_EDATA, "host %s calls this one member %d of %d", j->verdict.host,
+                       own, members);
+    /* It may have to call again, a run of place.members. */
+    const int room = members > j->place.members ? members : j->place.members;
+    entry *all = ls_alloc_array(NULL, (size_t)room, sizeof *all);
+    if (!all)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d members", room);
+    ls_free(NULL, j->entry);
+    j->entry = all;
+    if (tcp_move_all(fd, &what, sizeof what, false, until_ns) ||
+        tcp_move_all(fd, all, (size_t)members * sizeof *all, false, until_ns))
+        return ls_fail(err, LS_EIO, "host %s, of the run, has gone", j->verdict.host);
+    for (int m = 0; m < members; m++)
+        all[m].host[TCP_HOST - 1] = '\0';
+    if (all[0].port)
+        j->first_bytes = tcp_unpack_address(&j->first, all[0].address[0], all[0].port);
+    j->run = note->run;
+    *moment_ns = what.moment_ns;
+    tcp_vote_fini(&j->vote);
+    int status = tcp_vote_init(&j->vote, own, members, err);
+    j->vote.formed = what.formed;
+    return status ? status : tcp_vote_expect(&j->vote, own, err);
+}
+
+/* Makes the new transport that of this process, and lists its members. */
+static int take_wire(joining *j, tcp_wire *w, tcp_wire *made, ls_error *err)
+{
+    const int members = made->base.members;
+    ls_arrival *place = ls_alloc_array(NULL, (size_t)members, sizeof *place);
+    if (!place) {
+        tcp_free(made);
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d members", members);
+    }
+    for (int m = 0; m < members; m++) {
+        place[m].number = tcp_set_nth(&j->vote.formed.set, m);
+        memcpy(place[m].host, j->entry[place[m].number].host, sizeof place[m].host);
+    }
+    const ls_wire_type *type = w->base.type;
+    tcp_free_lines(w);
+    *w = *made;
+    ls_free(NULL, made);
+    w->base.type = type;
+    w->place = place;
+    w->base.place = place;
+    j->wire = w;
+    return LS_OK;
+}
+
+int tcp_await_admission(joining *j, int fd, ls_error *err)
+{
+    tcp_wire *const w = j->wire, *made = NULL;
+    tcp_note note;
+    uint64_t moment_ns = 0;
+    ls_error why = {0};
+    int status = await_turn(j, fd, &note, &why);
+    if (status == LS_OK)
+        status = hear_invitation(j, fd, &note, &moment_ns, &why);
+    close(fd);
+    if (status == LS_OK) {
+        tcp_log_waiting(j, true, "the epoch has ended: host %s is being admitted", j->host);
+        status = tcp_vote_in(&made, j, moment_ns, &why);
+        j->wire = w;
+        j->until_ns = ls_deadline_ns(j->place.wait_ns);
+        /* The group may lack this process, or another one may have been lost. */
+        status = status == LS_ESTALLED || status == LS_ESYSTEM || status == LS_ETIMEDOUT ? LS_EIO
+                                                                                        : status;
+    }
+    if (status == LS_OK)
+        status = take_wire(j, w, made, &why);
+    j->admitted = status == LS_OK;
+    if (status) {
+        tcp_vote_fini(&j->vote);
+        j->vote = (tcp_vote){0};
+    }
+    return status ? ls_fail(err, status, "%s", why.text) : LS_OK;
+}
