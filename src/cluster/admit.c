@@ -1,6 +1,6 @@
 /* Orders by which a process is admitted to a run that has begun. See cluster.h. */
-#include "cluster/cluster.h"
 #include "base/error.h"
+#include "cluster/cluster.h"
 #include "cluster/courier.h"
 
 bool ls_cluster_was_admitted(const ls_cluster *c)

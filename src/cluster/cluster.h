@@ -54,9 +54,9 @@
  * 5. C stores `regroups` (release) after it has written what options.refuses reads. P loads it
  *    (acquire) before it calls options.refuses, so that sees these writes. Elsewhere P loads it
  *    relaxed: there it is a decision by itself.
- * 6. `joining` and options.asks are relaxed. Each is a decision or a request by itself and hands over
- *    no other memory. `joining` is decided by compare-and-exchange, so that exactly
- *    one of C and P succeeds. */
+ * 6. `joining` and options.asks are relaxed. Each is a decision or a request by itself and hands
+ * over no other memory. `joining` is decided by compare-and-exchange, so that exactly one of C and
+ * P succeeds. */
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
 
@@ -137,7 +137,8 @@ void ls_cluster_free_old(ls_cluster *cluster);
  * had. */
 int ls_cluster_origin(const ls_cluster *cluster, int member);
 
-/* ---- admission (admit.c) ----------------------------------------------------------------------- */
+/* ---- admission (admit.c) -----------------------------------------------------------------------
+ */
 
 /* Returns whether this process was admitted to a run that had begun. */
 bool ls_cluster_was_admitted(const ls_cluster *cluster);

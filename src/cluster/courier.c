@@ -437,8 +437,8 @@ static void show_life(void *cluster)
     ls_beat(&((ls_cluster *)cluster)->heartbeat, 0);
 }
 
-/* Compares the fingerprint of a process that wants to be admitted. Before the run has begun there is
- * nothing to compare it with: it is compared once more when the process is admitted. */
+/* Compares the fingerprint of a process that wants to be admitted. Before the run has begun there
+ * is nothing to compare it with: it is compared once more when the process is admitted. */
 static int refuses(void *cluster, const char *host, const void *fingerprint, size_t bytes,
                    char *why, size_t size)
 {

@@ -173,8 +173,8 @@ struct ls_cluster {
     ls_sum sum;
     ls_old_sum *old_sums;
     int agreed;
-    int newcomer; /* index of the member that is new in this group; 0: none */
-    int arrivals; /* ARRIVALS: number of processes that wait */
+    int newcomer;       /* index of the member that is new in this group; 0: none */
+    int arrivals;       /* ARRIVALS: number of processes that wait */
     ls_arrival arrival; /* ARRIVALS: result; ADMIT: the process to be admitted */
     int status;
     ls_error error;

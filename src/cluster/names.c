@@ -18,7 +18,8 @@ void ls_names_number(ls_cluster *c)
             }
 }
 
-/* Makes the name of a member that was admitted unique, as the engine does for that member itself. */
+/* Makes the name of a member that was admitted unique, as the engine does for that member itself.
+ */
 static void number_newcomer(ls_cluster *c)
 {
     ls_peer *p = &c->peer[c->wire->admitted];

@@ -116,6 +116,7 @@ typedef struct ls_config {
         int engine;        /* an ls_cluster_engine */
         double deadline_s; /* seconds; 0: 30 */
         int survives_loss; /* the run goes on without lost members; 0: it stops */
+        int admits;        /* further hosts are admitted at the end of an epoch */
     } cluster;
     double deadline_s; /* seconds; 0: derived from measured steps */
     /* Steps between comparisons of replicas; 0: at checkpoints and ends of epochs. */

@@ -444,6 +444,7 @@ static const char *const layouts[] = {"channels_first", "channels_last", NULL};
 /* in the order of ls_cluster_engine */
 static const char *const engines[] = {"auto", "none", "mpi", NULL};
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
+static const char *const at_arrival[] = {"refuse", "admit", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
@@ -678,6 +679,12 @@ const ls_config_key ls_config_keys[] = {
      .help =
          "when a host is lost the others save and stop; `\"continue\"`: those that are left, if "
          "they are more than half, or half with the first, take over its shards and repeat the step ([hosts](hosts.md))"},
+    {"cluster", "on_arrival", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.admits),
+     .choices = at_arrival,
+     .help =
+         "a host that comes after the run has begun is refused; `\"admit\"`, with `on_host_loss` "
+         "`\"continue\"`: it takes part from the end of the epoch on "
+         "([hosts](hosts.md#adding-a-host))"},
     {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, AT(run_dir), .read = read_run_dir,
      .write = write_text,
      .help = "a directory that holds no run yet; `null`: none; absent: `runs/<time>-<name>`"},

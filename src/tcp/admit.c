@@ -34,8 +34,7 @@ bool tcp_may_wait(const joining *j, const hello *h)
 static void forget(joining *j, int i)
 {
     close(j->waiting[i].fd);
-    memmove(&j->waiting[i], &j->waiting[i + 1],
-            (size_t)(--j->waitings - i) * sizeof j->waiting[0]);
+    memmove(&j->waiting[i], &j->waiting[i + 1], (size_t)(--j->waitings - i) * sizeof j->waiting[0]);
 }
 
 static void tell(joining *j, int i, tcp_note_kind kind, const char *text)
@@ -105,8 +104,7 @@ static bool listen_to(joining *j, int i)
             tcp_log(j, LS_LOG_WARNING, "host %s, which waited, has gone", w->at.host);
         return here;
     }
-    const ssize_t n =
-        recv(w->fd, (char *)&w->note + w->got, sizeof w->note - w->got, MSG_DONTWAIT);
+    const ssize_t n = recv(w->fd, (char *)&w->note + w->got, sizeof w->note - w->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return ls_now_ns() - w->since_ns < COME_NS;
     w->got += n > 0 ? (size_t)n : 0;
@@ -313,7 +311,7 @@ int tcp_await_admission(joining *j, int fd, ls_error *err)
         j->until_ns = ls_deadline_ns(j->place.wait_ns);
         /* The group may lack this process, or another one may have been lost. */
         status = status == LS_ESTALLED || status == LS_ESYSTEM || status == LS_ETIMEDOUT ? LS_EIO
-                                                                                        : status;
+                                                                                         : status;
     }
     if (status == LS_OK)
         status = take_wire(j, w, made, &why);

@@ -275,8 +275,7 @@ static int check_hope(const meeting *m, ls_error *err)
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
     char hosts[100] = "";
     if (!tcp_set_has(&last->set, m->vote->own) &&
-        !(tcp_set_has(&m->vote->arrivals, m->vote->own) &&
-          last->number == m->vote->formed.number))
+        !(tcp_set_has(&m->vote->arrivals, m->vote->own) && last->number == m->vote->formed.number))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
     if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote)) {
         list_hosts(hosts, sizeof hosts, m, &left);
@@ -406,8 +405,7 @@ static void note_new(tcp_wire *w, const tcp_vote *v)
 
 int tcp_vote_in(tcp_wire **out, joining *j, uint64_t moment_ns, ls_error *err)
 {
-    const ls_regroup how = {
-        .size = sizeof how, .alive = j->options.alive, .user = j->options.user};
+    const ls_regroup how = {.size = sizeof how, .alive = j->options.alive, .user = j->options.user};
     const tcp_set none = {{0}};
     meeting m = {.j = j,
                  .vote = &j->vote,

@@ -1,10 +1,10 @@
 /* The vote that decides which members go on when others have been lost: the rules
  * alone, without connections.
  *
- * Members are identified by their numbers in the first group; an arrival has the next number. A group has a number and a set of
- * members. The first group is *formed* from the start. Each later group is proposed by the
- * lowest of the members that have found each other, accepted by all its members, and formed
- * when all have accepted it:
+ * Members are identified by their numbers in the first group; an arrival has the next number. A
+ * group has a number and a set of members. The first group is *formed* from the start. Each later
+ * group is proposed by the lowest of the members that have found each other, accepted by all its
+ * members, and formed when all have accepted it:
  *
  *     all        STATE     last formed group, highest number seen, suspected members
  *     lowest     PROPOSE   {number, set}, and the number of the formed group that it follows
@@ -38,9 +38,10 @@
  * it. A proposal says which of its members is new, so that all that form the group know it.
  *
  * By induction over the numbers, all groups that were ever at work form one sequence, each with a
- * quorum of the one before. Members outside of this sequence end with an error: a half that is cut off,
- * and a process that was stopped and continues later. If a loss in the middle of a vote leaves open
- * whether a group was formed, all members may end with an error, but two groups never go on. */
+ * quorum of the one before. Members outside of this sequence end with an error: a half that is cut
+ * off, and a process that was stopped and continues later. If a loss in the middle of a vote leaves
+ * open whether a group was formed, all members may end with an error, but two groups never go on.
+ */
 #ifndef TCP_VOTE_H
 #define TCP_VOTE_H
 
@@ -80,8 +81,8 @@ typedef struct tcp_vote {
     uint64_t highest;
     tcp_set suspects;
     tcp_set arrivals; /* arrivals that may be part of the group that follows the formed group */
-    tcp_set here;    /* members whose state is known, and this member */
-    tcp_word *state; /* [members]: states of the others; the entry of this member stays zero */
+    tcp_set here;     /* members whose state is known, and this member */
+    tcp_word *state;  /* [members]: states of the others; the entry of this member stays zero */
     /* This member's own proposal. */
     bool proposing;
     tcp_ballot proposal;

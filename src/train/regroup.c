@@ -102,8 +102,11 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         m->count = ls_cluster_members(m->cluster);
         t->told.summary.member = m->member;
         t->told.summary.members = m->count;
-        name_lost(t, before, count, why.text);
-        m->uneven = true;
+        m->welcomes = ls_cluster_newcomer(m->cluster) > 0;
+        if (!m->welcomes || m->count <= count) {
+            name_lost(t, before, count, why.text);
+            m->uneven = true;
+        }
         strike_devices(t);
         status = ls_cluster_prepare(m->cluster, ls_engine_shards(t->engine),
                                     ls_engine_floats(t->engine), err);
@@ -119,6 +122,7 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
  * contains. Each member does by itself what follows (the record of the epoch, say). */
 typedef struct deeds {
     uint64_t steps, evaluations;
+    uint64_t rounds;          /* ls_members.rounds */
     ls_standing reached;      /* state of the run after its last step or evaluation */
     ls_report last;           /* report of its last step */
     double value[LS_METRICS]; /* [LS_METRICS] results of its last evaluation */
@@ -130,6 +134,7 @@ static void list_deeds(deeds *out, const struct ls_trainer *t)
     memset(out, 0, sizeof *out);
     out->steps = t->position.steps;
     out->evaluations = t->members.evaluations;
+    out->rounds = t->members.rounds;
     out->reached = t->coordination->reached;
     out->last = t->coordination->last;
     out->last.comm.waiting = NULL;
@@ -140,7 +145,10 @@ static void list_deeds(deeds *out, const struct ls_trainer *t)
 
 static bool is_behind(const deeds *a, const deeds *b)
 {
-    return a->steps != b->steps ? a->steps < b->steps : a->evaluations < b->evaluations;
+    if (a->steps != b->steps)
+        return a->steps < b->steps;
+    return a->evaluations != b->evaluations ? a->evaluations < b->evaluations
+                                            : a->rounds < b->rounds;
 }
 
 static int find_newest(const deeds *all, int count)
@@ -204,6 +212,8 @@ static int adopt(struct ls_trainer *t, const deeds *mine, const deeds *newest, l
     }
     if (mine->evaluations < newest->evaluations)
         adopt_evaluation(t, newest, &reached);
+    if (mine->rounds < newest->rounds)
+        t->members.rounds = newest->rounds;
     return LS_OK;
 }
 
@@ -223,6 +233,15 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
+static int take_over(struct ls_trainer *t, ls_error *err)
+{
+    if (!is_new_first(t))
+        return LS_OK;
+    int status = ls_take_over(t, err);
+    t->members.took_over = t->members.unsaved = status == LS_OK;
+    return status;
+}
+
 /* Brings all members to the state of the newest. Every member has the same table `all`, so all
  * compute the same plan of transfers. */
 static int level(struct ls_trainer *t, const deeds *all, ls_error *err)
@@ -235,10 +254,8 @@ static int level(struct ls_trainer *t, const deeds *all, ls_error *err)
         steps |= all[i].steps < all[newest].steps;
         evaluations |= all[i].evaluations < all[newest].evaluations;
     }
-    if (status == LS_OK && is_new_first(t)) {
-        status = ls_take_over(t, err);
-        t->members.took_over = t->members.unsaved = status == LS_OK;
-    }
+    if (status == LS_OK)
+        status = take_over(t, err);
     if (status == LS_OK && steps)
         status = share_state(t, newest, err);
     if (status == LS_OK && evaluations && t->told.measured.confusion) {
@@ -286,22 +303,29 @@ static int record_loss(struct ls_trainer *t, ls_error *err)
     return t->members.lost[0] ? ls_record_fault(t, &fault, LS_ACTION_CONTINUE, err) : LS_OK;
 }
 
+/* Exchanges what all have done, levels them and compares their weights. */
+static int level_all(struct ls_trainer *t, ls_error *err)
+{
+    int status;
+    deeds own;
+    list_deeds(&own, t);
+    deeds *all = ls_members_gather(&status, t, &own, sizeof own, err);
+    if (all)
+        status = level(t, all, err);
+    ls_free(t->host, all);
+    return status ? status : compare(t, err);
+}
+
 int ls_members_level(struct ls_trainer *t, ls_error *err)
 {
     ls_members *m = &t->members;
     ls_error why = {0};
-    if (!m->uneven)
+    if (!m->uneven && !m->welcomes)
         return LS_OK;
-    int status;
-    deeds own;
-    list_deeds(&own, t);
-    deeds *all = ls_members_gather(&status, t, &own, sizeof own, &why);
-    if (all)
-        status = level(t, all, &why);
-    ls_free(t->host, all);
-    if (status == LS_OK)
-        status = compare(t, &why);
-    if (status == LS_OK) {
+    int status = m->welcomes ? take_over(t, &why) : level_all(t, &why);
+    if (status == LS_OK && m->welcomes)
+        status = ls_members_welcome(t, &why);
+    if (status == LS_OK && m->uneven) {
         m->uneven = false;
         status = record_loss(t, &why);
     }
