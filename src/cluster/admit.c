@@ -3,6 +3,11 @@
 #include "cluster/cluster.h"
 #include "cluster/courier.h"
 
+bool ls_cluster_can_admit(const ls_cluster *c)
+{
+    return c->options.admits && c->options.type->arrivals && ls_cluster_can_regroup(c);
+}
+
 bool ls_cluster_was_admitted(const ls_cluster *c)
 {
     return c->options.admits && c->newcomer > 0 && c->newcomer == c->member;

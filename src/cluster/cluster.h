@@ -140,6 +140,8 @@ int ls_cluster_origin(const ls_cluster *cluster, int member);
 /* ---- admission (admit.c) -----------------------------------------------------------------------
  */
 
+/* Returns whether the engine can admit processes and was opened for it. */
+bool ls_cluster_can_admit(const ls_cluster *cluster);
 /* Returns whether this process was admitted to a run that had begun. */
 bool ls_cluster_was_admitted(const ls_cluster *cluster);
 /* Returns the index of the member that is new in this group; 0: none is. All members of the group

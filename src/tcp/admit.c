@@ -113,11 +113,16 @@ static bool listen_to(joining *j, int i)
     return w->got < sizeof w->note || is_fit(j, i);
 }
 
-void tcp_mind_waiting(joining *j)
+bool tcp_mind_waiting(joining *j)
 {
-    for (int i = j->waitings - 1; i >= 0; i--)
+    bool open = false;
+    for (int i = j->waitings - 1; i >= 0; i--) {
         if (!listen_to(j, i))
             forget(j, i);
+        else
+            open |= !j->waiting[i].fit;
+    }
+    return open;
 }
 
 int tcp_arrivals(ls_wire *base, ls_arrival *out)

@@ -230,8 +230,7 @@ bool tcp_answer_late(joining *j)
         if (fd >= 0 && !take_newcomer(j, fd, &said))
             close(fd);
     }
-    tcp_mind_waiting(j);
-    return j->guests > 0;
+    return tcp_mind_waiting(j) || j->guests > 0;
 }
 
 /* ---- the caller ------------------------------------------------------------------------------ */

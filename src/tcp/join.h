@@ -333,8 +333,8 @@ bool tcp_may_wait(const joining *j, const hello *h);
 /* Adds a caller that has proved itself to those that wait. Takes the connection. */
 void tcp_let_wait(joining *j, int fd, const hello *h);
 /* Reads the fingerprints of those that wait, refuses those that do not fit, and forgets those that
- * have gone. Does not wait. */
-void tcp_mind_waiting(joining *j);
+ * have gone. Does not wait. Returns whether a fingerprint is still to come. */
+bool tcp_mind_waiting(joining *j);
 /* Tells those that wait why they are not admitted, and closes their connections. */
 void tcp_dismiss_waiting(joining *j, const char *why);
 /* The function `arrivals` of the transport. */

@@ -122,7 +122,7 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
         return LS_OK;
-    if (t->config.cluster.admits && !ls_cluster_can_regroup(t->members.cluster))
+    if (t->config.cluster.admits && !ls_cluster_can_admit(t->members.cluster))
         return ls_config_fail(
             err, &t->config, "cluster.on_arrival", LS_ECONFIG,
             "\"admit\" needs an engine that can admit processes, and that by which these "

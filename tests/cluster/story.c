@@ -26,11 +26,37 @@ static const ls_wire_type wire_mortal;
 static int wrap(ls_wire **out, ls_wire *inner, mortal *m)
 {
     mortal_wire *w = calloc(1, sizeof *w);
-    w->base = (ls_wire){&wire_mortal, inner->member, inner->members};
+    w->base = *inner;
+    w->base.type = &wire_mortal;
     w->inner = inner;
     w->mortal = m;
     *out = &w->base;
     return LS_OK;
+}
+
+static void say_mortal(void *mortal, int level, const char *text)
+{
+    struct mortal *m = mortal;
+    story *s = m->story;
+    if (strstr(text, "has come and is waiting") ||
+        (s->refused && strstr(text, "and was turned away")))
+        atomic_fetch_add(&s->waiting, 1);
+    if (m->say)
+        m->say(m->user, level, text);
+}
+
+static void live_mortal(void *mortal)
+{
+    struct mortal *m = mortal;
+    if (m->alive)
+        m->alive(m->user);
+}
+
+static int refuses_mortal(void *mortal, const char *host, const void *print, size_t bytes,
+                          char *why, size_t size)
+{
+    struct mortal *m = mortal;
+    return m->refuses ? m->refuses(m->user, host, print, bytes, why, size) : 0;
 }
 
 static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
@@ -39,10 +65,20 @@ static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
     ls_wire_options own = *o;
     ls_wire *inner;
     own.comm = &m->place;
+    m->say = o->say;
+    m->alive = o->alive;
+    m->refuses = o->refuses;
+    m->user = o->user;
+    own.say = say_mortal;
+    own.alive = live_mortal;
+    own.refuses = refuses_mortal;
+    own.user = m;
     int status = ls_wire_tcp()->open(&inner, &own, err);
     if (status)
         return status;
-    const int member = m->process->member = inner->member;
+    /* A newcomer keeps its place in the story. */
+    const int member = inner->admitted ? m->process->member : inner->member;
+    m->process->member = member;
     m->fate = m->story->loss[member].fate;
     m->deaf = m->story->loss[member].deaf;
     m->dies_regrouping = m->story->loss[member].regrouping;
@@ -132,6 +168,15 @@ static int regroup_mortal(ls_wire **out, ls_wire *base, const ls_regroup *how, l
     return status ? status : wrap(out, inner, w->mortal);
 }
 
+static int arrivals_mortal(ls_wire *base, ls_arrival *out)
+{
+    mortal_wire *w = (mortal_wire *)base;
+    if (w->inner)
+        return w->inner->type->arrivals(w->inner, out);
+    memset(out, 0, sizeof *out);
+    return 0;
+}
+
 static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
                                          .size = sizeof(ls_wire_type),
                                          .name = "mortal",
@@ -140,9 +185,23 @@ static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
                                          .poll = poll_mortal,
                                          .close = close_mortal,
                                          .abort = abort_mortal,
-                                         .regroup = regroup_mortal};
+                                         .regroup = regroup_mortal,
+                                         .arrivals = arrivals_mortal};
 
 /* ---- processes ------------------------------------------------------------------------------- */
+
+/* Called by the first member at a step: has the newcomers come that are to come there. */
+static void let_come(story *s, uint64_t steps)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    for (int i = 0; i < s->newcomers; i++) {
+        if (s->comes[i] != steps || atomic_load(&s->started) > i)
+            continue;
+        atomic_store(&s->started, i + 1);
+        for (int k = 0; k < 20000 && atomic_load(&s->waiting) <= i; k++)
+            nanosleep(&nap, NULL);
+    }
+}
 
 static void on_progress(void *user, const ls_progress *p)
 {
@@ -150,6 +209,8 @@ static void on_progress(void *user, const ls_progress *p)
     const uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
     if (mine->stop_behind && steps == mine->stop_behind && !p->epoch_done)
         ls_trainer_interrupt(mine->trainer);
+    if (mine->mortal.story && mine->member == 0 && !p->epoch_done)
+        let_come(mine->mortal.story, steps);
     if (mine->dies_behind && steps == mine->dies_behind && !p->epoch_done)
         atomic_store(&mine->mortal.dies_at, atomic_load(&mine->mortal.posts) + mine->dies_after);
 }
@@ -159,6 +220,7 @@ static void note_record(process *mine, const char *json)
 {
     const char *step = strstr(json, "\"step\":");
     mine->faults += strstr(json, "{\"type\":\"fault\"") == json;
+    mine->arrivals += strstr(json, "{\"type\":\"arrival\"") == json;
     mine->evaluations += strstr(json, "{\"type\":\"eval\"") == json;
     if (strstr(json, "{\"type\":\"step\",") != json || !step)
         return;
@@ -207,6 +269,10 @@ static void prepare(story *s, int m)
         fixture_set(&p->f, s->set[m]);
     if (s->tcp)
         fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
+    if (s->newcomers > 0)
+        fixture_set(&p->f, "cluster.on_arrival=\"admit\"");
+    if (m >= s->members && s->newcomer_set[m - s->members])
+        fixture_set(&p->f, s->newcomer_set[m - s->members]);
     p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
     p->f.callbacks.progress = on_progress;
     p->f.callbacks.record = on_record;
@@ -216,9 +282,21 @@ static void prepare(story *s, int m)
     p->f.sys.inject_count = s->nan[m] != NULL;
 }
 
+/* Waits until a newcomer is to come. */
+static void await_turn(const process *p)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    story *s = p->mortal.story;
+    for (int k = 0; s && p->member >= s->members && k < 60000 &&
+                    atomic_load(&s->started) <= p->member - s->members;
+         k++)
+        nanosleep(&nap, NULL);
+}
+
 static void *run_process(void *arg)
 {
     process *p = arg;
+    await_turn(p);
     p->status = ls_trainer_open(&p->trainer, &p->f.options, &p->err);
     if (p->status)
         return NULL;
@@ -245,7 +323,8 @@ static void prepare_tcp(story *s, int m, int port)
                                      .secret = secret,
                                      .secret_bytes = sizeof secret,
                                      .members = s->members};
-    atomic_store(&p->mortal.dies_at, NEVER);
+    atomic_store(&p->mortal.dies_at,
+                 m == s->members && s->newcomer_dies_at ? s->newcomer_dies_at : NEVER);
     p->mortal.process = p;
     p->mortal.story = s;
     p->member = m;
@@ -258,7 +337,7 @@ static void start_over_tcp(story *s)
 {
     const struct timespec a_moment = {.tv_nsec = 60000000};
     const int port = free_port();
-    for (int m = 0; m < s->members; m++) {
+    for (int m = 0; m < s->members + s->newcomers; m++) {
         process *p = &s->process[m];
         prepare_tcp(s, m, port);
         assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
@@ -285,7 +364,7 @@ void tell(story *s)
         wire_world_kill_at(world, s->victim, s->kill_at);
     if (s->break_at)
         wire_world_break_at(world, s->victim, s->break_at);
-    for (int m = 0; m < s->members; m++) {
+    for (int m = 0; m < s->members + s->newcomers; m++) {
         process *p = &s->process[m];
         memset(p, 0, sizeof *p);
         prepare(s, m);
@@ -297,7 +376,7 @@ void tell(story *s)
     }
     if (s->tcp)
         start_over_tcp(s);
-    for (int m = 0; m < s->members; m++) {
+    for (int m = 0; m < s->members + s->newcomers; m++) {
         pthread_join(s->process[m].thread, NULL);
         fixture_end(&s->process[m].f);
     }

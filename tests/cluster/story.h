@@ -12,7 +12,7 @@
 
 #define STEPS 9 /* three epochs of 3 */
 
-enum { MOST = 4, NEVER = -1, MARK = 100000 };
+enum { MOST = 5, NEVER = -1, MARK = 100000 };
 
 /* How a member of a scenario over TCP is lost. */
 typedef enum fate {
@@ -30,6 +30,10 @@ typedef struct mortal {
     atomic_long posts, dies_at; /* number of the post at which it is lost, or NEVER */
     int dies_regrouping;        /* number, from 1, of the regrouping in which it is lost; 0: none */
     int regroupings;
+    void (*say)(void *, int, const char *); /* options of the engine above this one */
+    void (*alive)(void *);
+    int (*refuses)(void *, const char *, const void *, size_t, char *, size_t);
+    void *user;
     fate fate;
     int deaf;           /* member that receives nothing before the loss */
     uint64_t killed_ns; /* time of its death; 0: not known yet */
@@ -50,7 +54,7 @@ typedef struct process {
     char devices[32], shards[32], run_dir[420];
     ls_trainer *trainer;
     uint64_t stop_behind; /* step after which it is asked to stop; 0: never */
-    int status, records, faults;
+    int status, records, faults, arrivals;
     uint64_t first_step, last_step; /* steps that it has recorded; first UINT64_MAX: with a gap */
     int evaluations;
     ls_error err;
@@ -74,6 +78,14 @@ typedef struct story {
     /* each member begins with MARK times its number in its position's trained_s */
     bool marked;
     bool tcp; /* over TCP; the remaining members continue */
+    /* Over TCP: the processes from `members` on come later. When the first member has done step
+     * comes[i], it waits until newcomer i has come. */
+    int newcomers;
+    uint64_t comes[MOST];
+    const char *newcomer_set[MOST]; /* an assignment for each newcomer */
+    long newcomer_dies_at;          /* number of a post of newcomer 0; 0: none */
+    bool refused;                   /* newcomers are refused, so nobody waits for them */
+    atomic_int started, waiting;    /* newcomers that have been started, and that wait */
     struct {
         uint64_t step;  /* step after which it is lost; 0: never */
         long posts;     /* number of posts before the loss */

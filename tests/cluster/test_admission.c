@@ -1,0 +1,172 @@
+/* Whole runs over TCP, with a thread for each process, to which hosts come while they are under
+ * way. */
+#include "cluster/story.h"
+#include "runner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static story one, other;
+
+/* A run of three epochs, of three steps each; newcomers come during the first or the second. */
+static void begin(int members, int newcomers, uint64_t first, uint64_t second)
+{
+    other = (story){.members = members,
+                    .workers = 1,
+                    .shards = 8,
+                    .tcp = true,
+                    .newcomers = newcomers,
+                    .comes = {first, second}};
+}
+
+/* "[a: device, device; b: device]": the number of hosts. */
+static int hosts_of(const char *devices)
+{
+    int hosts = 1;
+    for (const char *at = devices; (at = strchr(at, ';')) != NULL; at++)
+        hosts++;
+    return hosts;
+}
+
+/* Checks that the processes in `went_on` (a bit each) have ended with the weights of one process,
+ * and that the others have failed. */
+static void these_ended_well(unsigned went_on, int hosts, const char *what)
+{
+    for (int m = 0; m < other.members + other.newcomers; m++) {
+        const process *p = &other.process[m];
+        if (went_on >> m & 1) {
+            if (p->status)
+                fail_msg("%s: process %d: %s", what, m, p->err.text);
+            assert_string_equal(p->hash, one.process[0].hash);
+            assert_true(p->test_loss == one.process[0].test_loss);
+            assert_int_equal(p->result.steps, STEPS);
+            if (hosts_of(p->devices_left) != hosts)
+                fail_msg("%s: process %d lists other hosts: %s", what, m, p->devices_left);
+        } else if (p->status == LS_OK) {
+            fail_msg("%s: process %d should not have ended well", what, m);
+        }
+    }
+}
+
+static void a_host_is_admitted_at_the_end_of_an_epoch(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    begin(2, 1, 2, 0);
+    tell(&other);
+    these_ended_well(7, 3, "one comes");
+    assert_int_equal(other.process[0].arrivals, 1);
+    assert_int_equal(other.process[0].faults, 0);
+    assert_int_equal(other.process[0].last_step, STEPS);
+    assert_true(other.process[0].first_step == 1);
+    assert_int_equal(other.process[2].records, 0);
+}
+
+static void two_come_and_two_become_four(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    begin(2, 2, 1, 2); /* both at the end of the first epoch */
+    tell(&other);
+    these_ended_well(15, 4, "two come at once");
+    assert_int_equal(other.process[0].arrivals, 2);
+    begin(2, 2, 2, 5);
+    tell(&other);
+    these_ended_well(15, 4, "two come one after the other");
+}
+
+static void a_newcomer_takes_over_when_others_are_lost(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    begin(2, 1, 2, 0);
+    other.loss[0].step = 5; /* the second epoch: three hosts become two */
+    other.loss[0].posts = 4;
+    tell(&other);
+    these_ended_well(6, 2, "the first is lost");
+    assert_int_equal(other.process[1].faults, 1);
+    begin(2, 1, 2, 0);
+    other.loss[2].step = 5;
+    other.loss[2].posts = 7;
+    tell(&other);
+    these_ended_well(3, 2, "the newcomer is lost");
+}
+
+static void a_host_may_come_after_one_was_lost(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    begin(3, 2, 4, 5);
+    other.loss[2].step = 1;
+    tell(&other);
+    these_ended_well(3 | 8 | 16, 4, "3, 2 and 4 hosts");
+    assert_int_equal(other.process[0].arrivals, 2);
+    assert_int_equal(other.process[0].faults, 1);
+}
+
+/* The second regrouping of a member is that of the admission after a loss. The first one is that of
+ * the admission itself. */
+static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    for (int victim = 0; victim < 3; victim++) {
+        char what[60];
+        begin(3, 1, 2, 0);
+        other.loss[victim].regrouping = 1;
+        snprintf(what, sizeof what, "%d is lost in the vote", victim);
+        tell(&other);
+        /* The newcomer goes on with the others, or was left out and finds nobody where it called.
+         */
+        for (int m = 0; m < 3; m++)
+            if (m != victim && (other.process[m].status ||
+                                strcmp(other.process[m].hash, one.process[0].hash) != 0))
+                fail_msg("%s: process %d: %s", what, m, other.process[m].err.text);
+    }
+}
+
+/* It dies at each of its first posts, which are those of the exchanges of its start. */
+static void the_newcomer_may_be_lost_at_any_exchange(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    for (unsigned k = 0; k < ls_tests_rounds(2, 12); k++) {
+        begin(2, 1, 2, 0);
+        other.newcomer_dies_at = 3 + 7 * (long)k;
+        tell(&other);
+        these_ended_well(3, 2, "the newcomer is lost while it is welcomed");
+    }
+}
+
+static void a_host_that_does_not_fit_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {{"seed=7", "another recipe"},
+                                           {"data.limit=64", "other data"}};
+    alone(&one, 8);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        begin(2, 1, 2, 0);
+        other.refused = true;
+        other.newcomer_set[0] = cases[i][0];
+        tell(&other);
+        these_ended_well(3, 2, cases[i][0]);
+        if (!strstr(other.process[2].err.text, cases[i][1]))
+            fail_msg("%s: %s", cases[i][0], other.process[2].err.text);
+    }
+}
+
+LS_TESTS(cluster_admission, "integration")
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_host_is_admitted_at_the_end_of_an_epoch),
+        cmocka_unit_test(two_come_and_two_become_four),
+        cmocka_unit_test(a_newcomer_takes_over_when_others_are_lost),
+        cmocka_unit_test(a_host_may_come_after_one_was_lost),
+        cmocka_unit_test(one_may_be_lost_in_the_middle_of_an_admission),
+        cmocka_unit_test(the_newcomer_may_be_lost_at_any_exchange),
+        cmocka_unit_test(a_host_that_does_not_fit_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+LS_TESTS_LONG(cluster_admission, "nightly")
