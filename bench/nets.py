@@ -12,6 +12,7 @@ Rounds are taken in turns; ratios are computed round by round, to the form with 
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -38,7 +39,7 @@ SETS = {
               "MKL_ENABLE_INSTRUCTIONS": "AVX2"}),
 }
 
-# name: input, classes, rows a step, layers: c convolution (outputs, kernel, stride), d dense, n batch
+# name: input, classes (0: one bit), rows a step, layers: c convolution (outputs, kernel, stride), d dense, n batch
 # norm, r relu, t tanh, m max pool, a average pool, g global average pool, f flatten. Padding keeps the size.
 NETS = {
     "wide MLP": ((1, 28, 28), 10, 128, "f d1024 r d1024 r d10"),
@@ -52,6 +53,7 @@ NETS = {
     "1,000 classes": ((3, 32, 32), 1000, 128, "c32,3 r m2 c64,3 r m2 c128,3 r m2 f d1000"),
     "one channel": ((1, 28, 28), 10, 64, "c6,5 t a2 c16,5 t a2 f d120 t d84 t d10"),
     "64 channels": ((64, 16, 16), 10, 64, "c64,3 r c64,3 r m2 c128,3 r g d10"),
+    "HIGGS": ((28,), 0, 100, "d300 t d300 t d300 t d300 t d300 t d1"),
 }
 BATCHES = {"LeNet": ("fashion_mnist", (16, 32, 64, 128, 256, 1024)), "ResNet-18": ("resnet18", (16, 64, 256))}
 
@@ -91,14 +93,22 @@ def write_array(path, kind, shape, data):
 
 def prepare(folder, name, config, shape, classes):
     """Writes the data and the configuration; returns its path and how many steps the data have."""
-    size = shape[0] * shape[1] * shape[2]
+    size = math.prod(shape)
     rows = min(DATA_BYTES // size, STEPS_MOST * config["batch_size"])
-    labels = [i % classes for i in range(rows)]
-    random.Random(0).shuffle(labels)
-    write_array(folder / "x.npy", "|u1", (rows, *shape), random.Random(0).randbytes(rows * size))
-    write_array(folder / "y.npy", "<i4", (rows,), struct.pack(f"<{rows}i", *labels))
+    labels = [i % (classes or 2) for i in range(rows)]
+    draw = random.Random(0)
+    draw.shuffle(labels)
     config |= {"name": "net", "optimizer": {"name": "sgd", "lr": 1e-3}, "init": {"name": "kaiming"},
                "data": {"name": "npy", "x": str(folder / "x.npy"), "y": str(folder / "y.npy")}}
+    if classes:
+        write_array(folder / "x.npy", "|u1", (rows, *shape), random.Random(0).randbytes(rows * size))
+        write_array(folder / "y.npy", "<i4", (rows,), struct.pack(f"<{rows}i", *labels))
+    else:  # a table of floats and a bit
+        cells = [draw.gauss(0, 1) for _ in range(rows * size)]
+        write_array(folder / "x.npy", "<f4", (rows, *shape), struct.pack(f"<{len(cells)}f", *cells))
+        write_array(folder / "y.npy", "<f4", (rows, 1), struct.pack(f"<{rows}f", *labels))
+        config["loss"] = "bce"
+        config["data"]["labels"] = "values"
     path = folder / f"{re.sub('[^a-zA-Z0-9]+', '-', name)}.json"
     path.write_text(json.dumps(config))
     return path, rows // config["batch_size"]

@@ -225,14 +225,19 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sorts the values of `n` rounds. */
+static summary middle_of(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof v[0], by_value);
+    return (summary){v[n / 4], (v[(n - 1) / 2] + v[n / 2]) / 2, v[n - 1 - n / 4]};
+}
+
 static summary summarise(const cell *c, size_t at)
 {
     double v[ROUNDS_MOST];
-    const int n = c->rounds;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < c->rounds; i++)
         memcpy(&v[i], (const char *)&c->round[i] + at, sizeof v[i]);
-    qsort(v, (size_t)n, sizeof v[0], by_value);
-    return (summary){v[n / 4], (v[(n - 1) / 2] + v[n / 2]) / 2, v[n - 1 - n / 4]};
+    return middle_of(v, c->rounds);
 }
 
 /* The cell that is so driven and merges so, and else the same; NULL: not measured. */
@@ -248,8 +253,8 @@ static const cell *same_but(const cell *c, host_mode host, int merge)
     return NULL;
 }
 
-/* A cell's rate over that of the same cell driven by threads, round by round: the median. */
-static double against_threads(const cell *c)
+/* A cell's rate over that of the same cell driven by threads, round by round. */
+static summary against_threads(const cell *c)
 {
     double v[ROUNDS_MOST];
     const cell *base = same_but(c, HOST_THREADS, c->desc.merge);
@@ -257,8 +262,7 @@ static double against_threads(const cell *c)
         base = c;
     for (int r = 0; r < c->rounds; r++)
         v[r] = c->round[r].steps_per_s / base->round[r].steps_per_s;
-    qsort(v, (size_t)c->rounds, sizeof v[0], by_value);
-    return (v[(c->rounds - 1) / 2] + v[c->rounds / 2]) / 2;
+    return middle_of(v, c->rounds);
 }
 
 /* Computes the exposed cost of merging. A host thread waits for nothing while a GPU merges, so the
@@ -302,7 +306,7 @@ static void print_row(const cell *c)
     for (int i = 0; i < COLUMNS; i++)
         m[i] = summarise(c, columns[i].at).median;
     printf("%7.0f %3.0f%% %5.2f %5.0f %6.2f %7.2f %5s %8s %8.1f %6.1f\n", m[0],
-           50 * (rate.high - rate.low) / rate.median, against_threads(c), m[1], m[2] * 1e6,
+           50 * (rate.high - rate.low) / rate.median, against_threads(c).median, m[1], m[2] * 1e6,
            m[3] * 1e6, known(overlap, sizeof overlap, m[4] > 0, m[4], 2),
            known(exposed, sizeof exposed, c->engine == &cpu_engine || d->merge == 0 || m[5] != -1,
                  m[5] * 1e6, 1),
@@ -340,14 +344,17 @@ static void print_table(int on_gpu)
             : "No graphs\non the CPU.");
 }
 
+static void write_summary(FILE *f, const char *key, summary s)
+{
+    fprintf(f, ",\n   \"%s\": {\"median\": %.9g, \"low\": %.9g, \"high\": %.9g}", key, s.median,
+            s.low, s.high);
+}
+
 static void write_columns(FILE *f, const cell *c)
 {
-    for (int k = 0; k < COLUMNS; k++) {
-        const summary s = summarise(c, columns[k].at);
-        fprintf(f, ",\n   \"%s\": {\"median\": %.9g, \"low\": %.9g, \"high\": %.9g}",
-                columns[k].key, s.median, s.low, s.high);
-    }
-    fprintf(f, ",\n   \"over_threads\": %.6g", against_threads(c));
+    for (int k = 0; k < COLUMNS; k++)
+        write_summary(f, columns[k].key, summarise(c, columns[k].at));
+    write_summary(f, "over_threads", against_threads(c));
 }
 
 static int write_json(const char *path, int on_gpu)

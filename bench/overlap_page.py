@@ -3,7 +3,7 @@
 
     python3 bench/overlap_page.py bench/out/overlap.json bench/overlap.svg bench/out/overlap.html
 
-It also prints an interpretation of a CPU's numbers. Results of gpu_overlap have additional cells
+It also prints what a CPU's numbers mean, the verdict first. Results of gpu_overlap have additional cells
 with graphs.
 """
 
@@ -11,9 +11,11 @@ import json
 import sys
 import textwrap
 from html import escape
+from math import ceil
 
 import svg
 
+ACROSS = 3  # panels side by side
 HOSTS, COLOURS = ["threads", "streams", "one-stream"], [2, 1, 6]
 ENDS = [(False, False, "nothing"), (False, True, "barrier"), (True, False, "merge"),
         (True, True, "both")]
@@ -72,7 +74,7 @@ class Cells:
         values = [[triple(self.merging(w, h, launch), "overlap") for h in HOSTS] for w in self.works]
         return lambda x, y: svg.bars(x, y, 310, 200, self.named("overlap, 2 workers", launch),
                                      self.works, HOSTS, COLOURS, values,
-                                     "busy time of all / time anybody is busy; 2 is perfect")
+                                     "busy time of all / of anybody; 2 is perfect")
 
     def ends(self):
         """Of the work whose steps were ended in most ways."""
@@ -95,11 +97,11 @@ def draw(data):
     rows += [[*map(cells.costs, cells.launches), cells.overlaps(cells.launches[-1]), cells.ends()]]
     parts, y = svg.legend(16, 22, ["a thread per worker", "one thread, a stream per worker",
                                    "one thread, one stream"], COLOURS), 44
-    for row in rows:
-        for i, panel in enumerate(row):
-            parts += panel(16 + 330 * i, y)
-        y += 286
-    return svg.picture(12 + 330 * max(map(len, rows)), y - 56, parts,
+    panels = [panel for row in rows for panel in row]
+    for i, panel in enumerate(panels):
+        parts += panel(16 + 330 * (i % ACROSS), y + 286 * (i // ACROSS))
+    y += 286 * ceil(len(panels) / ACROSS)
+    return svg.picture(12 + 330 * ACROSS, y - 56, parts,
                        "Threads and streams: steps per second, launch time, overlap")
 
 
@@ -107,7 +109,7 @@ ROWS = [("steps/s", "steps_per_s", 1, 1), ("launches/step", "launches_per_step",
         ("launch p50, µs", "launch_p50_s", 1e6, 2), ("launch p99, µs", "launch_p99_s", 1e6, 2),
         ("overlap", "overlap", 1, 2), ("exposed, µs", "exposed_s", 1e6, 1),
         ("merge wait, µs", "merge_wait_s", 1e6, 1), ("barrier wait, µs", "barrier_wait_s", 1e6, 1),
-        ("switches/step", "switches_per_step", 1, 1)]
+        ("switches/step", "switches_per_step", 1, 1), ("rate / threads", "over_threads", 1, 2)]
 
 
 def table(data):
@@ -121,42 +123,73 @@ def table(data):
     return "\n".join(out) + "</table>"
 
 
-def said(cell):
-    rate = cell["steps_per_s"]
-    return f"{rate['median']:,.0f} ({rate['low']:,.0f} to {rate['high']:,.0f})"
+def said(cell, key="steps_per_s", form=",.0f"):
+    low, middle, high = (format(v, form) for v in triple(cell, key))
+    return f"{middle} ({low} to {high})"
 
 
-def verdict(threads, streams):
-    """Nobody is ahead as long as the middle halves of the rounds have anything in common."""
-    a, b = threads["steps_per_s"], streams["steps_per_s"]
-    if a["low"] > b["high"]:
-        return "threads are ahead"
-    return "streams are ahead" if b["low"] > a["high"] else "no difference can be told"
+def compared(cell):
+    """With the same cell driven by threads: nobody is ahead if the middle half of the ratios, which are
+    taken round by round, includes 1."""
+    ratio = cell["over_threads"]
+    if ratio["low"] <= 1 <= ratio["high"]:
+        return "no difference"
+    return "faster" if ratio["low"] > 1 else "slower"
+
+
+def listed(names):
+    names = list(names)
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def verdict(rows):
+    """Sentences about streams, and about one stream, beside threads. rows: work, its three cells."""
+    out = []
+    for name, at in (("streams", 1), ("one stream for all workers", 2)):
+        found = {}
+        for work, cells in rows:
+            found.setdefault(compared(cells[at]), []).append(f"{work} ({cells[at]['over_threads']['median']:.2f})")
+        begin = {"no difference": f"No difference can be told between threads and {name}",
+                 "faster": f"Threads make fewer steps than {name}", "slower": f"Threads make more steps than {name}"}
+        out += [f"{begin[what]}: {listed(works)}." for what, works in found.items()]
+    return out
+
+
+def issuing(work, cells):
+    us = [median(c, "launches_per_step") * median(c, "launch_p50_s") * 1e6 for c in cells[:2]]
+    return (f"  {work}: {us[0]:.2f} us in {median(cells[0], 'launches_per_step'):.0f} launches by the threads together, "
+            f"{us[1]:.2f} us in {median(cells[1], 'launches_per_step'):.0f} by the one thread, "
+            f"{us[1] * 1e-4 * median(cells[1], 'steps_per_s'):.2g} % of a step")
+
+
+OVER = ("Overlap is the time that ops take, added up, by the time in which at least one of them is under way. An op whose thread "
+        "waits for a CPU is under way as well. With more workers than CPUs the overlap can therefore exceed the number of CPUs, "
+        "although no more than that many ops make progress at a time.")
+HOW = ("Threads: a thread for each worker. Streams: one thread goes round and hands each op to the queue of its worker. "
+       "One-stream: one queue for all workers. On a CPU a stream is such a queue with a thread of its own, which runs the ops in "
+       "order. With streams there are therefore as many computing threads as without, and only who issues the work differs.")
+MORE = ("The results of other machines are in bench/RESULTS.md (\"Threads or streams\") and, shorter, in docs/measured.md, which has "
+        "the same question on a GPU as well, where a launch costs more (docs/gpu.md).")
 
 
 def mean(data):
-    """What the picture shows, of two workers and the first form of launches, in the page's numbers."""
+    """The verdict, and what the picture shows of two workers and the first form of launches, in the
+    page's numbers."""
     cells = Cells(data)
-    launch = cells.launches[0]
-    how = ("Workers are driven by a thread for each (threads), by one thread that goes round and hands each op to a queue of "
-           "its worker's (streams), or by one queue for all (one-stream). On a CPU a stream is such a queue with a thread behind "
-           "it, which runs the ops in order: there are as many threads as with a thread for each, and only who issues the work "
-           "differs.")
-    out = [*textwrap.wrap(how, 100), "", "Steps a second of two workers, median and middle half of the rounds:"]
-    for work in cells.works:
-        row = [cells.merging(work, host, launch) for host in HOSTS]
-        if not all(row):
-            continue
-        out.append(f"  {work}: threads {said(row[0])}, streams {said(row[1])}, one stream {said(row[2])}: {verdict(*row[:2])}")
-    out += ["", "What the thread that issues a step spends on it:"]
-    for work in cells.works:
-        pair = [cells.merging(work, host, launch) for host in HOSTS[:2]]
-        if all(pair):
-            us = [median(c, "launches_per_step") * median(c, "launch_p50_s") * 1e6 for c in pair]
-            out.append(f"  {work}: {us[0]:.2f} us in {median(pair[0], 'launches_per_step'):.0f} launches by the threads together, "
-                       f"{us[1]:.2f} us in {median(pair[1], 'launches_per_step'):.0f} by the one thread, "
-                       f"{us[1] * 1e-4 * median(pair[1], 'steps_per_s'):.2g} % of a step")
-    return "\n".join(out)
+    rows = [(work, [cells.merging(work, host, cells.launches[0]) for host in HOSTS]) for work in cells.works]
+    rows = [(work, row) for work, row in rows if all(row)]
+    out = ["VERDICT for two workers; in parentheses steps per second as a ratio to those of threads, median of the rounds:"]
+    for sentence in verdict(rows):
+        out += textwrap.wrap(sentence, 100, initial_indent="  ", subsequent_indent="    ")
+    out += ["", *textwrap.wrap(HOW, 100), "", "Steps per second of two workers, median (middle half of the rounds):"]
+    out += [f"  {work}: threads {said(row[0])}, streams {said(row[1])}, one-stream {said(row[2])}" for work, row in rows]
+    out += ["Ratio to threads, round by round, median (middle half):"]
+    out += [f"  {work}: streams {said(row[1], 'over_threads', '.2f')}, one-stream {said(row[2], 'over_threads', '.2f')}"
+            for work, row in rows]
+    out += ["Overlap of two workers, median; 2 is perfect:"]
+    out += [f"  {work}: " + ", ".join(f"{host} {median(c, 'overlap'):.2f}" for host, c in zip(HOSTS, row)) for work, row in rows]
+    out += ["Time that issuing a step takes:", *(issuing(*row) for row in rows)]
+    return "\n".join([*out, "", *textwrap.wrap(OVER, 100), "", *textwrap.wrap(MORE, 100)])
 
 
 def main():

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures the cost of losing a worker, a host or a process during training.
 
-    recovery.py BENCH_RECOVERY [--python PYTHON] [--mpi BENCH_HOSTS] [--kills N] [--json FILE]
-                [--picture FILE]
+    recovery.py BENCH_RECOVERY [--python PYTHON] [--kills N] [--json FILE] [--picture FILE]
+    recovery.py BENCH_RECOVERY --shares [--mpi BENCH_HOSTS]
 
 Trains LeNet on synthetic rows with three workers. One is lost at a random moment, and the run
 continues:
@@ -17,11 +17,15 @@ continues:
     torchrun, every 10       over gloo); a checkpoint is saved every step, or every ten; torchrun
                              starts all three again
 
-Prints a table: the time from the loss until a new step is committed, the number of steps that were
-computed again, and whether the weights are those of the undisturbed run. PYTHON has PyTorch;
-without it torchrun's rows are left out. Then it prints the share of a step that merging takes: with
-`ordered`, which gives the same bits on any number of workers, and with `naive`; and between
-processes, compared with MPI_Allreduce.
+Prints a table: the time from the loss until those that are left, or that were started again, have
+committed a new step, the number of steps that were computed again, and whether the weights are those
+of the undisturbed run. A step that the old set of members commits after the loss, because the lost
+one had done its part of it, does not end that time. The ways to continue take turns. PYTHON has
+PyTorch; without it torchrun's rows are left out.
+
+With --shares it prints the share of a step that merging takes instead: with `ordered`, which gives
+the same bits on any number of workers, and with `naive`; and between processes, compared with
+MPI_Allreduce.
 """
 
 import argparse
@@ -45,7 +49,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROWS, STEPS, WORKERS = 192, 100, 3
 GRADIENT_BYTES = 516272
 SECRET = "what all three of them know"
-STAGES = ("start", "shard", "merge", "apply", "report")
+STAGES = ("start", "shard", "merge")  # before the step is committed
 PATIENCE_S = 120
 
 
@@ -105,13 +109,22 @@ def hash_of(entry):
     return words[1] if words[:1] == ["end"] else None
 
 
-class Loss:
-    """What came of one loss, at `lost_ns`."""
+def is_fault(entry):
+    return record(entry).get("type") == "fault"
 
-    def __init__(self, told, lost_ns, expected):
+
+def is_pid(entry):
+    return entry[1].startswith("pid ")
+
+
+class Loss:
+    """The results of one loss, at `lost_ns`. Steps that were told before `new_ns` are those of the old
+    set of members, later ones those of the new set."""
+
+    def __init__(self, told, lost_ns, new_ns, expected):
         steps = sorted((entry[0], step_of(entry)) for entry in told.lines if step_of(entry))
-        before = max((step for when, step in steps if when <= lost_ns), default=0)
-        behind = [(when, step) for when, step in steps if when > lost_ns]
+        before = max((step for when, step in steps if when <= new_ns), default=0)
+        behind = [(when, step) for when, step in steps if when > new_ns]
         self.seconds = (next(when for when, step in behind if step > before) - lost_ns) * 1e-9
         self.again = sum(step <= before for _, step in behind)
         self.same = [h for h in map(hash_of, told.lines) if h][-1] == expected
@@ -143,7 +156,8 @@ class Lockstep:
         fault = f"worker={draw.randrange(WORKERS)},step={at},kind=fail,stage={draw.choice(STAGES)}"
         self.start(told, "--set", f"devices=cpu:{WORKERS}", "--set", f"run_dir={self.directory()}", "--inject", fault).wait()
         told.wait_for(hash_of)
-        return Loss(told, next(entry[0] for entry in told.lines if step_of(entry) == at - 1), self.expected)
+        lost_ns = told.wait_for(lambda entry: step_of(entry) == at - 1)[0]
+        return Loss(told, lost_ns, told.wait_for(is_fault)[0], self.expected)
 
     def hosts(self, told, *words):
         """The first is up before the others come."""
@@ -163,12 +177,15 @@ class Lockstep:
         victim.kill()
         for host in hosts:
             host.wait(PATIENCE_S)
-        if not goes_on:
+        new_ns = time.monotonic_ns()
+        if goes_on:
+            new_ns = told.wait_for(is_fault)[0]  # recorded once those that are left are at the same step
+        else:
             saved = directory if victim is not hosts[0] else next(p.name for p in self.folder.glob(f"{directory}.member-*"))
             for host in self.hosts(told, "--resume", saved):
                 host.wait(PATIENCE_S)
         told.wait_for(hash_of)
-        return Loss(told, lost_ns, self.expected)
+        return Loss(told, lost_ns, new_ns, self.expected)
 
     def host_goes_on(self, draw):
         return self.kill_one(draw, True)
@@ -228,11 +245,12 @@ class Torch:
         def disturb():
             told.wait_for(lambda entry: step_of(entry) == at)
             time.sleep(draw.random() * 0.03)
-            pids = [int(entry[1].split()[2]) for entry in told.lines if entry[1].startswith("pid ")]
+            pids = [int(entry[1].split()[2]) for entry in told.lines if is_pid(entry)]
             lost.append(time.monotonic_ns())
             os.kill(draw.choice(pids), signal.SIGKILL)
         self.run(told, disturb)
-        return Loss(told, lost[0], self.expected)
+        new_ns = told.wait_for(lambda entry: is_pid(entry) and entry[0] > lost[0])[0]
+        return Loss(told, lost[0], new_ns, self.expected)
 
 
 def version_of(python):
@@ -243,7 +261,7 @@ def version_of(python):
 def row_of(name, losses):
     seconds, again = sorted(loss.seconds for loss in losses), [loss.again for loss in losses]
     return {"name": name, "losses": len(losses), "least_s": seconds[0], "median_s": statistics.median(seconds),
-            "most_s": seconds[-1], "again_median": statistics.median(again), "again_most": max(again),
+            "most_s": seconds[-1], "all_s": seconds, "again_median": statistics.median(again), "again_most": max(again),
             "same": sum(loss.same for loss in losses)}
 
 
@@ -303,9 +321,29 @@ def measure_mpi(lockstep, program):
             ["`MPI_Allreduce` of as many bytes", found["allreduce_s"] * 1e3, step]]
 
 
+def measure_losses(lockstep, python, kills, draw, folder):
+    """Rows of the table, and a line about PyTorch."""
+    ways = {"a worker": lockstep.worker, "a host, going on": lockstep.host_goes_on, "a host, by resume": lockstep.host_by_resume}
+    torch = {f"torchrun, every {'step' if every == 1 else every}": Torch(python, folder, every) for every in (1, 10) if python}
+    ways |= torch
+    losses = {name: [] for name in ways}
+    for k in range(kills):  # in turns
+        for name, way in ways.items():
+            losses[name].append(way(draw))
+        print(f"{k + 1} of {kills}: " + ", ".join(f"{n} {digits(l[-1].seconds)}" for n, l in losses.items()), file=sys.stderr)
+    about = python and (f"PyTorch {version_of(python)}: two undisturbed runs had "
+                        f"{'the same' if all(t.repeats for t in torch.values()) else 'different'} weights.")
+    return [row_of(name, values) for name, values in losses.items()], about
+
+
+def load():
+    return pathlib.Path("/proc/loadavg").read_text().split()[0]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--shares", action="store_true", help="the share of a step that merging takes, and no losses")
     parser.add_argument("--python", help="an interpreter that has PyTorch")
     parser.add_argument("--mpi", type=pathlib.Path, help="bench_hosts, where Open MPI is")
     parser.add_argument("--kills", type=int, default=20)
@@ -313,33 +351,24 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--picture", type=pathlib.Path)
     args = parser.parse_args()
-    draw = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         lockstep = Lockstep(args.program.resolve(), folder)
-        ways = {"a worker": lockstep.worker, "a host, going on": lockstep.host_goes_on, "a host, by resume": lockstep.host_by_resume}
-        if args.python:
-            torch = {f"torchrun, every {'step' if every == 1 else every}": Torch(args.python, folder, every) for every in (1, 10)}
-            ways |= torch
-        rows = []
-        for name, way in ways.items():
-            rows.append(row_of(name, [way(draw) for _ in range(args.kills)]))
-            print(f"{name}: {digits(rows[-1]['median_s'])}", file=sys.stderr)
-        shares = measure_shares(lockstep, 5)
-        if args.mpi:
-            shares += measure_mpi(lockstep, args.mpi.resolve())
+        if args.shares:
+            shares = measure_shares(lockstep, 5) + (measure_mpi(lockstep, args.mpi.resolve()) if args.mpi else [])
+            print("| merging | ms | of a step of ms | share |\n|---|---:|---:|---:|")
+            for name, merging, whole in shares:
+                print(f"| {name} | {merging:.3f} | {whole:.2f} | {100 * merging / whole:.1f} % |")
+            print(f"\nLeNet, {ROWS} rows a step, {os.cpu_count()} CPUs. Load after it: {load()}.")
+            return
+        rows, about = measure_losses(lockstep, args.python, args.kills, random.Random(args.seed), folder)
     print_losses(rows)
     print(f"\n{WORKERS} workers on {os.cpu_count()} CPUs, LeNet, {ROWS} rows a step. The time of a worker's loss is from the commit of "
-          f"the step before. Load after it: {pathlib.Path('/proc/loadavg').read_text().split()[0]}.")
-    if args.python:
-        print(f"PyTorch {version_of(args.python)}: two undisturbed runs had "
-              f"{'the same' if all(t.repeats for t in torch.values()) else 'different'} weights.")
-    print()
-    print("| merging | ms | of a step of ms | share |\n|---|---:|---:|---:|")
-    for name, merging, whole in shares:
-        print(f"| {name} | {merging:.3f} | {whole:.2f} | {100 * merging / whole:.1f} % |")
+          f"the step before. Load after it: {load()}.")
+    if about:
+        print(about)
     if args.json:
-        args.json.write_text(json.dumps({"losses": rows, "shares": shares}))
+        args.json.write_text(json.dumps({"losses": rows}))
     if args.picture:
         args.picture.write_text(draw_losses(rows))
 

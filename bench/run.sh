@@ -9,7 +9,7 @@ out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
 # These are asked for by name.
-by_name='nets batches hosts recovery'
+by_name='nets batches hosts recovery merging'
 # Sections that other commands made, each of which it names: kept as they are.
 others='byhand'
 parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
@@ -41,6 +41,7 @@ and by name alone:
   batches    LeNet and ResNet-18 by rows a step, beside it $(expected batches) s
   hosts      a merge over hosts beside MPI's               $(expected hosts) s; root, and Open MPI
   recovery   a worker or a host lost, beside torchrun      $(expected recovery) s
+  merging    what identical bits cost, beside MPI's        $(expected merging) s
 
 Environment, which these seconds heed:
   TORCH_PYTHON="/usr/bin/python3 ..."  interpreters that have PyTorch (default: python3, else
@@ -92,7 +93,8 @@ expected()
     allreduce) echo 25 ;;
     scale) echo 35 ;;
     hosts) echo 700 ;;
-    recovery) echo $((KILLS * (6 + 22 * $#) + 90)) ;;
+    recovery) echo $((KILLS * (6 + 22 * $#) + 60)) ;;
+    merging) echo 30 ;;
     overlap) echo 50 ;;
     pool) echo 45 ;;
     service) echo $((4 * (SERVICE_SECONDS + 7))) ;;
@@ -287,8 +289,10 @@ overlap()
 {
     section "Threads or streams: who drives the workers" "$build/bench/bench_overlap"
     printf '![steps per second, launch time, overlap](overlap.svg)\n\n'
-    verbatim "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json"
+    "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json" >"$out/overlap.txt"
     verbatim python3 bench/overlap_page.py "$out/overlap.json" bench/overlap.svg "$out/overlap.html"
+    echo
+    verbatim cat "$out/overlap.txt"
 }
 
 # Who asks for this alone sees it, and no file that is tracked changes.
@@ -297,9 +301,11 @@ show_overlap()
     busy=$(awk -v cpus="$(nproc)" '{ print ($1 > cpus / 4) }' /proc/loadavg)
     [ "$busy" = 0 ] || say "this machine is busy (load $(cut -d ' ' -f 1 /proc/loadavg)" \
         "on $(nproc) CPUs): rates fall and spread with what else it does; the best time is when it does nothing"
-    "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json" || return
-    echo
+    say "about $(expected overlap) s"
+    "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json" >"$out/overlap.txt" || return
     python3 bench/overlap_page.py "$out/overlap.json" "$out/overlap.svg" "$out/overlap.html" || return
+    echo
+    cat "$out/overlap.txt"
     say "the picture is $out/overlap.svg, the page with all numbers $out/overlap.html;" \
         "\`./dev bench --write overlap\` puts them into $results and bench/overlap.svg"
 }
@@ -313,9 +319,16 @@ recovery()
     for python in $TORCH_PYTHON; do
         set -- --python "$python" # the last one that is named
     done
-    ! command -v mpirun >/dev/null || [ ! -x "$build/bench/bench_hosts" ] || set -- "$@" --mpi "$build/bench/bench_hosts"
     python3 bench/recovery.py "$build/bench/bench_recovery" "$@" --kills "$KILLS" --json "$out/recovery.json" \
         --picture bench/recovery.svg
+}
+
+merging()
+{
+    section "What identical bits cost, as a share of a step" "bench/recovery.py $build/bench/bench_recovery --shares"
+    set --
+    ! command -v mpirun >/dev/null || [ ! -x "$build/bench/bench_hosts" ] || set -- --mpi "$build/bench/bench_hosts"
+    python3 bench/recovery.py "$build/bench/bench_recovery" --shares "$@"
 }
 
 ring()
@@ -458,6 +471,7 @@ case ${1-} in
     scale) scale ;;
     hosts) hosts ;;
     recovery) recovery ;;
+    merging) merging ;;
     overlap) overlap ;;
     ring) ring ;;
     pool) pool ;;

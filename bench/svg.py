@@ -1,7 +1,7 @@
 """Pictures for the benchmarks: self-contained SVG, for light and dark backgrounds."""
 
 from html import escape
-from math import floor, log10
+from math import ceil, floor, log10
 
 # Okabe and Ito's palette, which people with colour blindness tell apart.
 LIGHT = {"page": "#fff", "ink": "#1b1f24", "soft": "#59636e", "line": "#8b949e", "grid": "#e4e7ea",
@@ -18,12 +18,25 @@ def colours(p):
             + "".join(f".page .f{i}{{fill:{c}}}.page .s{i}{{stroke:{c}}}" for i, c in enumerate(p["colours"], 1)) + "\n")
 
 
+COLUMN = 880  # pixels of a page's column, to which a wider picture is shrunk
+LEAST = 11  # pixels of the smallest text there
+
+
+def size(width):
+    """The size of the text of a picture."""
+    return max(12, ceil(LEAST * width / COLUMN * 10) / 10)
+
+
 STYLE = """
-.page text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-variant-numeric:tabular-nums}
+.page text{font:SIZEpx system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-variant-numeric:tabular-nums}
 .page .title{font-size:14px;font-weight:650}
 .page .axis,.page .grid{fill:none}.page .whisker{stroke-opacity:.55;fill:none}
 .page .curve{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 """ + colours(LIGHT) + "@media(prefers-color-scheme:dark){\n" + colours(DARK) + "}\n"
+
+
+def style(width):
+    return STYLE.replace("SIZE", f"{size(width):g}")
 
 
 def text(x, y, words, anchor="start", kind=""):
@@ -106,7 +119,7 @@ def picture(width, height, parts, label, shown=None):
     """`shown`: how many pixels wide a page shows it where there is room; else all of that."""
     wide = f'width="{shown}" ' if shown else ""
     return (f'<svg xmlns="http://www.w3.org/2000/svg" class="page" {wide}viewBox="0 0 {width} {height}" '
-            f'role="img" aria-label="{escape(label)}"><style>{STYLE}</style>'
+            f'role="img" aria-label="{escape(label)}"><style>{style(shown or width)}</style>'
             f'<rect class="paper" width="{width}" height="{height}"/>\n' + "\n".join(parts) + "</svg>\n")
 
 

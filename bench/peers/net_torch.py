@@ -22,6 +22,7 @@ import torch_rounds  # first: it sets what PyTorch reads when it is imported
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from resnet_torch import resnet18
 
@@ -67,8 +68,9 @@ class Forms:
         """This process's part of the first dozen minibatches, which are used again and again."""
         batch, rows = config["batch_size"], config["batch_size"] // self.processes
         x, y = (np.load(config["data"][name], mmap_mode="r")[:12 * batch] for name in "xy")
-        x = torch.from_numpy(x.astype(np.float32) / 255).split(rows)[self.rank::self.processes]
-        y = torch.from_numpy(y.astype(np.int64)).split(rows)[self.rank::self.processes]
+        x = x.astype(np.float32) / 255 if x.dtype == np.uint8 else np.array(x)
+        y = np.array(y) if y.dtype == np.float32 else y.astype(np.int64)
+        x, y = (torch.from_numpy(a).split(rows)[self.rank::self.processes] for a in (x, y))
         return [(a.contiguous(memory_format=layout), b) for a, b in zip(x, y)]
 
     def make(self, config, form, layout):
@@ -79,7 +81,9 @@ class Forms:
                                          SimpleNamespace(memory_format=layout))
         if self.processes > 1:
             model = torch_rounds.distributed(model, self.rank, self.processes, self.meeting)
-        args = SimpleNamespace(compile="default" if form == "compiled" else None, foreach=True, lr=1e-3)
+        bits = config.get("loss") == "bce"
+        args = SimpleNamespace(compile="default" if form == "compiled" else None, foreach=True, lr=1e-3,
+                               loss=F.binary_cross_entropy_with_logits if bits else F.cross_entropy)
         step = torch_rounds.trainer(model, args, batches[0])
         for x, y in batches[:3]:
             step(x, y)

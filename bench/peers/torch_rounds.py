@@ -101,7 +101,8 @@ def initialised(model, args):
 
 def trainer(model, args, example):
     """A function that takes one SGD step on (images, labels) and returns the loss."""
-    forward = lambda x, y: F.cross_entropy(model(x), y)  # noqa: E731
+    of = getattr(args, "loss", F.cross_entropy)
+    forward = lambda x, y: of(model(x), y)  # noqa: E731
     if args.compile == "jit":
         model = torch.jit.trace(model, example[0])
     elif args.compile:

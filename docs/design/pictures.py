@@ -48,7 +48,7 @@ def barrier():
             out += [arrow(91, y + 28, 91, y + 45), svg.text(104, y + 40, event)]
     out += [svg.text(180, 200, "released: every rank returns LS_OK,"), svg.text(180, 216, "however late it reads the word"),
             svg.box(284, 94, 190, 26, "f4"), svg.text(379, 112, "round 7, 1 of 3 here, ABORTED", "middle", "on"),
-            arrow(168, 107, 282, 107), svg.text(172, 100, "deadline, abort"),
+            arrow(168, 107, 282, 107), svg.text(186, 102, "deadline, abort"),
             svg.text(284, 140, "the word stays like this:"), svg.text(284, 156, "every rank returns an error")]
     return svg.picture(WIDTH, 232, out, "The states of the barrier's word", SHOWN)
 

@@ -14,7 +14,7 @@ enum { ROWS = 4, PIXELS = 28 * 28, CLASSES = 10 };
 typedef struct demo {
     float x[ROWS][PIXELS];
     float *params;             /* first values, on the host */
-    float *copy[DEMO_DEVICES]; /* what each device has */
+    float *copy[DEMO_DEVICES]; /* each device's parameters */
     net net[DEMO_DEVICES];
     uint32_t first[DEMO_DEVICES], rows[DEMO_DEVICES];
     float y[DEMO_DEVICES][ROWS][CLASSES];

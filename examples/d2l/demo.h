@@ -1,5 +1,5 @@
-/* What the programs of this folder share: a pool of devices, made-up numbers, and NumPy's way of
- * printing. A demo ends at the first error. */
+/* Common parts of the programs in this folder: a pool of devices, made-up numbers, and NumPy's way
+ * of printing. A demo ends at the first error. */
 #ifndef DEMO_H
 #define DEMO_H
 

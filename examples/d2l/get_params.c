@@ -62,7 +62,7 @@ int main(int argc, char **argv)
         if (i % 2 == 0) /* weights N(0, 0.01²), biases 0 */
             demo_normal(d.params[i], count[i], 0.01f, &seed);
     }
-    for (int i = 0; i < 20; i++) /* so that the zeros below can only come from the device */
+    for (int i = 0; i < 20; i++) /* the zeros below then come from the device */
         d.b1[i] = d.b1_grad[i] = 7.0f;
     demo_open(&devices, argc, argv);
     demo_run(&devices, job, &d);

@@ -35,10 +35,10 @@ typedef struct net {
     net_node node[NET_NODES];
     int nodes;
     ls_tensor input;
-    int status; /* of the first description that failed */
+    int status; /* status of the first description that failed */
     ls_error error;
     float *weights, *grads; /* every parameter, and its gradient: arenas of one layout */
-    size_t floats;          /* of an arena, a multiple of 16 */
+    size_t floats;          /* size of an arena, a multiple of 16 */
     void *x;
     int32_t *labels;
     float *stats; /* summed loss, correct predictions */

@@ -18,7 +18,7 @@ typedef struct demo {
     ls_collective *group;
     uint32_t first[DEMO_DEVICES], rows[DEMO_DEVICES];
     float stats[DEMO_DEVICES][2]; /* summed loss, correct */
-    float *after[DEMO_DEVICES];   /* each device's parameters, behind the step */
+    float *after[DEMO_DEVICES];   /* each device's parameters after the step */
 } demo;
 
 static void lenet(net *n)

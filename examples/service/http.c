@@ -1,5 +1,6 @@
-/* The server: libmicrohttpd behind the guard of src/http, a thread for each connection. A request's
- * body is gathered first, up to --body bytes; then its route answers. Errors are {"error": "…"}. */
+/* The server: libmicrohttpd, called through the guard of src/http, with a thread for each
+ * connection. A request's body is gathered first, up to --body bytes; then its route answers.
+ * Errors are {"error": "…"}. */
 #include "service.h"
 
 #include "http/guard.h"
@@ -15,7 +16,7 @@
 #include <sys/socket.h>
 
 enum {
-    DISCARDED_MOST = 64 << 20, /* of a body that is refused, so that its sender reads the reason */
+    DISCARDED_MOST = 64 << 20,    /* bytes of a refused body; its sender then reads why */
     CONNECTION_MEMORY = 64 * 1024 /* headers, and the piece of the body that is handed over */
 };
 

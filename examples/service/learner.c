@@ -22,7 +22,7 @@ struct learner {
     const options *o;
     numbers *n;
     pthread_t thread;
-    pthread_mutex_t lock; /* of all down to `why` */
+    pthread_mutex_t lock; /* guards the members down to `why` */
     pthread_cond_t changed;
     int stop;
     uint8_t *ring; /* [capacity][1 + image_bytes] */

@@ -74,8 +74,8 @@ static int add(const char **list, int *count, int most, const char *name, const 
     return GO_ON;
 }
 
-/* What follows from the options. What one request may bring has to fit into the queue, or it could
- * never be taken. */
+/* Derives values from the options. The largest request must fit into the queue, or it could never
+ * be accepted. */
 static int complete(options *o)
 {
     o->image_bytes = (size_t)o->channels * (size_t)o->height * (size_t)o->width;

@@ -1,4 +1,4 @@
-/* What the service tells about itself: the numbers at /metrics, and the log. */
+/* The service's own state: the numbers at /metrics, and the log. */
 #include "service.h"
 
 #include <math.h>

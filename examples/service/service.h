@@ -19,11 +19,11 @@ enum { SETS_MOST = 34, HOSTS_MOST = 16 };
 typedef struct options {
     const char *config;           /* Lockstep's, whose data.name is "examples" */
     const char *state;            /* directory of the save */
-    const char *address;          /* where to listen */
+    const char *address;          /* the server's address */
     const char *host[HOSTS_MOST]; /* further names that the server may be asked by */
     const char *set[SETS_MOST];   /* assignments to keys of the config */
     int host_count, set_count;
-    int channels, height, width; /* of an image, one byte a value */
+    int channels, height, width; /* shape of an image, one byte per value */
     size_t image_bytes;          /* an example has one more, its label, before the image */
     long classes;                /* labels are below this */
     long port;                   /* 0: any that is free */
@@ -65,7 +65,7 @@ void numbers_init(numbers *n);
 /* Counts a step and moves the means of loss and accuracy. The learner's thread. */
 void numbers_step(numbers *n, const ls_step_result *step, uint32_t rows);
 
-double seconds_now(void); /* of a clock that never goes back */
+double seconds_now(void); /* time of a monotonic clock */
 
 /* Fills `err` and returns `status`. */
 __attribute__((format(printf, 3, 4))) int fail(ls_error *err, int status, const char *format, ...);

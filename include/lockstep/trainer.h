@@ -282,10 +282,14 @@ int ls_trainer_add_sink(ls_trainer *trainer,
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* Closes the trainer and frees it. State that was not saved is lost; snapshots stay valid. NULL is
- * allowed. Called by the owner. Returns LS_OK; LS_ESTALLED if a worker that stalled has still not
- * returned, whose thread and the memory that it may still access are then leaked; or LS_EINVAL or
- * LS_ECANCELED as at the top of this header, when the trainer stays open. */
+/* Closes the trainer and frees it. Waits for a checkpoint that is being written. State that was not
+ * saved is lost; snapshots stay valid. NULL is allowed. Called by the owner.
+ * Returns LS_OK; LS_EIO, LS_ENONFINITE or LS_ENOMEM if the run's last checkpoint, written in the
+ * background, could not be saved: the error is logged, and the trainer is freed; LS_ESTALLED if a
+ * worker that stalled has still not returned, whose thread and the memory that it may still access
+ * are then leaked; or LS_EINVAL or LS_ECANCELED as at the top of this header, when the trainer
+ * stays open.
+ */
 int ls_trainer_close(ls_trainer *trainer);
 
 /* Resolves the config, with defaults and options.set applied, and writes it to `out` as indented

@@ -45,8 +45,9 @@ int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimi
                         const ls_checkpoint_values *values, const char *state, const ls_host *host,
                         ls_error *err);
 
-/* Reads the tensors of a checkpoint whose state has been verified (ls_safetensors_state). Errors:
- * LS_EDATA with file and offset, LS_EIO, LS_ENOMEM; the contents of `values` are then undefined. */
+/* Reads the tensors of a checkpoint, and verifies the file's checksum: the file may have been
+ * damaged since its state was read. Errors: LS_EDATA with file and offset, LS_EIO, LS_ENOMEM; the
+ * contents of `values` are then undefined. */
 int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
                        const ls_optimizer *optimizer, const ls_host *host, ls_error *err);
 

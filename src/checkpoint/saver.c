@@ -35,6 +35,9 @@ struct ls_saver {
     int status;
     ls_error error;
     uint64_t begin_ns, end_ns;
+    /* Error of the last save, if it was written in the background; status 0: it succeeded, or
+     * ls_saver_save was called since. */
+    ls_error unsaved;
     /* The run's standing as JSON text: at the save begun last, and at the last save that
      * succeeded. */
     ls_json_writer standing, saved;
@@ -94,7 +97,7 @@ static int wait_until_idle(struct ls_saver *s, ls_error *err)
             s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
     s->busy = false;
     ls_trace_span(s->run.trace, LS_TRACK_SAVER, "write a checkpoint", s->begin_ns, s->end_ns,
-                  s->position.steps);
+                  "step", s->position.steps);
     if (s->status)
         return LS_OK;
     const ls_json_writer before = s->saved;
@@ -110,10 +113,17 @@ int ls_saver_rest(struct ls_saver *s, ls_error *err)
     if (!s)
         return LS_OK;
     int status = wait_until_idle(s, err);
-    if (status == LS_OK && s->status)
+    if (status == LS_OK && s->status) {
+        s->unsaved = s->error;
         ls_log(s->run.host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s",
                s->error.text);
+    }
     return status;
+}
+
+const ls_error *ls_saver_unsaved(const struct ls_saver *s)
+{
+    return s && s->unsaved.status ? &s->unsaved : NULL;
 }
 
 const char *ls_saver_path(const struct ls_saver *s)
@@ -183,6 +193,8 @@ int ls_saver_save(struct ls_saver *s, const ls_state *state, const ls_checkpoint
     int status = ls_saver_rest(s, err);
     if (status == LS_OK)
         status = compare_with_saved(&same, s, &state->standing, err);
+    if (status == LS_OK)
+        s->unsaved = (ls_error){0};
     if (status || same)
         return status;
     status = describe(s, state, values, err);
@@ -273,6 +285,7 @@ int ls_saver_stop(struct ls_saver *s)
 {
     if (!s || !s->pool)
         return LS_OK;
+    ls_saver_rest(s, NULL);
     int status = ls_pool_destroy_within(s->pool, s->hangs ? 0 : LONGEST_SAVE_NS, NULL);
     if (status == LS_OK)
         s->pool = NULL;

@@ -25,8 +25,8 @@ typedef struct ls_saver_desc {
  * LS_ESYSTEM, LS_EIO. */
 int ls_saver_create(struct ls_saver **out, const char *run_dir, const ls_saver_desc *run,
                     ls_error *err);
-/* Waits for the save in progress and ends the saver's thread. NULL is allowed. Returns LS_ESTALLED
- * if the save hangs. */
+/* Waits for the save in progress, whose failure is logged, and ends the saver's thread. NULL is
+ * allowed. Returns LS_ESTALLED if the save hangs. */
 int ls_saver_stop(struct ls_saver *saver);
 /* Stops and frees the saver. Returns LS_ESTALLED if the save hangs; the saver's memory is then
  * kept. */
@@ -35,6 +35,11 @@ int ls_saver_destroy(struct ls_saver *saver);
 /* Waits for the save in progress. If it failed, that is logged. NULL is allowed. Errors:
  * LS_ESTALLED. */
 int ls_saver_rest(struct ls_saver *saver, ls_error *err);
+
+/* Returns the error of the last save if it was written in the background, and NULL if that save
+ * succeeded, is still in progress, or had its error returned by ls_saver_save, or if `saver` is
+ * NULL. The error belongs to the saver. */
+const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 
 /* Saves a checkpoint, unless the last one that succeeded stands for the same state, times excepted.
  * `state` has no recipe, no mark of the records and no checksum of the data; these are added here.

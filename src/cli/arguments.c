@@ -1,10 +1,11 @@
 #include "cli/cli.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
-#include "config/config.h"
 
 #include <getopt.h>
 #include <lockstep/cluster.h>
+#include <lockstep/sys/plugin.h>
 #include <lockstep/version.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static const char main_help[] =
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "       trainer find-lr CONFIG [options]\n"
     "       trainer pack FOLDER --to FILE.safetensors\n"
-    "       trainer report RUN [-o FILE]\n"
+    "       trainer report RUN [-o FILE] | runs [DIR] | compare RUN RUN… [--to FILE.html]\n"
     "       trainer eval RUN | predict RUN IMAGE…|--rows A:B | export RUN --to FILE\n"
     "       trainer devices | bench CONFIG          (each has a --help of its own)\n"
     "\n"
@@ -38,6 +39,7 @@ static const char main_help[] =
     "  --trace-ops         with each op in it, not only the phases of a step\n"
     "  --serve [ADDR:]PORT a page in a browser that follows the run, /metrics for Prometheus, and\n"
     "                      /state.json; ADDR: 127.0.0.1\n"
+    "  --serve-after       keeps the page after the run, until Ctrl-C\n"
     "  --serve-host NAME   a name that browsers may use for it, besides localhost and its address\n"
     "  --listen [ADDR]:PORT  trains together with the same program on other hosts: this is the first,\n"
     "                      which keeps the run, and listens for them\n"
@@ -70,41 +72,6 @@ static const char main_help[] =
     "Exit codes: 0 done, 64 usage, 65 bad data, 66 missing input, 70 bug, 71 system or device,\n"
     "74 input/output, 75 stopped early with a checkpoint saved, 78 config, 130 interrupted.\n";
 
-/* Prints the values that a key accepts, as far as its table row tells. */
-static void print_kind(const ls_config_key *row)
-{
-    switch (row->kind) {
-    case LS_KEY_INT: printf("an integer from %d to %d", (int)row->min, (int)row->max); break;
-    case LS_KEY_NUMBER: printf("a number from %g to %g", row->min, row->max); break;
-    case LS_KEY_BOOL: fputs("true or false", stdout); break;
-    case LS_KEY_TEXT: fputs("a string", stdout); break;
-    case LS_KEY_CHOICE:
-        for (int i = 0; row->choices[i]; i++)
-            printf("%s\"%s\"", i ? " or " : "", row->choices[i]);
-        break;
-    case LS_KEY_FORM: break;
-    }
-}
-
-static void print_config_help(void)
-{
-    puts(
-        "The keys of a config, as --set takes them. In the file those with a point are members of an\n"
-        "object: {\"data\": {\"limit\": 1000}}.\n");
-    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        char text[32];
-        const char *fallback = ls_config_default(text, row);
-        printf("%s%s%s", row->group, *row->group ? "." : "", row->key);
-        if (*fallback)
-            printf(strcmp(fallback, "required") == 0 ? " (%s)" : " (default %s)", fallback);
-        if (row->kind != LS_KEY_FORM) {
-            fputs(": ", stdout);
-            print_kind(row);
-        }
-        printf("\n    %s\n", row->help);
-    }
-}
-
 static void print_version(const ls_registry *registry)
 {
     printf("lockstep %s\n", LS_VERSION);
@@ -123,7 +90,7 @@ static void print_version(const ls_registry *registry)
 bool cli_print_help(const cli_arguments *a, const ls_registry *registry)
 {
     if (a->config_help)
-        print_config_help();
+        cli_print_config_help();
     else if (a->help)
         fputs(main_help, stdout);
     else if (a->version)
@@ -255,7 +222,7 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
     optind = 1;
     while ((c = getopt_long(argc, argv, letters, options, NULL)) != -1) {
         if (c == ':')
-            return cli_usage(verb, "a value is missing behind ", argv[optind - 1]);
+            return cli_usage(verb, "a value is missing after ", argv[optind - 1]);
         if (c == '?')
             return fail_unknown(verb, rows, argv);
         const cli_option *o = &rows[c < FIRST_LONG ? row_of[c] : c - FIRST_LONG];
@@ -283,6 +250,26 @@ static int check_hosts(const cli_arguments *a)
     return a->advertise && !a->join ? cli_usage(NULL, "--advertise needs --join HOST:PORT", "") : 0;
 }
 
+/* Writes the command as it would be typed: arguments with other characters than those of names are
+ * quoted. Called before the options are read, which reorders argv. */
+static void write_command(char *out, size_t size, char *const *argv)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,+@%";
+    ls_buffer text;
+    ls_buffer_init(&text, NULL);
+    for (int i = 0; argv[i]; i++) {
+        const bool quoted = argv[i][0] == '\0' || argv[i][strspn(argv[i], plain)] != '\0';
+        ls_buffer_put(&text, i ? " " : "");
+        ls_buffer_put(&text, quoted ? "'" : "");
+        for (const char *c = argv[i]; *c; c++)
+            *c == '\'' ? ls_buffer_put(&text, "'\\''") : ls_buffer_add(&text, c, 1);
+        ls_buffer_put(&text, quoted ? "'" : "");
+    }
+    snprintf(out, size, "%s", text.text ? text.text : "");
+    ls_buffer_fini(&text);
+}
+
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
@@ -297,6 +284,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         {CLI_TEXT, "trace", .value = &out->trace},
         {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
         {CLI_TEXT, "serve", .value = &out->serve},
+        {CLI_FLAG, "serve-after", .flag = &out->serve_after},
         {CLI_LIST, "serve-host", .list = &out->serve_host, .most = 16},
         {CLI_TEXT, "listen", .value = &out->listen},
         {CLI_TEXT, "join", .value = &out->join},
@@ -313,12 +301,15 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     };
     memset(out, 0, sizeof *out);
     out->secret_fd = -1;
+    write_command(out->command, sizeof out->command, argv);
     int problem = cli_read_options(NULL, options, argc, argv);
     out->config_help = out->help && optind < argc && strcmp(argv[optind], "config") == 0;
     if (problem || out->help || out->version)
         return problem;
     if (out->trace_ops && !out->trace)
         return cli_usage(NULL, "--trace-ops needs --trace FILE", "");
+    if (out->serve_after && !out->serve)
+        return cli_usage(NULL, "--serve-after needs --serve PORT", "");
     if (out->serve_host.count && !out->serve)
         return cli_usage(NULL, "--serve-host needs --serve PORT", "");
     problem = check_hosts(out);

@@ -1,7 +1,12 @@
 #include "cli/cli.h"
 
 #include "base/error.h"
+#include "base/host.h"
+#include "cli/columns.h"
+#include "cli/curve.h"
+#include "cli/notes.h"
 #include "cli/pack.h"
+#include "cli/samples.h"
 #include "cli/serve.h"
 #include "cli/trained.h"
 
@@ -28,8 +33,21 @@ typedef struct session {
     cli_view view;
     cli_output metrics;
     cli_curve curve;
-    cli_server *server; /* NULL: --serve is not given */
+    cli_notes notes;
+    cli_server *server;          /* NULL: --serve is not given */
+    char run_dir[LS_PATH_BYTES]; /* the run's directory; "": there is none */
 } session;
+
+/* The host's hook for lines of the log: to the terminal, warnings also to the pages of the run. */
+static void on_log(void *user, ls_log_level level, const char *text)
+{
+    session *s = user;
+    cli_view_log(&s->view, level, text);
+    if (level != LS_LOG_WARNING)
+        return;
+    cli_notes_warn(&s->notes, text);
+    cli_server_warn(s->server, text);
+}
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
@@ -100,19 +118,33 @@ static void print_closing_line(FILE *stream, const ls_result *r, const ls_summar
 }
 
 /* Prints the run's directory, and commands to continue with, at the end of a run. */
-static void print_next(const ls_summary *summary)
+static void print_next(const cli_view *view, const ls_summary *summary)
 {
     const char *run = summary->run_dir;
     if (!run[0])
         return;
-    fprintf(
-        stderr,
-        "  run         %s\n"
-        "  next        trainer eval %s | predict %s INPUT | export %s --to model.onnx | report %s\n",
-        run, run, run, run, run);
+    cli_view_fact(view, "run", "%s", run);
+    cli_view_fact(view, "next",
+                  "trainer eval %s | predict %s INPUT | export %s --to model.onnx | report %s", run,
+                  run, run, run);
 }
 
-static int train(session *s, const ls_trainer_options *options, const char *metrics)
+/* Keeps the live page after the run, until a signal arrives. */
+static void stay(const session *s, const ls_registry *registry)
+{
+    ls_error err;
+    ls_buffer lines;
+    ls_buffer_init(&lines, NULL);
+    if (!s->view.quiet)
+        fputs("trainer: the run has ended; its page stays until Ctrl-C\n", stderr);
+    if (s->run_dir[0] &&
+        cli_samples_write(&lines, s->run_dir, CLI_SAMPLES, registry, &err) == LS_OK)
+        cli_server_note(s->server, lines.text, lines.length);
+    ls_buffer_fini(&lines);
+    cli_wait_for_signal();
+}
+
+static int train(session *s, const ls_trainer_options *options, const cli_arguments *a)
 {
     ls_trainer *trainer;
     ls_error err;
@@ -123,18 +155,21 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     const bool quiet = s->view.quiet;
     status = cli_server_follow(s->server, trainer, &err);
     s->view.quiet |= summary->member > 0; /* only the first host shows the view */
-    cli_view_start(&s->view, summary);
+    cli_view_start(&s->view, summary, trainer);
+    cli_notes_open(&s->notes, trainer, a->command, s->server);
+    snprintf(s->run_dir, sizeof s->run_dir, "%s", summary->run_dir);
     if (status == LS_OK)
         status = cli_run(trainer, &err);
     cli_view_clear(&s->view);
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member == 0) {
         s->curve.judged_by = summary->judged_by;
         if (!s->view.quiet)
-            cli_curve_print(&s->curve, stderr, cli_curve_utf8());
-        const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
+            cli_curve_print(&s->curve, stderr, cli_curve_utf8(),
+                            cli_columns(stderr, CLI_CURVE_BESIDE));
+        const bool to_stderr = a->metrics && strcmp(a->metrics, "-") == 0;
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer), summary);
         if (status == LS_OK && !s->view.quiet)
-            print_next(summary);
+            print_next(&s->view, summary);
     }
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member > 0 && !quiet) {
         fprintf(stderr, "trainer: member %d of %d has ended: ", summary->member, summary->members);
@@ -159,8 +194,9 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
 {
     cli_places places;
     session s = {.server = NULL};
+    cli_notes_init(&s.notes);
     ls_error err;
-    ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &s.view};
+    ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
     cli_view_init(&s.view, a->quiet);
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
     o.resume = a->resume;
@@ -197,8 +233,11 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count, a->quiet};
     if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
         return cli_fail(status, err.text);
-    int code = train(&s, &o, a->metrics);
+    int code = train(&s, &o, a);
+    if (s.server && a->serve_after && !cli_interrupted())
+        stay(&s, registry);
     cli_server_stop(s.server);
+    cli_notes_close(&s.notes);
     status = cli_output_close(&s.metrics, &err);
     return code == 0 && status ? cli_fail(status, err.text) : code;
 }
@@ -252,6 +291,7 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
                  {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep, NULL},
                  {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},
                  {"predict", NULL, &cli_predict}, {"export", NULL, &cli_export},
+                 {"runs", cli_runs, NULL},        {"compare", cli_compare, NULL},
                  {"devices", cli_devices, NULL},  {"bench", cli_bench, NULL}};
     for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {

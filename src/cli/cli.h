@@ -75,6 +75,7 @@ typedef struct cli_arguments {
     const char *metrics; /* NULL: records go only to the run directory */
     const char *trace;   /* NULL: no timeline */
     const char *serve;   /* NULL: no live page */
+    bool serve_after;    /* the live page stays after the run, until a signal arrives */
     /* Address at which the members of a run meet: the first member listens there, the others join
      * it. Both NULL: there are no other members, or a launcher starts them. */
     const char *listen, *join;
@@ -85,7 +86,8 @@ typedef struct cli_arguments {
     const char *secret; /* file with the secret that all members have; NULL: see secret_fd */
     int secret_fd;      /* open file with the secret; −1: none */
     cli_list set, inject, serve_host;
-    char devices[512]; /* --devices, as an assignment to a key */
+    char command[2048]; /* the program's name and arguments as they would be typed, cut if longer */
+    char devices[512];  /* --devices, as an assignment to a key */
 } cli_arguments;
 
 /* Reads the arguments of training and checks them. Returns 0; EXIT_USAGE after a message on
@@ -94,6 +96,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv);
 /* Prints what --help, --help config or --version asks for. Returns false if none of them is
  * given. */
 bool cli_print_help(const cli_arguments *a, const ls_registry *registry);
+/* Prints every key of a config. */
+void cli_print_config_help(void);
 
 /* ---- other hosts ---------------------------------------------------------------------------- */
 
@@ -114,6 +118,7 @@ int cli_find_meeting(cli_meeting *meeting, ls_trainer_cluster *cluster, const cl
 /* A verb. argv[0] is its name. Returns the exit code. */
 typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
 cli_verb cli_init, cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
+cli_verb cli_runs, cli_compare;
 
 /* ---- signals -------------------------------------------------------------------------------- */
 
@@ -126,6 +131,8 @@ int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *
 /* Calls ls_trainer_run, which a signal interrupts; also a signal that arrived before. */
 int cli_run(ls_trainer *trainer, ls_error *err);
 bool cli_interrupted(void); /* whether a signal has arrived */
+/* Waits until a signal has arrived. Called when no run is in progress. */
+void cli_wait_for_signal(void);
 
 /* ---- directories ----------------------------------------------------------------------------- */
 

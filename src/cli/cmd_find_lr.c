@@ -242,7 +242,7 @@ static void print_end(const range_test *r, FILE *stream)
         fprintf(stream, "the loss is above %g times its least from a rate of %.2g on\n", DIVERGED,
                 last);
     else if (strcmp(r->end, "not finite") == 0)
-        fprintf(stream, "the loss is not finite behind a rate of %.2g\n", last);
+        fprintf(stream, "the loss is not finite beyond a rate of %.2g\n", last);
 }
 
 /* Explains why there is no suggestion. A network may begin on a plateau, where its loss is that of

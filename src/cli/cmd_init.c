@@ -1,6 +1,7 @@
 /* trainer init PATH: inspects the user's data, describes it, and writes a config that trains on
  * it. */
 #include "base/error.h"
+#include "base/plural.h"
 #include "cli/init.h"
 #include "data/columns.h"
 #include "json/json.h"
@@ -8,6 +9,10 @@
 
 #include <math.h>
 #include <string.h>
+
+/* Limit of standardised numbers of a table. A value further from the mean is nearly always an error
+ * of entry. Without a limit it decides the prediction of its row, and in training all weights. */
+enum { CLIP = 10 };
 
 static const char help[] =
     "usage: trainer init PATH [options]\n"
@@ -23,6 +28,7 @@ static const char help[] =
     "  --decimal MARK   of a table's numbers, \",\" or \".\", where a column can be read both ways\n"
     "  --separator NAME of its fields, where several fit: \",\", \";\", tab, bar or space\n"
     "  --encoding NAME  of its texts, where they are not UTF-8: latin-1\n"
+    "  --set KEY=VALUE  sets any key of the config that is written: --set epochs=20\n"
     "  --to FILE        the config goes to FILE; without it to stdout, and what was seen to stderr\n"
     "  --train          trains by it at once, as `trainer FILE` does\n"
     "  --help           this text\n";
@@ -42,8 +48,9 @@ static void print_table(const cli_look *l, FILE *stream)
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
     char head[LS_COLUMN_LINE];
     ls_column_head(head);
-    fprintf(stream, "%s: a table of %u rows and %d columns\n", l->path, (unsigned)l->rows,
-            info->columns);
+    fprintf(stream, "%s: a table of %u %s and %d %s\n", l->path, (unsigned)l->rows,
+            ls_plural(l->rows, "row", "rows"), info->columns,
+            ls_plural((uint64_t)info->columns, "column", "columns"));
     fprintf(stream, "%s\n", head);
     for (int i = 0; i < info->columns; i++)
         print_column(&info->column[i], stream);
@@ -57,7 +64,10 @@ static void print_table(const cli_look *l, FILE *stream)
             l->target);
     if (l->fills)
         fputs("  missing numbers become their column's mean (data.missing)\n", stream);
-    fputs("  numbers are standardised (data.standardize)\n", stream);
+    fprintf(stream,
+            "  numbers are standardised (data.standardize), and limited to %d deviations "
+            "(data.clip)\n",
+            CLIP);
     if (l->targets)
         fprintf(stream,
                 "  %s is standardised inside, and told in its own unit (data.standardize_target)\n",
@@ -112,7 +122,8 @@ void cli_look_print(const cli_look *l, FILE *stream)
     else
         print_arrays(l, stream);
     if (l->test_rows)
-        fprintf(stream, "  %u test rows\n", (unsigned)l->test_rows);
+        fprintf(stream, "  %u test %s\n", (unsigned)l->test_rows,
+                ls_plural(l->test_rows, "row", "rows"));
     else
         fputs("  a fifth of the rows is held out for validation (data.validation)\n", stream);
 }
@@ -216,6 +227,7 @@ static void put_table(ls_json_writer *w, const cli_look *l)
     if (l->encoding)
         ls_json_put_string(w, "encoding", l->encoding);
     ls_json_put_bool(w, "standardize", true);
+    ls_json_put_int(w, "clip", CLIP);
     if (l->targets)
         ls_json_put_bool(w, "standardize_target", true);
     if (l->fills)
@@ -337,7 +349,40 @@ static int fail_look(int status, const ls_error *err)
     return cli_fail(status, text);
 }
 
-static int run(cli_look *l, const char *to, bool trains, ls_error *err)
+/* Checks that the program reads a config with these assignments. */
+static int check_config(const char *text, const cli_list *set, const ls_host *host, ls_error *err)
+{
+    char *resolved = NULL;
+    const ls_trainer_options o = {.size = sizeof o,
+                                  .config_text = text,
+                                  .set = set->item,
+                                  .set_count = set->count,
+                                  .host = host};
+    int status = ls_config_resolve(&resolved, &o, err);
+    ls_text_free(resolved);
+    return status;
+}
+
+/* Applies the assignments of --set to the config that was written. */
+static int apply_set(ls_json_writer *w, const cli_list *set, const ls_host *host, ls_error *err)
+{
+    ls_json *doc = NULL;
+    size_t length;
+    const char *text = ls_json_writer_text(w, &length, err);
+    int status = text ? check_config(text, set, host, err) : LS_ENOMEM;
+    if (status == LS_OK)
+        status = ls_json_parse(&doc, "the config", text, length, host, err);
+    for (int i = 0; i < set->count && status == LS_OK; i++)
+        status = ls_json_set(doc, set->item[i], err);
+    if (status == LS_OK) {
+        ls_json_writer_reset(w);
+        ls_json_put_node(w, NULL, ls_json_root(doc));
+    }
+    ls_json_destroy(doc);
+    return status;
+}
+
+static int run(cli_look *l, const cli_list *set, const char *to, bool trains, ls_error *err)
 {
     ls_json_writer w;
     int status = cli_look_at(l, err);
@@ -345,6 +390,10 @@ static int run(cli_look *l, const char *to, bool trains, ls_error *err)
         return fail_look(status, err);
     ls_json_writer_init(&w, 2, l->host);
     cli_look_write(&w, l);
+    if (set->count > 0 && (status = apply_set(&w, set, l->host, err)) != LS_OK) {
+        ls_json_writer_fini(&w);
+        return cli_fail(status, err->text);
+    }
     cli_look_print(l, to ? stdout : stderr);
     int code = cli_write_json("--to", to ? to : "-", &w);
     if (to && code == 0 && !trains)
@@ -374,6 +423,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     cli_view view;
     const char *to = NULL;
     bool trains = false;
+    cli_list set = {.count = 0};
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
     cli_look look = {.host = &host};
     const cli_option options[] = {
@@ -381,6 +431,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         {CLI_TEXT, "decimal", .value = &look.decimal},
         {CLI_TEXT, "separator", .value = &look.separator},
         {CLI_TEXT, "encoding", .value = &look.encoding},
+        {CLI_LIST, "set", .list = &set, .most = CLI_SET_MAX},
         {CLI_TEXT, "to", .value = &to},
         {CLI_FLAG, "train", .flag = &trains},
         {CLI_HELP, "help", 'h', .text = help},
@@ -396,7 +447,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     if (wrong)
         return cli_usage("init", wrong, "");
     cli_view_init(&view, false);
-    code = run(&look, to, trains, &err);
+    code = run(&look, &set, to, trains, &err);
     cli_look_end(&look);
     return code || !trains ? code : cli_train(to, registry);
 }

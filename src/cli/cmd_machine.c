@@ -83,7 +83,7 @@ static const char bench_help[] =
     "\n"
     "  --devices LIST   only on these; may be repeated\n"
     "  --set KEY=VALUE  sets a key of the config\n"
-    "  --seconds S      of each measurement, behind its warm-up (default 1)\n"
+    "  --seconds S      of each measurement, after its warm-up (default 1)\n"
     "  --rounds N       each is measured so many times (default 3)\n"
     "  --json           one JSON object on stdout\n"
     "  --help           this text\n";

@@ -1,6 +1,7 @@
 /* trainer predict RUN IMAGE… | --rows A:B: predictions for files or for rows of the run's data. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "cli/pack.h"
 #include "cli/trained.h"
 #include "data/image.h"
@@ -22,10 +23,10 @@ static const char help[] =
     "Says what a trained model makes of rows, which are prepared as those were that it was trained on:\n"
     "which class, and with which probability, or which value.\n"
     "\n" CLI_TRAINED_HELP
-    "  INPUT            a picture (JPEG, PNG, PGM, PPM) of any size, or a folder of them; a .csv file, whose\n"
-    "                   columns may stand in any order, among others; an .npy file; - for a table, an\n"
-    "                   array or a picture on standard input. A picture that cannot be read is named and\n"
-    "                   has no prediction; the others have theirs, and the exit status is 65\n"
+    "  INPUT            a picture (JPEG, PNG, BMP, WebP, PGM, PPM) of any size, or a folder of them; a\n"
+    "                   .csv file, whose columns may stand in any order, among others; an .npy file; - for\n"
+    "                   a table, an array or a picture on standard input. A picture that cannot be read is\n"
+    "                   named and has no prediction; the others have theirs, and the exit status is 65\n"
     "  --to FILE        predictions go to FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
     "                   probability of each class\n"
     "  --skip-broken    pictures that cannot be read are left out and counted, and the exit status is 0;\n"
@@ -71,8 +72,9 @@ static int parse_rows(const char *text, uint32_t rows, uint32_t *first, uint32_t
     if (!has_a || end == second || *end || second[0] == '-' || a >= b)
         return ls_fail(err, LS_EINVAL, "--rows %.60s: expected A:B with A < B, such as 0:10", text);
     if (b > rows)
-        return ls_fail(err, LS_EINVAL, "--rows %.60s: there are only %u rows", text,
-                       (unsigned)rows);
+        return ls_fail(err, LS_EINVAL, "--rows %.60s: there %s only %u %s", text,
+                       ls_plural(rows, "is", "are"), (unsigned)rows,
+                       ls_plural(rows, "row", "rows"));
     *first = (uint32_t)a;
     *count = (uint32_t)(b - a);
     return LS_OK;
@@ -146,8 +148,9 @@ static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
 static void say_turned(uint32_t turned)
 {
     if (turned)
-        fprintf(stderr, "trainer: %u pictures were turned as their EXIF orientation says\n",
-                (unsigned)turned);
+        fprintf(stderr, "trainer: %u %s orientation says\n", (unsigned)turned,
+                ls_plural(turned, "picture was turned as its EXIF",
+                          "pictures were turned as their EXIF"));
 }
 
 /* Scales and crops each picture like pictures of a packed folder. A picture that cannot be read is
@@ -310,14 +313,17 @@ static int end_with_broken(const input *in)
     ls_error err;
     const unsigned broken = in->broken, rows = in->rows;
     if (broken && skips_broken(in))
-        fprintf(stderr, "trainer: %u of %u pictures are broken and were left out\n", broken, rows);
+        fprintf(stderr, "trainer: %u of %u pictures %s broken and %s left out\n", broken, rows,
+                ls_plural(broken, "is", "are"), ls_plural(broken, "was", "were"));
     if (!broken || skips_broken(in))
         return cli_flush();
     const int code = cli_flush();
     ls_fail(&err, LS_EDATA,
-            "%.300s: %u of %u pictures are broken and have no prediction; mend or remove them, or "
-            "leave them out: --skip-broken",
-            in->pack.folder, broken, rows);
+            "%.300s: %u of %u pictures %s broken and %s no prediction; mend or remove %s, or leave "
+            "%s out: --skip-broken",
+            in->pack.folder, broken, rows, ls_plural(broken, "is", "are"),
+            ls_plural(broken, "has", "have"), ls_plural(broken, "it", "them"),
+            ls_plural(broken, "it", "them"));
     return code ? code : cli_fail(LS_EDATA, err.text);
 }
 

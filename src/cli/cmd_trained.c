@@ -1,13 +1,12 @@
-/* Verbs for a finished run: their common part, and `eval`, `export` and `report`. */
+/* Verbs for a finished run: their common part, and `eval` and `export`. */
 #include "cli/trained.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "checkpoint/run_dir.h"
+#include "base/plural.h"
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
-#include "page/page.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -311,8 +310,9 @@ static int export(const ls_trained *t, const cli_trained_args *a, const ls_regis
         printf("%s: %lld bytes, ONNX IR version %d, opset %d; from %s\n", to, bytes,
                LS_ONNX_IR_VERSION, LS_ONNX_OPSET, t->weights_path);
     else
-        printf("%s: %lld bytes, %d tensors; from %s\n", to, bytes,
-               t->model->params + t->model->stats, t->weights_path);
+        printf("%s: %lld bytes, %d %s; from %s\n", to, bytes, t->model->params + t->model->stats,
+               ls_plural((uint64_t)(t->model->params + t->model->stats), "tensor", "tensors"),
+               t->weights_path);
     return cli_flush();
 }
 
@@ -329,42 +329,3 @@ static int check_export(cli_trained_args *a)
 }
 
 const cli_trained_verb cli_export = {"export", "o", export_help, check_export, export};
-
-/* ---- trainer report RUN ---------------------------------------------------------------------- */
-
-static const char report_help[] =
-    "usage: trainer report RUN [-o FILE]\n"
-    "\n"
-    "Writes the report of a run as one HTML file that needs nothing but itself: accuracy, loss and\n"
-    "throughput as curves, where each worker's time goes, and the resolved config.\n"
-    "\n"
-    "  RUN          the run's directory, runs/<time>-<name>, or latest\n"
-    "  -o FILE      writes to FILE instead of RUN/report.html\n"
-    "  --help       this text\n";
-
-int cli_report(int argc, char **argv, const ls_registry *registry)
-{
-    ls_error err;
-    const char *run = NULL, *out = NULL;
-    const cli_option options[] = {{CLI_TEXT, "output", 'o', .value = &out},
-                                  {CLI_HELP, "help", 'h', .text = report_help},
-                                  {CLI_OPERAND, "run", .value = &run,
-                                   .text = "which run? Try `trainer report runs/<time>-<name>`"},
-                                  {0}};
-    (void)registry;
-    const int problem = cli_read_options("report", options, argc, argv);
-    if (problem)
-        return problem;
-    char *latest = NULL;
-    struct stat st;
-    int status = LS_OK;
-    if (strcmp(run, "latest") == 0 && stat(run, &st) != 0)
-        status = ls_run_latest(&latest, NULL, &err);
-    run = latest ? latest : run;
-    if (status == LS_OK)
-        status = ls_report_write(run, out, NULL, &err);
-    if (status == LS_OK)
-        printf("%s%s\n", out ? out : run, out ? "" : "/report.html");
-    ls_free(NULL, latest);
-    return status ? cli_fail(status, err.text) : cli_flush();
-}

@@ -6,6 +6,7 @@
 #include "json/json.h"
 #include "json/writer.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,43 +67,50 @@ static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+/* Operations on the numbers of a table, in order, and the names of their constants. */
+static const struct {
+    const char *op, *constant;
+} steps[] = {{"Sub", "column_mean:by"},
+             {"Div", "column_deviation:by"},
+             {"Max", "column_least:by"},
+             {"Min", "column_most:by"}};
+
+/* Returns a column's constant in an operation of `steps`. */
+static double constant_of(const ls_prep_column *c, int step)
+{
+    const double most = c->clip > 0 ? c->clip : DBL_MAX;
+    return step == 0 ? c->mean : step == 1 ? c->deviation : step == 2 ? -most : most;
+}
+
 /* Computes in double, as prep.c does, because the mean of a column may be large compared with its
  * deviation. */
 static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
 {
     const int dim[2] = {1, p->features};
-    double mean, deviation;
-    bool fills = false, scales = false;
+    bool fills = false, scales = false, clips = false;
     for (int i = 0; i < p->columns; i++) {
         fills |= p->column[i].fills && p->column[i].levels == 0;
         scales |= p->column[i].scaled;
+        clips |= p->column[i].clip > 0;
     }
     if (!fills && !scales)
         return;
     cast(f, x, LS_ONNX_DOUBLE);
     if (fills) {
-        for (int i = 0; i < p->columns; i++)
-            for (int k = 0; k < (p->column[i].levels ? p->column[i].levels : 1); k++)
-                ls_onnx_put_double(f,
-                                   p->column[i].fills ? (double)p->column[i].missing : (double)NAN);
+        for (int i = 0; i < p->features; i++) {
+            const ls_prep_column *c = ls_prep_feature(p, i);
+            ls_onnx_put_double(f, c->fills ? (double)c->missing : (double)NAN);
+        }
         ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, 2);
         fill(f, x, "missing:by");
     }
-    for (int i = 0; scales && i < p->features; i++) {
-        ls_prep_feature(p, i, &mean, &deviation);
-        ls_onnx_put_double(f, mean);
-    }
-    if (scales) {
-        ls_onnx_put_tensor(f, "column_mean:by", LS_ONNX_DOUBLE, dim, 2);
-        apply(f, x, "Sub", "column_mean:by");
-    }
-    for (int i = 0; scales && i < p->features; i++) {
-        ls_prep_feature(p, i, &mean, &deviation);
-        ls_onnx_put_double(f, deviation);
-    }
-    if (scales) {
-        ls_onnx_put_tensor(f, "column_deviation:by", LS_ONNX_DOUBLE, dim, 2);
-        apply(f, x, "Div", "column_deviation:by");
+    for (int step = 0; step < 4; step++) {
+        if (step < 2 ? !scales : !clips)
+            continue;
+        for (int i = 0; i < p->features; i++)
+            ls_onnx_put_double(f, constant_of(ls_prep_feature(p, i), step));
+        ls_onnx_put_tensor(f, steps[step].constant, LS_ONNX_DOUBLE, dim, 2);
+        apply(f, x, steps[step].op, steps[step].constant);
     }
     cast(f, x, LS_ONNX_FLOAT);
 }

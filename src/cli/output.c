@@ -2,10 +2,16 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host.h"
+#include "base/plural.h"
+#include "cli/columns.h"
+#include "cli/notes.h"
 #include "store/durable.h"
+#include "train/trainer.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -86,7 +92,17 @@ void cli_put_json(ls_json_writer *w)
 /* ---- the view: animated only on a terminal --------------------------------------------------- */
 
 #define REDRAW_NS 100000000u
-#define BAR 16
+
+enum {
+    FACT = 14, /* column at which the texts after labels begin */
+    UNLIMITED = 1 << 20,
+    BAR = 16,
+    BAR_MAX = 40,
+    /* widths of the terminal from which on a line has more */
+    WIDTH_SHORT = 52,    /* the loss of the evaluation */
+    WIDTH_ACCURACY = 64, /* the training accuracy */
+    WIDTH_RATE = 80,     /* the rate */
+};
 
 void cli_view_init(cli_view *view, bool quiet)
 {
@@ -102,28 +118,61 @@ static const char *style(const cli_view *view, const char *code)
     return view->colour ? code : "";
 }
 
-void cli_view_start(cli_view *view, const ls_summary *s)
+/* Finds the accuracy at chance, if the run begins with small random weights as the book's. */
+static void find_chance(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
+{
+    const ls_config *c = &trainer->config;
+    const bool small = c->init.rule == LS_INIT_NORMAL && c->init.std <= 0.02f;
+    if (!small || c->init_weights || s->resumed_from[0] || trainer->model->classes < 2)
+        return;
+    view->chance = 1.0 / trainer->model->classes;
+    view->init_std = (double)c->init.std;
+}
+
+/* Returns the width in which lines are broken: that of the terminal. Elsewhere they are not. */
+static int wrap_width(const cli_view *view)
+{
+    return view->tty ? cli_columns(stderr, CLI_TEXT_WIDTH) : UNLIMITED;
+}
+
+void cli_view_fact(const cli_view *view, const char *label, const char *format, ...)
+{
+    char text[LS_ERROR_TEXT + LS_PATH_BYTES];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    const int width = wrap_width(view), indent = width < WIDTH_SHORT ? 4 : FACT;
+    fprintf(stderr, "  %-*s", FACT - 2, label);
+    cli_put_wrapped(stderr, text, FACT, indent, width);
+}
+
+void cli_view_start(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
 {
     view->rows = s->images ? "images" : "rows";
+    const char *row = s->images ? "image" : "row";
     view->judged_by = s->judged_by;
+    find_chance(view, s, trainer);
     if (view->quiet)
         return;
     const char *bold = style(view, "\033[1m"), *plain = style(view, "\033[0m");
     fprintf(stderr, "%s%s%s on %s%s%s\n", bold, s->name, plain, bold, s->devices, plain);
-    fprintf(stderr, "  data        %s\n", s->data);
+    cli_view_fact(view, "data", "%s", s->data);
     if (s->synthetic)
-        fprintf(stderr, "              made up by the program: results say nothing of real data\n");
-    fprintf(stderr, "  model       %zu parameters, %zu bytes\n", s->parameters, s->parameter_bytes);
-    fprintf(stderr, "  minibatch   %d %s, %d per device, in %d shards\n", s->batch_size, view->rows,
-            s->batch_per_device, s->shards);
-    fprintf(stderr, "  device      %s, %s%s%s\n", s->device_model, s->library,
-            s->isa[0] ? ", " : "", s->isa);
-    fprintf(stderr, "  memory      %.1f MB per device\n", (double)s->device_bytes / 1e6);
+        cli_view_fact(view, "", "made up by the program: results say nothing of real data");
+    cli_view_fact(view, "model", "%zu parameters, %zu bytes", s->parameters, s->parameter_bytes);
+    cli_print_layers(trainer, cli_columns(stderr, CLI_TEXT_WIDTH));
+    cli_view_fact(view, "minibatch", "%d %s, %d per device, in %d %s", s->batch_size,
+                  s->batch_size == 1 ? row : view->rows, s->batch_per_device, s->shards,
+                  ls_plural((uint64_t)s->shards, "shard", "shards"));
+    cli_view_fact(view, "device", "%s, %s%s%s", s->device_model, s->library, s->isa[0] ? ", " : "",
+                  s->isa);
+    cli_view_fact(view, "memory", "%.1f MB per device", (double)s->device_bytes / 1e6);
     if (s->run_dir[0])
-        fprintf(stderr, "  run         %s\n", s->run_dir);
+        cli_view_fact(view, "run", "%s", s->run_dir);
     if (s->resumed_from[0])
-        fprintf(stderr, "  resumed     behind step %llu, from %s\n",
-                (unsigned long long)s->resumed_steps, s->resumed_from);
+        cli_view_fact(view, "resumed", "after step %llu, from %s",
+                      (unsigned long long)s->resumed_steps, s->resumed_from);
 }
 
 void cli_view_clear(cli_view *view)
@@ -143,25 +192,35 @@ static void format_duration(char *text, size_t size, double seconds)
         snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
 }
 
+/* Writes a bar of `cells` characters, of which a share is filled. */
+static void put_bar(cli_view *view, int cells, double share)
+{
+    fputs(style(view, "\033[36m"), stderr);
+    for (int i = 0; i < cells; i++)
+        fputs(i < (int)(share * cells) ? "━" : "╌", stderr);
+    fputs(style(view, "\033[0m"), stderr);
+}
+
+/* The line is as wide as the terminal allows: on a narrow one the rate and then the accuracy are
+ * left out, and the bar is shorter. */
 static void draw_progress(cli_view *view, const ls_progress *p)
 {
-    char left[32], bar[BAR * 3 + 1];
-    size_t used = 0;
-    int full = (int)((uint64_t)BAR * p->step / p->steps);
-    for (int i = 0; i < BAR; i++) {
-        const char *cell = i < full ? "━" : "╌";
-        memcpy(bar + used, cell, strlen(cell));
-        used += strlen(cell);
-    }
-    bar[used] = '\0';
+    char left[32];
+    const int width = cli_columns(stderr, CLI_TEXT_WIDTH);
+    const bool wide = width >= WIDTH_RATE, narrow = width < WIDTH_SHORT;
+    int bar = wide ? BAR + (width - WIDTH_RATE) / 2 : narrow ? width - 32 : width - 49;
+    bar = bar > BAR_MAX ? BAR_MAX : bar < 4 ? 4 : bar;
+    bar = !wide && bar > BAR ? BAR : bar;
     format_duration(left, sizeof left, p->remaining_s);
     /* Wrapping is turned off: a line that is wider than the terminal is cut and stays one line. */
-    fprintf(stderr, "\r\033[?7l  epoch %d/%d %s%s%s loss %.4f", p->epoch, p->epochs,
-            style(view, "\033[36m"), bar, style(view, "\033[0m"), p->loss);
-    if (!isnan(p->accuracy))
+    fprintf(stderr, "\r\033[?7l  %s%d/%d ", narrow ? "" : "epoch ", p->epoch, p->epochs);
+    put_bar(view, bar, (double)p->step / p->steps);
+    fprintf(stderr, " loss %.4f", p->loss);
+    if (!isnan(p->accuracy) && !narrow)
         fprintf(stderr, "  acc %.3f", p->accuracy);
-    fprintf(stderr, "  %.0f %s/s  %s left\033[K\033[?7h", p->images_per_s,
-            view->rows ? view->rows : "images", left);
+    if (wide)
+        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
+    fprintf(stderr, "  %s left\033[K\033[?7h", left);
     fflush(stderr);
     view->drawn = true;
     view->drawn_at = ls_now_ns();
@@ -173,19 +232,41 @@ static const char *short_name(const char *metric)
     return strcmp(metric, "accuracy") == 0 ? "acc" : metric;
 }
 
+/* Says that an accuracy at chance after the first epoch is what small initial weights lead to. */
+static void explain_chance(const cli_view *view, const ls_progress *p)
+{
+    char text[240];
+    if (p->epoch != 1 || !p->evaluated || view->chance <= 0 || p->epochs == 1 ||
+        strcmp(p->metric, "accuracy") != 0 || p->test_metric > 1.1 * view->chance + 0.01)
+        return;
+    snprintf(
+        text, sizeof text,
+        "%.4f is chance. The book's init (normal, std %g) begins like this and learns in later "
+        "epochs; --set init=kaiming begins faster.",
+        p->test_metric, view->init_std);
+    fputs("  ", stderr);
+    cli_put_wrapped(stderr, text, 2, 2, cli_columns(stderr, CLI_TEXT_WIDTH));
+}
+
 static void print_epoch(cli_view *view, const ls_progress *p)
 {
+    const int width = view->tty ? cli_columns(stderr, CLI_TEXT_WIDTH) : CLI_WIDE;
+    const bool narrow = width < WIDTH_SHORT, metric = strcmp(p->metric, "loss") != 0;
+    const char *judged = view->judged_by ? view->judged_by : "test";
     cli_view_clear(view);
-    fprintf(stderr, "  epoch %2d/%d  loss %.4f", p->epoch, p->epochs, p->loss);
-    if (!isnan(p->accuracy))
+    fprintf(stderr, narrow ? "  %d/%d  loss %.4f" : "  epoch %2d/%d  loss %.4f", p->epoch,
+            p->epochs, p->loss);
+    if (!isnan(p->accuracy) && width >= WIDTH_ACCURACY)
         fprintf(stderr, "  acc %.4f", p->accuracy);
-    fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
-    if (p->evaluated)
-        fprintf(stderr, "  %s %.4f", view->judged_by ? view->judged_by : "test", p->test_loss);
-    if (p->evaluated && strcmp(p->metric, "loss") != 0)
-        fprintf(stderr, "  %s%s %.4f%s", style(view, "\033[1m"), short_name(p->metric),
-                p->test_metric, style(view, "\033[0m"));
+    if (width >= WIDTH_RATE)
+        fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
+    if (p->evaluated && (!narrow || !metric))
+        fprintf(stderr, "  %s %.4f", judged, p->test_loss);
+    if (p->evaluated && metric)
+        fprintf(stderr, "  %s%s%s%s %.4f%s", style(view, "\033[1m"), narrow ? judged : "",
+                narrow ? " " : "", short_name(p->metric), p->test_metric, style(view, "\033[0m"));
     fputc('\n', stderr);
+    explain_chance(view, p);
 }
 
 void cli_view_progress(cli_view *view, const ls_progress *p)
@@ -209,212 +290,13 @@ void cli_view_log(void *user, ls_log_level level, const char *text)
         kind = "warning: ";
     else if (level == LS_LOG_ERROR)
         kind = "error: ";
-    if (level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0) /* a line of a table */
+    if (level == LS_LOG_INFO && strncmp(text, "  ", 2) == 0) { /* a line of a table */
         fprintf(stderr, "%s\n", text);
-    else
-        fprintf(stderr, "trainer: %s%s\n", kind, text);
-}
-
-/* ---- curves ---------------------------------------------------------------------------------- */
-
-enum {
-    ROWS = 5, /* lines of text in the plot */
-    CELLS = 26,
-    LABEL = 6, /* columns for a number before the axis */
-    PANEL = LABEL + 1 + CELLS
-};
-
-/* A plot of dots: one for each cell in ASCII, 2 × 4 for each cell in braille. */
-typedef struct panel {
-    const char *title;
-    double lo, hi, last;
-    unsigned char cell[ROWS][CELLS]; /* braille: bits of the character U+2800 + x; ASCII: 0 or 1 */
-} panel;
-
-void cli_curve_add(cli_curve *c, const ls_progress *p)
-{
-    if (!p->epoch_done)
         return;
-    if (c->stride == 0)
-        c->stride = 1;
-    if (p->evaluated)
-        c->evaluated++;
-    c->metric = p->metric;
-    if (c->count == CLI_CURVE_POINTS) {
-        for (int i = 0; i < CLI_CURVE_POINTS / 2; i++)
-            c->point[i] = c->point[2 * i + 1];
-        c->count /= 2;
-        c->stride *= 2;
     }
-    if (p->epoch % c->stride == 0 || p->epoch == p->epochs)
-        c->point[c->count++] =
-            (cli_curve_point){p->epoch, (float)p->loss, p->evaluated ? (float)p->test_metric : NAN};
+    const int before = fprintf(stderr, "trainer: %s", kind);
+    cli_put_wrapped(stderr, text, before, 2, wrap_width(view));
 }
-
-static double value_of(const cli_curve_point *p, bool loss)
-{
-    return loss ? p->loss : p->test_metric;
-}
-
-static void find_range(panel *out, const cli_curve *c, bool loss)
-{
-    out->lo = INFINITY;
-    out->hi = -INFINITY;
-    for (int i = 0; i < c->count; i++) {
-        double v = value_of(&c->point[i], loss);
-        if (!isfinite(v))
-            continue;
-        out->lo = v < out->lo ? v : out->lo;
-        out->hi = v > out->hi ? v : out->hi;
-        out->last = v;
-    }
-}
-
-/* Sets a dot. `x` and `y` count dots from the left and from the bottom. */
-static void set_dot(panel *out, int x, int y, bool utf8)
-{
-    static const unsigned char bits[4][2] = {
-        {0x40, 0x80}, {0x04, 0x20}, {0x02, 0x10}, {0x01, 0x08}};
-    if (utf8)
-        out->cell[ROWS - 1 - y / 4][x / 2] |= bits[y % 4][x % 2];
-    else
-        out->cell[ROWS - 1 - y][x] = 1;
-}
-
-static void connect(panel *out, int x0, int y0, int x1, int y1, bool utf8)
-{
-    int dx = x1 - x0, dy = y1 - y0, steps = dx > abs(dy) ? dx : abs(dy);
-    for (int i = 0; i <= steps; i++)
-        set_dot(out, x0 + (steps ? (2 * i * dx + steps) / (2 * steps) : 0),
-                y0 + (steps ? (int)lround((double)i * dy / steps) : 0), utf8);
-}
-
-static void draw(panel *out, const cli_curve *c, bool loss, bool utf8)
-{
-    int width = utf8 ? 2 * CELLS : CELLS, height = utf8 ? 4 * ROWS : ROWS;
-    int x0 = -1, y0 = 0, first = c->point[0].epoch, last = c->point[c->count - 1].epoch;
-    find_range(out, c, loss);
-    for (int i = 0; i < c->count; i++) {
-        double v = value_of(&c->point[i], loss);
-        if (!isfinite(v))
-            continue;
-        double share = out->hi > out->lo ? (v - out->lo) / (out->hi - out->lo) : 0.5;
-        int x = (int)((double)(c->point[i].epoch - first) / (last - first) * (width - 1) + 0.5);
-        int y = (int)(share * (height - 1) + 0.5);
-        connect(out, x0 < 0 ? x : x0, x0 < 0 ? y : y0, x, y, utf8);
-        x0 = x;
-        y0 = y;
-    }
-}
-
-/* Prints a number in five columns, if its magnitude allows: "0.832". */
-static void print_number(FILE *stream, double v)
-{
-    int digits = -1;
-    if (fabs(v) < 9.9995)
-        digits = 3;
-    else if (fabs(v) < 999.5)
-        digits = 1;
-    if (v < 0 && digits > 0)
-        digits--; /* the sign takes a column */
-    if (digits >= 0)
-        fprintf(stream, "%*.*f", LABEL - 1, digits, v);
-    else
-        fprintf(stream, "%*.0e", LABEL - 1, v);
-}
-
-static void print_cells(FILE *stream, const panel *p, int row, bool utf8)
-{
-    const bool flat = !(p->hi > p->lo);
-    const bool labelled = flat ? row == ROWS / 2 : row == 0 || row == ROWS - 1;
-    if (labelled)
-        print_number(stream, row == 0 ? p->hi : p->lo);
-    else
-        fprintf(stream, "%*s", LABEL - 1, "");
-    if (utf8)
-        fputs(labelled ? " ┤" : " │", stream);
-    else
-        fputs(" |", stream);
-    for (int i = 0; i < CELLS; i++) {
-        unsigned char bits = p->cell[row][i];
-        if (!utf8)
-            fputc(bits ? '*' : ' ', stream);
-        else if (bits)
-            fprintf(stream, "\xE2%c%c", 0xA0 + (bits >> 6), 0x80 + (bits & 0x3F));
-        else
-            fputc(' ', stream);
-    }
-}
-
-static void print_base(FILE *stream, bool utf8)
-{
-    fprintf(stream, "%*s%s", LABEL, "", utf8 ? "└" : "+");
-    for (int i = 0; i < CELLS; i++)
-        fputs(utf8 ? "─" : "-", stream);
-}
-
-static void print_epochs(FILE *stream, const cli_curve *c)
-{
-    char ends[2][16];
-    snprintf(ends[0], sizeof ends[0], "%d", c->point[0].epoch);
-    snprintf(ends[1], sizeof ends[1], "%d", c->point[c->count - 1].epoch);
-    int middle = CELLS - (int)strlen(ends[0]) - (int)strlen(ends[1]);
-    int before = (middle - 5) / 2;
-    fprintf(stream, "%*s%s%*s%s%*s%s", LABEL + 1, "", ends[0], before, "", "epoch",
-            middle - 5 - before, "", ends[1]);
-}
-
-static void print_title(FILE *stream, const panel *p)
-{
-    char text[PANEL + 1];
-    const int digits = fabs(p->last) < 1000 ? 4 : 0;
-    const int n =
-        snprintf(text, sizeof text, "%*s %s, last %.*f", LABEL, "", p->title, digits, p->last);
-    if (n > PANEL)
-        snprintf(text, sizeof text, "%*s %s %.*f", LABEL, "", p->title, digits, p->last);
-    fprintf(stream, "%-*s", PANEL, text);
-}
-
-void cli_curve_print(const cli_curve *c, FILE *stream, bool utf8)
-{
-    if (c->evaluated < 2 || c->count < 2)
-        return;
-    char test[32];
-    snprintf(test, sizeof test, "%s %s", c->judged_by ? c->judged_by : "test", c->metric);
-    panel side[2] = {{.title = test}, {.title = "training loss"}};
-    for (int i = 0; i < 2; i++)
-        draw(&side[i], c, i == 1, utf8);
-    if (!isfinite(side[0].lo) || !isfinite(side[1].lo))
-        return;
-    for (int line = 0; line < ROWS + 3; line++) {
-        for (int i = 0; i < 2; i++) {
-            fprintf(stream, "%*s", i ? 4 : 2, "");
-            if (line == 0)
-                print_title(stream, &side[i]);
-            else if (line <= ROWS)
-                print_cells(stream, &side[i], line - 1, utf8);
-            else if (line == ROWS + 1)
-                print_base(stream, utf8);
-            else
-                print_epochs(stream, c);
-        }
-        fputc('\n', stream);
-    }
-}
-
-bool cli_curve_utf8(void)
-{
-    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-    const char *term = getenv("TERM"), *locale = NULL;
-    for (int i = 0; i < 3 && !(locale && *locale); i++)
-        locale = getenv(names[i]);
-    if (!locale || (term && strcmp(term, "dumb") == 0))
-        return false;
-    const char *charset = strchr(locale, '.');
-    return charset &&
-           (strncasecmp(charset, ".utf-8", 6) == 0 || strncasecmp(charset, ".utf8", 5) == 0);
-}
-
 /* ---- records onto a stream ------------------------------------------------------------------- */
 
 static int fail_stream(cli_output *out, ls_error *err)

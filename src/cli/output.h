@@ -1,5 +1,5 @@
-/* Output of the program: results and failures, a run's progress for people, curves, and records on
- * a stream. */
+/* Output of the program: results and failures, a run's progress for people, and records on a
+ * stream. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
@@ -47,6 +47,8 @@ typedef struct cli_view {
     bool colour;
     const char *rows;      /* "images" or "rows"; NULL: "images" */
     const char *judged_by; /* the split that is evaluated: "test" or "validation"; NULL: "test" */
+    double chance;         /* accuracy of random answers; 0: the init does not begin there */
+    double init_std;       /* standard deviation of the initial weights */
     bool drawn;            /* a progress line is on the terminal */
     uint64_t drawn_at;
 } cli_view;
@@ -54,44 +56,18 @@ typedef struct cli_view {
 /* Initialises the view according to stderr and the environment (TERM, NO_COLOR). `quiet`: only
  * warnings and errors are printed. */
 void cli_view_init(cli_view *view, bool quiet);
-/* Prints the description of a run at its start. */
-void cli_view_start(cli_view *view, const ls_summary *summary);
+/* Prints the description of a run and its model at the start. */
+void cli_view_start(cli_view *view, const ls_summary *summary, const ls_trainer *trainer);
+/* Prints a line with a label and a formatted text. On a terminal the text is broken at its width.
+ */
+void cli_view_fact(const cli_view *view, const char *label, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Prints a line at the end of an epoch; on a terminal, redraws the progress line in between. */
 void cli_view_progress(cli_view *view, const ls_progress *progress);
 /* Removes the progress line, so that something else can be printed. */
 void cli_view_clear(cli_view *view);
 /* A function for ls_host.log; `user` is the view. */
 void cli_view_log(void *user, ls_log_level level, const char *text);
-
-/* ---- curves of a run in a few lines of text, printed at its end ------------------------------ */
-
-#define CLI_CURVE_POINTS 512
-
-typedef struct cli_curve_point {
-    int epoch;
-    float loss;        /* mean loss of the training rows */
-    float test_metric; /* result on the test rows; NaN: not evaluated in this epoch */
-} cli_curve_point;
-
-/* Must be zeroed at first. */
-typedef struct cli_curve {
-    int count;
-    int stride; /* only every stride-th epoch is kept, so that any number fits; 0: none added yet */
-    int evaluated;
-    const char *metric;    /* name of the metric of the test rows */
-    const char *judged_by; /* "test" or "validation"; NULL: "test" */
-    cli_curve_point point[CLI_CURVE_POINTS];
-} cli_curve;
-
-/* Adds what the progress callback reports. */
-void cli_curve_add(cli_curve *curve, const ls_progress *progress);
-
-/* Prints the test metric and the training loss side by side, in 8 lines of at most 72 columns.
- * Prints nothing if fewer than 2 epochs were evaluated. Without `utf8` the output is ASCII. */
-void cli_curve_print(const cli_curve *curve, FILE *stream, bool utf8);
-
-/* Returns whether the terminal shows UTF-8, according to the environment. */
-bool cli_curve_utf8(void);
 
 /* ---- records onto a stream (--metrics) ------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "checkpoint/run_dir.h"
 #include "config/config.h"
 #include "nn/safetensors.h"
@@ -135,9 +136,10 @@ static int tell_broken(cli_packing *k, const cli_chunk *c)
     if (k->broken == 0 || k->p->skip_broken || !c->ends_block)
         return LS_OK;
     return ls_fail(k->err, LS_EDATA,
-                   "%.300s: %zu images so far are broken; mend or remove them, or leave them out: "
-                   "data.skip_broken, of `trainer pack` --skip-broken",
-                   k->p->folder, k->broken);
+                   "%.300s: %zu %s; mend or remove them, or leave them out: data.skip_broken, of "
+                   "`trainer pack` --skip-broken",
+                   k->p->folder, k->broken,
+                   ls_plural(k->broken, "image so far is broken", "images so far are broken"));
 }
 
 static int write_chunk(void *user, const cli_chunk *c)
@@ -192,9 +194,13 @@ static int write_tensors(output *o)
 static void remark_images(cli_packing *k)
 {
     if (k->broken)
-        cli_pack_remark(k, "%zu images are broken and were left out", k->broken);
+        cli_pack_remark(
+            k, "%zu %s left out", k->broken,
+            ls_plural(k->broken, "image is broken and was", "images are broken and were"));
     if (k->turned)
-        cli_pack_remark(k, "%zu images were turned as their EXIF orientation says", k->turned);
+        cli_pack_remark(
+            k, "%zu %s EXIF orientation says", k->turned,
+            ls_plural(k->turned, "image was turned as its", "images were turned as their"));
 }
 
 /* Returns the header in `room` bytes, padded with spaces. `room` 0: as long as it can become. */
@@ -546,9 +552,9 @@ static int decode_listed(ls_dataset **out, cli_packing *k, const ls_new_rows *as
         status = cli_crew_run(w, l, keep_chunk, &m);
     if (status == LS_OK && k->broken && !k->p->skip_broken)
         status = ls_fail(k->err, LS_EDATA,
-                         "%.300s: %zu images are broken; mend or remove them, or leave them out: "
+                         "%.300s: %zu %s broken; mend or remove them, or leave them out: "
                          "data.skip_broken",
-                         k->p->folder, k->broken);
+                         k->p->folder, k->broken, ls_plural(k->broken, "image is", "images are"));
     if (status == LS_OK && m.rows == 0)
         status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
     if (status == LS_OK)

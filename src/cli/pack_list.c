@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -280,21 +281,27 @@ static void remark_split(cli_packing *k, int test, const empties *empty)
     const cli_listing *l = &k->split[test];
     const char *of = test ? "test " : "";
     if (empty->count && !test)
-        cli_pack_remark(k, "%zu sub-folders have no images and are no classes: %s", empty->count,
+        cli_pack_remark(k, "%zu %s: %s", empty->count,
+                        ls_plural(empty->count, "sub-folder has no images and is no class",
+                                  "sub-folders have no images and are no classes"),
                         empty->text);
     else if (empty->count)
-        cli_pack_remark(k, "%zu classes have no test images: %s", empty->count, empty->text);
+        cli_pack_remark(k, "%zu %s no test images: %s", empty->count,
+                        ls_plural(empty->count, "class has", "classes have"), empty->text);
     if (l->others)
-        cli_pack_remark(k, "%zu %sfiles are no jpg, png, bmp, webp, pgm or ppm and were left out",
-                        l->others, of);
+        cli_pack_remark(k, "%zu %s%s no jpg, png, bmp, webp, pgm or ppm and %s left out", l->others,
+                        of, ls_plural(l->others, "file is", "files are"),
+                        ls_plural(l->others, "was", "were"));
     if (l->foreign)
-        cli_pack_remark(k,
-                        "%zu %sfiles are images of kinds that are not read (gif, tiff, heic, …) "
-                        "and were left out; convert them",
-                        l->foreign, of);
+        cli_pack_remark(
+            k, "%zu %s%s not read (gif, tiff, heic, …) and %s", l->foreign, of,
+            ls_plural(l->foreign, "file is an image of a kind that is",
+                      "files are images of kinds that are"),
+            ls_plural(l->foreign, "was left out; convert it", "were left out; convert them"));
     if (l->deeper)
-        cli_pack_remark(k, "%zu %simages lie in folders of their class's folder, and are of it",
-                        l->deeper, of);
+        cli_pack_remark(k, "%zu %s%s of it", l->deeper, of,
+                        ls_plural(l->deeper, "image lies in a folder of its class's folder, and is",
+                                  "images lie in folders of their class's folder, and are"));
 }
 
 static int check_split(const cli_packing *k, int test, const char *folder)

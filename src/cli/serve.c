@@ -5,6 +5,7 @@
 
 #ifdef LOCKSTEP_WITH_HTTP
 
+#include "base/clock.h"
 #include "base/thread_state.h"
 #include "http/guard.h"
 #include "http/metrics.h"
@@ -19,9 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CONNECTIONS 64
 #define PATIENCE_S 4
+#define LINGER_S 2 /* a page asks once a second */
 
 /* ---- /metrics ------------------------------------------------------------------------------- */
 
@@ -127,8 +130,9 @@ struct cli_server {
     ls_sink sink;
     const ls_host *host;
     http_guard *guard;
-    pthread_mutex_t lock; /* guards `log` */
+    pthread_mutex_t lock; /* guards `log` and `asked_ns` */
     ls_run_log log;
+    uint64_t asked_ns; /* time of the last request for records; 0: none */
     numbers numbers;
 };
 
@@ -179,6 +183,7 @@ static void make_records(cli_server *s, struct MHD_Connection *to, ls_buffer *ou
     }
     const ls_run_seen place = {n[0], n[1], n[2], n[3]};
     pthread_mutex_lock(&s->lock);
+    s->asked_ns = ls_now_ns();
     ls_run_log_write(&s->log, &place, out);
     pthread_mutex_unlock(&s->lock);
 }
@@ -336,24 +341,67 @@ static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
     return status;
 }
 
+/* Says where the run is: the machine's name, and the run directory if there is one. */
+static int note_place(cli_server *s, const char *run_dir, ls_error *err)
+{
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    const char *const pairs[] = {"host", name, run_dir[0] ? "run_dir" : NULL, run_dir, NULL};
+    return ls_run_log_note(&s->log, "live", pairs, err);
+}
+
 int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
 {
-    ls_error why;
+    ls_error why = {.text = ""};
     const ls_summary *summary = ls_trainer_summary(trainer);
     if (!s)
         return LS_OK;
     pthread_mutex_lock(&s->lock);
-    if (summary->resumed_from[0] && ls_report_read(&s->log, summary->run_dir, &why) != LS_OK)
-        ls_log(s->host, LS_LOG_WARNING, "%s", why.text);
+    const int read_status =
+        summary->resumed_from[0] ? ls_report_read(&s->log, summary->run_dir, &why) : LS_OK;
+    int status = note_place(s, summary->run_dir, err);
     pthread_mutex_unlock(&s->lock);
+    if (read_status) /* the log's hook takes the lock */
+        ls_log(s->host, LS_LOG_WARNING, "%s", why.text);
     s->sink = (ls_sink){.emit = on_record, .wants_text = 1};
-    return ls_trainer_attach(trainer, &s->sink, err);
+    return status ? status : ls_trainer_attach(trainer, &s->sink, err);
+}
+
+void cli_server_warn(cli_server *s, const char *text)
+{
+    const char *const pairs[] = {"text", text, NULL};
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    ls_run_log_note(&s->log, "warning", pairs, NULL);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static bool is_followed(cli_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const uint64_t asked_ns = s->asked_ns;
+    pthread_mutex_unlock(&s->lock);
+    return asked_ns > 0 && ls_now_ns() - asked_ns < LINGER_S * UINT64_C(1000000000);
+}
+
+void cli_server_note(cli_server *s, const char *lines, size_t length)
+{
+    pthread_mutex_lock(&s->lock);
+    for (const char *at = lines, *end; at < lines + length; at = end + 1) {
+        end = memchr(at, '\n', (size_t)(lines + length - at));
+        end = end ? end : lines + length;
+        ls_run_log_line(&s->log, "notes", 1, at, (size_t)(end - at), NULL);
+    }
+    pthread_mutex_unlock(&s->lock);
 }
 
 void cli_server_stop(cli_server *s)
 {
     if (!s)
         return;
+    if (s->guard && is_followed(s))
+        nanosleep(&(struct timespec){.tv_sec = LINGER_S}, NULL); /* a signal ends it */
     if (s->guard)
         http_guard_stop(s->guard);
     ls_run_log_fini(&s->log);
@@ -380,6 +428,19 @@ int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
     (void)trainer;
     (void)err;
     return LS_OK;
+}
+
+void cli_server_note(cli_server *s, const char *lines, size_t length)
+{
+    (void)s;
+    (void)lines;
+    (void)length;
+}
+
+void cli_server_warn(cli_server *s, const char *text)
+{
+    (void)s;
+    (void)text;
 }
 
 void cli_server_stop(cli_server *s)

@@ -7,6 +7,7 @@
 #include <lockstep/status.h>
 #include <lockstep/trainer.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct cli_server cli_server;
 
@@ -31,6 +32,14 @@ int cli_server_start(cli_server **out, const cli_server_options *options, const 
  * be read, the host's log says why. `server` may be NULL. Errors: LS_EINVAL (too many sinks). */
 int cli_server_follow(cli_server *server, ls_trainer *trainer, ls_error *err);
 
-void cli_server_stop(cli_server *server); /* NULL is allowed */
+/* Shows lines of JSON, such as those of cli/notes.h, besides the records. Any thread. */
+void cli_server_note(cli_server *server, const char *lines, size_t length);
+
+/* Shows a warning on the page. Any thread; `server` may be NULL. Out of memory, it is not shown. */
+void cli_server_warn(cli_server *server, const char *text);
+
+/* Stops the server. If a page asked for records within the last LINGER_S (serve.c), the server
+ * first answers for that time, so that the page hears how the run ended. NULL is allowed. */
+void cli_server_stop(cli_server *server);
 
 #endif

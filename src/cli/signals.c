@@ -41,6 +41,19 @@ bool cli_interrupted(void)
     return signals > 0;
 }
 
+void cli_wait_for_signal(void)
+{
+    sigset_t blocked, before;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGINT);
+    sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGHUP);
+    sigprocmask(SIG_BLOCK, &blocked, &before);
+    while (signals == 0)
+        sigsuspend(&before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 void cli_catch_signals(void)
 {
     struct sigaction before, action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};

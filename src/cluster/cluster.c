@@ -257,8 +257,7 @@ int ls_cluster_agreed(const ls_cluster *c)
 void ls_cluster_commit(ls_cluster *c, int committed)
 {
     if (c->summed && !committed)
-        ls_cluster_leave(c,
-                         "its workers failed behind a sum that the other hosts have made use of");
+        ls_cluster_leave(c, "its workers failed after a sum that the other hosts have made use of");
     c->summed = false;
 }
 

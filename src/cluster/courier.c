@@ -1,5 +1,5 @@
 /* The progress thread, which owns the transport. It executes one order at a time. Meanwhile and
- * between orders it sends signs of life and watches those of the others. */
+ * between orders it sends signs of life and watches those of the others (watch.c). */
 #include "cluster/courier.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -8,102 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAGIC 0x4c53776du
 #define IDLE_NS 5000000u        /* between two looks at the transport without an order */
 #define ACTIVE_NS 2000000u      /* longest poll during an order */
 #define OWN_NS 100000u          /* longest poll while this member may still bring a part of a sum */
-#define SAY_NS 1000000000u      /* longest interval between two signs of life */
 #define LAST_WORD_NS 300000000u /* time for the last message after a fault */
 #define LOSS_WORD_NS 20000000u  /* time for the last message after a loss */
-enum { AT_ONCE = 64, IN_VAIN = 8 };
-
-/* Returns the number of members of the progress thread's transport. It can differ from c->members,
- * which callers use until they call ls_cluster_regroup. */
-static int crew(const ls_cluster *c)
-{
-    return c->wire && c->peer ? c->wire->members : 0;
-}
-
-/* ---- faults --------------------------------------------------------------------------------- */
-
-static void say_last(ls_cluster *c, ls_say say, const char *text);
-
-/* Ends the order. `why` NULL, or with status LS_OK: it has succeeded. */
-static void end_order(ls_cluster *c, const ls_error *why, bool lost)
-{
-    c->status = why ? why->status : LS_OK;
-    if (c->status)
-        c->error = *why;
-    c->lost = lost;
-    c->active = false;
-    atomic_store_explicit(&c->done, true, LS_COURIER_DONE);
-    ls_park_wake(&c->finished);
-}
-
-/* Handles the first fault: ends the order and tells the others at once, so that none waits
- * for its own deadline. */
-static void note_fault(ls_cluster *c)
-{
-    c->fault_ns = ls_now_ns();
-    if (c->active && c->kind != LS_ORDER_CLOSE)
-        end_order(c, &c->fault, c->loss);
-    if (c->wire)
-        say_last(c,
-                 c->loss                           ? LS_SAY_LOSS
-                 : c->fault.status == LS_EDIVERGED ? LS_SAY_END
-                                                   : LS_SAY_LEAVE,
-                 c->fault.text);
-}
-
-/* Returns whether the run may go on after a loss. It may not if it has regrouped IN_VAIN times
- * without a sum: a transport that only ever breaks ends the run. */
-static bool may_regroup(const ls_cluster *c)
-{
-    return atomic_load_explicit(&c->regroups, memory_order_relaxed) && c->wire &&
-           c->wire->type->regroup && c->in_vain < IN_VAIN && c->kind != LS_ORDER_CLOSE &&
-           !atomic_load_explicit(&c->left, memory_order_relaxed);
-}
-
-#define fault(c, ...)                                                                              \
-    do {                                                                                           \
-        if ((c)->fault.status == LS_OK) {                                                          \
-            ls_fail(&(c)->fault, __VA_ARGS__);                                                     \
-            note_fault(c);                                                                         \
-        }                                                                                          \
-    } while (0)
-
-/* Reports the loss of another member, which is not a fault if the run may go on without it. */
-#define loss(c, ...)                                                                               \
-    do {                                                                                           \
-        if ((c)->fault.status == LS_OK) {                                                          \
-            (c)->loss = may_regroup(c);                                                            \
-            fault(c, LS_ESTALLED, __VA_ARGS__);                                                    \
-        }                                                                                          \
-    } while (0)
+enum { AT_ONCE = 64 };
 
 /* ---- posting transfers ----------------------------------------------------------------------- */
 
-/* Handles an error of the transport. A broken connection means that a host is lost,
- * as its silence would. */
-static void note_wire(ls_cluster *c, int status, const ls_error *why)
-{
-    if (status == LS_EIO)
-        loss(c, "%.400s", why->text);
-    else if (status)
-        fault(c, status, "%.400s", why->text);
-}
-
-static bool post(ls_cluster *c, ls_transfer *transfer)
-{
-    ls_error why;
-    int status = c->wire->type->post(c->wire, transfer, &why);
-    note_wire(c, status, &why);
-    return status == LS_OK;
-}
-
 static bool has_room(const ls_cluster *c, const ls_peer *p, size_t bytes)
 {
-    return p->under_way == 0 || p->under_way + bytes <= LS_UNDER_WAY / (size_t)(crew(c) - 1);
+    return p->under_way == 0 ||
+           p->under_way + bytes <= LS_UNDER_WAY / (size_t)(ls_watch_members(c) - 1);
 }
 
 static void post_next(ls_cluster *c, ls_peer *p)
@@ -112,7 +29,7 @@ static void post_next(ls_cluster *c, ls_peer *p)
     while ((parcel = p->waiting) && has_room(c, p, parcel->transfer.bytes)) {
         p->waiting = parcel->next;
         p->under_way += parcel->transfer.bytes;
-        if (!post(c, &parcel->transfer))
+        if (!ls_watch_post(c, &parcel->transfer))
             return;
     }
 }
@@ -127,176 +44,12 @@ void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_tra
     c->open++;
     if (transfer->incoming) {
         p->coming++;
-        post(c, &parcel->transfer);
+        ls_watch_post(c, &parcel->transfer);
         return;
     }
     *(p->waiting ? p->waiting_end : &p->waiting) = parcel;
     p->waiting_end = &parcel->next;
     post_next(c, p);
-}
-
-/* ---- signs of life -------------------------------------------------------------------------- */
-
-/* Returns whether this member has yet to bring a part of a sum: its devices are at work. */
-static bool brings(const ls_cluster *c)
-{
-    return c->active && c->kind == LS_ORDER_SUM && c->fault.status == LS_OK &&
-           !ls_sum_is_brought(c);
-}
-
-static void fill(ls_control *out, const ls_cluster *c, ls_say say, const char *text)
-{
-    memset(out, 0, sizeof *out);
-    out->magic = MAGIC;
-    out->say = say;
-    out->begun = c->begun - brings(c);
-    snprintf(out->text, sizeof out->text, "%s", text);
-}
-
-static void post_control(ls_cluster *c, int m, ls_parcel *parcel, ls_parcel_kind kind,
-                         ls_control *text)
-{
-    *parcel = (ls_parcel){.transfer = {.peer = m,
-                                       .channel = LS_ON_CONTROL,
-                                       .incoming = kind == LS_PARCEL_CONTROL_IN,
-                                       .data = text,
-                                       .bytes = sizeof *text},
-                          .kind = kind};
-    post(c, &parcel->transfer);
-}
-
-static void listen_to(ls_cluster *c, int m)
-{
-    ls_peer *p = &c->peer[m];
-    post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
-}
-
-/* Sends a sign of life to all members, except to one whose last sign of life
- * is still in transit. */
-static void say_alive(ls_cluster *c)
-{
-    for (int m = 0; m < crew(c) && c->fault.status == LS_OK; m++) {
-        ls_peer *p = &c->peer[m];
-        if (m == c->wire->member || p->saying || p->gone || p->told_last)
-            continue;
-        p->saying = true;
-        fill(&p->out, c, LS_SAY_ALIVE, "");
-        post_control(c, m, &p->out_parcel, LS_PARCEL_CONTROL_OUT, &p->out);
-    }
-    c->spoke_ns = ls_now_ns();
-}
-
-/* Sends a last message to all members; nothing follows it. What cannot be sent is lost. */
-static void say_last(ls_cluster *c, ls_say say, const char *text)
-{
-    for (int m = 0; m < crew(c); m++) {
-        ls_peer *p = &c->peer[m];
-        if (m == c->wire->member || p->told_last)
-            continue;
-        p->told_last = p->telling = true;
-        fill(&p->last, c, say, text);
-        post_control(c, m, &p->last_parcel, LS_PARCEL_LAST_OUT, &p->last);
-    }
-}
-
-static void say_what(char *out, size_t size, const ls_cluster *c)
-{
-    const unsigned long long number = c->begun;
-    if (!c->active)
-        snprintf(out, size, "between two exchanges, after the %lluth", number);
-    else if (c->kind == LS_ORDER_SUM)
-        snprintf(out, size, "in the sum of gradients (exchange %llu)", number);
-    else
-        snprintf(out, size, "%s (exchange %llu)",
-                 c->kind == LS_ORDER_CLOSE ? "at the end" : "in a gather", number);
-}
-
-static void hear(ls_cluster *c, int m)
-{
-    ls_peer *p = &c->peer[m];
-    const ls_control *in = &p->in;
-    if (in->magic != MAGIC || in->say > LS_SAY_END) {
-        fault(c, LS_EIO, "host %s sends what no Lockstep of this version does", p->host);
-        return;
-    }
-    p->begun = in->begun;
-    p->gone = in->say != LS_SAY_ALIVE;
-    p->ended = p->gone && in->say != LS_SAY_LOSS;
-    if (in->say == LS_SAY_END)
-        fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
-    else if (in->say == LS_SAY_LEAVE)
-        loss(c, "host %s has left the run: %.400s", p->host, in->text);
-    else if (in->say ==
-             LS_SAY_LOSS) /* the sender may recover from this loss when this member cannot */
-        loss(c, "%.400s", in->text);
-    else if (in->say == LS_SAY_ALIVE)
-        listen_to(c, m);
-}
-
-/* Returns whether each member has brought its part of this order, so that data should move. */
-static bool all_are_in_it(const ls_cluster *c)
-{
-    bool all = c->active && c->kind != LS_ORDER_CLOSE && !brings(c);
-    for (int m = 0; m < crew(c); m++)
-        all = all && (m == c->wire->member || c->peer[m].begun >= c->begun);
-    return all;
-}
-
-/* Returns for how long this thread had no CPU since its last look. It matters only once a member is
- * suspected, and is measured only then: a lost member must be found no later on a busy machine. */
-static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
-{
-    const ls_thread_use before = c->own;
-    bool suspects = false;
-    for (int m = 0; m < crew(c); m++)
-        suspects |= m != c->wire->member && !c->peer[m].gone && c->peer[m].silent_ns > deadline / 4;
-    c->own.state = 0;
-    return suspects && ls_thread_look(&c->own, ls_thread_self()) && before.state != 0
-               ? c->own.queued_ns - before.queued_ns
-               : 0;
-}
-
-/* Reports that no data move although signs of life do. A likely cause is a link that takes smaller
- * packets than the hosts send, while a firewall drops the ICMP messages that say so: short messages
- * then arrive and long ones do not. */
-static void note_stuck(ls_cluster *c, const char *what)
-{
-    int m = 0;
-    while (m < crew(c) && c->peer[m].coming == 0)
-        m++;
-    for (int i = 0; m == crew(c) && i < crew(c); i++)
-        if (c->peer[i].under_way > 0)
-            m = i;
-    fault(c, LS_ESTALLED,
-          "for %.1f s nothing has come or gone between host %s and host %s, though every host is "
-          "alive, %s: does a link between them take smaller packets than its ends (ip link show: "
-          "the MTU), or a firewall drop ICMP?",
-          (double)c->stuck_ns * 1e-9, c->peer[c->wire->member].host,
-          m < crew(c) ? c->peer[m].host : "?", what);
-}
-
-static void look(ls_cluster *c)
-{
-    const uint64_t deadline = c->options.deadline_ns;
-    const uint64_t attended = ls_attended_ns(&c->looked_ns, had_no_cpu(c, deadline));
-    char what[100];
-    ls_beat(&c->heartbeat, 0);
-    say_what(what, sizeof what, c);
-    for (int m = 0; m < crew(c); m++) {
-        ls_peer *p = &c->peer[m];
-        /* A member to which a last message is in transit must receive it. */
-        if (m == c->wire->member || (p->gone && !p->telling))
-            continue;
-        p->silent_ns += attended;
-        if (p->silent_ns > deadline)
-            loss(c, "host %s has been silent for %.1f s, %s", p->host, (double)p->silent_ns * 1e-9,
-                 what);
-    }
-    c->stuck_ns = all_are_in_it(c) ? c->stuck_ns + attended : 0;
-    if (c->stuck_ns > deadline)
-        note_stuck(c, what);
-    if (ls_now_ns() - c->spoke_ns > (deadline / 8 < SAY_NS ? deadline / 8 : SAY_NS))
-        say_alive(c);
 }
 
 /* ---- orders --------------------------------------------------------------------------------- */
@@ -340,7 +93,7 @@ static void begin_gather(ls_cluster *c)
 static void exchange_heads(ls_cluster *c)
 {
     const atomic_int *asks = c->options.asks;
-    c->head = (ls_head){.magic = MAGIC,
+    c->head = (ls_head){.magic = LS_CLUSTER_MAGIC,
                         .kind = c->kind,
                         .number = c->begun,
                         .bytes = c->order_bytes,
@@ -377,20 +130,21 @@ static void check_head(ls_cluster *c, int m)
     c->agreed |= (int)in->asks;
     if (in->magic != own->magic || in->kind != own->kind || in->number != own->number ||
         in->bytes != bytes || in->shards != own->shards)
-        fault(c, LS_EINTERNAL,
-              "host %s brings %llu bytes of kind %u to exchange %llu, this one expected %llu of "
-              "kind %u in exchange %llu: the processes do not do the same",
-              c->peer[m].host, (unsigned long long)in->bytes, (unsigned)in->kind,
-              (unsigned long long)in->number, (unsigned long long)bytes, (unsigned)own->kind,
-              (unsigned long long)own->number);
+        ls_watch_fault(
+            c, LS_EINTERNAL,
+            "host %s brings %llu bytes of kind %u to exchange %llu, this one expected %llu of "
+            "kind %u in exchange %llu: the processes do not do the same",
+            c->peer[m].host, (unsigned long long)in->bytes, (unsigned)in->kind,
+            (unsigned long long)in->number, (unsigned long long)bytes, (unsigned)own->kind,
+            (unsigned long long)own->number);
 }
 
 /* Reports members that have ended and take no part in an order that they have not begun. */
 static void miss_members(ls_cluster *c)
 {
-    for (int m = 0; m < crew(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
+    for (int m = 0; m < ls_watch_members(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
         if (m != c->wire->member && c->peer[m].gone && c->peer[m].begun < c->begun)
-            loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
+            ls_watch_loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
 /* Relaxed, because it hands over no other memory; `done` does. */
@@ -420,7 +174,7 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
     }
     for (int m = 0; m < members; m++)
         if (m != c->wire->member)
-            listen_to(c, m);
+            ls_watch_listen(c, m);
     return LS_OK;
 }
 
@@ -479,13 +233,13 @@ static void open_wire(ls_cluster *c)
         status = meet_members(c, NULL, NULL, &why);
     if (status && c->fault.status == LS_OK)
         c->fault = why;
-    end_order(c, &c->fault, false);
+    ls_watch_end_order(c, &c->fault, false);
 }
 
 static void heed_leave(ls_cluster *c)
 {
     if (atomic_load_explicit(&c->left, memory_order_acquire))
-        fault(c, c->leaving.status, "%s", c->leaving.text);
+        ls_watch_fault(c, c->leaving.status, "%s", c->leaving.text);
 }
 
 static void begin_order(ls_cluster *c)
@@ -500,12 +254,12 @@ static void begin_order(ls_cluster *c)
     heed_leave(c);
     if (c->kind == LS_ORDER_CLOSE) { /* after a fault the last message has been sent already */
         if (c->fault.status == LS_OK)
-            say_last(c, LS_SAY_BYE, "");
+            ls_watch_say_last(c, LS_SAY_BYE, "");
         return;
     }
     if (c->fault.status) {
         if (c->active)
-            end_order(c, &c->fault, c->loss);
+            ls_watch_end_order(c, &c->fault, c->loss);
         return;
     }
     if (c->kind == LS_ORDER_REGROUP) {
@@ -513,19 +267,19 @@ static void begin_order(ls_cluster *c)
         int status = ls_names_room(c, &why);
         if (status == LS_OK)
             ls_names_publish(c);
-        end_order(c, status ? &why : NULL, false);
+        ls_watch_end_order(c, status ? &why : NULL, false);
         return;
     }
     /* The caller has not called ls_cluster_regroup since the last loss. */
     if (c->group != c->now_group) {
-        end_order(c, &c->last_loss, true);
+        ls_watch_end_order(c, &c->last_loss, true);
         return;
     }
     if (c->kind == LS_ORDER_ARRIVALS) {
         const ls_wire_type *type = c->wire->type;
         memset(&c->arrival, 0, sizeof c->arrival);
         c->arrivals = type->arrivals ? type->arrivals(c->wire, &c->arrival) : 0;
-        end_order(c, NULL, false);
+        ls_watch_end_order(c, NULL, false);
         return;
     }
     c->begun++;
@@ -541,7 +295,7 @@ static void begin_order(ls_cluster *c)
  * others have said goodbye. */
 static bool all_is_said(const ls_cluster *c, bool goodbyes)
 {
-    for (int m = 0; m < crew(c); m++) {
+    for (int m = 0; m < ls_watch_members(c); m++) {
         const ls_peer *p = &c->peer[m];
         if (m != c->wire->member && (p->telling || (goodbyes && (p->saying || !p->gone))))
             return false;
@@ -557,7 +311,7 @@ static void leave_wire(ls_cluster *c)
         c->touched = c->wire->type->abort(c->wire) != 0;
     c->wire = NULL;
     c->closed = true;
-    end_order(c, &c->fault, false);
+    ls_watch_end_order(c, &c->fault, false);
 }
 
 /* Closes the transport. After a fault the last message has a limited time to be sent. */
@@ -582,7 +336,7 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
     if (c->fault.status && parcel->kind >= LS_PARCEL_HEAD_IN)
         return; /* belongs to an order that has failed */
     switch (parcel->kind) {
-    case LS_PARCEL_CONTROL_IN: hear(c, transfer->peer); return;
+    case LS_PARCEL_CONTROL_IN: ls_watch_hear(c, transfer->peer); return;
     case LS_PARCEL_CONTROL_OUT: p->saying = false; return;
     case LS_PARCEL_LAST_OUT: p->telling = false; return;
     case LS_PARCEL_HEAD_IN: check_head(c, transfer->peer); break;
@@ -602,11 +356,11 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 {
     ls_transfer *ended[AT_ONCE];
     ls_error why;
-    if (!c->wire || (crew(c) == 1 && !brings(c)))
+    if (!c->wire || (ls_watch_members(c) == 1 && !ls_watch_brings(c)))
         return;
     int count = c->wire->type->poll(c->wire, ended, AT_ONCE, timeout_ns, &why);
     if (count < 0)
-        note_wire(c, count, &why);
+        ls_watch_note_wire(c, count, &why);
     for (int i = 0; i < count; i++)
         take_in(c, ended[i]);
 }
@@ -632,7 +386,7 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
                             .arrival = c->admitting ? &c->arrival : NULL};
     ls_peer *before = c->peer;
     ls_wire *old = c->wire;
-    for (int m = 0; m < crew(c); m++)
+    for (int m = 0; m < ls_watch_members(c); m++)
         lost[m] = m != old->member && (before[m].ended || before[m].silent_ns > deadline / 2);
     int status = old->type->regroup(&c->wire, old, &how, err);
     if (status)
@@ -657,7 +411,7 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
 /* Regroups. If the surviving members do not agree, the loss becomes a fault. */
 static void regroup_members(ls_cluster *c)
 {
-    const size_t count = (size_t)crew(c);
+    const size_t count = (size_t)ls_watch_members(c);
     uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
     int *origin = ls_alloc_array(c->options.host, count + 1, sizeof *origin);
     ls_error why = c->fault;
@@ -670,7 +424,7 @@ static void regroup_members(ls_cluster *c)
         ls_fail(&c->fault, status, "%.220s; %.280s", first.text, why.text);
         c->fault_ns = ls_now_ns();
         if (c->active && c->kind != LS_ORDER_CLOSE)
-            end_order(c, &c->fault, false);
+            ls_watch_end_order(c, &c->fault, false);
     }
     c->admitting = false;
     ls_free(c->options.host, lost);
@@ -684,7 +438,7 @@ static void end_admit(ls_cluster *c)
     ls_fail(&c->fault, LS_ESTALLED, "host %.63s is being admitted", c->arrival.host);
     c->fault_ns = ls_now_ns();
     c->loss = true;
-    end_order(c, &c->fault, true);
+    ls_watch_end_order(c, &c->fault, true);
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -707,7 +461,7 @@ static void succeed(ls_cluster *c)
     if (c->kind == LS_ORDER_ADMIT)
         end_admit(c);
     else
-        end_order(c, NULL, false);
+        ls_watch_end_order(c, NULL, false);
 }
 
 int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
@@ -719,15 +473,15 @@ int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
     while (!c->closed) {
         if (!c->active && await_order(c))
             begin_order(c);
-        if (brings(c))
+        if (ls_watch_brings(c))
             ls_sum_go_on(c);
-        poll_wire(c, brings(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
-        look(c);
+        poll_wire(c, ls_watch_brings(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
+        ls_watch_look(c);
         heed_leave(c);
         miss_members(c);
         if (c->active && c->kind == LS_ORDER_CLOSE)
             go_on_closing(c);
-        else if (c->active && c->open == 0 && !brings(c))
+        else if (c->active && c->open == 0 && !ls_watch_brings(c))
             succeed(c);
         if (c->loss && !(c->active && c->kind == LS_ORDER_CLOSE))
             regroup_members(c);

@@ -1,4 +1,4 @@
-/* Internals of the cluster, shared by cluster.c, courier.c and sum.c. See cluster.h.
+/* Internals of the cluster, shared by cluster.c, courier.c, sum.c and watch.c. See cluster.h.
  *
  * Names: the courier is the progress thread, a parcel a transfer together with its purpose. */
 #ifndef CLUSTER_COURIER_H
@@ -32,6 +32,9 @@
 #ifndef LS_COURIER_SPINS /* number of spins before a caller that waits for an order sleeps */
 #define LS_COURIER_SPINS 0
 #endif
+
+/* Marks messages of this version. */
+#define LS_CLUSTER_MAGIC 0x4c53776du
 
 /* Channels of the transport. */
 enum { LS_ON_CONTROL, LS_ON_HEADS, LS_ON_DATA, LS_ON_SUMS };
@@ -244,6 +247,63 @@ void ls_names_publish(ls_cluster *c);
 int ls_cluster_order(ls_cluster *c, ls_order_kind order, ls_error *err);
 /* Makes room for the transfers of an order. Errors: LS_ENOMEM. */
 int ls_cluster_room(ls_cluster *c, int parcels, ls_error *err);
+
+/* ---- watch.c -------------------------------------------------------------------------------- */
+
+/* Returns the number of members of the progress thread's transport. It can differ from c->members,
+ * which callers use until they call ls_cluster_regroup. */
+static inline int ls_watch_members(const ls_cluster *c)
+{
+    return c->wire && c->peer ? c->wire->members : 0;
+}
+
+/* Ends the order. `why` NULL, or with status LS_OK: it has succeeded. */
+void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool lost);
+
+/* Handles the first fault, which is in c->fault: ends the order and tells the others at once, so
+ * that none waits for its own deadline. */
+void ls_watch_note_fault(ls_cluster *c);
+
+/* Returns whether the run may go on after a loss. It may not if it has regrouped many times without
+ * a sum: a transport that only ever breaks ends the run. */
+bool ls_watch_may_regroup(const ls_cluster *c);
+
+/* Reports a fault with this status and text, unless there was one before. */
+#define ls_watch_fault(c, ...)                                                                     \
+    do {                                                                                           \
+        if ((c)->fault.status == LS_OK) {                                                          \
+            ls_fail(&(c)->fault, __VA_ARGS__);                                                     \
+            ls_watch_note_fault(c);                                                                \
+        }                                                                                          \
+    } while (0)
+
+/* Reports the loss of another member, which is not a fault if the run may go on without it. */
+#define ls_watch_loss(c, ...)                                                                      \
+    do {                                                                                           \
+        if ((c)->fault.status == LS_OK) {                                                          \
+            (c)->loss = ls_watch_may_regroup(c);                                                   \
+            ls_watch_fault(c, LS_ESTALLED, __VA_ARGS__);                                           \
+        }                                                                                          \
+    } while (0)
+
+/* Handles an error of the transport. A broken connection means that a host is lost, as its silence
+ * would. Does nothing if `status` is LS_OK. */
+void ls_watch_note_wire(ls_cluster *c, int status, const ls_error *why);
+/* Posts a transfer. Returns false if that failed, which is then the fault. */
+bool ls_watch_post(ls_cluster *c, ls_transfer *transfer);
+
+/* Returns whether this member has yet to bring a part of a sum: its devices are at work. */
+bool ls_watch_brings(const ls_cluster *c);
+
+/* Receives the next message of member m outside of orders. */
+void ls_watch_listen(ls_cluster *c, int m);
+/* Handles a message that has arrived from member m outside of orders. */
+void ls_watch_hear(ls_cluster *c, int m);
+/* Sends a last message to all members; nothing follows it. What cannot be sent is lost. */
+void ls_watch_say_last(ls_cluster *c, ls_say say, const char *text);
+/* Looks for members that are silent and links that are stuck, and sends signs of life when they are
+ * due. Called at short intervals. */
+void ls_watch_look(ls_cluster *c);
 
 /* ---- sum.c ---------------------------------------------------------------------------------- */
 

@@ -45,9 +45,13 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
  *
  * Spread mode (ls_fold_spread), for devices that compute into any host memory: every leaf is
  * computed in the arena in which it stays, so nothing is copied. Four or more parts of a node are
- * added in one pass, so that each is read once. The additions of the last push are left to the
- * communicator, whose ranks share the work; the stack may then hold the parts of a node instead of
- * the node.
+ * added in one pass, so that each is read once. Additions are made before the next leaf is
+ * computed. Those that the last push makes possible are therefore left to the communicator, whose
+ * ranks share the work; the stack may then hold the parts of a node instead of the node.
+ *
+ * Dealt shards (ls_fold_deal): which shards the worker computes is decided while it works, and they
+ * are pushed on both sides of a first one. The partial sums are then those of the worker's shards
+ * of this minibatch; the tree, and with it the bits of the sum over all workers, stays the same.
  *
  * Threads: one worker's thread uses a fold. */
 
@@ -57,13 +61,15 @@ typedef struct ls_fold {
     size_t floats;                     /* length of an arena in floats */
     int shards;                        /* number of leaves of the tree */
     bool spread;                       /* spread mode */
-    ls_span range;                     /* the worker's shards */
-    int next;                          /* shard that is pushed next */
+    ls_span range;                     /* the worker's shards, or those that may be dealt to it */
+    int first;                         /* shard that is pushed first */
+    bool from_left;                    /* spread mode: the last push was on the left */
+    int next;                          /* shard that is pushed next, without spread mode */
     int depth;                         /* number of partial sums on the stack */
     int arenas;                        /* number of allocated arenas */
     ls_partial stack[LS_PARTIALS_MAX]; /* their data is valid until the next begin or leaf */
     float *arena[LS_PARTIALS_MAX];     /* arena of stack[i], unless that is the leaf arena; in
-                                        * spread mode, arena of stack[i + 1] */
+                                        * spread mode, arenas of any entries */
 } ls_fold;
 
 /* Initialises a fold for the shards [lo, hi) of a tree over `shards` leaves, and allocates its
@@ -80,8 +86,17 @@ void ls_fold_fini(ls_fold *fold);
  * Errors: LS_ENOMEM, LS_EDEVICE. */
 int ls_fold_spread(ls_fold *fold, ls_error *err);
 
-/* Returns the arena in which the next leaf has to be computed. */
-float *ls_fold_leaf(const ls_fold *fold);
+/* Switches to spread mode for dealt shards: the first one of each minibatch is `first`, the others
+ * are neighbours of those before, and all lie in `reach`. Errors: LS_ENOMEM, LS_EDEVICE. */
+int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err);
+
+/* Returns the arena in which the next leaf has to be computed. In spread mode, first adds what is
+ * to be added. */
+float *ls_fold_leaf(ls_fold *fold);
+
+/* Returns the arena of the first partial sum after the last push. If the fold's range is the whole
+ * tree, the total may be computed there: that sum is the leftmost part of the total. */
+float *ls_fold_root(const ls_fold *fold);
 
 /* Returns the size of the fold's arenas in bytes. */
 size_t ls_fold_bytes(const ls_fold *fold);
@@ -93,6 +108,9 @@ void ls_fold_begin(ls_fold *fold);
  * `leaf` may be overwritten after the return, except after the last push. Errors: LS_EDEVICE,
  * LS_EINTERNAL. */
 int ls_fold_push(ls_fold *fold, ls_error *err);
+
+/* Does the same for the shard on the left of those that were pushed. Only after ls_fold_deal. */
+void ls_fold_push_left(ls_fold *fold);
 
 /* ---- common part of the communicators that merge in host memory ------------------------------ */
 

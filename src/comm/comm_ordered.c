@@ -10,7 +10,8 @@
  *     committed  every rank holds the complete sum     the commit point
  *
  * If all ranks show one total (ls_host_group_total), it is complete after `reduced`, which is the
- * commit point then.
+ * commit point then. A single rank may show the array of its first partial sum as its total
+ * (ls_tree_rest_add allows that): the others are added there, and a single one is not touched.
  *
  * A rank writes its total again only after the publish barrier of the next step. Every rank arrives
  * there only after it has finished the gather of this step and has used the total. So no total is
@@ -29,11 +30,20 @@
  * microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 12)
 
+/* Returns whether the program leaves nothing to do: its only part is the sum, and is in its place
+ * already. */
+static bool is_summed(const ls_tree_rest *rest, float *const *out)
+{
+    return rest->count == 1 && rest->part[0].data == out[0];
+}
+
 /* Computes this rank's chunk of each sum that the program leaves: out[i] receives sum i. */
 static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
 {
     const ls_merge_group *group = ls_merge_group_of(&comm->base);
     size_t first, count;
+    if (is_summed(&comm->rest, out))
+        return;
     ls_merge_chunk(group, group->base.ranks, comm->base.rank, &first, &count);
     for (size_t done = 0; done < count && !ls_merge_aborted(group); done += FLOATS_PER_CHECK)
         ls_tree_rest_add(&comm->rest, out, first + done,

@@ -53,6 +53,7 @@ int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, i
     fold->floats = floats;
     fold->shards = shards;
     fold->range = (ls_span){lo, hi};
+    fold->first = lo;
     int status = alloc_arenas(fold, arenas_needed(fold), err);
     if (status)
         ls_fold_fini(fold);
@@ -93,86 +94,179 @@ static int join(ls_fold *fold, ls_error *err)
 
 /* ---- spread mode ----------------------------------------------------------------------------- */
 
-/* Numbers that decide when the parts of a complete node are added. A node of four leaves or more is
- * one entry of the stack as soon as it is complete. So the stack is the cover of the leaves that
- * were pushed, in which two adjacent leaves may represent their node, unless the stack had HIGH
- * entries when they were pushed.
+/* Numbers that decide when the parts of a node are added. This happens before the next leaf is
+ * computed, so what the last leaf completes is left to the communicator. Without the second rule,
+ * the stack would be the cover of the leaves that were pushed, in which two or three adjacent
+ * entries may represent their node.
  *
- * The stack never has more than LS_PARTIALS_MAX entries. The largest one occurs for the range [1,
- * 65536) of LS_SHARDS_MAX leaves: the cover of [1, 65535) has 30 nodes, the most that a cover has,
- * and of these [2, 4) is represented by its two leaves. The last leaf, which is not joined, makes
- * 32. */
+ * The stack has less than LS_PARTIALS_MAX entries. The largest one occurs for the range [1, 65536)
+ * of LS_SHARDS_MAX leaves: the cover of [1, 65535) has 30 nodes, the most that a cover has, and the
+ * last leaf, which is not joined, makes 31. */
 enum {
     TOGETHER = 4, /* number of parts for which a pass over memory pays */
     HIGH = 16     /* number of entries from which on two parts are added as well */
 };
 
-/* Returns the arena of stack entry `i` in spread mode. */
-static float *place_of(const ls_fold *fold, int i)
+/* Adjacent stack entries that are the parts of one node. */
+typedef struct parts {
+    int first, count;
+} parts;
+
+/* Returns the largest node whose parts end at entry `last`. */
+static parts parts_to(const ls_fold *fold, int last)
 {
-    return i == 0 ? fold->leaf : fold->arena[i - 1];
+    int first = 0; /* the search ends at `last` at the latest, which is a node */
+    while (!ls_tree_is_node(fold->shards, fold->stack[first].span.lo, fold->stack[last].span.hi))
+        first++;
+    return (parts){first, last - first + 1};
 }
 
-float *ls_fold_leaf(const ls_fold *fold)
+/* Returns the largest node whose parts begin at the first entry. */
+static parts parts_from_first(const ls_fold *fold)
 {
-    return fold->spread ? place_of(fold, fold->depth) : fold->leaf;
+    int last = fold->depth - 1;
+    while (!ls_tree_is_node(fold->shards, fold->stack[0].span.lo, fold->stack[last].span.hi))
+        last--;
+    return (parts){0, last + 1};
 }
 
-/* Returns the stack entry from which on the entries are to be added, after a leaf was pushed; the
- * topmost entry if nothing is to be added. */
-static int settle_from(const ls_fold *fold)
+/* Returns a node of two parts or more. There is one if the stack has more entries than the cover
+ * of its leaves. */
+static parts any_parts(const ls_fold *fold)
 {
-    const int top = fold->depth - 1, hi = fold->stack[top].span.hi;
-    int first = 0;
-    if (hi == fold->range.hi)
-        return top;
-    while (!ls_tree_is_node(fold->shards, fold->stack[first].span.lo, hi))
-        first++; /* ends at the leaf at the latest, which is a node */
-    return fold->depth - first >= TOGETHER || fold->depth >= HIGH ? first : top;
+    parts found = {0, 1};
+    for (int last = 1; last < fold->depth && found.count < 2; last++)
+        found = parts_to(fold, last);
+    return found;
 }
 
-/* Adds the stack entries from `first` on, the parts of one node, into the arena of entry
- * `first`. */
-static int add_up(const ls_fold *fold, int first, ls_error *err)
+/* Returns an arena that holds no partial sum: the leaf arena, or one of the fold's own. */
+static float *free_arena(const ls_fold *fold)
+{
+    for (int i = 0; i <= fold->arenas; i++) {
+        float *arena = i == 0 ? fold->leaf : fold->arena[i - 1];
+        int k = 0;
+        while (k < fold->depth && fold->stack[k].data != arena)
+            k++;
+        if (k == fold->depth)
+            return arena;
+    }
+    return NULL; /* never: settle has made room */
+}
+
+/* Adds the parts of a node into the arena of the first of them. */
+static void add_up(const ls_fold *fold, parts node)
 {
     ls_tree_rest_part part[LS_PARTIALS_MAX];
     ls_tree_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
-    float *out = place_of(fold, first);
-    for (int i = first; i < fold->depth; i++)
-        if (!ls_tree_rest_push(
-                &rest, fold->shards,
-                &(ls_tree_rest_part){.span = fold->stack[i].span, .data = fold->stack[i].data}))
-            break;
-    if (rest.count < fold->depth - first || rest.sums != 1)
-        return ls_fail(err, LS_EINTERNAL, "shards up to %d are no node", fold->next);
+    const ls_partial *entry = fold->stack + node.first;
+    float *out = (float *)entry->data;
+    for (int i = 0; i < node.count; i++)
+        ls_tree_rest_push(&rest, fold->shards,
+                          &(ls_tree_rest_part){.span = entry[i].span, .data = entry[i].data});
     ls_tree_rest_add(&rest, &out, 0, fold->floats);
-    return LS_OK;
 }
 
-/* Pushes a leaf in spread mode. Without `adds` it only simulates the stack. */
-static int push_spread(ls_fold *fold, bool adds, ls_error *err)
+/* Adds the parts of a node, if that pays or if the stack is full. Without `adds` it only simulates
+ * the stack. */
+static void settle(ls_fold *fold, bool adds, int room)
 {
-    int status = LS_OK;
-    const int leaf = fold->next++, i = fold->depth++;
-    fold->stack[i] = (ls_partial){{leaf, leaf + 1}, adds ? place_of(fold, i) : NULL};
-    const int first = settle_from(fold);
-    if (adds && first < i)
-        status = add_up(fold, first, err);
-    fold->stack[first].span.hi = leaf + 1;
-    fold->depth = first + 1;
-    return status;
+    parts node = {0, 1};
+    const bool full = fold->depth >= room || fold->depth >= HIGH;
+    if (fold->depth > 1)
+        node = fold->from_left ? parts_from_first(fold) : parts_to(fold, fold->depth - 1);
+    if (node.count < TOGETHER && full)
+        node = any_parts(fold);
+    if (node.count < 2 || (node.count < TOGETHER && !full))
+        return;
+    if (adds)
+        add_up(fold, node);
+    ls_partial *entry = fold->stack + node.first;
+    entry->span.hi = entry[node.count - 1].span.hi;
+    fold->depth -= node.count - 1;
+    memmove(entry + 1, entry + node.count,
+            (size_t)(fold->depth - node.first - 1) * sizeof *fold->stack);
+}
+
+/* Adds an entry for the next leaf at one end of the stack. */
+static void place_leaf(ls_fold *fold, bool left, const float *data)
+{
+    ls_partial *stack = fold->stack;
+    const int leaf = fold->depth == 0 ? fold->first
+                     : left           ? stack[0].span.lo - 1
+                                      : stack[fold->depth - 1].span.hi;
+    ls_partial *entry = left ? stack : stack + fold->depth;
+    if (left)
+        memmove(stack + 1, stack, (size_t)fold->depth * sizeof *stack);
+    *entry = (ls_partial){{leaf, leaf + 1}, data};
+    fold->from_left = left;
+    fold->depth++;
+}
+
+/* Returns how many arenas are in use at the same time, at most, while `count` leaves are pushed at
+ * one end. */
+static int places_for(ls_fold *fold, int count, bool left)
+{
+    int most = 0;
+    ls_fold_begin(fold);
+    for (int i = 0; i < count; i++) {
+        settle(fold, false, LS_PARTIALS_MAX);
+        most = fold->depth + 1 > most ? fold->depth + 1 : most;
+        place_leaf(fold, left, NULL);
+    }
+    ls_fold_begin(fold);
+    return most;
 }
 
 int ls_fold_spread(ls_fold *fold, ls_error *err)
 {
-    int most = 0;
-    for (ls_fold_begin(fold); fold->next < fold->range.hi;) {
-        most = fold->depth > most ? fold->depth : most;
-        push_spread(fold, false, NULL);
-    }
-    ls_fold_begin(fold);
     fold->spread = true;
-    return alloc_arenas(fold, most, err);
+    return alloc_arenas(fold, places_for(fold, fold->range.hi - fold->range.lo, false) - 1, err);
+}
+
+/* Returns an upper bound of the number of nodes that cover any range of `leaves` adjacent leaves:
+ * there are at most two of each size. */
+static int most_nodes(int leaves)
+{
+    int nodes = 0;
+    for (int size = 1; size <= leaves; size *= 2)
+        for (int k = 0; k < 2 && size <= leaves; k++, nodes++)
+            leaves -= size;
+    return nodes;
+}
+
+int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err)
+{
+    const int left = first - reach.lo + 1, right = reach.hi - first;
+    fold->spread = true;
+    fold->range = reach;
+    fold->first = first;
+    int places = places_for(fold, left, true);
+    const int to_the_right = places_for(fold, right, false);
+    /* With leaves on both sides: while the last one is computed, the others have at most so many
+     * nodes. */
+    const int both = left > 1 && right > 1 ? most_nodes(reach.hi - reach.lo - 1) + 1 : 0;
+    places = to_the_right > places ? to_the_right : places;
+    return alloc_arenas(fold, (both > places ? both : places) - 1, err);
+}
+
+float *ls_fold_leaf(ls_fold *fold)
+{
+    if (!fold->spread)
+        return fold->leaf;
+    settle(fold, true, fold->arenas + 1);
+    return free_arena(fold);
+}
+
+float *ls_fold_root(const ls_fold *fold)
+{
+    const bool one_leaf = fold->range.hi - fold->range.lo <= 1;
+    return fold->spread || one_leaf ? fold->leaf : fold->arena[0];
+}
+
+void ls_fold_push_left(ls_fold *fold)
+{
+    place_leaf(fold, true, free_arena(fold));
 }
 
 /* ---- push ------------------------------------------------------------------------------------ */
@@ -180,8 +274,10 @@ int ls_fold_spread(ls_fold *fold, ls_error *err)
 int ls_fold_push(ls_fold *fold, ls_error *err)
 {
     int status = LS_OK;
-    if (fold->spread)
-        return push_spread(fold, true, err);
+    if (fold->spread) {
+        place_leaf(fold, false, free_arena(fold));
+        return LS_OK;
+    }
     int leaf = fold->next++;
     int last = leaf + 1 == fold->range.hi;
     int i = fold->depth++;

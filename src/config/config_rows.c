@@ -488,6 +488,10 @@ const ls_config_key ls_config_keys[] = {
     {"data", "standardize", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
      FORM(scaling),
      .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},
+    {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
+     .help =
+         "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a wild value does not "
+         "decide a prediction; 0: they are not; `trainer init` writes 10"},
     {"data", "standardize_target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize_target),
      .text = "true", FORM(scaling),
      .help =
@@ -594,7 +598,7 @@ const ls_config_key ls_config_keys[] = {
          "pixels of a training image become up to so much brighter or darker: 0.2 is 0.8 to 1.2"},
     {"augment", "mixup", LS_KEY_NUMBER, LS_RECIPE, AT(mixup), 0, 0, 0.5,
      .help =
-         "training rows have up to such a share, drawn for each, of the row behind them in the minibatch's "
+         "training rows have up to such a share, drawn for each, of the row after them in the minibatch's "
          "shard; vectors of targets are mixed alike, and a class is the other's as often as that"},
     {"", "gradient_scale", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
      .former = "normalize",
@@ -642,7 +646,7 @@ const ls_config_key ls_config_keys[] = {
     {"checkpoint", "async", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.async), 1,
      .help = "training goes on while one is written"},
     {"checkpoint", "best", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.best),
-     .help = "the one behind the best evaluation is kept besides, for `trainer eval RUN --best`"},
+     .help = "the checkpoint of the best evaluation is also kept, for `trainer eval RUN --best`"},
     {"", "monitor", LS_KEY_TEXT, LS_PLACEMENT, AT(monitor_name), .text = "auto",
      .help = "what decides which evaluation is the best: `loss`, or a metric that is measured and "
              "has a number; `auto`: `accuracy` where the loss knows it, else `loss`"},

@@ -204,7 +204,7 @@ static int geometry(ls_lanes_depth *d, const ls_op_desc *desc, ls_error *err)
     if (status)
         return status;
     if (desc->fuse_relu || desc->fuse_pool)
-        return ls_fail(err, LS_EUNSUPPORTED, "lanes: nothing is fused behind a depthwise conv2d");
+        return ls_fail(err, LS_EUNSUPPORTED, "lanes: nothing is fused after a depthwise conv2d");
     return LS_OK;
 }
 

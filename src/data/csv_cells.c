@@ -69,7 +69,7 @@ static int fail_missing(const ls_csv *c, const ls_csv_column *at)
 {
     return ls_csv_fail_field(c, at,
                              at == &c->column[c->target]
-                                 ? "a target in each row"
+                                 ? "a target in each row; remove the rows that have none"
                                  : "a value; data.missing says what else to do: \"zero\" or "
                                    "\"mean\"");
 }

@@ -115,6 +115,7 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
     p->scaled = k->standardize != 0;
     p->mean = p->scaled ? at->mean : 0;
     p->deviation = p->scaled ? at->deviation : 1;
+    p->clip = p->scaled ? k->clip : 0;
     p->decimal = decimal_told(at);
     return LS_OK;
 }
@@ -286,6 +287,8 @@ static void tell_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column
     else if (c->o->spec->keys.standardize) {
         ls_json_put_double(w, "mean", at->mean);
         ls_json_put_double(w, "deviation", at->deviation);
+        if (c->o->spec->keys.clip > 0)
+            ls_json_put_double(w, "clip", c->o->spec->keys.clip);
     }
     ls_json_close(w);
 }
@@ -500,6 +503,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
 
 const ls_dataset_kind ls_dataset_csv = {
     {"csv", 0, 0, 0, 0, NULL,
-     "test_path target categorical drop separator decimal encoding standardize standardize_target labels missing"},
+     "test_path target categorical drop separator decimal encoding standardize clip "
+     "standardize_target labels missing"},
     open_csv,
     NULL};

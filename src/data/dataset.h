@@ -177,8 +177,9 @@ typedef struct ls_data_keys {
     int labels;         /* an ls_label_form */
     /* Not a key: the requested loss needs vectors, so LS_LABELS_AUTO finds no classes in them. */
     int vectors;
-    int missing;              /* an ls_missing */
-    int standardize;          /* csv: columns are scaled to (value − mean) / deviation */
+    int missing;     /* an ls_missing */
+    int standardize; /* csv: columns are scaled to (value − mean) / deviation */
+    double clip;     /* csv: scaled columns are limited to −clip … clip; 0: they are not */
     int standardize_target;   /* table, array: so is a target of one number */
     int image_size, channels; /* folder: size and channels of the converted images */
     int skip_broken;          /* folder: skip images that cannot be read */

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "data/read_ahead.h"
 #include "prep/number.h"
 #include "json/json.h"
 
@@ -21,7 +22,7 @@ typedef enum coding { PLAIN, UTF16_LITTLE, UTF16_BIG } coding;
 /* The text around the current field, and the source of its bytes. */
 struct ls_table_source {
     const ls_host *host;
-    ls_byte_reader *file;  /* NULL: bytes in memory */
+    ls_read_ahead *file;   /* NULL: bytes in memory */
     const uint8_t *memory; /* remaining bytes in memory, of `left` bytes */
     size_t left;
     ls_sha256 hash; /* covers the bytes in memory */
@@ -74,7 +75,7 @@ static int fetch(ls_table *t, uint8_t *to, size_t *got)
 {
     ls_table_source *s = t->source;
     if (s->file)
-        return ls_byte_reader_some(s->file, to, CHUNK, got, t->err);
+        return ls_read_ahead_some(s->file, to, CHUNK, got, t->err);
     *got = s->left < CHUNK ? s->left : CHUNK;
     if (*got > 0) {
         memcpy(to, s->memory, *got);
@@ -281,7 +282,7 @@ static int end_field(ls_table *t, bool quoted)
     if (status || !there)
         return status;
     if (quoted && t->separator != ' ' && !t->ends_row && s->window[s->at] != t->separator)
-        return ls_table_fail(t, "expected %s or the line's end behind a quoted field",
+        return ls_table_fail(t, "expected %s or the line's end after a quoted field",
                              ls_separator_name(t->separator));
     s->next_line += t->ends_row;
     s->at += t->ends_row || t->separator != ' ';
@@ -635,7 +636,7 @@ int ls_table_open(ls_table **out, const char *path, char separator, const ls_hos
     int status = create(out, path, separator, host, err);
     if (status)
         return status;
-    return begin_or_close(out, ls_byte_reader_open(&(*out)->source->file, path, host, err));
+    return begin_or_close(out, ls_read_ahead_open(&(*out)->source->file, path, host, err));
 }
 
 int ls_table_read(ls_table **out, const char *name, const void *text, size_t bytes, char separator,
@@ -654,7 +655,7 @@ void ls_table_close(ls_table *t)
     if (!t)
         return;
     const ls_host *host = t->source->host;
-    ls_byte_reader_close(t->source->file);
+    ls_read_ahead_close(t->source->file);
     ls_free(host, t->source->window);
     ls_free(host, t->source);
     ls_free(host, t);
@@ -682,7 +683,7 @@ int ls_table_end(ls_table *t, char sha256[LS_SHA256_HEX])
     if (status)
         return status;
     if (s->file)
-        return ls_byte_reader_end(s->file, sha256, t->err);
+        return ls_read_ahead_end(s->file, sha256, t->err);
     ls_sha256_final_hex(&s->hash, sha256);
     return LS_OK;
 }

@@ -21,6 +21,10 @@
  * STEP. A minibatch is cut into a fixed number of shards, which does not depend on the number of
  * workers; group.c assigns the shards to workers. A worker computes the gradients of its shards
  * one after another, and adds them in the order that a binary tree over the shards prescribes.
+ * Workers on CPUs are not bound to their assignment: shards are dealt to them while they work
+ * (sync/deal.h), so a worker that is slower, or whose CPU is busy, computes fewer of them. The
+ * shards of a worker are adjacent in any case. Which worker computes a shard changes neither the
+ * tree nor a bit of the sum.
  * After the all-reduce every worker has the same sum, and applies the same optimizer step to its
  * own replica. Replicas that were equal therefore stay equal, bit for bit, and only gradients are
  * exchanged (worker_step.c).
@@ -36,7 +40,10 @@
  * sum, or no worker does. If a worker fails before that point, the others get no sum, and no
  * worker applies the step. If it fails after that point, the others have the sum, and all of them
  * apply the step. After any failure the remaining workers therefore agree on the number of steps
- * done without a message, and no replica needs repair.
+ * done without a message, and no replica needs repair. A single worker has no one to agree with. On
+ * a CPU its sum is computed in the array of its first partial sum, and with one shard that array is
+ * the sum already. The weights change only in the update, so until then a failure of a single
+ * worker leaves nothing of the step either: its arrays are overwritten when the step is repeated.
  *
  * LOST WORKERS. A worker whose device fails says so in its report and takes no further part. A
  * worker that shows no sign of life for the deadline has stalled; wait.c decides this. The thread
@@ -46,7 +53,15 @@
  * then classifies the faults (train/recover.c), removes the workers whose devices failed
  * (ls_engine_drop), and has the remaining workers form a new group (ls_engine_form), which
  * distributes the shards anew. The tree is unchanged: if the step is submitted again, its sum, and
- * with it the final weights of the run, have the same bits as without the failure.
+ * with it the final weights of the run, have the same bits as without the failure. Shards that were
+ * dealt in the failed step count for nothing, because nobody gets its sum; a new group deals all of
+ * them again, with a new ls_deal. A stalled worker that continues may still take shards of the old
+ * one, which is kept with the old group and used by nobody else.
+ *
+ * SKIPPED STEPS. If the loss of a step is not finite, all workers have the same sum and skip the
+ * step. Each then computes again the shards that it had in this step, one by one, and reports the
+ * first whose loss is not finite. Every shard was dealt to exactly one worker, so none is searched
+ * twice and none is left out.
  *
  * The functions by purpose:
  *

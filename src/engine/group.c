@@ -55,6 +55,35 @@ void ls_assign_shards(ls_engine *e)
     }
 }
 
+/* Returns whether the shards are dealt to the workers while they compute: all of them fold in host
+ * memory, alone, and merge in the tree's order, and there is something to deal. */
+static bool is_dealt(const ls_engine *e)
+{
+    int lo, hi;
+    bool can = e->merge == &ls_comm_ordered && e->live > 1;
+    find_span(e, &lo, &hi);
+    for (int i = 0; i < e->workers; i++)
+        if (e->worker[i].presence == LS_LIVE)
+            can &= ls_worker_spreads(&e->worker[i]);
+    return can && hi - lo > e->live;
+}
+
+/* Creates the deal of a new group. A worker's first shard is the first of its share; that of the
+ * last worker is the last shard. */
+static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
+{
+    int first[LS_DEVICES_MAX];
+    *out = NULL;
+    if (!is_dealt(e))
+        return LS_OK;
+    for (int i = 0; i < e->workers; i++) {
+        const ls_train_worker *w = &e->worker[i];
+        if (w->presence == LS_LIVE)
+            first[w->rank] = w->rank + 1 < e->live ? w->shard_lo : w->shard_hi - 1;
+    }
+    return ls_deal_create(out, first, e->live, e->desc.host, err);
+}
+
 static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
 {
     int params;
@@ -79,8 +108,10 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
     find_span(e, &desc.span.lo, &desc.span.hi);
     desc.param_count = params;
     int status = desc.type->group_create(out, &desc, err);
-    const bool one_total = status == LS_OK && e->merge == &ls_comm_ordered && !e->desc.cluster &&
-                           ls_worker_rebinds(first) && e->desc.optimizer->ema == 0;
+    const bool chosen = status == LS_OK && e->merge == &ls_comm_ordered && !e->desc.cluster &&
+                        ls_worker_rebinds(first) && e->desc.optimizer->ema == 0;
+    const bool one_total = chosen && e->live > 1;
+    e->sums_in_place = chosen && e->live == 1;
     e->total = one_total ? ls_host_group_total(*out) : NULL;
     /* Each worker now allocates a total of its own when it joins. If that fails too, the caller may
      * try once more (train/recover.c). */
@@ -130,20 +161,22 @@ bool ls_readers_asleep(const ls_engine *e)
     return false;
 }
 
-/* Destroys the old group, or keeps it in a list if a stalled worker may still use it. */
-static int retire(ls_engine *e, ls_comm_group *group, ls_error *err)
+/* Destroys the old group with its deal, or keeps them in a list if a stalled worker may still use
+ * them. */
+static int retire(ls_engine *e, ls_comm_group *group, ls_deal *deal, ls_error *err)
 {
     bool kept = false;
     for (int i = 0; i < e->workers; i++)
         kept |= may_come_back_to(&e->worker[i], group);
     if (!kept) {
         group->type->group_destroy(group);
+        ls_deal_destroy(deal);
         return LS_OK;
     }
     ls_old_group *old = ls_alloc(e->desc.host, sizeof *old);
     if (!old)
         return ls_fail(err, LS_ENOMEM, "out of memory for a group");
-    *old = (ls_old_group){group, e->old_groups};
+    *old = (ls_old_group){group, deal, e->old_groups};
     e->old_groups = old;
     return LS_OK;
 }
@@ -152,11 +185,14 @@ void ls_free_groups(ls_engine *e)
 {
     if (e->group)
         e->group->type->group_destroy(e->group);
+    ls_deal_destroy(e->deal);
     e->group = NULL;
+    e->deal = NULL;
     while (e->old_groups) {
         ls_old_group *old = e->old_groups;
         e->old_groups = old->next;
         old->group->type->group_destroy(old->group);
+        ls_deal_destroy(old->deal);
         ls_free(e->desc.host, old);
     }
 }
@@ -172,6 +208,7 @@ static bool any_stalled(const ls_engine *e)
 int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done, ls_error *err)
 {
     ls_comm_group *fresh, *old = e->group;
+    ls_deal *deal, *old_deal = e->deal;
     const bool keep = old && peer_may_read(e, old);
     e->merge = merge ? merge : e->merge;
     ls_assign_shards(e);
@@ -181,16 +218,22 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done,
         if (keep && e->worker[i].presence != LS_STALLED)
             e->worker[i].keep_fold = true;
     }
-    int status = make_group(&fresh, e, err);
+    int status = make_deal(&deal, e, err);
     if (status)
         return status;
+    status = make_group(&fresh, e, err);
+    if (status) {
+        ls_deal_destroy(deal);
+        return status;
+    }
     e->group = fresh;
+    e->deal = deal;
     for (int i = 0; i < e->workers; i++)
         if (e->worker[i].presence == LS_LIVE)
             e->worker[i].member_of = fresh;
     /* every worker leaves the old group in this job */
     status = ls_engine_run_all(e, ls_worker_join, steps_done, err);
-    int retire_status = old ? retire(e, old, status ? NULL : err) : LS_OK;
+    int retire_status = old ? retire(e, old, old_deal, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
     /* no group and no worker is left that could touch the memory of earlier sums */
@@ -228,22 +271,11 @@ static int renew_exchange(ls_engine *e, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether the remaining replicas can be bound to another address of their rows. */
-static bool may_move_rows(const ls_engine *e)
-{
-    bool may = true;
-    for (int i = 0; i < e->workers; i++)
-        if (e->worker[i].presence == LS_LIVE)
-            may &= !(e->worker[i].info.flags & LS_DEVICE_HOST_MEMORY) ||
-                   ls_worker_rebinds(&e->worker[i]);
-    return may;
-}
-
 /* Replaces the feed. The caller reads the rows again for the step that is repeated. */
 static int renew_feed(ls_engine *e, ls_error *err)
 {
     ls_feed *fresh, *old = e->feed;
-    if (!old || !may_move_rows(e))
+    if (!old)
         return LS_OK;
     int status =
         ls_feed_create(&fresh, e->desc.data[LS_TRAIN], e->desc.batch_size, e->desc.host, err);

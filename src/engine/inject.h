@@ -10,8 +10,9 @@
  * | kind    | fail: the device fails; stall: the worker's thread sleeps; spin: it runs   |
  * |         | in a loop and uses its CPU; corrupt: a bit of the worker's weights flips;  |
  * |         | nan: the loss of a shard becomes NaN                                       |
- * | stage   | start, shard (before the last shard), merge, apply, report, evaluate,      |
- * |         | export; default shard; only for fail, stall and spin                       |
+ * | stage   | start, shard (before the last shard; of dealt shards, after the first),    |
+ * |         | merge, apply, report, evaluate, export; default shard; only for fail,      |
+ * |         | stall and spin                                                             |
  * | seconds | duration of a stall or spin; default: for ever                             |
  *
  * Each injection fires once. Without --inject there are none.

@@ -5,6 +5,7 @@
 #include "engine/exchange.h"
 #include "engine/feed.h"
 #include "engine/view.h"
+#include "sync/deal.h"
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"
@@ -45,7 +46,8 @@ typedef struct ls_train_worker {
     int index;
     bool idle;              /* the worker takes no part any more: its jobs do nothing */
     int rank;               /* rank in the group, among the live workers */
-    int shard_lo, shard_hi; /* shards shard_lo … shard_hi − 1 belong to it */
+    int shard_lo, shard_hi; /* shards shard_lo … shard_hi − 1 are its share */
+    ls_hand hand;           /* shards that were dealt to it; hand.deal NULL: its share is fixed */
     ls_device *device;
     ls_replica *replica;
     const ls_feed *feed; /* the feed from which it reads streamed rows; NULL: rows are resident */
@@ -89,6 +91,7 @@ typedef struct ls_train_worker {
 /* A group with a lost member, kept while that member might still use it. */
 typedef struct ls_old_group {
     ls_comm_group *group;
+    ls_deal *deal;
     struct ls_old_group *next;
 } ls_old_group;
 
@@ -114,7 +117,9 @@ struct ls_engine {
     int live;            /* number of workers that still take part */
     bool one_shard_each; /* each live worker has exactly one shard */
     float *total;        /* total arena of the group for all workers; NULL: each has its own */
+    bool sums_in_place;  /* one worker: the total is computed in its first partial sum's arena */
     ls_comm_group *group;
+    ls_deal *deal; /* deals the group's shards; NULL: each worker computes its share */
     ls_exchange *exchange;
 
     /* The fields below belong to the coordinator. */

@@ -95,8 +95,11 @@ static int open_replica(ls_train_worker *w, const ls_exchange *x)
                 (ls_replica_data){.images = view.images, .labels = view.labels, .rows = view.rows};
     }
     w->feed = e->feed;
-    if (w->feed)
+    if (w->feed) {
         desc.data[LS_TRAIN] = ls_feed_data(w->feed);
+        desc.copies_training_data =
+            (w->info.flags & LS_DEVICE_HOST_MEMORY) && !ls_worker_rebinds(w);
+    }
     int status = ls_replica_create(&w->replica, &desc, &w->error);
     return status ? status : import_state(w, x, x->state.has_slots);
 }
@@ -106,10 +109,14 @@ static int open_fold(ls_train_worker *w)
     int status = ls_fold_init(&w->fold, w->device, ls_replica_gradient_arena(w->replica),
                               ls_replica_floats(w->replica), w->engine->shards, w->shard_lo,
                               w->shard_hi, &w->error);
-    /* a device with several threads adds leaf by leaf, with all threads */
-    const bool spreads =
-        w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) && w->info.threads <= 1;
-    return status == LS_OK && spreads ? ls_fold_spread(&w->fold, &w->error) : status;
+    if (status != LS_OK || !ls_worker_spreads(w))
+        return status;
+    if (!w->engine->deal)
+        return ls_fold_spread(&w->fold, &w->error);
+    ls_span reach;
+    ls_deal_join(&w->hand, w->engine->deal, w->rank);
+    ls_deal_reach(&w->hand, &reach.lo, &reach.hi);
+    return ls_fold_deal(&w->fold, reach, w->hand.lo, &w->error);
 }
 
 int ls_worker_describe(ls_train_worker *w, const ls_exchange *x)
@@ -183,6 +190,7 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
     if (w->comm)
         w->comm->group->type->leave(w->comm);
     w->comm = NULL;
+    w->hand = (ls_hand){0};
     w->failed = false;
     /* The fold and the group, in which the arenas may lie, are freed below. */
     ls_replica_own_arenas(w->replica);
@@ -194,7 +202,8 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
     if (status == LS_OK)
         status = open_fold(w);
     if (status == LS_OK && has_total_later(w))
-        status = ls_replica_total_at(w->replica, e->total, &w->error);
+        status = ls_replica_total_at(
+            w->replica, e->sums_in_place ? ls_fold_root(&w->fold) : e->total, &w->error);
     if (status == LS_OK)
         status = e->group->type->join(&w->comm, e->group, w->rank, w->device, &w->error);
     if (status == LS_OK)

@@ -16,6 +16,14 @@ static inline bool ls_worker_rebinds(const ls_train_worker *w)
     return (w->info.flags & both) == both && !w->device->ops->record_begin;
 }
 
+/* Returns whether the worker's fold is in spread mode (comm/comm.h): it merges in the tree's order,
+ * and its device computes alone. A device with several threads adds leaf by leaf, with all of
+ * them. */
+static inline bool ls_worker_spreads(const ls_train_worker *w)
+{
+    return w->engine->merge == &ls_comm_ordered && ls_worker_rebinds(w) && w->info.threads <= 1;
+}
+
 /* Executes the injections for this worker at a stage of a step. Errors: those that they ask for. */
 static inline int ls_worker_inject(ls_train_worker *w, uint64_t step, ls_stage stage)
 {

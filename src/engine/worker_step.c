@@ -126,28 +126,56 @@ static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_rep
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
+/* Computes the gradient of a shard, and folds it. `on_left`: its neighbour on the right has been
+ * folded. */
+static int fold_shard(ls_train_worker *w, ls_step *s, int shard, bool on_left)
+{
+    /* a part that was already merged could not be overwritten */
+    w->merging_early = s->spoilt < 0;
+    int status = compute_shard(w, s, shard, &s->report.times);
+    w->merging_early = false;
+    ls_beat(&w->heartbeat, LS_PLACE_ADD);
+    if (status == LS_OK && on_left)
+        ls_fold_push_left(&w->fold);
+    else if (status == LS_OK)
+        status = ls_fold_push(&w->fold, &w->error);
+    return status;
+}
+
+/* Computes shards as they are dealt: the worker's first one, then neighbours of those that it has,
+ * until no worker has left one to it. */
+static int compute_dealt_shards(ls_train_worker *w, ls_step *s)
+{
+    int status = LS_OK;
+    ls_deal_begin(&w->hand);
+    for (int done = 0; status == LS_OK; done++) {
+        const int shard = ls_deal_take(&w->hand);
+        if (done == 1)
+            status = ls_worker_inject(w, s->report.number, LS_STAGE_SHARD);
+        if (shard < 0)
+            return status;
+        if (status == LS_OK)
+            status = fold_shard(w, s, shard, done > 0 && shard == w->hand.lo);
+    }
+    return status;
+}
+
 /* Computes the gradients of this worker's shards of one minibatch and folds them in tree order. */
 static int compute_shards(ls_train_worker *w, ls_step *s)
 {
+    int status = LS_OK;
     if (ls_inject_now(&w->engine->desc.injections, w->index, s->report.number, LS_INJECT_NAN))
-        s->spoilt = w->shard_lo;
+        s->spoilt = w->hand.deal ? ls_deal_first(&w->hand) : w->shard_lo;
     ls_fold_begin(&w->fold);
-    for (int shard = w->shard_lo; shard < w->shard_hi; shard++) {
-        int status = LS_OK;
+    if (w->hand.deal)
+        return compute_dealt_shards(w, s);
+    for (int shard = w->shard_lo; shard < w->shard_hi && status == LS_OK; shard++) {
         if (shard == w->shard_hi - 1)
             status = ls_worker_inject(w, s->report.number, LS_STAGE_SHARD);
-        /* a part that was already merged could not be overwritten */
-        w->merging_early = s->spoilt < 0;
         if (status == LS_OK)
-            status = compute_shard(w, s, shard, &s->report.times);
-        w->merging_early = false;
-        ls_beat(&w->heartbeat, LS_PLACE_ADD);
-        if (status == LS_OK)
-            status = ls_fold_push(&w->fold, &w->error);
-        if (status)
-            return status;
+            status = fold_shard(w, s, shard, false);
     }
-    return LS_OK;
+    return status;
 }
 
 static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL])
@@ -164,9 +192,11 @@ static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL]
 static int find_bad_shard(ls_train_worker *w, ls_step *s)
 {
     float tail[LS_TAIL];
+    const bool dealt = w->hand.deal;
+    const int lo = dealt ? w->hand.lo : w->shard_lo, hi = dealt ? w->hand.hi : w->shard_hi;
     s->report.skipped = true;
     ls_fold_begin(&w->fold);
-    for (int shard = w->shard_lo; shard < w->shard_hi; shard++) {
+    for (int shard = lo; shard < hi; shard++) {
         int status = compute_shard(w, s, shard, NULL);
         if (status == LS_OK)
             status = read_tail(w, ls_replica_gradient_arena(w->replica), tail);

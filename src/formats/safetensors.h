@@ -72,8 +72,8 @@ int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, 
                                 ls_error *err);
 
 /* Reads what ls_tensor_file_write has written: the file must contain all tensors of all groups, as
- * F32, and no others. After a failure the contents of the arrays are undefined. Errors: those of
- * ls_tensor_file_load. */
+ * F32, and no others. A file with a state is verified first. After a failure the contents of the
+ * arrays are undefined. Errors: those of ls_tensor_file_load. */
 int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
                                const ls_host *host, ls_error *err);
 

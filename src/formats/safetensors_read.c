@@ -1,7 +1,7 @@
 /* Reads safetensors files. Before any tensor is read, the header is checked as a whole: its spans
- * must cover the rest of the file without gaps and overlaps. All functions but
- * ls_tensor_file_load_groups also compare a file that has a state with its checksum. Nothing is
- * mapped: a file that shrinks meanwhile is an error, not a signal. */
+ * must cover the rest of the file without gaps and overlaps, and a file that has a state is
+ * compared with its checksum. Nothing is mapped: a file that shrinks meanwhile is an error, not a
+ * signal. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -373,19 +373,6 @@ static int check_no_others(const file *f, const ls_tensor_group *groups, int cou
     return LS_OK;
 }
 
-int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
-                               const ls_host *host, ls_error *err)
-{
-    file f = {.path = path, .fd = -1, .strict = true, .host = host, .err = err};
-    int status = open_checked(&f);
-    if (status == LS_OK)
-        status = check_no_others(&f, groups, count);
-    for (int g = 0; g < count && status == LS_OK; g++)
-        status = load_group(&f, &groups[g]);
-    close_file(&f);
-    return status;
-}
-
 /* ---- verification of the checksum ------------------------------------------------------------ */
 
 /* Computes the hash of the file, with zeros in place of the hash's own digits. */
@@ -461,6 +448,19 @@ static int open_verified(file *f)
 {
     int status = open_checked(f);
     return status == LS_OK ? check_whole(f) : status;
+}
+
+int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
+                               const ls_host *host, ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .strict = true, .host = host, .err = err};
+    int status = open_verified(&f);
+    if (status == LS_OK)
+        status = check_no_others(&f, groups, count);
+    for (int g = 0; g < count && status == LS_OK; g++)
+        status = load_group(&f, &groups[g]);
+    close_file(&f);
+    return status;
 }
 
 /* Reads a text of the metadata; NULL if there is none. The caller frees it. */

@@ -186,7 +186,8 @@ int ls_tree_rest_begin(ls_tree_rest *rest, int parts, const ls_host *host, ls_er
 bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *part);
 
 /* Runs the program on the floats first … first + count − 1: writes sum i to the same floats of
- * out[i], for each of the rest->sums sums. */
+ * out[i], for each of the rest->sums sums. out[0] may be the arena of the first part, and no other
+ * out[i] may be the arena of a part. */
 void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count);
 
 /* Frees the program. */

@@ -296,7 +296,7 @@ static int check_second(const ls_model *model, const ls_layer *layer, const ls_s
         return LS_OK;
     return ls_fail(err, LS_ECONFIG,
                    "of its inputs \"%s\" and \"%s\" one was flattened and the other was not; move "
-                   "the flatten layer behind it",
+                   "the flatten layer after it",
                    first, second);
 }
 

@@ -323,7 +323,8 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     memcpy(r->data, desc->data, sizeof r->data);
     memcpy(r->host_data, desc->data, sizeof r->host_data);
     if (r->info.flags & LS_DEVICE_HOST_MEMORY)
-        return LS_OK;
+        return desc->copies_training_data ? copy_subset(r, LS_TRAIN, &desc->data[LS_TRAIN], err)
+                                          : LS_OK;
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
         if (s == LS_TEST && desc->data[s].images == desc->data[LS_TRAIN].images)
             /* The subsets are parts of the same rows, or there is no data. */
@@ -377,7 +378,7 @@ static int bind_plans(ls_replica *r, ls_error *err)
 int ls_replica_data_at(ls_replica *r, ls_subset subset, const ls_replica_data *data, ls_error *err)
 {
     r->host_data[subset] = *data;
-    if (!(r->info.flags & LS_DEVICE_HOST_MEMORY))
+    if (!(r->info.flags & LS_DEVICE_HOST_MEMORY) || r->images[subset])
         return LS_OK;
     r->data[subset] = *data;
     return bind_plans(r, err);

@@ -78,6 +78,9 @@ typedef struct ls_replica_desc {
     /* Training and test data. They must outlive the replica; they are copied to the device unless
      * it reads host memory. images NULL: the subset is never used. */
     ls_replica_data data[LS_SUBSETS];
+    /* The training data are copied even if the device reads host memory, so that
+     * ls_replica_data_at need not bind its ops again. */
+    bool copies_training_data;
     const uint32_t *shard_rows; /* every number of rows that a call will have */
     int shard_row_counts;
     /* number of first entries of shard_rows that are used in training; the others are evaluated
@@ -282,13 +285,13 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
 
 /* Copies rows `first` to first + n − 1 of a subset to the device after the caller has changed
  * them in host memory. The caller must keep them unchanged until the device has completed the
- * work that is enqueued next. Does nothing if the device reads host memory. Errors: LS_EINVAL if
- * there are no such rows. */
+ * work that is enqueued next. Does nothing if the device reads them in host memory. Errors:
+ * LS_EINVAL if there are no such rows. */
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
-/* Sets new host memory for the rows of a subset, as many as before. If the device reads host
- * memory, its ops are bound again: it must have LS_DEVICE_REBINDS, and nothing may have been
+/* Sets new host memory for the rows of a subset, as many as before. If the device reads them in
+ * host memory, its ops are bound again: it must have LS_DEVICE_REBINDS, and nothing may have been
  * recorded. Otherwise the device keeps its copy until ls_replica_refresh. Errors: those of an
  * op's bind. */
 int ls_replica_data_at(ls_replica *replica, ls_subset subset, const ls_replica_data *data,

@@ -1,5 +1,6 @@
 /* Writes the page of a run, and reads the metrics file of a run for it. */
 #include "page/page.h"
+#include "page/template.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -17,7 +18,7 @@
 
 enum { CHUNK = 1 << 16, LINE_MOST = 16 << 20 };
 
-/* report.html with report.js inserted; created by the build. */
+/* page.html with page.css, chart.js and report.js inserted; created by the build. */
 extern const unsigned char ls_page_text[];
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -220,40 +221,68 @@ static void add_title(ls_buffer *b, const outcome *o)
     ls_buffer_put(b, ": Lockstep run");
 }
 
-/* Writes what replaces a mark in the page's text. */
-static void fill(ls_buffer *b, const char *mark, size_t length, const ls_run_log *log,
-                 const outcome *o)
+typedef struct contents {
+    const ls_run_log *log; /* NULL: the page of a run in progress */
+    outcome outcome;
+} contents;
+
+static void put_title(ls_buffer *b, const void *data)
 {
-    if (strncmp(mark, "TITLE", length) == 0)
-        add_title(b, o);
-    else if (strncmp(mark, "TABLE", length) == 0 && log)
-        add_table(b, log, o);
-    else if (strncmp(mark, "TABLE", length) == 0)
+    add_title(b, &((const contents *)data)->outcome);
+}
+
+static void put_table(ls_buffer *b, const void *data)
+{
+    const contents *c = data;
+    if (c->log)
+        add_table(b, c->log, &c->outcome);
+    else
         ls_buffer_put(b, "<p class=\"note\">This page follows a run by a script, and scripts are "
                          "off: see <a href=\"state.json\">state.json</a>.</p>");
-    else if (strncmp(mark, "FROM", length) == 0 && !log)
+}
+
+static void put_source(ls_buffer *b, const void *data)
+{
+    if (!((const contents *)data)->log)
         ls_buffer_put(b, " data-from=\"records\"");
-    else if (strncmp(mark, "RECORDS", length) == 0 && log)
-        ls_run_log_write(log, &ls_run_nothing, b);
+}
+
+static void put_records(ls_buffer *b, const void *data)
+{
+    const contents *c = data;
+    if (c->log)
+        ls_run_log_write(c->log, &ls_run_nothing, b);
 }
 
 int ls_page_write(ls_buffer *out, const ls_run_log *log, ls_error *err)
 {
-    static const char open[] = "<!--", close[] = "-->";
-    const char *at = (const char *)ls_page_text, *mark;
-    outcome o = {0};
+    static const ls_page_part parts[] = {{"TITLE", put_title},
+                                         {"TABLE", put_table},
+                                         {"FROM", put_source},
+                                         {"RECORDS", put_records},
+                                         {NULL, NULL}};
+    contents c = {.log = log};
     if (log)
-        find_outcome(&o, log);
-    while ((mark = strstr(at, open)) != NULL) {
-        const char *name = mark + strlen(open), *end = strstr(name, close);
-        ls_buffer_add(out, at, (size_t)(mark - at));
-        fill(out, name, (size_t)(end - name), log, &o);
-        at = end + strlen(close);
-    }
-    ls_buffer_put(out, at);
-    ls_json_destroy(o.start);
-    ls_json_destroy(o.end);
+        find_outcome(&c.outcome, log);
+    ls_page_fill(out, (const char *)ls_page_text, parts, &c);
+    ls_json_destroy(c.outcome.start);
+    ls_json_destroy(c.outcome.end);
     return ls_buffer_status(out, err);
+}
+
+void ls_page_fill(ls_buffer *out, const char *text, const ls_page_part *parts, const void *data)
+{
+    static const char open[] = "<!--", close[] = "-->";
+    for (const char *mark; (mark = strstr(text, open)) != NULL;) {
+        const char *name = mark + strlen(open), *end = strstr(name, close);
+        const size_t length = (size_t)(end - name);
+        ls_buffer_add(out, text, (size_t)(mark - text));
+        for (const ls_page_part *p = parts; p->name; p++)
+            if (strlen(p->name) == length && strncmp(name, p->name, length) == 0)
+                p->put(out, data);
+        text = end + strlen(close);
+    }
+    ls_buffer_put(out, text);
 }
 
 /* ---- the metrics file of a run --------------------------------------------------------------- */
@@ -384,7 +413,34 @@ static int write_page(const char *run_dir, const char *chosen, const ls_buffer *
                   : LS_OK;
 }
 
-int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err)
+enum { NOTES_MOST = 4 << 20 };
+
+/* Adds lines of JSON that are no records. A damaged line is left out: they only add to a page. */
+static void add_lines(ls_run_log *log, const char *text, size_t length)
+{
+    for (const char *at = text, *end; at < text + length; at = end + 1) {
+        end = memchr(at, '\n', (size_t)(text + length - at));
+        end = end ? end : text + length;
+        if (end > at)
+            ls_run_log_line(log, "notes", 1, at, (size_t)(end - at), NULL);
+    }
+}
+
+/* Adds the notes of the program that trained, if it left any in the run's directory. */
+static void add_notes(ls_run_log *log, const char *run_dir)
+{
+    char path[LS_PATH_BYTES];
+    void *text;
+    size_t length;
+    if (ls_read_plain_file(&text, &length, ls_path_join(path, run_dir, "notes.jsonl"), "notes",
+                           LS_EDATA, NOTES_MOST, log->host, NULL) != LS_OK)
+        return;
+    add_lines(log, text, length);
+    ls_free(log->host, text);
+}
+
+int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
+                         const ls_host *host, ls_error *err)
 {
     ls_buffer page;
     ls_run_log log;
@@ -393,6 +449,9 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
     int status = ls_report_read(&log, run_dir, err);
     if (status == LS_OK) {
         ls_c_locale locale = ls_c_locale_enter();
+        add_notes(&log, run_dir);
+        if (lines && lines->text)
+            add_lines(&log, lines->text, lines->length);
         status = ls_page_write(&page, &log, err);
         ls_c_locale_leave(locale);
     }
@@ -401,4 +460,9 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
     ls_buffer_fini(&page);
     ls_run_log_fini(&log);
     return status;
+}
+
+int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err)
+{
+    return ls_report_write_with(run_dir, out_path, NULL, host, err);
 }

@@ -1,5 +1,5 @@
-/* The page of a run: report.html and report.js, which draw it from the run's records. The
- * page needs no other files.
+/* The page of a run: page.html, page.css, chart.js and report.js, which draw it from the run's
+ * records. The page needs no other files.
  *
  *     ls_report_write("runs/20240131-093000-lenet", NULL, NULL, &err);  // …-lenet/report.html */
 #ifndef PAGE_PAGE_H
@@ -60,6 +60,9 @@ typedef struct ls_run_log {
     int workers;
     uint64_t timed;
     int cut_line; /* line of the metrics file that was cut off; 0: none */
+    /* Set by the caller after ls_run_log_init: steps of a file are not parsed, and only the record
+     * of the last one is kept. */
+    bool brief;
 } ls_run_log;
 
 /* Initialises an empty log; allocates nothing. `run`: a number that identifies the run. */
@@ -74,6 +77,13 @@ int ls_run_log_add(ls_run_log *log, const ls_record *record, ls_error *err);
  * and column), LS_ENOMEM. */
 int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
                     ls_error *err);
+
+/* Merges adjacent entries of steps until there are at most `most` of them. */
+void ls_run_log_thin(ls_run_log *log, size_t most);
+/* Adds a line that is no record of the run, for pages of a run in progress: {"type":`type`, …} with
+ * the texts of `pairs` (key, value, key, value, …, NULL). Types are "live" ("host", "run_dir") and
+ * "warning" ("text"), of which LS_RUN_EVENTS are kept, faults included. Errors: LS_ENOMEM. */
+int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err);
 
 /* The position up to which a page has records already. */
 typedef struct ls_run_seen {
@@ -106,6 +116,10 @@ void ls_page_escape(ls_buffer *out, const char *text);
  * and the report says so. Errors: LS_ENOENT (no such run), LS_EDATA (a damaged record, with its
  * line), LS_EIO, LS_ENOMEM. */
 int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err);
+
+/* Does the same with more lines of JSON, such as predictions. `lines` may be NULL. */
+int ls_report_write_with(const char *run_dir, const char *out_path, const ls_buffer *lines,
+                         const ls_host *host, ls_error *err);
 
 /* Adds all records of a run's metrics file to the log. Errors: those of ls_report_write. */
 int ls_report_read(ls_run_log *log, const char *run_dir, ls_error *err);

@@ -1,6 +1,5 @@
 /* Draws a run from its records: those in this page or, while the run is in progress, those that the server sends
  * from /records. Contents of records are inserted as text, never as markup. */
-'use strict';
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
@@ -25,12 +24,15 @@ function take(text) {
 }
 
 const last = type => run.others.findLast(r => r.type === type);
-const finite = x => typeof x === 'number' && Number.isFinite(x);
 
 /* The metrics of evaluations; the first one that the evaluations have is the run's metric. */
 const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accuracy' }, { key: 'test_r2', name: 'R²' },
   { key: 'test_auc', name: 'AUC' }];
 const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC']];
+
+/* Whether a fault or a step that was left out says what this warning says. */
+const told = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)
+  : r.type === 'nonfinite' && warning.text.startsWith(`step ${r.step}: the loss of `));
 
 /* Returns a summary of all records. */
 function summary() {
@@ -45,7 +47,8 @@ function summary() {
       { at: e.at ?? r.at }));
   }
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
-    r => ['fault', 'nonfinite', 'resume'].includes(r.type)) };
+    r => ['fault', 'nonfinite', 'resume'].includes(r.type) || (r.type === 'warning' && !told(r))) };
+  s.live = { ...last('program'), ...last('live') }; /* where the run is */
   s.data = start.data || {};
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
   s.rows = s.data.images === false ? 'rows' : 'images'; /* older records lack it */
@@ -77,40 +80,6 @@ function progress(s) {
   return { total_epochs, total, left, spent, share: total > 0 ? Math.min(1, s.step / total) : NaN };
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------- */
-
-function el(tag, attributes, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
-  node.append(...children.filter(c => c !== null && c !== undefined));
-  return node;
-}
-
-function number(x, digits = 0) {
-  return finite(x) ? x.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })
-    : '–';
-}
-
-/* Formats a number with about four digits for an axis or a table: 1.25 M, 250 k, 0.0012. Six digits do not fit beside
- * an axis. */
-function brief(x, digits) {
-  for (const [unit, factor, from] of [['G', 1e9, 1e9], ['M', 1e6, 1e6], ['k', 1e3, 1e5]])
-    if (Math.abs(x) >= from) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
-  return number(x, digits);
-}
-
-function duration(seconds) {
-  if (!finite(seconds)) return '–';
-  const s = Math.max(0, Math.round(seconds));
-  if (seconds < 10) return number(seconds, 1) + ' s';
-  if (s < 60) return s + ' s';
-  if (s < 3600) return Math.floor(s / 60) + ' min ' + s % 60 + ' s';
-  if (s < 86400) return Math.floor(s / 3600) + ' h ' + Math.floor(s % 3600 / 60) + ' min';
-  return Math.floor(s / 86400) + ' d ' + Math.floor(s % 86400 / 3600) + ' h';
-}
-
-const when = time => time ? time.replace('T', ' ').replace('Z', ' UTC') : '';
-
 /* ---- above the curves -------------------------------------------------------------------------------------- */
 
 /* Returns CSS class and name of the run's state. */
@@ -124,6 +93,8 @@ function state(s) {
 function heading(s) {
   const [kind, name] = state(s), facts = [];
   if (s.start.time) facts.push('started ' + when(s.start.time));
+  if (s.live.host) facts.push('on ' + s.live.host);
+  if (s.live.run_dir) facts.push('in ' + s.live.run_dir);
   if (s.start.lockstep) facts.push('Lockstep ' + s.start.lockstep);
   document.title = (kind === 'running' && finite(s.share) ? Math.floor(100 * s.share) + ' % · ' : '') + s.name
     + (s.synthetic ? ' (SYNTHETIC data)' : '') + ': Lockstep run';
@@ -138,7 +109,8 @@ function note(title, text, kind = '') {
 /* Describes an event that the curves do not show: a lost worker, a step that was left out, a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
-    return note(`Resumed behind step ${number(r.step)}.`, 'What came before was done in an earlier process.');
+    return note(`Resumed after step ${number(r.step)}.`, 'What came before was done in an earlier process.');
+  if (r.type === 'warning') return note('Warning:', r.text);
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
@@ -150,7 +122,10 @@ const EVENTS_SHOWN = 16;
 
 function notes(s) {
   const status = s.end ? s.end.status : '', list = [];
-  if (live && live.gone)
+  if (live && live.gone && s.end)
+    list.push(note('Ended.', 'The run has ended, and its server with it.'
+      + (s.live.run_dir ? ` \`trainer report ${s.live.run_dir}\` writes this page to a file.` : '')));
+  else if (live && live.gone)
     list.push(note('No answer.', `What is shown is from ${live.since}; this page goes on asking.`));
   if (s.synthetic)
     list.push(note('SYNTHETIC DATA.',
@@ -199,7 +174,7 @@ function progress_tile(s) {
     'aria-valuemax': 100, 'aria-valuenow': percent }, el('i', {}));
   bar.firstChild.style.width = (finite(s.share) ? 100 * s.share : 0) + '%'; /* set by script: the page's policy allows that */
   const done = s.epochs.filter(e => finite(e.seconds)).length;
-  const time = kind === 'running' && s.step ? `about ${duration(s.left)} left` : s.step ? `took ${duration(s.spent)}` : '';
+  const time = kind === 'running' && s.step ? `${duration(s.spent)} so far · about ${duration(s.left)} left` : s.step ? `took ${duration(s.spent)}` : '';
   return tile('Progress', percent, '%' + (time ? ' · ' + time : ''), bar,
     `epochs: ${number(done)} of ${number(s.total_epochs)} · steps: ${number(s.step)} of ${number(s.total)}`);
 }
@@ -219,320 +194,20 @@ function tiles(s) {
     tile('Parameters', number(a.parameters), '',
       `${number(a.parameter_bytes / 1e6, 2)} MB; ${number(a.device_bytes / 1e6, 1)} MB on a device`),
     tile('Minibatch', number(a.batch_size), s.rows,
-      `${number(a.batch_per_device)} per device, ${number(a.shards)} shards`),
+      `${number(a.batch_per_device)} per device, ${number(a.shards)} ${a.shards === 1 ? 'shard' : 'shards'}`,
+      run.steps.length > 0 && finite(run.steps.at(-1).lr) && `learning rate ${Number(run.steps.at(-1).lr.toPrecision(4))}`),
   ];
 }
 
 /* ---- charts ----------------------------------------------------------------------------------------------- */
-
-const LEFT = 52, RIGHT = 12, TOP = 12, BOTTOM = 36, HEIGHT = 250, PIXELS = 2;
-
-function shape(tag, attributes, text) {
-  const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
-
-/* Returns 1, 2 or 5 times a power of ten, such that `range` contains about `count` of them. */
-function tick_step(range, count, least = 0) {
-  const rough = range > 0 && finite(range) ? range / count : 1, power = 10 ** Math.floor(Math.log10(rough));
-  return Math.max(least, power * [1, 2, 5, 10].find(m => m * power >= rough * 0.999));
-}
-
-const digits_of = step => Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-
-/* Returns the index of the first of `points` (ascending in x) that is at or after x. */
-function search(points, x) {
-  let a = 0, b = points.length;
-  while (a < b) {
-    const m = (a + b) >> 1;
-    if (points[m].x < x) a = m + 1; else b = m;
-  }
-  return a;
-}
-
-/* Returns the points from x = lo to hi, merged so that there are at most `columns`. A merged point has the mean of
- * its points and their common range. A point is {from, x, sum, weight, lo, hi}; its value is sum/weight. */
-function decimate(points, lo, hi, columns) {
-  const first = Math.max(0, search(points, lo) - 1), end = Math.min(points.length, search(points, hi) + 2);
-  const each = Math.max(1, Math.ceil((end - first) / columns)), out = [];
-  for (let i = first; i < end; i += each) {
-    const p = { ...points[i] }, stop = Math.min(end, i + each);
-    for (let k = i + 1; k < stop; k++) {
-      const q = points[k];
-      p.x = q.x;
-      p.sum += q.sum;
-      p.weight += q.weight;
-      if (!(p.lo <= q.lo)) p.lo = q.lo;
-      if (!(p.hi >= q.hi)) p.hi = q.hi;
-    }
-    p.y = p.weight > 0 ? p.sum / p.weight : NaN;
-    out.push(p);
-  }
-  return out;
-}
-
-/* Returns a point of a curve without ranges. */
-const point = (x, y) => ({ from: x, x, sum: y, weight: finite(y) ? 1 : 0, lo: y, hi: y, y });
-
-/* Returns the value below which points have `share` of the total weight. */
-function quantile(points, share) {
-  const ranked = [...points].sort((p, q) => p.y - q.y);
-  let left = share * ranked.reduce((sum, p) => sum + p.weight, 0);
-  return ranked.find(p => (left -= p.weight) <= 0).y;
-}
-
-/* A chart. Options: title; x_name; digits of a value; from_zero; of_time: weights are seconds; most: largest value of
- * the y axis; view: {lo, hi}, shared by charts that zoom together, NaN: everything; empty: text if there are no points.
- * A curve: {name, colour, points, line, dots}. */
-class Chart {
-  constructor(options) {
-    Object.assign(this, options, { curves: [], events: [], cursor: null, drag: null });
-    const button = (text, name, does) => {
-      const b = el('button', { type: 'button', 'aria-label': `${name}: ${options.title}`, title: name }, text);
-      b.addEventListener('click', does);
-      return b;
-    };
-    this.out_button = button('−', 'zoom out', () => this.zoom(2));
-    this.in_button = button('+', 'zoom in', () => this.zoom(0.5));
-    this.all_button = button('all', 'show everything', () => this.show(NaN, NaN));
-    this.legend = el('div', { class: 'legend' });
-    this.svg = shape('svg', { tabindex: 0, role: 'img', 'aria-describedby': 'hint' });
-    this.tip = el('div', { class: 'tip', 'aria-live': 'polite' });
-    this.none = el('p', { class: 'none' }, options.empty);
-    this.figure = el('figure', {}, el('figcaption', {}, options.title, el('small', {}),
-      el('span', { class: 'buttons' }, this.out_button, this.in_button, this.all_button)),
-    this.legend, this.svg, this.tip, this.none);
-    this.listen();
-    (this.view.charts ||= []).push(this);
-  }
-
-  listen() {
-    const at = e => e.clientX - this.svg.getBoundingClientRect().left;
-    this.svg.addEventListener('pointerdown', e => {
-      if (e.button === 0 && e.pointerType !== 'touch') {
-        this.drag = { from: at(e), to: at(e) };
-        this.svg.setPointerCapture(e.pointerId);
-      } else this.point_at(at(e));
-    });
-    this.svg.addEventListener('pointermove', e => {
-      if (this.drag) this.drag.to = at(e);
-      this.point_at(at(e));
-    });
-    this.svg.addEventListener('pointerup', () => {
-      const d = this.drag;
-      this.drag = null;
-      if (d && Math.abs(d.to - d.from) > 6) this.show(...[this.value_at(d.from), this.value_at(d.to)].sort((a, b) => a - b));
-      else this.draw();
-    });
-    this.svg.addEventListener('pointerleave', () => this.drag || this.leave());
-    this.svg.addEventListener('blur', () => this.leave());
-    this.svg.addEventListener('dblclick', () => this.show(NaN, NaN));
-    this.svg.addEventListener('keydown', e => this.key(e));
-  }
-
-  key(e) {
-    if (e.ctrlKey || e.altKey || e.metaKey || !this.columns) return;
-    const move = by => this.choose(Math.max(0, Math.min(this.columns.length - 1,
-      this.cursor === null ? (by > 0 ? 0 : this.columns.length - 1) : this.nearest(this.cursor) + by)));
-    const does = { ArrowLeft: () => e.shiftKey ? this.pan(-0.25) : move(-1),
-      ArrowRight: () => e.shiftKey ? this.pan(0.25) : move(1), Home: () => this.choose(0),
-      End: () => this.choose(this.columns.length - 1), '+': () => this.zoom(0.5), '=': () => this.zoom(0.5),
-      '-': () => this.zoom(2), 0: () => this.show(NaN, NaN), Escape: () => this.leave() }[e.key];
-    if (!does) return;
-    e.preventDefault();
-    does();
-  }
-
-  /* whole() returns the range of all points, range() the visible range. */
-  whole() {
-    const x = this.curves.flatMap(c => c.points.length ? [c.points[0].from, c.points.at(-1).x] : []);
-    return x.length ? [Math.min(...x), Math.max(...x)] : null;
-  }
-
-  range() {
-    const all = this.whole(), v = this.view;
-    return !all ? null : finite(v.lo) ? [Math.max(v.lo, all[0]), Math.min(v.hi, all[1])] : all;
-  }
-
-  show(lo, hi) {
-    const all = this.whole();
-    if (!all) return;
-    if (finite(lo)) { /* at least the width of two points, and within the range of all points */
-      const width = Math.min(Math.max(hi - lo, Math.min(4, all[1] - all[0])), all[1] - all[0]);
-      lo = Math.max(all[0], Math.min((lo + hi - width) / 2, all[1] - width));
-      hi = lo + width;
-      if (lo <= all[0] && hi >= all[1]) lo = hi = NaN;
-    }
-    Object.assign(this.view, { lo, hi });
-    this.view.charts.forEach(c => c.draw());
-  }
-
-  zoom(factor) {
-    const [lo, hi] = this.range() || [], about = finite(this.cursor) ? this.cursor : (lo + hi) / 2;
-    if (finite(lo)) this.show(about - (about - lo) * factor, about + (hi - about) * factor);
-  }
-
-  pan(share) {
-    const [lo, hi] = this.range() || [];
-    this.show(lo + (hi - lo) * share, hi + (hi - lo) * share);
-  }
-
-  value_at(pixel) {
-    const [lo, hi] = this.range();
-    return lo + (pixel - LEFT) / (this.width - LEFT - RIGHT) * (hi - lo || 1);
-  }
-
-  nearest(x) {
-    return this.columns.reduce((best, c, i) => Math.abs(c.x - x) < Math.abs(this.columns[best].x - x) ? i : best, 0);
-  }
-
-  point_at(pixel) {
-    if (this.columns && this.columns.length) this.choose(this.nearest(this.value_at(pixel)));
-  }
-
-  choose(index) {
-    this.cursor = this.columns[index].x;
-    this.mark();
-  }
-
-  leave() {
-    this.cursor = null;
-    this.mark();
-  }
-
-  name(title, unit = '') {
-    this.title = this.figure.firstChild.firstChild.data = title;
-    this.figure.firstChild.children[0].textContent = unit;
-  }
-
-  set(curves, events) {
-    this.curves = curves;
-    this.events = events || [];
-    this.draw();
-  }
-
-  /* Computes the y axis. Its top is above all means and ranges. For rates it is above the values of nearly all of the
-   * time: when two steps are reported together, the second one seems to have taken no time. */
-  scale(drawn) {
-    const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
-    let lo = Math.min(...points.map(p => p.y));
-    let hi = this.of_time ? quantile(points, 0.98) : Math.max(...points.map(p => Math.max(p.y, finite(p.hi) ? p.hi : p.y)));
-    if (this.from_zero && lo > 0) lo = 0;
-    const step = tick_step(hi - lo || Math.abs(hi) || 1, 5);
-    lo = Math.floor(lo / step + 1e-9) * step;
-    hi = Math.ceil(hi / step - 1e-9) * step;
-    if (hi <= lo) hi = lo + step;
-    return { lo, hi: Math.min(hi, this.most ?? Infinity) > lo ? Math.min(hi, this.most ?? Infinity) : hi, step };
-  }
-
-  draw() {
-    const range = this.range();
-    this.width = this.svg.clientWidth || this.width || 560;
-    const columns = Math.floor((this.width - LEFT - RIGHT) / PIXELS);
-    const drawn = range ? this.curves.map(c => ({ ...c, drawn: decimate(c.points, ...range, columns) })) : [];
-    const empty = !drawn.some(c => c.drawn.some(p => finite(p.y)));
-    this.svg.style.display = this.legend.style.display = empty ? 'none' : '';
-    this.none.style.display = empty ? '' : 'none';
-    this.out_button.disabled = this.all_button.disabled = empty || !finite(this.view.lo);
-    this.in_button.disabled = empty;
-    this.columns = null;
-    if (empty) return;
-    const y = this.scale(drawn), [x0, x1] = range, span = x1 - x0 || 1, bottom = HEIGHT - BOTTOM;
-    this.drawn = drawn;
-    this.columns = (drawn.find(c => c.drawn.length) || drawn[0]).drawn.filter(p => p.x >= x0 && p.x <= x1);
-    this.X = x => LEFT + (x1 > x0 ? (x - x0) / span : 0.5) * (this.width - LEFT - RIGHT);
-    this.Y = v => bottom - (v - y.lo) / (y.hi - y.lo) * (bottom - TOP);
-    this.svg.setAttribute('viewBox', `0 0 ${this.width} ${HEIGHT}`);
-    this.svg.setAttribute('aria-label', `${this.title}, ${this.x_name} ${number(x0)} to ${number(x1)}; `
-      + this.curves.filter(c => c.points.length).map(c => `${c.name}: last ${number(c.points.at(-1).y, this.digits)}`).join('; '));
-    this.svg.replaceChildren(...this.axes(y, x0, x1, bottom), this.plot(drawn, y, bottom),
-      this.over = shape('g', {}));
-    this.legend.replaceChildren(...drawn.filter(c => c.points.length).map(c => this.key_of(c)));
-    this.mark();
-  }
-
-  key_of(c) {
-    const end = c.points.at(-1), name = c.drawn.some(p => p.hi > p.lo) && c.ranged ? c.ranged : c.name;
-    return el('span', { class: c.colour }, el('i', { class: c.line ? '' : 'dot' }), name + ' ',
-      c.no_last ? null : el('b', {}, number(end.y, this.digits)));
-  }
-
-  axes(y, x0, x1, bottom) {
-    const list = [], step = tick_step(x1 - x0, this.width < 460 ? 4 : 7, 1), digits = digits_of(y.step);
-    for (let v = y.lo; v <= y.hi + y.step / 2; v += y.step)
-      list.push(shape('path', { class: 'grid', d: `M${LEFT} ${this.Y(v)}H${this.width - RIGHT}` }),
-        shape('text', { x: LEFT - 8, y: this.Y(v) + 4, 'text-anchor': 'end' }, brief(v, digits)));
-    list.push(shape('path', { class: 'axis', d: `M${LEFT} ${bottom}H${this.width - RIGHT}` }));
-    for (let v = Math.ceil(x0 / step) * step; v <= x1; v += step)
-      list.push(shape('path', { class: 'axis', d: `M${this.X(v)} ${bottom}v4` }),
-        shape('text', { x: this.X(v), y: bottom + 17, 'text-anchor': this.X(v) > this.width - 30 ? 'end' : 'middle' }, brief(v, 0)));
-    list.push(shape('text', { x: LEFT + (this.width - LEFT - RIGHT) / 2, y: bottom + 32, 'text-anchor': 'middle' }, this.x_name));
-    return list;
-  }
-
-  /* Draws ranges, curves and dots, clipped to the frame. */
-  plot(drawn, y, bottom) {
-    const id = 'cut-' + this.title.replace(/\W/g, ''), cut = shape('clipPath', { id });
-    cut.append(shape('rect', { x: LEFT - 6, y: TOP - 6, width: this.width - LEFT - RIGHT + 12, height: bottom - TOP + 12 }));
-    const group = shape('g', { 'clip-path': `url(#${id})` });
-    group.append(cut);
-    const XY = (p, v) => this.X(p.x).toFixed(1) + ' ' + this.Y(Math.max(y.lo, Math.min(v, y.hi + y.hi - y.lo))).toFixed(1);
-    for (const e of this.events) {
-      const line = shape('path', { class: 'event', d: `M${this.X(e.step)} ${TOP}V${bottom}` });
-      line.append(shape('title', {}, `${e.type}, step ${number(e.step)}`));
-      group.append(line);
-    }
-    for (const c of drawn) {
-      const there = c.drawn.filter(p => finite(p.y)), g = shape('g', { class: c.colour });
-      if (c.line && there.some(p => p.hi > p.lo))
-        g.append(shape('path', { class: 'band', d: 'M' + there.map(p => XY(p, p.hi)).join('L') + 'L'
-          + [...there].reverse().map(p => XY(p, p.lo)).join('L') + 'Z' }));
-      let d = '', pen = 'M';
-      for (const p of c.drawn) { /* a missing point leaves a gap */
-        if (finite(p.y)) d += pen + XY(p, p.y);
-        pen = finite(p.y) ? 'L' : 'M';
-      }
-      if (c.line && d) g.append(shape('path', { class: 'curve', d }));
-      if ((c.dots && there.length <= 60) || there.length === 1)
-        for (const p of there) g.append(shape('circle', { class: 'dots', cx: this.X(p.x), cy: this.Y(p.y), r: 4 }));
-      group.append(g);
-    }
-    return group;
-  }
-
-  /* Marks the point at the cursor, or the range that is being selected. */
-  mark() {
-    if (!this.columns) return;
-    const bottom = HEIGHT - BOTTOM, marks = [];
-    if (this.drag)
-      marks.push(shape('rect', { class: 'chosen', x: Math.min(this.drag.from, this.drag.to), y: TOP,
-        width: Math.abs(this.drag.to - this.drag.from), height: bottom - TOP }));
-    const p = this.cursor === null || !this.columns.length ? null : this.columns[this.nearest(this.cursor)];
-    const lines = p ? this.drawn.map(c => [c, c.drawn.find(q => q.x >= p.from && q.x <= p.x)]).filter(
-      ([, q]) => q && finite(q.y)) : [];
-    if (p) marks.push(shape('path', { class: 'cross', d: `M${this.X(p.x)} ${TOP}V${bottom}` }));
-    for (const [c, q] of lines)
-      marks.push(shape('circle', { class: 'dots ' + c.colour, cx: this.X(q.x), cy: Math.max(TOP, this.Y(q.y)), r: 4.5 }));
-    this.over.replaceChildren(...marks);
-    if (!p) return this.tip.replaceChildren();
-    const range = q => q.hi > q.lo ? ` (${number(q.lo, this.digits)} to ${number(q.hi, this.digits)})` : '';
-    this.tip.replaceChildren(`${this.x_name} ${number(p.from)}` + (p.from < p.x ? ` to ${number(p.x)}` : ''),
-      ...lines.map(([c, q]) => el('div', { class: c.colour }, el('i', {}),
-        `${c.name}: ${number(q.y, this.digits)}${range(q)}`)));
-    const x = this.X(p.x), right = x < this.width / 2;
-    this.tip.style.left = right ? x + 28 + 'px' : '';
-    this.tip.style.right = right ? '' : this.width - x + 28 + 'px';
-    this.tip.style.top = this.svg.getBoundingClientRect().top - this.figure.getBoundingClientRect().top + TOP + 'px';
-  }
-}
 
 const by_epoch = { lo: NaN, hi: NaN }, by_step = { lo: NaN, hi: NaN };
 const charts = {
   accuracy: new Chart({ title: 'Accuracy', x_name: 'epoch', digits: 4, most: 1, view: by_epoch,
     empty: 'The first epoch is not over yet.' }),
   loss: new Chart({ title: 'Loss', x_name: 'step', digits: 4, from_zero: true, view: by_step,
+    empty: 'No values were recorded.' }),
+  lr: new Chart({ title: 'Learning rate', x_name: 'step', trim: true, from_zero: true, view: by_step,
     empty: 'No values were recorded.' }),
   rate: new Chart({ title: 'Throughput', x_name: 'step', digits: 0, from_zero: true,
     of_time: true, view: by_step, empty: 'No values were recorded.' }),
@@ -557,6 +232,7 @@ function draw_charts(s) {
     const rows = r.rows || r.steps || 1;
     return { sum: there ? rows : 0, weight: there ? rows / r.images_per_s : 0, lo: there ? lo : NaN, hi: there ? hi : NaN };
   });
+  const lr = step_points(r => ({ sum: finite(r.lr) ? r.lr : 0, weight: finite(r.lr) ? 1 : 0, lo: NaN, hi: NaN }));
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
   const events = s.events.filter(r => finite(r.step));
   charts.accuracy.name(s.metric.name[0].toUpperCase() + s.metric.name.slice(1));
@@ -567,49 +243,69 @@ function draw_charts(s) {
   charts.loss.set([
     { name: 'minibatch', ranged: 'minibatches: mean and range', colour: 'c2', line: true, points: loss },
     { name: s.judged, colour: 'c4', dots: true, points: epochs('at', 'test_loss') }], events);
+  charts.lr.set([{ name: 'step', colour: 'c2', line: true, points: lr }], events);
   charts.rate.set([{ name: 'step', ranged: 'steps: mean and range', colour: 'c2', line: true, no_last: true, points: rate }], events);
 }
 
 /* ---- classes ---------------------------------------------------------------------------------------------- */
 
-/* The confusion matrix of the newest evaluation: a row for each class, a column for each predicted class. The
+/* The confusion matrix of the newest evaluation: a row for each true class, a column for each predicted class. The
  * intensity of a cell is the root of its share of the row, so that a few errors are visible beside many correct rows.
- * A matrix of few classes shows names and counts, one of many classes has ticks. */
-const NAMED = 24, matrix = el('figure', {}), classes = el('figure', {});
+ * A cell is as large as its count needs. A matrix of few classes shows names and counts, one of many classes has ticks. */
+const NAMED = 24, CELL = 46, matrix = el('figure', {}), classes = el('figure', {});
 
-function draw_matrix(e, name, judged) {
-  const n = e.confusion.length, named = n <= NAMED, longest = Math.max(...e.confusion.map((_, k) => name(k).length));
-  const left = named ? Math.min(150, 16 + 7 * longest) : 40, below = named && longest > 3 ? Math.min(110, 16 + 5.2 * longest) : 40, size = 500, cell = size / n;
-  const tilt = named && longest > 3 ? -40 : 0;
-  const svg = shape('svg', { viewBox: `0 0 ${left + size + 6} ${size + below + 6}`, class: 'matrix', role: 'img',
-    'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the same by class.` });
+/* Returns the sizes of a matrix of n classes on a card of `width` pixels. */
+function matrix_layout(n, longest, width) {
+  const named = n <= NAMED, left = (named ? Math.min(0.32 * width, 14 + 6.6 * longest) : 34) + 20;
+  const cell = Math.min(CELL, (width - left - 8) / n), tilt = named && 6.6 * longest > cell ? -40 : 0;
+  return { named, left, cell, tilt, below: (tilt ? Math.min(0.26 * width, 14 + 5 * longest) : 20) + 18, size: cell * n };
+}
+
+function matrix_cells(svg, e, name, l) {
+  const digits = Math.max(...e.confusion.flat().map(c => String(c).length)), font = Math.min(13, (l.cell - 2) / (0.58 * digits));
   e.confusion.forEach((row, i) => {
-    const all = row.reduce((a, b) => a + b, 0), y = 6 + i * cell;
+    const all = row.reduce((a, b) => a + b, 0), y = 6 + i * l.cell;
     row.forEach((count, k) => {
       if (!count) return;
-      const x = left + k * cell, g = shape('g', { class: i === k ? 'c3' : 'c4' });
-      const box = shape('rect', { x, y, width: cell, height: cell, 'fill-opacity': (named ? 0.06 : 0.2) + 0.8 * Math.sqrt(count / all) });
-      box.append(shape('title', {}, `${name(i)}: ${number(count)} of ${number(all)} taken for ${name(k)}`));
+      const x = l.left + k * l.cell, g = shape('g', { class: i === k ? 'c3' : 'c4' });
+      const box = shape('rect', { x, y, width: l.cell, height: l.cell,
+        'fill-opacity': (l.named ? 0.06 : 0.2) + 0.8 * Math.sqrt(count / all) });
+      box.append(shape('title', {}, `${name(i)}: ${number(count)} of ${number(all)} predicted as ${name(k)}`));
       g.append(box);
-      if (named) g.append(shape('text', { x: x + cell / 2, y: y + cell / 2 + 4, 'text-anchor': 'middle' }, count));
+      if (l.named && font >= 8.5) g.append(shape('text', { x: x + l.cell / 2, y: y + l.cell / 2 + 0.36 * font,
+        'text-anchor': 'middle', style: `font-size: ${font.toFixed(1)}px` }, count));
       svg.append(g);
     });
-    if (!named && i % 10) return;
-    const middle = y + cell / 2, x = left + (i + 0.5) * cell, foot = size + (named ? 16 : 20);
-    svg.append(shape('text', { x: left - 8, y: middle + 4, 'text-anchor': 'end' }, named ? name(i) : i),
-      shape('text', { x, y: foot, 'text-anchor': tilt ? 'end' : 'middle', transform: `rotate(${tilt} ${x} ${foot})` },
-        named ? name(i) : i));
   });
-  svg.append(shape('rect', { class: 'axis', x: left, y: 6, width: size, height: size }));
-  matrix.replaceChildren(el('figcaption', {}, 'Taken for', el('small', {},
-    `${judged} rows by class (down) and what they were taken for (across), epoch ${e.epoch}`)), svg);
+}
+
+function draw_matrix(e, name, judged) {
+  const n = e.confusion.length, longest = Math.min(18, Math.max(...e.confusion.map((_, k) => name(k).length)));
+  const card = matrix.clientWidth, room = Math.min(640, (card > 200 ? card : 560) - 34);
+  const l = matrix_layout(n, longest, room), { left, size } = l;
+  const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
+  const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width}px`,
+    'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the same by class.` });
+  matrix_cells(svg, e, name, l);
+  e.confusion.forEach((_, i) => {
+    if (!l.named && i % 10) return;
+    const middle = (i + 0.5) * l.cell, x = left + middle, foot = size + (l.tilt ? 16 : 20);
+    svg.append(shape('text', { x: left - 6, y: 6 + middle + 4, 'text-anchor': 'end' }, l.named ? short(i) : i),
+      shape('text', { x, y: foot, 'text-anchor': l.tilt ? 'end' : 'middle', transform: `rotate(${l.tilt} ${x} ${foot})` },
+        l.named ? short(i) : i));
+  });
+  svg.append(shape('rect', { class: 'axis', x: left, y: 6, width: size, height: size }),
+    shape('text', { x: left + size / 2, y: height - 4, 'text-anchor': 'middle', class: 'side' }, 'predicted'),
+    shape('text', { x: 12, y: 6 + size / 2, 'text-anchor': 'middle', class: 'side',
+      transform: `rotate(-90 12 ${6 + size / 2})` }, 'true'));
+  matrix.replaceChildren(el('figcaption', {}, 'Confusion matrix', el('small', {}, `${judged} rows, epoch ${e.epoch}`)), svg);
 }
 
 function draw_classes(s) {
   const e = s.epochs.findLast(r => r.confusion), names = s.data.class_names || [], figures = [matrix, classes];
   figures.forEach(p => { p.style.display = e ? '' : 'none'; });
-  if (!e || draw_classes.drawn === e.confusion) return;
-  draw_classes.drawn = e.confusion;
+  if (!e || (draw_classes.drawn === e.confusion && draw_classes.width === matrix.clientWidth)) return;
+  Object.assign(draw_classes, { drawn: e.confusion, width: matrix.clientWidth });
   const name = k => names[k] === undefined ? String(k) : names[k];
   draw_matrix(e, name, s.judged);
   const rows = e.confusion.map((row, k) => {
@@ -618,19 +314,13 @@ function draw_classes(s) {
       most < 0 ? '' : `${name(most)} (${number(row[most])})`];
   });
   classes.replaceChildren(el('figcaption', {}, 'Classes', el('small', {}, `epoch ${e.epoch}`)),
-    table(['class', 'rows', 'precision', 'recall', 'taken for most often'], rows));
+    table(['class', 'rows', 'precision', 'recall', 'mistaken most for'], rows));
 }
 
 /* ---- tables ----------------------------------------------------------------------------------------------- */
 
 const PHASES = [['gather_s', 'gather'], ['forward_s', 'forward'], ['backward_s', 'backward'],
   ['comm_exposed_s', 'all-reduce'], ['wait_s', 'wait'], ['apply_s', 'apply']];
-
-function table(head, rows) {
-  return el('div', { class: 'scroll', tabindex: 0 }, el('table', {},
-    el('thead', {}, el('tr', {}, ...head.map(h => el('th', { scope: 'col' }, h)))),
-    el('tbody', {}, ...rows.map(r => el('tr', {}, ...r.map((c, i) => i ? el('td', {}, c) : el('th', { scope: 'row' }, c)))))));
-}
 
 const phase_key = (name, i) => el('span', { class: 'key c' + (i + 1) }, el('i', {}), name);
 
@@ -672,22 +362,76 @@ function epoch_table(s) {
     s.epochs.map(e => [e.epoch, ...some.map(([k]) => number(e[k], 4)), number(e.seconds, 2)]));
 }
 
+const CHECKSUMS = { published: 'that of the published files', differs: 'differs from that of the published files',
+  unknown: 'none is published for this data' };
+
 function facts(s) {
   const { device_model, instruction_set, library } = s.start;
-  const list = [['Device', device_model], ['Instruction set', instruction_set], ['Library', library],
-    ['Data from', s.data.source], ['Data is', s.data.payload],
-    ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Checkpoint', s.end && s.end.checkpoint],
-    ['Weights’ SHA-256', s.end && s.end.weights_sha256]];
+  const list = [['Run directory', s.live.run_dir], ['Host', s.live.host], ['Command', s.live.command], ['Device', device_model],
+    ['Instruction set', instruction_set], ['Library', library],
+    ['Data from', s.data.source], ['Checksum', CHECKSUMS[s.data.payload]],
+    ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Elapsed time', s.step ? duration(elapsed(s)) : ''],
+    ['Checkpoint', s.end && s.end.checkpoint], ['Weights’ SHA-256', s.end && s.end.weights_sha256]];
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
+}
+
+/* Returns the seconds since the run's beginning or, if it has ended or was resumed, those that it has computed. */
+function elapsed(s) {
+  const begun = Date.parse(s.start.time), resumed = s.events.some(r => r.type === 'resume');
+  return live && !s.end && !live.gone && !resumed && finite(begun) ? (Date.now() - begun) / 1000 : s.spent;
+}
+
+/* The model's layers, as the program has recorded them. */
+const model = el('figure', {});
+
+function draw_model(s) {
+  const own = last('program'), layers = own && own.layers;
+  const caption = el('figcaption', {}, 'Model', el('small', {}, [s.start.parameters ? number(s.start.parameters) + ' parameters' : '',
+    layers ? `input ${own.input.join(' × ')}` : ''].filter(Boolean).join(', ')));
+  if (!layers) return model.replaceChildren(caption, el('p', { class: 'none' }, 'The layers were not recorded.'));
+  if (draw_model.drawn === own) return;
+  draw_model.drawn = own;
+  model.replaceChildren(caption, table(['layer', 'output', 'parameters'],
+    layers.map(l => [l.name === l.type ? l.type : `${l.name} ${l.type}`, l.output.join(' × '), l.parameters ? number(l.parameters) : ''])));
+}
+
+/* ---- predictions ------------------------------------------------------------------------------------------ */
+
+/* Predictions of rows of the test set: {"type":"samples","channels":…,"height":…,"width":…,"rows":[…]}; each row has its
+ * number, the texts "true" and "predicted", "right", and "pixels", bytes in base64, if it is a picture. */
+const samples = el('figure', { class: 'samples' });
+
+function picture(r, of) {
+  const canvas = el('canvas', { width: of.width, height: of.height, role: 'img', 'aria-label': `row ${r.row}` });
+  const bytes = atob(r.pixels), plane = of.width * of.height, to = canvas.getContext('2d'), image = to.createImageData(of.width, of.height);
+  for (let i = 0; i < plane; i++)
+    for (let c = 0; c < 4; c++)
+      image.data[4 * i + c] = c === 3 ? 255 : bytes.charCodeAt(of.channels === 3 ? c * plane + i : i);
+  to.putImageData(image, 0, 0);
+  return canvas;
+}
+
+function sample(r, of) {
+  const share = finite(r.probability) ? ` ${Math.round(100 * r.probability)}\u00a0%` : '';
+  return el('li', { class: r.right === true ? 'right' : r.right === false ? 'wrong' : '' }, r.pixels ? picture(r, of) : null,
+    el('div', {}, el('b', {}, (r.right === true ? '✓ ' : r.right === false ? '✗ ' : '') + r.predicted), share),
+    r.right === true ? null : el('div', { class: 'detail' }, 'true: ' + r.true));
+}
+
+function draw_samples(s) {
+  const of = last('samples');
+  samples.style.display = of ? '' : 'none';
+  if (!of || draw_samples.drawn === of) return;
+  draw_samples.drawn = of;
+  samples.replaceChildren(el('figcaption', {}, 'Predictions', el('small', {}, of.text)),
+    el('ul', {}, ...of.rows.map(r => sample(r, of))));
 }
 
 /* ---- the page --------------------------------------------------------------------------------------------- */
 
-const part = (tag, name) => el(tag, { class: name });
 const places = { head: part('header', ''), notes: part('div', ''), first: part('section', 'first'),
   tiles: part('section', 'tiles'), workers: part('section', 'workers'), epochs: part('div', ''), facts: part('div', ''),
   config: el('pre', { tabindex: 0 }) };
-const fold = (title, content, open) => el('details', open ? { open: '' } : {}, el('summary', {}, title), content);
 
 function render() {
   const s = summary(), config = JSON.stringify(s.config, null, 2);
@@ -698,6 +442,8 @@ function render() {
   draw_charts(s);
   draw_classes(s);
   draw_times();
+  draw_model(s);
+  draw_samples(s);
   places.workers.replaceChildren(...newest_workers(s));
   places.epochs.replaceChildren(epoch_table(s));
   places.facts.replaceChildren(facts(s));
@@ -726,12 +472,13 @@ async function renew() {
 }
 
 document.getElementById('main').append(places.head, places.notes, places.first, places.tiles,
-  el('section', { class: 'charts' }, ...Object.values(charts).map(c => c.figure), times),
-  el('p', { class: 'hint', id: 'hint' }, 'Drag across a curve, or press +, to look closer; double-click, or press all, to see everything. With keys, on a curve: ',
-    ...[['←', ''], ['→', ' read values, '], ['+', ''], ['−', ' look closer or less close, '], ['shift ←', ''], ['shift →', ' move, '],
-      ['0', ' everything.']].flatMap(([k, t]) => [el('kbd', {}, k), t || ' '])),
-  el('section', { class: 'charts classes' }, matrix, classes), places.workers, fold('Epochs', places.epochs), fold('Where and what', places.facts, true), fold('Config', places.config));
+  el('section', { class: 'charts' }, ...Object.values(charts).map(c => c.figure), times, model),
+  el('p', { class: 'hint', id: 'hint' }, ...hint()),
+  el('section', { class: 'charts classes' }, matrix, classes), samples, places.workers, fold('Epochs', places.epochs), fold('Run details', places.facts, true), fold('Config', places.config));
 take(records.textContent);
 render();
-new ResizeObserver(() => Object.values(charts).forEach(c => c.draw())).observe(document.querySelector('.charts'));
+new ResizeObserver(() => {
+  Object.values(charts).forEach(c => c.draw());
+  draw_classes(summary());
+}).observe(document.querySelector('.charts'));
 if (live) renew();

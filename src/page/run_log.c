@@ -2,6 +2,7 @@
  * adjacent entries are merged in pairs and `width` is doubled, so every entry but the last stands
  * for `width` steps. */
 #include "page/page.h"
+#include "page/template.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -48,14 +49,24 @@ static void merge(ls_run_step *a, const ls_run_step *b)
     a->rate_hi = fmaxf(a->rate_hi, b->rate_hi);
 }
 
+/* Merges every two adjacent entries; the last one of an odd number stays as it is. */
 static void halve(ls_run_log *log)
 {
-    for (size_t i = 0; i < LS_RUN_STEPS / 2; i++) {
+    const size_t pairs = log->steps / 2;
+    for (size_t i = 0; i < pairs; i++) {
         log->step[i] = log->step[2 * i];
         merge(&log->step[i], &log->step[2 * i + 1]);
     }
-    log->steps = LS_RUN_STEPS / 2;
+    if (log->steps % 2)
+        log->step[pairs] = log->step[log->steps - 1];
+    log->steps = pairs + log->steps % 2;
     log->width *= 2;
+}
+
+void ls_run_log_thin(ls_run_log *log, size_t most)
+{
+    while (log->steps > most)
+        halve(log);
 }
 
 static int add_step(ls_run_log *log, const ls_run_step *s, ls_error *err)
@@ -260,10 +271,24 @@ static int add_read(ls_run_log *log, const ls_json *doc, const char *json, size_
                                     : ls_run_log_add(log, &r, err);
 }
 
+/* Returns whether a line is the complete record of a step, without parsing it. */
+static bool is_step(const char *json, size_t length)
+{
+    static const char start[] = "{\"type\":\"step\",";
+    return length > sizeof start && memcmp(json, start, sizeof start - 1) == 0 &&
+           json[length - 1] == '}';
+}
+
 int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
                     ls_error *err)
 {
     ls_json *doc;
+    if (log->brief && is_step(json, length)) {
+        log->newest.length = 0;
+        ls_buffer_add(&log->newest, json, length);
+        log->records++;
+        return ls_buffer_status(&log->newest, err);
+    }
     int status = ls_json_parse_line(&doc, path, json, length, number, log->host, err);
     if (status)
         return status == LS_ENOMEM ? status : (err ? err->status = LS_EDATA : LS_EDATA);
@@ -292,7 +317,7 @@ static void add_safe(ls_buffer *out, const char *json, size_t length)
     ls_buffer_add(out, json + from, length - from);
 }
 
-static void add_line(ls_buffer *out, ls_json_writer *w)
+void ls_page_add_line(ls_buffer *out, ls_json_writer *w)
 {
     size_t length;
     const char *text = ls_json_writer_text(w, &length, NULL);
@@ -334,7 +359,7 @@ static void add_steps(ls_buffer *out, ls_json_writer *w, const ls_run_step *s)
         put_range(w, "rate_range", s->rate_lo, s->rate_hi);
     }
     ls_json_close(w);
-    add_line(out, w);
+    ls_page_add_line(out, w);
 }
 
 static void add_other(ls_buffer *out, const ls_run_record *r)
@@ -357,7 +382,7 @@ static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
     }
     ls_json_close(w);
     ls_json_close(w);
-    add_line(out, w);
+    ls_page_add_line(out, w);
 }
 
 /* Writes the first line. The last entry of steps may have grown since it was written, so
@@ -372,7 +397,7 @@ static void add_head(const ls_run_log *log, ls_buffer *out, ls_json_writer *w,
     ls_json_put_uint(w, "others_from", from->others);
     ls_json_put_int(w, "cut_line", log->cut_line);
     ls_json_close(w);
-    add_line(out, w);
+    ls_page_add_line(out, w);
 }
 
 void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer *out)
@@ -397,6 +422,22 @@ void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer 
         ls_buffer_put(out, "}\n");
     }
     ls_json_writer_fini(&w);
+}
+
+int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err)
+{
+    size_t length;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, log->host);
+    begin(&w, type);
+    for (; pairs[0]; pairs += 2)
+        ls_json_put_string(&w, pairs[0], pairs[1]);
+    ls_json_close(&w);
+    const char *text = ls_json_writer_text(&w, &length, err);
+    const bool event = strcmp(type, "warning") == 0;
+    const int status = text ? take_other(log, event, text, length, err) : LS_ENOMEM;
+    ls_json_writer_fini(&w);
+    return status;
 }
 
 /* ---- the state of the run -------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Creation of a pool (options, CPUs, memory, threads), and its release. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "base/sized.h"
 #include "pool/pool.h"
 
@@ -62,8 +63,9 @@ static int plan_cpus(ls_pool *pool)
         if (ls_cpus_split(&pool->worker[i].part, &all, &core, pool->workers, i, want) > 0)
             pinned++;
     if (pinned < pool->workers)
-        ls_log(o->host, LS_LOG_INFO, "%d workers are not pinned: %d CPUs are allowed",
-               pool->workers, all.count);
+        ls_log(o->host, LS_LOG_INFO, "%d %s not pinned: %d %s allowed", pool->workers,
+               ls_plural((uint64_t)pool->workers, "worker is", "workers are"), all.count,
+               ls_plural((uint64_t)all.count, "CPU is", "CPUs are"));
     return usable;
 }
 

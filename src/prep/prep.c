@@ -239,7 +239,10 @@ bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
     if (isnan(raw) && !c->fills)
         return false;
     const float v = isnan(raw) ? c->missing : raw;
-    *ready = c->scaled ? (float)(((double)v - c->mean) / c->deviation) : v;
+    const double scaled = ((double)v - c->mean) / c->deviation;
+    *ready = !c->scaled    ? v
+             : c->clip > 0 ? (float)fmin(fmax(scaled, -c->clip), c->clip)
+                           : (float)scaled;
     return true;
 }
 
@@ -367,13 +370,9 @@ int ls_prep_ready(const ls_prep *p, const float *raw, float *ready, size_t count
     return LS_OK;
 }
 
-void ls_prep_feature(const ls_prep *p, int i, double *mean, double *deviation)
+const ls_prep_column *ls_prep_feature(const ls_prep *p, int i)
 {
     int lo = 0, hi = p->columns - 1;
-    *mean = 0;
-    *deviation = 1;
-    if (p->kind != LS_PREP_TABLE)
-        return;
     while (lo < hi) {
         const int middle = hi - (hi - lo) / 2;
         if (p->column[middle].first <= i)
@@ -381,8 +380,7 @@ void ls_prep_feature(const ls_prep *p, int i, double *mean, double *deviation)
         else
             hi = middle - 1;
     }
-    *mean = p->column[lo].mean;
-    *deviation = p->column[lo].deviation;
+    return &p->column[lo];
 }
 
 /* ---- targets --------------------------------------------------------------------------------- */

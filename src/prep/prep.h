@@ -3,7 +3,8 @@
  * `preparation` in the model's metadata (config/card.h):
  *
  *     {"version": 1, "rows": "table", "target": "species", "columns": [
- *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "missing": 4207.1, "decimal": ","},
+ *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "clip": 10, "missing": 4207.1,
+ *          "decimal": ","},
  *         {"name": "island", "levels": ["Biscoe", "Dream"], "missing": 0}]}
  *     {"version": 1, "rows": "images", "fit": "cover"}
  *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
@@ -49,6 +50,7 @@ typedef struct ls_prep_column {
     float missing;          /* value before scaling */
     bool scaled;            /* a number becomes (number − mean) / deviation */
     double mean, deviation; /* 0 and 1 if not scaled */
+    double clip;            /* a scaled number is limited to −clip … clip; 0: it is not */
     char decimal;           /* decimal separator in the training table: '.' or ','; 0: not known */
 } ls_prep_column;
 
@@ -143,9 +145,8 @@ bool ls_prep_acts(const ls_prep *prep);
  * LS_EDATA, naming the column. */
 int ls_prep_ready(const ls_prep *prep, const float *raw, float *ready, size_t count, ls_error *err);
 
-/* Returns the scaling of float `i` of a row: ready = (raw − *mean) / *deviation; 0 and 1
- * if it is not scaled. */
-void ls_prep_feature(const ls_prep *prep, int i, double *mean, double *deviation);
+/* Returns the column that float `i` of a row of a table belongs to. */
+const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);
 
 /* ---- targets; `prep` may be NULL, and then nothing is scaled --------------------------------- */
 

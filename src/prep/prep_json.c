@@ -32,6 +32,8 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
     if (c->scaled) {
         ls_json_put_double(w, "mean", c->mean);
         ls_json_put_double(w, "deviation", c->deviation);
+        if (c->clip > 0)
+            ls_json_put_double(w, "clip", c->clip);
     }
     if (c->fills)
         ls_json_put_float(w, "missing", c->missing);
@@ -75,7 +77,7 @@ size_t ls_prep_values(const ls_prep *p)
 {
     size_t values = 12 + (size_t)p->fills;
     for (int i = 0; i < p->columns; i++)
-        values += 7 + (size_t)p->column[i].levels;
+        values += 8 + (size_t)p->column[i].levels;
     return values;
 }
 
@@ -156,11 +158,14 @@ static void read_numbers(ls_fields *f, ls_prep_column *c)
     double missing = 0;
     const bool mean = ls_field_double(f, "mean", -1e300, 1e300, &none, &c->mean);
     c->scaled = ls_field_double(f, "deviation", 1e-300, 1e300, &one, &c->deviation);
+    const bool clips = ls_field_double(f, "clip", 0, 1e6, &none, &c->clip);
     c->fills = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
     c->missing = (float)missing;
     read_decimal(f, "decimal", &c->decimal);
     if (mean != c->scaled)
         ls_fields_fail(f, NULL, "expected \"mean\" and \"deviation\", or neither");
+    if (clips && !c->scaled)
+        ls_fields_fail(f, NULL, "expected \"clip\" of a number with \"mean\" and \"deviation\"");
     if (c->levels && (mean || c->missing != 0))
         ls_fields_fail(f, NULL, "expected no \"mean\" of levels, and 0 as \"missing\"");
 }

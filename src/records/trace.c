@@ -19,6 +19,7 @@
 #define TAKEN 4096     /* most spans taken from a device at a time */
 #define STREAMS 16     /* most streams of a device that have tracks */
 #define SIDE_BY_SIDE 8 /* most tracks of a stream */
+#define SUBMITTED 8    /* ranges whose submission is remembered; more than are ever in flight */
 /* Distance between the sort indices of two workers; their devices' tracks lie in between. */
 #define SORT_STEP 256
 
@@ -54,7 +55,9 @@ typedef struct lane {
     phase phase;
     /* begin of the place, phase and step; step_ns 0: no step */
     uint64_t place_ns, phase_ns, step_ns;
+    uint64_t sent_ns; /* when the step's range was submitted; 0: the step has no arrow */
     uint32_t step;
+    int queued; /* last value of the counter of its inbox */
     /* The device, if it reports spans, or NULL. The worker's thread stores it, with release order,
      * after spans_begin and device_name, and the coordinator loads it with acquire order: when it
      * sees the device, it sees these too. */
@@ -64,6 +67,11 @@ typedef struct lane {
     int streams, tracks;
 } lane;
 
+/* A submitted range: its first step, and when its submission began. */
+typedef struct submission {
+    uint64_t first_step, ns;
+} submission;
+
 struct ls_trace {
     const ls_host *host;
     ls_file_writer file;
@@ -72,6 +80,8 @@ struct ls_trace {
     int workers;
     uint64_t begin_ns, lost;
     lane *lane;
+    submission submitted[SUBMITTED]; /* the last ones */
+    uint64_t submissions, arrows;    /* numbers of those that were written */
     /* Whether a device has refused to report spans: 0: none; 1: `why` is being written; 2: it is
      * written. The exchange of 0 for 1 selects one worker's thread, which alone writes `why`, and
      * then stores 2 with release order. ls_trace_finish loads with acquire order, and reads `why`
@@ -113,11 +123,13 @@ static void put_time(ls_trace *t, const char *key, uint64_t ns)
     put(t, ",\"%s\":%llu.%03u", key, (unsigned long long)(ns / 1000), (unsigned)(ns % 1000));
 }
 
+/* Returns the number of a track. The process has the number 1. Viewers take the thread of the same
+ * number for its main thread, which the coordinator is. */
 static int track_number(const ls_trace *t, int track)
 {
     if (track >= 0)
-        return track + 1;
-    return track == LS_TRACK_COORDINATOR ? 0 : t->workers + 1;
+        return track + 2;
+    return track == LS_TRACK_COORDINATOR ? 1 : t->workers + 2;
 }
 
 static void put_text(ls_trace *t, const char *key, const char *text)
@@ -135,22 +147,35 @@ static void put_text(ls_trace *t, const char *key, const char *text)
     t->used += count;
 }
 
-static void put_numbered(ls_trace *t, int number, const char *category, const char *name,
-                         uint64_t begin, uint64_t end, uint64_t step)
+/* Begins an event. The time precedes the texts because Perfetto's importers of before 2022 read an
+ * event up to its time, and refuse a text that contains \u before it. */
+static void put_event(ls_trace *t, char kind, uint64_t ns, int number)
 {
-    put(t, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"cat\":\"%s\",", number, category);
+    put(t, ",\n{\"ph\":\"%c\"", kind);
+    put_time(t, "ts", ns - t->begin_ns);
+    put(t, ",\"pid\":1,\"tid\":%d,", number);
+}
+
+/* Writes a span. `unit`, `value`: an argument of the span; NULL: it has none. */
+static void put_numbered(ls_trace *t, int number, const char *category, const char *name,
+                         uint64_t begin, uint64_t end, const char *unit, uint64_t value)
+{
+    put_event(t, 'X', begin, number);
+    put(t, "\"cat\":\"%s\",", category);
     put_text(t, "name", name);
-    put_time(t, "ts", begin - t->begin_ns);
     put_time(t, "dur", end - begin);
-    if (step > 0)
-        put(t, ",\"args\":{\"step\":%llu}", (unsigned long long)step);
+    if (unit)
+        put(t, ",\"args\":{\"%s\":%llu}", unit, (unsigned long long)value);
     put(t, "}");
 }
 
-static void put_span(ls_trace *t, int track, const char *category, const char *name, uint64_t begin,
-                     uint64_t end, uint64_t step)
+/* Writes a span of a worker, in its current step if it is in one. */
+static void put_span(ls_trace *t, int worker, const char *category, const char *name,
+                     uint64_t begin, uint64_t end)
 {
-    put_numbered(t, track_number(t, track), category, name, begin, end, step);
+    const uint64_t step = t->lane[worker].step;
+    put_numbered(t, track_number(t, worker), category, name, begin, end, step > 0 ? "step" : NULL,
+                 step);
 }
 
 static void put_track(ls_trace *t, int number, int place, const char *name)
@@ -195,28 +220,54 @@ static void end_place(ls_trace *t, int worker, const ls_replica *const *replica,
     const lane *l = &t->lane[worker];
     char name[96];
     if (l->place == LS_PLACE_WAIT)
-        put_span(t, worker, "wait", "wait", l->place_ns, ns, l->step);
+        put_span(t, worker, "wait", "wait", l->place_ns, ns);
     if (!t->ops || ls_replica_phase(l->place) == LS_PHASE_NONE)
         return;
     if (ls_replica_place(name, sizeof name, *replica, l->place))
-        put_span(t, worker, "op", name, l->place_ns, ns, l->step);
+        put_span(t, worker, "op", name, l->place_ns, ns);
 }
 
 static void end_phase(ls_trace *t, int worker, uint64_t ns)
 {
     const lane *l = &t->lane[worker];
     if (l->phase != REST)
-        put_span(t, worker, "phase", names[l->phase], l->phase_ns, ns, l->step);
+        put_span(t, worker, "phase", names[l->phase], l->phase_ns, ns);
+}
+
+/* Returns when the range was submitted that begins with the current step, or 0 if the step is not
+ * the first of a range. A step that is repeated was submitted several times; the last submission
+ * before the step began is the one. */
+static uint64_t time_of_submission(const ls_trace *t, const lane *l)
+{
+    for (uint64_t i = 0; i < SUBMITTED && i < t->submissions; i++) {
+        const submission *s = &t->submitted[(t->submissions - 1 - i) % SUBMITTED];
+        if (s->first_step == l->step && s->ns < l->step_ns)
+            return s->ns;
+    }
+    return 0;
+}
+
+/* Draws an arrow from the submission of a step to the step. The head, which has no binding point,
+ * belongs to the next span that begins on the track, and of two that begin together to the longer
+ * one. */
+static void put_arrow(ls_trace *t, int worker)
+{
+    static const char text[] = "\"cat\":\"submit\",\"name\":\"submit\",\"id\":%llu}";
+    const unsigned long long id = ++t->arrows;
+    put_event(t, 's', t->lane[worker].sent_ns, track_number(t, LS_TRACK_COORDINATOR));
+    put(t, text, id);
+    put_event(t, 'f', t->lane[worker].step_ns - 1, track_number(t, worker));
+    put(t, text, id);
 }
 
 static void end_step(ls_trace *t, int worker, uint64_t ns)
 {
     lane *l = &t->lane[worker];
-    char name[32];
     if (l->step_ns == 0)
         return;
-    snprintf(name, sizeof name, "step %lu", (unsigned long)l->step);
-    put_span(t, worker, "step", name, l->step_ns, ns, l->step);
+    put_span(t, worker, "step", "step", l->step_ns, ns);
+    if (l->sent_ns > 0)
+        put_arrow(t, worker);
     l->step_ns = 0;
     l->step = 0;
 }
@@ -250,6 +301,7 @@ static void take_in(ls_trace *t, int worker, const ls_replica *const *replica, c
     if (next == BEGIN) {
         l->step_ns = mark->ns;
         l->step = mark->number;
+        l->sent_ns = time_of_submission(t, l);
     }
     l->place = mark->place;
     l->place_ns = mark->ns;
@@ -321,7 +373,7 @@ static void put_device_span(ls_trace *t, int worker, const ls_device_span *span)
     }
     s->end_ns[track] = span->end_ns;
     t->spans++;
-    put_numbered(t, s->number[track], "device", span->name, span->begin_ns, span->end_ns, 0);
+    put_numbered(t, s->number[track], "device", span->name, span->begin_ns, span->end_ns, NULL, 0);
 }
 
 static int by_begin(const void *a, const void *b)
@@ -370,11 +422,47 @@ void ls_trace_drain(ls_trace *t, int worker, const ls_replica *const *replica)
     drain_device(t, worker);
 }
 
+/* ---- the coordinator ------------------------------------------------------------------------ */
+
 void ls_trace_span(ls_trace *t, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
-                   uint64_t step)
+                   const char *unit, uint64_t number)
 {
     if (t && !t->finished)
-        put_span(t, track, "coordinator", name, begin_ns, end_ns, step);
+        put_numbered(t, track_number(t, track), "coordinator", name, begin_ns, end_ns, unit,
+                     number);
+}
+
+void ls_trace_submit(ls_trace *t, uint64_t first_step, uint64_t begin_ns, uint64_t end_ns)
+{
+    ls_trace_span(t, LS_TRACK_COORDINATOR, "submit", begin_ns, end_ns, "step", first_step);
+    if (t && !t->finished)
+        t->submitted[t->submissions++ % SUBMITTED] = (submission){first_step, begin_ns};
+}
+
+void ls_trace_queues(ls_trace *t, uint64_t ns, const int queued[])
+{
+    bool changed = false;
+    for (int w = 0; t && w < t->workers; w++) {
+        changed = changed || t->lane[w].queued != queued[w];
+        t->lane[w].queued = queued[w];
+    }
+    if (!changed || t->finished)
+        return;
+    put_event(t, 'C', ns, track_number(t, LS_TRACK_COORDINATOR));
+    put(t, "\"name\":\"queue depth\",\"args\":{");
+    for (int w = 0; w < t->workers; w++)
+        put(t, "%s\"worker %d\":%d", w > 0 ? "," : "", w, queued[w]);
+    put(t, "}}");
+}
+
+void ls_trace_rate(ls_trace *t, uint64_t ns, double rows_per_s)
+{
+    if (!t || t->finished || !(rows_per_s >= 0 && rows_per_s < 1e15))
+        return;
+    const uint64_t thousandths = (uint64_t)(rows_per_s * 1e3 + 0.5);
+    put_event(t, 'C', ns, track_number(t, LS_TRACK_COORDINATOR));
+    put(t, "\"name\":\"throughput\",\"args\":{\"rows/s\":%llu.%03u}}",
+        (unsigned long long)(thousandths / 1000), (unsigned)(thousandths % 1000));
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

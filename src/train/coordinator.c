@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "base/rng.h"
 #include "engine/feed.h"
 #include "engine/view.h"
@@ -59,7 +60,7 @@ static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
         const uint64_t start = ls_now_ns();
         status = ls_feed_read(feed, slot, t->data[LS_TRAIN], range->rows, range->row_count, err);
         ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "read rows", start, ls_now_ns(),
-                      range->first_step + 1);
+                      "step", range->first_step + 1);
     }
     range->rows = ls_feed_rows(feed, slot);
     if (status || !t->config.loss->bits)
@@ -149,12 +150,25 @@ static uint32_t range_length(const ls_coordination *c)
     return length;
 }
 
+static int submit(const struct ls_trainer *t, const ls_range *range, ls_error *err)
+{
+    if (!t->records.trace)
+        return ls_engine_submit(t->engine, range, err);
+    const uint64_t start = ls_now_ns();
+    int status = ls_engine_submit(t->engine, range, err);
+    if (status == LS_OK) {
+        ls_trace_submit(t->records.trace, range->first_step + 1, start, ls_now_ns());
+        ls_count_queues(t);
+    }
+    return status;
+}
+
 static int scatter(ls_coordination *c, ls_error *err)
 {
     ls_range range;
     int status = fill_range(&range, c, range_length(c), err);
     if (status == LS_OK)
-        status = ls_engine_submit(c->t->engine, &range, err);
+        status = submit(c->t, &range, err);
     if (status == LS_OK)
         c->sent += range.steps;
     return status;
@@ -202,6 +216,7 @@ static int collect_step(ls_coordination *c, ls_error *err)
     const uint64_t number = t->position.steps + 1;
     ls_engine_collect(t->engine, &o);
     ls_drain_trace(t);
+    ls_count_queues(t);
     int status = o.report ? ls_account_step(c, &o, err) : LS_OK;
     return status == LS_OK && o.failed ? recover_step(c, number, err) : status;
 }
@@ -236,13 +251,13 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
 
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 {
-    ls_epoch_totals *totals = &c->t->position.totals;
+    const ls_epoch_totals *totals = &c->t->position.totals;
     send_from_here(c);
     c->limit = limit;
+    /* ls_account_step adds the time of each step; saving and snapshots after the last one do not
+     * count. */
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
-    int status = train_to_limit(c, err);
-    totals->seconds = seconds_since(c->t, c->start_ns);
-    return status;
+    return train_to_limit(c, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
@@ -358,7 +373,7 @@ int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
 {
     const uint64_t start = ls_now_ns(), run_start = ls_engine_ns(t->engine);
     int status = evaluate_shards(t, err);
-    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(),
+    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(), "step",
                   t->position.steps);
     *evaluated = status == LS_OK && (t->members.evaluated || !ls_stopping(t));
     if (!*evaluated)
@@ -387,9 +402,9 @@ static int train_epoch(ls_coordination *c, ls_error *err)
         ls_dataset_places(t->data[LS_TRAIN], order, c->rows);
     const uint64_t start = ls_now_ns();
     int status = ls_train_steps(c, c->steps, err);
-    char name[32];
-    say_when(name, sizeof name, "epoch", at->epoch + 1);
-    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, name, start, ls_now_ns(), 0);
+    ls_trace_rate(t->records.trace, ls_now_ns(), 0); /* while nothing is trained */
+    ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "epoch", start, ls_now_ns(), "epoch",
+                  at->epoch + 1);
     return status;
 }
 
@@ -483,6 +498,7 @@ int ls_coordinate(struct ls_trainer *t, ls_error *err)
         return LS_OK;
     }
     t->told.result.interrupted = 1;
-    return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu steps",
-                   (unsigned long long)t->told.result.steps);
+    return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu %s",
+                   (unsigned long long)t->told.result.steps,
+                   ls_plural(t->told.result.steps, "step", "steps"));
 }

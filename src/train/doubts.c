@@ -1,6 +1,7 @@
 #include "train/doubts.h"
 
 #include "base/host.h"
+#include "base/plural.h"
 #include "data/columns.h"
 
 #include <math.h>
@@ -45,19 +46,30 @@ static void tell_table(const doubter *d)
         ls_log(d->host, LS_LOG_INFO, "%s", line);
     }
     if (info->columns > TOLD)
-        ls_log(d->host, LS_LOG_INFO, "  … %d columns more", info->columns - TOLD);
+        ls_log(d->host, LS_LOG_INFO, "  … %d more %s", info->columns - TOLD,
+               ls_plural((uint64_t)(info->columns - TOLD), "column", "columns"));
 }
 
 static void tell_assumed(const doubter *d)
 {
     const ls_prep *p = d->info->prep;
     int scaled = 0;
-    for (int i = 0; p && i < p->columns; i++)
+    double clip = 0;
+    for (int i = 0; p && i < p->columns; i++) {
         scaled += p->column[i].scaled;
+        clip = fmax(clip, p->column[i].clip);
+    }
     if (scaled)
         ls_log(d->host, LS_LOG_INFO,
-               "data.standardize: %d columns become (value - mean) / deviation; false leaves them",
-               scaled);
+               "data.standardize: %d %s (value - mean) / deviation; false leaves %s", scaled,
+               ls_plural((uint64_t)scaled, "column becomes", "columns become"),
+               ls_plural((uint64_t)scaled, "it", "them"));
+    if (clip > 0)
+        ls_log(
+            d->host, LS_LOG_INFO,
+            "data.clip: what is beyond %g deviations of its column's mean counts as %g; 0 leaves "
+            "it",
+            clip, clip);
     if (p && p->target_scaled)
         ls_log(
             d->host, LS_LOG_INFO,

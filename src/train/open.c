@@ -7,6 +7,7 @@
  */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "base/sized.h"
 #include "config/card.h"
 #include "device/registry.h"
@@ -503,8 +504,8 @@ static void warn_of_single_rows(const ls_trainer *t)
     else if (has_single_row(left, shards)) {
         char other[64];
         advise_batch_size(other, sizeof other, all, batch, shards);
-        snprintf(cure, sizeof cure, "batch_size: %u leaves %u rows for the last minibatch%s",
-                 (unsigned)batch, (unsigned)left, other);
+        snprintf(cure, sizeof cure, "batch_size: %u leaves %u %s for the last minibatch%s",
+                 (unsigned)batch, (unsigned)left, ls_plural(left, "row", "rows"), other);
     }
     if (cure[0])
         ls_log(
@@ -526,9 +527,9 @@ static int warn(ls_trainer *t, ls_error *err)
     if (team > 1)
         snprintf(threads, sizeof threads, " of %d threads", team);
     if (on_host && workers * team > cpus)
-        ls_log(t->host, LS_LOG_WARNING,
-               "%d workers%s share %d allowed CPUs: slower than fewer workers", workers, threads,
-               cpus);
+        ls_log(t->host, LS_LOG_WARNING, "%d %s%s share %d allowed %s: slower than fewer workers",
+               workers, ls_plural((uint64_t)workers, "worker", "workers"), threads, cpus,
+               ls_plural((uint64_t)cpus, "CPU", "CPUs"));
     if (on_host && c->precision != LS_PRECISION_FP32)
         ls_log(t->host, LS_LOG_WARNING, "precision: %s computes in fp32, whatever is asked for",
                info->name);
@@ -672,6 +673,7 @@ int ls_open_run(ls_trainer *t, ls_error *err)
     int status = LS_OK;
     t->told.result.test_loss = t->told.result.test_accuracy = t->told.result.seconds_per_epoch =
         NAN;
+    t->told.metric = LS_METRIC_CONFUSION;
     t->told.result.checkpoint = "";
     t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)

@@ -170,7 +170,7 @@ int ls_read_back(struct ls_trainer *t, bool exports, ls_error *err)
             return status;
     }
     ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR,
-                  exports ? "read back" : "compare replicas", start, ls_now_ns(),
+                  exports ? "read back" : "compare replicas", start, ls_now_ns(), "step",
                   t->position.steps);
     return LS_OK;
 }

@@ -24,6 +24,7 @@
  */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "engine/view.h"
 #include "train/coordinator.h"
 #include "train/run_files.h"
@@ -65,8 +66,9 @@ static void name_lost(struct ls_trainer *t, const known *before, int count, cons
         if (!is_left(t, before[i].origin))
             used += (size_t)snprintf(m->lost + used, sizeof m->lost - used, "%s%s",
                                      used ? ", " : "", before[i].host);
-    ls_log(t->host, LS_LOG_WARNING, "%s%s (%.300s); the %d that are left go on",
-           used ? "lost: " : "a connection broke", m->lost, why, m->count);
+    ls_log(t->host, LS_LOG_WARNING, "%s%s (%.300s); %d %s", used ? "lost: " : "a connection broke",
+           m->lost, why, m->count,
+           ls_plural((uint64_t)m->count, "host is left and goes on", "hosts are left and go on"));
 }
 
 /* Removes the devices of lost members from the list. */

@@ -257,6 +257,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
+    t->told.metric = told;
     t->told.result.metric = ls_metric_names[told];
     double value = NAN;
     if (told == LS_METRIC_ACCURACY)
@@ -275,4 +276,14 @@ void ls_drain_trace(const struct ls_trainer *t)
     ls_trace *trace = t->records.trace;
     for (int w = 0; trace && w < ls_engine_workers(t->engine); w++)
         ls_trace_drain(trace, w, ls_engine_replica_at(t->engine, w));
+}
+
+void ls_count_queues(const struct ls_trainer *t)
+{
+    int queued[LS_DEVICES_MAX];
+    if (!t->records.trace)
+        return;
+    for (int w = 0; w < ls_engine_workers(t->engine); w++)
+        queued[w] = ls_engine_worker(t->engine, w).queued;
+    ls_trace_queues(t->records.trace, ls_now_ns(), queued);
 }

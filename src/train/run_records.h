@@ -50,5 +50,8 @@ void ls_tell_metric(struct ls_trainer *trainer, const ls_measured *measured);
 
 /* Writes the workers' new marks to the run's trace, if there is one. */
 void ls_drain_trace(const struct ls_trainer *trainer);
+/* Writes the lengths of the workers' queues to the run's trace, if there is one. No job may be
+ * under way. */
+void ls_count_queues(const struct ls_trainer *trainer);
 
 #endif

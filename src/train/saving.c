@@ -60,7 +60,7 @@ void ls_standing_of(ls_standing *out, const struct ls_trainer *t)
     out->epochs = r->epochs;
     out->test_loss = r->test_loss;
     out->test_accuracy = r->test_accuracy;
-    out->metric = r->metric ? ls_metric_find(r->metric) : LS_METRIC_CONFUSION;
+    out->metric = t->told.metric;
     out->test_metric = r->test_metric;
 }
 
@@ -73,6 +73,7 @@ void ls_take_standing(struct ls_trainer *t, const ls_standing *s)
     r->test_loss = s->test_loss;
     r->test_accuracy = s->test_accuracy;
     if (s->metric != LS_METRIC_CONFUSION) {
+        t->told.metric = s->metric;
         r->metric = ls_metric_names[s->metric];
         r->test_metric = s->test_metric;
     }

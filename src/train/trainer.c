@@ -62,15 +62,19 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     return status;
 }
 
-/* Ends the records. A run that its caller drove ends here. */
-static int close_records(ls_trainer *t)
+/* Ends the records. A run that its caller drove ends here, with the error that ended the training
+ * or else that of the last checkpoint. Sets *unsaved to the status of the last checkpoint. */
+static int close_records(ls_trainer *t, int *unsaved)
 {
     ls_error err;
     int status = ls_saver_stop(t->dir.saver);
     if (status)
         return status;
+    const ls_error *save = ls_saver_unsaved(t->dir.saver);
+    const ls_error *end = save && t->broken.status == LS_OK ? save : &t->broken;
+    *unsaved = save ? save->status : LS_OK;
     if (t->life == LS_BEGUN)
-        ls_record_run_end(t, t->broken.status, t->broken.text, NULL);
+        ls_record_run_end(t, end->status, end->text, NULL);
     ls_sinks_close(&t->records.sinks, NULL);
     ls_drain_trace(t);
     if (t->life == LS_BEGUN && ls_trace_finish(t->records.trace, &err))
@@ -81,12 +85,13 @@ static int close_records(ls_trainer *t)
     return LS_OK;
 }
 
-/* Frees the trainer. A stalled worker may still use anything that it could reach, so after a stall
- * all of that is kept; otherwise the process would have to end. */
+/* Frees the trainer, and returns the error of the last checkpoint. A stalled worker may still use
+ * anything that it could reach, so after a stall all of that is kept; otherwise the process would
+ * have to end. */
 static int close_trainer(ls_trainer *t)
 {
     const ls_host *host = t->host;
-    int status = close_records(t);
+    int unsaved = LS_OK, status = close_records(t, &unsaved);
     /* before the members' memory is freed, which a group may have pinned */
     if (ls_engine_stop(t->engine))
         status = LS_ESTALLED;
@@ -114,7 +119,7 @@ static int close_trainer(ls_trainer *t)
     ls_free(t->host, t->source);
     ls_free(t->host, t->sources);
     ls_free(host, t);
-    return LS_OK;
+    return unsaved;
 }
 
 int ls_trainer_close(ls_trainer *t)

@@ -38,6 +38,7 @@ typedef struct ls_record_room {
 typedef struct ls_run_told {
     ls_summary summary;
     ls_result result;
+    ls_metric metric; /* number of result.metric; LS_METRIC_CONFUSION: not known yet */
     /* results of the last evaluation; its loss and accuracy are in `result` */
     ls_measured measured;
     struct { /* texts to which summary and result point */

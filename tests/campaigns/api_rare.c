@@ -250,7 +250,7 @@ static void break_down(world *w)
         nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
     const int status = ls_trainer_close(t);
     promises_find("ls_trainer_close")->reached[-status]++;
-    if (status != LS_OK)
+    if (status != LS_OK && !(recorded && status == LS_EIO)) /* a checkpoint beyond the limit */
         world_problem(w, "ls_trainer_close: %s", ls_status_name(status));
 }
 

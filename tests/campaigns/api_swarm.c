@@ -1,14 +1,15 @@
 /* Campaign: random sequences of calls of all functions in the public headers, valid and invalid,
  * with random failures of the allocator, of threads, of devices and of files.
  *
- *     api_swarm --headers DIR --directory DIR [--sequences N | --seconds S] [--seed S]
- *               [--only NUMBER] [--findings N]
+ *     api_swarm --headers DIR --directory DIR [--unreached FILE] [--sequences N | --seconds S]
+ *               [--seed S] [--only NUMBER] [--findings N]
  *
  * A call passes if it returns success or an error that its header promises, with a text. Weights
  * that were returned with LS_OK must be those of an undisturbed trainer that made the same steps.
  * Prints one JSON object: the functions that returned success, the errors that each returned, and
- * the promised errors that did not occur. Exits with 1 at the first sequence that does not pass, or
- * at the Nth, after naming each. */
+ * the promised errors that did not occur and are not in FILE, the list of those that cannot occur
+ * here (api_unreached.txt, which has the reasons). Exits with 1 at the first sequence that does not
+ * pass, or at the Nth, after naming each. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "campaigns/api_world.h"
@@ -214,6 +215,8 @@ int main(int argc, char **argv)
     int findings = 0;
     unsigned long long calls = 0, sequences = 0;
     promises_read(argument(argc, argv, "--headers", "include/lockstep"));
+    if (argument(argc, argv, "--unreached", NULL))
+        promises_read_unreached(argument(argc, argv, "--unreached", NULL));
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGALRM, on_alarm);
     signal(SIGXFSZ, SIG_IGN);

@@ -19,11 +19,15 @@
 typedef struct promise {
     char name[48];
     unsigned errors;              /* bit −status: the header names the error */
+    unsigned listed;              /* bit −status: it is in the list of what does not occur */
     long reached[WORLD_STATUSES]; /* [−status]: how often it was returned */
 } promise;
 
 /* Reads the headers in `directory`. Ends the program if that fails. */
 void promises_read(const char *directory);
+/* Reads the list of promised errors that do not occur here (api_unreached.txt). Ends the program if
+ * a line names a function or an error that the headers do not have. */
+void promises_read_unreached(const char *path);
 /* Returns NULL if no header declares the function. */
 promise *promises_find(const char *name);
 /* Prints, as one JSON object, the results of each function that occurred and those that did not. */

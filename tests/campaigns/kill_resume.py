@@ -27,9 +27,9 @@ import sys
 import tempfile
 import time
 
-TIMELESS = ("step", "epoch", "rows", "loss", "correct", "lr", "test_loss", "test_accuracy",
-            "train_loss", "train_accuracy")
-KEPT = {"config.json", "metrics.jsonl", "weights.safetensors", "checkpoints", "lock"}
+from record_keys import timeless
+
+KEPT = {"config.json", "metrics.jsonl", "weights.safetensors", "checkpoints", "lock", "notes.jsonl"}
 
 
 class Broken(Exception):
@@ -87,9 +87,8 @@ class Campaign:
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
             for line in file:
                 record = json.loads(line)
-                if record["type"] in ("step", "epoch", "eval"):
-                    numbers.append((record["type"],
-                                    *(record.get(key) for key in TIMELESS)))
+                if (alike := timeless(record)) is not None:
+                    numbers.append(alike)
                 digest = record.get("weights_sha256", digest)
         return numbers, digest
 

@@ -34,9 +34,9 @@ import sys
 import tempfile
 import time
 
+from record_keys import timeless
+
 PAGE = 4096
-TIMELESS = ("step", "epoch", "rows", "loss", "correct", "lr", "test_loss", "test_accuracy",
-            "train_loss", "train_accuracy")
 
 
 class Broken(Exception):
@@ -344,12 +344,8 @@ class Campaign:
 
     @staticmethod
     def records(text):
-        out = []
-        for line in text.decode().splitlines():
-            record = json.loads(line)
-            if record["type"] in ("step", "epoch", "eval"):
-                out.append((record["type"], *(record.get(key) for key in TIMELESS)))
-        return out
+        alike = (timeless(json.loads(line)) for line in text.decode().splitlines())
+        return [record for record in alike if record is not None]
 
     def same_run(self, last, prefix, place):
         """A run that went on to its end is the one that was not disturbed."""

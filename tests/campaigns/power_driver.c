@@ -80,7 +80,8 @@ static int run_to_end(session *s, ls_error *err)
 {
     int status = ls_trainer_run(s->trainer, err);
     tell(s);
-    return ls_trainer_close(s->trainer) ? LS_ESTALLED : status;
+    const int closed = ls_trainer_close(s->trainer);
+    return closed ? closed : status;
 }
 
 static int train(session *s, const char *run, const char *const *set, int count)

@@ -93,11 +93,11 @@ def campaigns(args):
         ("api_swarm", "5 min of random sequences of all public calls, legal and not, in which allocations, devices and "
          "files fail", "each returns, with an error that its header promises; no old weights with LS_OK",
          words(built / "tests" / "campaigns" / "api_swarm", "--seconds", 300, "--seed", 4, "--headers",
-               ROOT / "include" / "lockstep", "--directory", calls)),
+               ROOT / "include" / "lockstep", "--unreached", HERE / "api_unreached.txt", "--directory", calls)),
         ("api_swarm_sanitized", "10 min of the same under address and undefined-behaviour sanitizers",
          "the same, and no finding",
          words(asan / "tests" / "campaigns" / "api_swarm", "--seconds", 600, "--seed", 5, "--headers",
-               ROOT / "include" / "lockstep", "--directory", calls)),
+               ROOT / "include" / "lockstep", "--unreached", HERE / "api_unreached.txt", "--directory", calls)),
         ("soak", "10 min of train, save, interrupt, resume, lost and stalled devices in one process",
          "resident memory grows by at most 1 MB after warm-up, descriptors and threads equal",
          words(here / "soak", "--seconds", 600, "--directory", soak)),

@@ -191,13 +191,14 @@ static void add_table(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "encoding", one_in(d, 2) ? "utf-8" : "latin-1");
     cJSON_AddStringToObject(data, "labels", draw_word(d, forms));
     cJSON_AddBoolToObject(data, "standardize", (int)draw(d, 2));
+    cJSON_AddNumberToObject(data, "clip", one_in(d, 2) ? 1 : 0);
     cJSON_AddBoolToObject(data, "standardize_target", 1);
     c->data.train_rows += (uint32_t)c->data.classes;
 }
 
 /* ---- a folder's images, packed --------------------------------------------------------------- */
 
-static void add_folder(swarm_case *c, cJSON *data)
+static void add_folder(swarm_case *c, draws *d, cJSON *data)
 {
     const ls_data_source *from = &c->data;
     char path[600], header[600];
@@ -231,6 +232,8 @@ static void add_folder(swarm_case *c, cJSON *data)
     cJSON_AddNumberToObject(data, "image_size", from->height);
     cJSON_AddNumberToObject(data, "channels", from->channels == 1 ? 1 : 3);
     cJSON_AddNumberToObject(data, "classes", from->classes);
+    if (one_in(d, 2)) /* packed data has no broken images: the key changes nothing */
+        cJSON_AddBoolToObject(data, "skip_broken", 1);
 }
 
 /* ---- the place of the rows ------------------------------------------------------------------- */
@@ -262,7 +265,7 @@ void swarm_place(swarm_case *c, draws *d, cJSON *data)
     } else if (filed > 1) {
         add_arrays(c, d, data);
     } else if (filed) {
-        add_folder(c, data);
+        add_folder(c, d, data);
     } else {
         cJSON_AddStringToObject(data, "name", c->data_name);
         if (one_in(d, 12))

@@ -138,6 +138,27 @@ static void all_values_come_back_bit_for_bit(void **state)
     }
 }
 
+/* A bit of the last tensor changes after the state was read, so all spans are still right. */
+static void damage_after_the_state_was_read_is_found(void **state)
+{
+    place *p = *state;
+    ls_error err = {0};
+    char *text;
+    const ls_checkpoint_values values = values_of(p);
+    save(p, 5, "{}");
+    assert_int_equal(ls_safetensors_state(&text, file_of(p, 5), NULL, &err), LS_OK);
+    ls_free(NULL, text);
+    FILE *f = fopen(file_of(p, 5), "r+b");
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    const int byte = getc(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    putc(byte ^ 1, f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(
+        ls_checkpoint_read(&values, file_of(p, 5), p->model, &p->optimizer, NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "the file is damaged"));
+}
+
 static void the_newest_that_is_whole_is_found(void **state)
 {
     place *p = *state;
@@ -260,6 +281,7 @@ LS_TESTS(train_checkpoint, "unit")
 {
     const struct CMUnitTest tests[] = {
         TEST(all_values_come_back_bit_for_bit),
+        TEST(damage_after_the_state_was_read_is_found),
         TEST(the_newest_that_is_whole_is_found),
         TEST(without_a_whole_one_it_is_said_what_is_there),
         TEST(all_but_the_newest_and_the_one_just_saved_go),

@@ -142,7 +142,7 @@ expect_failure 78 "--set data.path=a_file: data.path: expected a directory, foun
 name the directory it is in" config.json --set data.name=mnist --set data.path=a_file
 
 # Every key that some data have and others do not is refused where it stands; with its default it says nothing.
-for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true standardize_target=true labels=values \
+for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true clip=10 standardize_target=true labels=values \
     classes=3 missing=zero packed=a image_size=33 channels=1; do
     run config.json --set data.name=synthetic --set "data.$key"
     expect_code 78
@@ -179,9 +179,11 @@ grep -q "^trainer: --set devices=\"gpu:2\": cannot read devices 'gpu:2': .* kind
 # More devices than CPUs are allowed, and warned of.
 cpus=$(nproc)
 many=$((cpus + 1))
+word=CPUs
+[ "$cpus" -gt 1 ] || word=CPU
 run config.json --set "devices=ref:$many" --set "shards=$many"
 expect_code 0
-expect_stderr_line "trainer: warning: $many workers share $cpus allowed CPUs: slower than fewer workers"
+expect_stderr_line "trainer: warning: $many workers share $cpus allowed $word: slower than fewer workers"
 
 # So are workers without a shard, and shards of few rows; the default has neither.
 run config.json --set devices=ref:3 --set shards=2
@@ -215,7 +217,7 @@ expect_failure 64 'one config at a time; do not know what to do with b.json; `tr
     config.json b.json
 expect_failure 64 'unknown option --bogus; `trainer --help` lists what there is' config.json --bogus
 expect_failure 64 'unknown option -x; `trainer --help` lists what there is' config.json -xyz
-expect_failure 64 'a value is missing behind --set; `trainer --help` lists what there is' config.json --set
+expect_failure 64 'a value is missing after --set; `trainer --help` lists what there is' config.json --set
 expect_failure 64 "--set nonsense: expected KEY=VALUE, found no '='" config.json --set nonsense
 expect_failure 64 "--set =3: expected a key before '=', found none" config.json --set =3
 

@@ -70,7 +70,7 @@ grep -q 'trainer: limited/.*: .*: File too large' stderr.txt || fail 'expected t
 "$check" --cut limited/metrics.jsonl >check.txt || fail "$(cat check.txt)"
 [ ! -e limited/weights.safetensors ] || fail 'expected no half of a weights file'
 # shellcheck disable=SC2012 # the names are plain, and only counted
-[ "$(ls -A limited | wc -l)" -eq 4 ] || fail 'expected config, metrics, lock and checkpoints alone'
+[ "$(ls -A limited | wc -l)" -eq 5 ] || fail 'expected config, metrics, notes, lock and checkpoints alone'
 [ -z "$(ls -A limited/checkpoints)" ] || fail 'expected no half of a checkpoint'
 
 # The real thing, where mounting is allowed.

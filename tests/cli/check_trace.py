@@ -2,7 +2,8 @@
 """Checks a timeline: check_trace.py FILE --workers N --steps N [--ops] [--devices]
 
 It must be JSON in the Trace Event Format; its spans nest on every track; each worker has every step
-once; the phases of a step follow one another and sum to the step within 2 %; waits are within
+once, and all of its steps have one name; an arrow leads to each range of steps from its submission;
+the counters have values for every worker; the phases of a step follow one another and sum to the step within 2 %; waits are within
 merges, and ops within phases. With --devices each worker's device has tracks of its own, on which
 nothing overlaps, nothing is before the worker's start or after the run's end, and something was
 done in every step.
@@ -16,6 +17,8 @@ import sys
 
 PHASES = {"begin", "gather", "forward", "backward", "recorded step", "add up", "merge", "apply"}
 SLACK_US = 0.0015  # times are cut to nanoseconds
+COORDINATOR = 1  # track; the workers' tracks begin at FIRST
+FIRST = 2
 
 
 def fail(text):
@@ -26,12 +29,15 @@ def check_schema(trace):
     if not isinstance(trace.get("traceEvents"), list):
         fail("no traceEvents")
     for e in trace["traceEvents"]:
-        if e.get("ph") not in ("X", "M") or not isinstance(e.get("name"), str) or e.get("pid") != 1:
+        if e.get("ph") not in ("X", "M", "C", "s", "f") or not isinstance(e.get("name"), str) or e.get("pid") != 1:
             fail(f"not an event: {e}")
         if e["ph"] == "X":
-            for key in ("ts", "dur", "tid"):
-                if not isinstance(e.get(key), (int, float)) or e[key] < 0:
-                    fail(f"{key} of {e}")
+            need = ("ts", "dur", "tid")
+        else:
+            need = () if e["ph"] == "M" else ("ts", "tid", "id")[:3 if e["ph"] in "sf" else 2]
+        for key in need:
+            if not isinstance(e.get(key), (int, float)) or e[key] < 0:
+                fail(f"{key} of {e}")
 
 
 def check_nesting(spans, track):
@@ -57,6 +63,8 @@ def check_worker(spans, track, steps, ops):
     whole = [s for s in spans if s["cat"] == "step"]
     if sorted(s["args"]["step"] for s in whole) != list(range(1, steps + 1)):
         fail(f"track {track}: {len(whole)} steps, expected 1 to {steps}")
+    if {s["name"] for s in whole} != {"step"}:
+        fail(f"track {track}: its steps are called {sorted({s['name'] for s in whole})}")
     for step in whole:
         parts = [s for s in inside(by_step[step["args"]["step"]], step) if s is not step]
         phases = [s for s in parts if s["cat"] == "phase"]
@@ -94,8 +102,8 @@ def check_devices(trace, tracks, workers, wanted):
         fail(f"{about['lost_device_spans']} spans of devices were lost")
     last = max(s["ts"] + s["dur"] for track in tracks for s in tracks[track])
     for worker in range(workers):
-        own = tracks[worker + 1]
-        mine = [t for t in devices if place[worker + 1] < place[t] < place[worker + 1] + 256]
+        own = tracks[worker + FIRST]
+        mine = [t for t in devices if place[worker + FIRST] < place[t] < place[worker + FIRST] + 256]
         done = sorted((s for t in mine for s in tracks[t]), key=lambda s: s["ts"])
         if not done:
             fail(f"worker {worker}: no spans of its device")
@@ -111,6 +119,49 @@ def check_devices(trace, tracks, workers, wanted):
                 fail(f"{named[track]['name']}: {s['name']!r} at {s['ts']} begins before {end}")
             end = s["ts"] + s["dur"]
     return spans
+
+
+def check_arrows(trace, tracks, workers, steps):
+    """A head belongs to the next span that begins on its track, and of two to the longer one."""
+    tails = {e["id"]: e for e in trace["traceEvents"] if e["ph"] == "s"}
+    heads = [e for e in trace["traceEvents"] if e["ph"] == "f"]
+    reached = collections.Counter()
+    for head in heads:
+        tail = tails.pop(head["id"], None)
+        if not tail or tail["ts"] > head["ts"] or (tail["name"], tail["cat"]) != (head["name"], head["cat"]):
+            fail(f"no tail of {head}")
+        outer = [s for s in tracks[COORDINATOR] if s["name"] == "submit"
+                 and s["ts"] <= tail["ts"] <= s["ts"] + s["dur"]]
+        later = [s for s in tracks[head["tid"]] if s["ts"] > head["ts"]]
+        step = min(later, key=lambda s: (s["ts"], -s["dur"]), default={"cat": "none"})
+        if len(outer) != 1 or step["cat"] != "step" or outer[0]["args"] != step["args"]:
+            fail(f"from {outer} to {step}")
+        reached[step["args"]["step"]] += 1
+    submitted = {s["args"]["step"] for s in tracks[COORDINATOR] if s["name"] == "submit"}
+    if tails or set(reached) != submitted or not submitted <= set(range(1, steps + 1)):
+        fail(f"arrows to {sorted(reached)}, from {sorted(submitted)}, and {len(tails)} without a head")
+    if set(reached.values()) != {workers} or (workers > 1 and len(submitted) != steps):
+        fail(f"arrows to each of {workers} workers: {reached}")
+    return len(heads)
+
+
+def check_counters(trace, workers, steps):
+    values = collections.defaultdict(list)
+    for e in (e for e in trace["traceEvents"] if e["ph"] == "C"):
+        for key, value in e["args"].items():
+            values[e["name"], key].append((e["ts"], value))
+    wanted = {("queue depth", f"worker {w}") for w in range(workers)} | {("throughput", "rows/s")}
+    if set(values) != wanted:
+        fail(f"counters {sorted(values)}, expected {sorted(wanted)}")
+    for key, pairs in values.items():
+        if [p[0] for p in pairs] != sorted(p[0] for p in pairs) or min(p[1] for p in pairs) < 0:
+            fail(f"counter {key}: {pairs}")
+        # Two ranges are in flight; one more is counted if its worker has reported but not yet left it.
+        if key[0] == "queue depth" and not 1 <= max(p[1] for p in pairs) <= 3:
+            fail(f"{key}: {pairs}, where at most two ranges are in flight")
+    rates = [p[1] for p in values["throughput", "rows/s"]]
+    if sum(r > 0 for r in rates) != steps or rates[-1] != 0:
+        fail(f"rates {rates} of {steps} steps, which end at 0")
 
 
 def main():
@@ -130,16 +181,19 @@ def main():
     for e in trace["traceEvents"]:
         if e["ph"] == "X":
             tracks[e["tid"]].append(e)
+    tracks.setdefault(COORDINATOR, [])
     for track, spans in tracks.items():
         check_nesting(spans, track)
     for worker in range(args.workers):
-        check_worker(tracks[worker + 1], worker + 1, args.steps, args.ops)
+        check_worker(tracks[worker + FIRST], worker + FIRST, args.steps, args.ops)
     device_spans = check_devices(trace, tracks, args.workers, args.devices)
-    coordinator = {s["name"] for s in tracks[0]}
-    if not {"evaluate", "epoch 1"} <= coordinator:
+    arrows = check_arrows(trace, tracks, args.workers, args.steps)
+    check_counters(trace, args.workers, args.steps)
+    coordinator = {s["name"] for s in tracks[COORDINATOR]}
+    if not {"evaluate", "epoch", "submit"} <= coordinator:
         fail(f"the coordinator did {sorted(coordinator)}")
     print(f"{len(trace['traceEvents'])} events, {args.workers} workers, {args.steps} steps, "
-          f"{device_spans} spans of devices: sound")
+          f"{arrows} arrows, {device_spans} spans of devices: sound")
 
 
 if __name__ == "__main__":

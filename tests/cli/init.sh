@@ -35,6 +35,8 @@ expect_stdout 'held out for validation (data.validation)'
 expect_config houses.json '"drop": "id,name"'
 expect_config houses.json '"labels": "values"'
 expect_config houses.json '"missing": "mean"'
+expect_config houses.json '"clip": 10'
+expect_stdout 'limited to 10 deviations (data.clip)'
 expect_config houses.json '"validation": 0.2'
 # On stdout without --to, and what was seen on stderr.
 run init houses.csv --target price
@@ -137,5 +139,20 @@ run init pair/x.npy
 expect_code 66
 run init --help
 expect_code 0
+
+# ---- --set reaches the config that is written -------------------------------------------------------------------
+
+run init houses.csv --set epochs=3 --set optimizer.lr=0.5 --set data.validation=0.3 --to other.json
+expect_code 0
+expect_config other.json '"epochs": 3'
+expect_config other.json '"lr": 0.5'
+expect_config other.json '"name": "adamw"'
+expect_config other.json '"validation": 0.3'
+run other.json --quiet --set devices=ref:1 --set run_dir=null
+expect_code 0
+rm other.json
+run init houses.csv --set epoch=3 --to other.json
+expect_code 78
+[ ! -e other.json ] || fail 'expected no config with an unknown key'
 
 finish

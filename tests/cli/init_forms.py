@@ -5,18 +5,13 @@ that it writes, and training with that config. Needs nothing but Python.
 import gzip
 import json
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
-import same_bits_of_data as forms
+import data_forms as forms
+from data_forms import trainer
 
 ROWS = 40
-
-
-def trainer(*arguments):
-    done = subprocess.run([forms.TRAINER, *map(str, arguments)], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 def look(what, *arguments, data, said="", trains=True):
@@ -136,10 +131,7 @@ def main():
     arrays()
     pictures()
     files_of_data_sets()
-    for line in forms.failures:
-        print("FAILED:", line)
-    return bool(forms.failures)
 
 
 if __name__ == "__main__":
-    sys.exit(forms.in_scratch(main))
+    sys.exit(forms.run_in_scratch(main))

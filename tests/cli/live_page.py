@@ -138,6 +138,9 @@ def check_live(program, browser, shots):
         wait_for("the page to follow the run", lambda: steps(browser.text()) > first)
         wait_for("the time that is left", lambda: re.search(r"about .* left", browser.text()))
         text = browser.text()
+        for wanted in (f"on {socket.gethostname()}", "in run", "learning rate 0.05", "so far"):
+            if wanted not in text:
+                fail(f"the page does not say '{wanted}': {text}")
         if "running" not in text or "Workers in the newest step" not in text:
             fail(f"the page does not say that the run goes on: {text}")
         if text.index("Test accuracy") > text.index("Throughput") or text.index("Progress") > text.index("Throughput"):
@@ -146,19 +149,21 @@ def check_live(program, browser, shots):
             browser.screenshot(shots / "live.png")
         run.send_signal(signal.SIGINT)
         run.wait()
-        wait_for("the page to say that nobody answers", lambda: "No answer" in browser.text())
+        wait_for("the page to say that the run has ended", lambda: "its server with it" in browser.text())
+        if "interrupted" not in browser.text():
+            fail(f"the page did not hear how the run ended: {browser.text()}")
         if shots:
             browser.screenshot(shots / "live_gone.png")
         last = steps(browser.text())
         run = serve(program, port, "--set", "run_dir=again")
         wait_for("the page to follow the next run",
-                 lambda: "No answer" not in browser.text() and 0 < steps(browser.text()) != last)
+                 lambda: "its server with it" not in browser.text() and 0 < steps(browser.text()) != last)
         run.send_signal(signal.SIGINT)
         run.wait()
         done = json.loads(pathlib.Path("again/metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])["steps"]
         run = serve(program, port, "--resume", "again", "--set", "epochs=300")
         wait_for("the page to follow the resumed run",
-                 lambda: "Resumed behind" in browser.text() and steps(browser.text()) > done)
+                 lambda: "Resumed after" in browser.text() and steps(browser.text()) > done)
         if "of 12,000" not in browser.text():
             fail(f"the resumed run has 300 epochs of 40 steps: {browser.text()}")
         drawn = browser.run("return charts.loss.curves[0].points[0].from")
@@ -212,9 +217,9 @@ def check_report(program, browser, shots):
     subprocess.run([program, "report", "run"], check=True, stdout=subprocess.DEVNULL)
     browser.open(pathlib.Path("run/report.html").resolve().as_uri())
     expect(browser, "charts", "[...document.querySelectorAll('svg:not(.matrix)')].filter(s => "
-           "s.getBoundingClientRect().height > 50).length", 3)
+           "s.getBoundingClientRect().height > 50).length", 4)
     expect(browser, "rows of the matrix that are all of a class",
-           "[...document.querySelectorAll('.matrix .c3 title')].every(t => / of [\\d,]+ taken for /.test(t.textContent))")
+           "[...document.querySelectorAll('.matrix .c3 title')].every(t => / of [\\d,]+ predicted as /.test(t.textContent))")
     expect(browser, "counts in the matrix", "[...document.querySelectorAll('.matrix g text')].reduce("
            "(n, t) => n + Number(t.textContent), 0)", 1000)
     expect(browser, "classes", "document.querySelectorAll('.classes tbody tr').length", 10)
@@ -319,6 +324,72 @@ def check_hostile_report(program, browser):
     browser.cdp("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
+def check_parts(program, browser, shots):
+    """The model, predictions with pictures, and the details of the run that check_live has left."""
+    browser.open(pathlib.Path("run/report.html").resolve().as_uri())
+    browser.cdp("Emulation.setDeviceMetricsOverride", {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+    expect(browser, "the model's layers", "[...model.querySelectorAll('tbody tr')].map(r => r.innerText.replace(/\\s+/g, ' ').trim()).join('; ')",
+           "0 conv2d 4 × 12 × 12 104; 1 relu 4 × 12 × 12; 2 flatten 576; 3 dense 10 5,770")
+    expect(browser, "sixteen predictions", "document.querySelectorAll('.samples li').length", 16)
+    expect(browser, "right and wrong ones", "document.querySelectorAll('.samples .right').length > 0 && "
+           "document.querySelectorAll('.samples .wrong').length > 0")
+    expect(browser, "pictures that are not empty", "[...document.querySelectorAll('.samples canvas')].filter(c => "
+           "new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size > 8).length", 16)
+    expect(browser, "wrong ones have another true class", "[...document.querySelectorAll('.samples .wrong')].every(li => "
+           "li.querySelector('.detail').textContent !== 'true: ' + li.querySelector('b').textContent.slice(2))")
+    for what in ("Run details", "Checksum", "Host", "Run directory", "Elapsed time", "Confusion matrix", "Learning rate"):
+        if what not in browser.text():
+            fail(f"the report lacks {what}")
+    side = browser.run("const e = last('eval'); e.confusion = [[9, 1, 0], [2, 7, 1], [0, 3, 7]]; draw_classes(summary()); "
+                       "return document.querySelector('svg.matrix').getBoundingClientRect().width")
+    if not side < 300:
+        fail(f"a matrix of three classes is {side} pixels wide")
+    if shots:
+        browser.screenshot(shots / "parts.png")
+
+
+def check_compare(program, browser, shots):
+    """Three runs of different length: one resumed, one whole, one that is running."""
+    write_run("whole", 1500, name="whole", optimizer={"name": "sgd", "lr": 0.1})
+    subprocess.run([program, "config.json", "--quiet", "--set", "run_dir=resumed", "--set", "epochs=2"], check=True,
+                   stdout=subprocess.DEVNULL)
+    subprocess.run([program, "--resume", "resumed", "--quiet", "--set", "epochs=4"], check=True, stdout=subprocess.DEVNULL)
+    running = subprocess.Popen([program, "config.json", "--quiet", "--set", "run_dir=running", "--set", "epochs=100000"],
+                               stdout=subprocess.DEVNULL)
+    try:
+        metrics = pathlib.Path("running/metrics.jsonl")
+        wait_for("an evaluation", lambda: metrics.exists() and '"type":"eval"' in metrics.read_text(encoding="utf-8"))
+        subprocess.run([program, "compare", "whole", "resumed", "running", "--to", "compare.html"], check=True,
+                       stdout=subprocess.DEVNULL)
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.wait()
+    browser.open(pathlib.Path("compare.html").resolve().as_uri())
+    expect(browser, "states", "runs.map(r => r.state).join()", "killed,finished,running")
+    expect(browser, "lengths of the curves", "charts.loss.curves.slice(0, 2).map(c => c.points.at(-1).x).join()", "1500,160")
+    expect(browser, "no step twice", "charts.loss.curves.every(c => c.points.every((p, i) => !i || p.x > c.points[i - 1].x))")
+    expect(browser, "the axis ends with the longest run", "charts.loss.columns.at(-1).x", 1500)
+    expect(browser, "epochs of the resumed run", "charts.trained.curves[1].points.map(p => p.x).join()", "1,2,3,4")
+    expect(browser, "keys in which the configs differ", "document.querySelector('.tables').innerText.includes('optimizer.lr')")
+    browser.run("[...document.querySelectorAll('.axes button')].find(b => b.textContent === 'epoch').click()")
+    expect(browser, "runs by epoch", "charts.loss.curves.slice(0, 2).map(c => Math.round(c.points.at(-1).x)).join()", "3,4")
+    browser.run("charts.loss.svg.focus()")
+    press(browser, KEYS["home"], KEYS["right"])
+    expect(browser, "keys read the values of all runs", "charts.loss.tip.querySelectorAll('div').length", 3)
+    browser.run("document.querySelector('.run').focus()")
+    press(browser, " ")
+    expect(browser, "a button hides a run", "charts.loss.curves.length", 2)
+    press(browser, " ")
+    for width in (390, 1280):
+        browser.cdp("Emulation.setDeviceMetricsOverride",
+                    {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
+        time.sleep(0.3)
+        expect(browser, f"no sideways scrolling on {width} pixels",
+               "document.documentElement.scrollWidth <= window.innerWidth")
+        if shots:
+            browser.screenshot(shots / f"compare_{width}.png")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
@@ -342,6 +413,8 @@ def main():
         try:
             check_live(program, browser, shots)
             check_report(program, browser, shots)
+            check_parts(program, browser, shots)
+            check_compare(program, browser, shots)
             check_long_report(program, browser, shots)
             check_bursts(program, browser)
             check_hostile_report(program, browser)

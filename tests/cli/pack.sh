@@ -28,7 +28,7 @@ echo 'not an image' > set/notes.txt
 "$trainer" pack set --to b.safetensors --size 4 --channels 1 --threads 3 > out 2> err || fail "it packs with threads"
 cmp a.safetensors b.safetensors || fail "threads make no difference"
 grep -q '12 of 12 images' err || fail "it says how many"
-grep -q '1 files are no jpg, png, bmp, webp, pgm or ppm and were left out' err || fail "it says what it left out"
+grep -q '1 file is no jpg, png, bmp, webp, pgm or ppm and was left out' err || fail "it says what it left out"
 # Mean and deviation of 16 and 240: 128 and 112, of 255.
 head -c 600 a.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]","mean":"\[0.5019608\]","std":"\[0.4392157\]"' ||
     fail "metadata: $(head -c 600 a.safetensors)"
@@ -43,7 +43,7 @@ rc=0
 "$trainer" pack set --to c.safetensors --size 4 --channels 1 > out 2> err || rc=$?
 [ $rc = 65 ] && grep -q 'broken: set/cat/7.pgm: offset' err && [ ! -e c.safetensors ] || fail "a broken image ends it"
 "$trainer" pack set --to c.safetensors --size 4 --channels 1 --skip-broken > out 2> err || fail "it goes on"
-grep -q '1 images are broken and were left out' err || fail "it counts them"
+grep -q '1 image is broken and was left out' err || fail "it counts them"
 tail -c 240 a.safetensors > a.tail
 tail -c 240 c.safetensors | cmp - a.tail || fail "the others are all there"
 rm set/cat/7.pgm
@@ -115,8 +115,8 @@ cp set/cat/1.pgm zip/photos/Train/__MACOSX/1.pgm
 cp set/cat/1.pgm zip/photos/Train/cat/moving.gif
 "$trainer" pack zip --to z.safetensors --size 4 --channels 1 > out 2> err || fail "it packs what a zip file had"
 for line in 'all images lie in its only folder, photos' 'the folder Train is the training images, valid the test images' \
-    '1 sub-folders have no images and are no classes: labels' "1 images lie in folders of their class's folder, and are of it" \
-    '1 files are images of kinds that are not read (gif, tiff, heic, …) and were left out; convert them'; do
+    '1 sub-folder has no images and is no class: labels' "1 image lies in a folder of its class's folder, and is of it" \
+    '1 file is an image of a kind that is not read (gif, tiff, heic, …) and was left out; convert it'; do
     grep -qF "trainer: $line" err || fail "it says: $line"
 done
 head -c 700 z.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]"' || fail "two classes"
@@ -141,13 +141,13 @@ rc=0
 [ $rc = 65 ] && grep -q 'leave them out: data.skip_broken' err || fail "a broken image ends a run, with the cure"
 for run in packs 'does not pack'; do
     "$trainer" config.json --devices ref:1 --set run_dir=null --set data.skip_broken=true > out 2> err || fail "it $run"
-    grep -q '1 images are broken and were left out' err || fail "a run that $run says so"
+    grep -q '1 image is broken and was left out' err || fail "a run that $run says so"
 done
 # New pictures have their predictions beside a broken one, which is named; the exit status tells, unless the config leaves it out.
 rc=0
 "$trainer" predict one set > out 2> err || rc=$?
 [ $rc = 65 ] && [ "$(wc -l < out)" = 12 ] && grep -q '^trainer: broken: set/cat/7.pgm: offset' err &&
-    grep -q '^trainer: set: 1 of 13 pictures are broken and have no prediction; .*: --skip-broken$' err ||
+    grep -q '^trainer: set: 1 of 13 pictures is broken and has no prediction; .*: --skip-broken$' err ||
     fail "a broken picture among others"
 rc=0
 "$trainer" predict one set --json > out 2> err || rc=$?
@@ -165,7 +165,7 @@ for skip in --skip-broken '--set data.skip_broken=true'; do
     # shellcheck disable=SC2086
     "$trainer" predict one set --to $to $skip > out 2> err || fail "it is left out"
     grep -q 'cat/7' "$to" && fail "it is left out of $to"
-    grep -qx 'trainer: 1 of 13 pictures are broken and were left out' err || fail "it is counted"
+    grep -qx 'trainer: 1 of 13 pictures is broken and was left out' err || fail "it is counted"
 done
 for files in set/cat/7.pgm 'set/cat/7.pgm nowhere.pgm'; do
     rc=0

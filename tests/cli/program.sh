@@ -15,6 +15,17 @@ done
 [ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
 run -h
 expect_code 0
+run --help config
+expect_code 0
+grep -q '](\|`' stdout.txt && fail 'expected no Markdown'
+grep -q 'stands between fields: ",", ";", tab' stdout.txt || fail 'expected marks in quotes'
+[ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
+grep -q '^    .*docs/hosts\.md' stdout.txt || fail 'expected the page that a link names'
+for topic in 'The run' Data 'Model, minibatch and first weights' 'Optimizer and learning rate' Loss Augmentation \
+    'Arithmetic and shards' 'Epochs and devices' 'Evaluation, checkpoints and early stopping' Metrics \
+    'Failures, and several hosts' Output; do
+    grep -qx "$topic" stdout.txt || fail "expected the topic $topic"
+done
 run --version
 expect_code 0
 grep -q '^lockstep [0-9]*\.[0-9]*\.[0-9]*$' stdout.txt || fail 'expected the version'
@@ -79,12 +90,16 @@ expect_stderr_line 'small on \[ref(0), ref(1)\]'
 expect_stderr_line '  data        SYNTHETIC synthetic: 96 training and 1000 test images of 1×28×28, bytes / 255'
 expect_stderr_line '              made up by the program: results say nothing of real data'
 expect_stderr_line '  model       5874 parameters, 23496 bytes'
+expect_stderr_line '              conv2d, relu, avg_pool, flatten  *576  *104'
+expect_stderr_line '              dense  *10  *5770'
 expect_stderr_line '  minibatch   64 images, 32 per device, in 4 shards'
 expect_stderr_line '  run         first'
 expect_stderr_line '  epoch  2/2  loss [0-9.]*  acc [0-9.]*  [0-9]* images/s  test .*[0-9.]*  .*acc [0-9.]*'
 ! grep -q "$(printf '\033')" stderr.txt || fail 'expected no escape sequences away from a terminal'
 ! grep -q "$(printf '\r')" stderr.txt || fail 'expected no animation away from a terminal'
 "$check" first/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+grep -q '^{"type":"program",.*"host":".*"command":".* config.json --set run_dir=first --set epochs=2",' first/notes.jsonl ||
+    fail "expected the program's notes, found $(cat first/notes.jsonl)"
 run first/config.json --print-config
 expect_code 0
 

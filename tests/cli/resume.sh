@@ -33,7 +33,7 @@ expect_code 0
 interrupted first
 run --resume first --devices ref:1
 expect_code 0
-expect_stderr_line '  resumed     behind step 4, from first/checkpoints/step-000000004.safetensors'
+expect_stderr_line '  resumed     after step 4, from first/checkpoints/step-000000004.safetensors'
 [ "$(sha_of first)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'
 "$check" first/metrics.jsonl >check.txt || fail "$(cat check.txt)"
 grep -q 'resumed 1 times' check.txt || fail 'expected one resume'

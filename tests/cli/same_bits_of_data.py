@@ -7,78 +7,19 @@ Each form has a counterpart that contains the same data in another form: a plain
 with its channels first, values. Its weights must be the same as well, or different where that is
 the purpose of the form.
 """
-import gzip
 import json
-import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import tempfile
 import time
-import zipfile
 from pathlib import Path
 
-TRAINER = str(Path(sys.argv[1]).resolve())
-ROWS = 60
+import data_forms as forms
+from data_forms import failures, trainer
+
 LAYERS = [{"type": "dense", "out": 8}, {"type": "relu"}, {"type": "dense"}]
 PICTURES = [{"type": "conv2d", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "flatten"}, {"type": "dense", "out": "classes"}]
-failures = []
-
-
-# ---- data -----------------------------------------------------------------------------------
-
-def rows():
-    """A number with a fraction, one with a hole, a text, and a target of the order of a million."""
-    for i in range(ROWS):
-        a, b = i * 37 % 60 - 20.5, i * 11 % 17
-        yield a, None if i == 7 else b, "xyz"[i % 3], 1_000_000 + 5000.5 * a + 700 * b, "big" if a > 0 else "small"
-
-
-def table(separator, comma):
-    def number(v):
-        return "" if v is None else str(v).replace(".", ",") if comma else str(v)
-    lines = [["a", "b", "kind", "value", "class"]] + [[number(a), number(b), t, number(v), c] for a, b, t, v, c in rows()]
-    return "".join(separator.join(line) + "\n" for line in lines).encode()
-
-
-def npy(kind, shape, packed):
-    header = str({"descr": kind, "fortran_order": False, "shape": shape}).ljust(117) + "\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + packed
-
-
-def pixel(row, channel, y, x):
-    return (row * 29 + channel * 60 + y * 7 + x * (3 if row % 2 else 17)) % 256
-
-
-def npz(path, last, how):
-    sides = [(c, y, x) for c in range(3) for y in range(5) for x in range(6)]
-    if last:
-        sides.sort(key=lambda at: (at[1], at[2], at[0]))
-    shape = (ROWS, 5, 6, 3) if last else (ROWS, 3, 5, 6)
-    with zipfile.ZipFile(path, "w", how) as archive:
-        archive.writestr("x.npy", npy("|u1", shape, bytes(pixel(r, *at) for r in range(ROWS) for at in sides)))
-        archive.writestr("y.npy", npy("<f8", (ROWS,), struct.pack(f"<{ROWS}d", *(1.0 + r % 2 for r in range(ROWS)))))
-
-
-def photos(folder):
-    for i in range(ROWS // 2):
-        where = folder / ("even", "odd")[i % 2] / "deeper"
-        where.mkdir(parents=True, exist_ok=True)
-        w, h = 9 + i % 5, 8 + i % 3
-        body = bytes(pixel(i, c, y, x) for y in range(h) for x in range(w) for c in range(3))
-        (where / f"{i}.ppm").write_bytes(b"P6 %d %d 255\n" % (w, h) + body)
-
-
-def make():
-    Path("plain.csv").write_bytes(table(",", False))
-    Path("commas.csv").write_bytes(table(";", True))
-    Path("packed.csv.gz").write_bytes(gzip.compress(table(",", False), mtime=0))
-    Path("utf16.csv").write_bytes(table(";", True).decode().encode("utf-16"))
-    npz("first.npz", False, zipfile.ZIP_STORED)
-    npz("last.npz", True, zipfile.ZIP_DEFLATED)
-    photos(Path("photos"))
 
 
 def csv(path, target, **more):
@@ -118,19 +59,18 @@ def sha(directory):
 
 def train(name, workers):
     shutil.rmtree("run", ignore_errors=True)
-    done = subprocess.run([TRAINER, config(name, run_dir="run"), "--quiet", "--devices", f"cpu:{workers}"],
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        failures.append(f"{name} on {workers}: {done.stderr}")
+    code, text = trainer(config(name, run_dir="run"), "--quiet", "--devices", f"cpu:{workers}")
+    if code:
+        failures.append(f"{name} on {workers}: {text}")
     return sha("run")
 
 
 def killed(name):
-    """A run that is killed in its fifth step, and goes on from the checkpoint behind the fourth or the third."""
+    """A run that is killed in its fifth step, and goes on from the checkpoint of the fourth or the third."""
     shutil.rmtree("killed", ignore_errors=True)
     path = config(name, run_dir="killed", checkpoint={"every_steps": 1})
     with open("said.txt", "w", encoding="utf-8") as said, subprocess.Popen(
-            [TRAINER, path, "--quiet", "--devices", "cpu:1", "--inject", "worker=0,step=5,kind=stall,seconds=30"],
+            [forms.TRAINER, path, "--quiet", "--devices", "cpu:1", "--inject", "worker=0,step=5,kind=stall,seconds=30"],
             stdout=said, stderr=said) as run:
         until = time.monotonic() + 30
         while not Path("killed/checkpoints/step-000000003.safetensors").exists() and time.monotonic() < until and run.poll() is None:
@@ -138,25 +78,14 @@ def killed(name):
         run.send_signal(signal.SIGKILL)
     if sha("killed"):
         failures.append(f"{name}: it ended before it was killed")
-    done = subprocess.run([TRAINER, "--resume", "killed", "--quiet", "--devices", "cpu:2"], capture_output=True, text=True,
-                          check=False)
-    if done.returncode:
-        failures.append(f"{name}, resumed: {done.stderr} {Path('said.txt').read_text()}")
+    code, text = trainer("--resume", "killed", "--quiet", "--devices", "cpu:2")
+    if code:
+        failures.append(f"{name}, resumed: {text} {Path('said.txt').read_text()}")
     return sha("killed")
 
 
-def in_scratch(function):
-    """Calls it in a directory of its own, which goes with what it holds."""
-    with tempfile.TemporaryDirectory() as scratch:
-        os.chdir(scratch)
-        os.environ["XDG_CACHE_HOME"] = scratch + "/cache"
-        status = function()
-        os.chdir("/")
-    return status
-
-
 def main():
-    make()
+    forms.make()
     known = {}
     for name, (_, _, twin) in FORMS.items():
         known[name] = train(name, 1)
@@ -168,10 +97,7 @@ def main():
                 failures.append(f"{name}: {known[name]}, and with {what} {other}")
     if len(set(known.values())) != sum(twin is None for _, _, twin in FORMS.values()):
         failures.append(f"forms that are other data have other weights: {known}")
-    for line in failures:
-        print("FAILED:", line)
-    return bool(failures)
 
 
 if __name__ == "__main__":
-    sys.exit(in_scratch(main))
+    sys.exit(forms.run_in_scratch(main))

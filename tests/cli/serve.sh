@@ -48,6 +48,16 @@ for table in table flat; do
         --inject worker=0,step=9,kind=stall,seconds=60 >$table.txt 2>$table-stderr.txt &
     eval "${table}_pid=\$!"
 done
+# A page that follows a run hears how it ended.
+"$program" config.json --set deadline_s=60 --serve 0 --set run_dir=ending \
+    --inject worker=0,step=1,kind=stall,seconds=1 >ending.txt 2>ending-stderr.txt &
+(
+    url_of ending-stderr.txt
+    while curl -s "${url}records" >>heard.txt; do
+        sleep 0.1
+    done
+) &
+heard=$!
 python=$(command -v python3) && [ -r /proc/self/stat ] || python=:
 
 # answer PATH CODE TEXT [OPTION...]: the answer has this code and contains this text.
@@ -80,6 +90,7 @@ until curl -s "${url}metrics" | grep -q '^lockstep_steps_total 4$' || [ $tries -
 done
 answer '' 200 'data-from="records"'
 answer records 200 '"at":0,"type":"run_start"'
+answer records 200 "{\"at\":0,\"type\":\"live\",\"host\":\"$(hostname)\""
 answer 'records?have=0,1,5,1' 200 '"type":"newest","step":{"type":"step","step":4,'
 answer state.json 200 '"run_start":{'
 answer metrics 200 '^lockstep_steps_total 4$'
@@ -132,6 +143,9 @@ label="a run that is served at $url"
 # Clients that dribble lock nobody out, and are closed in their turn.
 "$python" "$here/../service/dribble.py" "$url" 8 $pid >dribble.txt 2>&1 || fail "$(cat dribble.txt)"
 
+wait $heard
+grep -q '"type":"run_end"' heard.txt || fail 'expected that the server answers until the page knows the end'
+
 # The same place twice is an error.
 port=${url##*:}
 run config.json --serve "${port%/}"
@@ -146,4 +160,27 @@ wait $few
 code=$?
 expect_code 0
 [ -s few/weights.safetensors ] || fail 'expected weights'
+# --serve-after: the page outlives the run, with predictions, until a signal.
+"$program" config.json --serve 0 --serve-after --set run_dir=after >stdout.txt 2>stderr.txt &
+pid=$!
+label='--serve-after'
+tries=0
+while ! grep -q 'its page stays until Ctrl-C' stderr.txt && [ $((tries += 1)) -lt 100 ]; do
+    sleep 0.1
+done
+url_of stderr.txt
+answer state.json 200 '"run_end"'
+while ! curl -s "${url}records" | grep -q '"type":"samples"' && [ $((tries += 1)) -lt 200 ]; do
+    sleep 0.1
+done
+answer records 200 '"type":"samples","text":".* of 512 test rows'
+answer records 200 '"type":"program","time":".*"layers":\[{"name":"conv1","type":"conv2d","output":\[4,24,24\],"parameters":104}'
+kill -INT $pid
+wait $pid
+code=$?
+expect_code 0
+expect_last_stdout_line "$closing_line"
+run config.json --serve-after
+expect_code 64
+
 finish

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/courier.h"
+#include "train/own_data.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -242,6 +243,33 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
+/* Fills rows of own_data whose targets are values: a noisy 1 at the place of the label. */
+static int read_values(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                       void *targets, ls_error *err)
+{
+    (void)user;
+    (void)err;
+    for (uint32_t i = 0; i < count; i++) {
+        int32_t label;
+        float *target = (float *)targets + (size_t)i * OWN_CLASSES;
+        own_row(test, rows[i], (uint8_t *)values + (size_t)i * OWN_PIXELS, &label);
+        for (int k = 0; k < OWN_CLASSES; k++)
+            target[k] = (k == label ? 1.0f : 0.0f) + (float)(rows[i] % 7) / 16;
+    }
+    return LS_OK;
+}
+
+static void use_values(process *p)
+{
+    p->data = own_data(0);
+    p->data.name = "values";
+    p->data.classes = 0;
+    p->data.targets = OWN_CLASSES;
+    p->data.read = read_values;
+    fixture_use_source(&p->f, &p->data, p->sources);
+    fixture_set(&p->f, "loss=mse");
+}
+
 /* Momentum, batch norm, augmentation, dropout and a schedule: all that a step depends on. */
 static void prepare(story *s, int m)
 {
@@ -265,6 +293,8 @@ static void prepare(story *s, int m)
     snprintf(p->run_dir, sizeof p->run_dir, "run_dir=%s", s->run_dir ? s->run_dir : "");
     if (s->run_dir)
         fixture_set(&p->f, p->run_dir);
+    if (s->values)
+        use_values(p);
     if (s->set[m])
         fixture_set(&p->f, s->set[m]);
     if (s->tcp)

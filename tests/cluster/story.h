@@ -52,6 +52,8 @@ typedef struct process {
     uint64_t dies_behind; /* step after which it dies, after further posts */
     long dies_after;      /* number of posts between that step and its death */
     char devices[32], shards[32], run_dir[420];
+    ls_data_source data; /* a data set whose targets are values */
+    const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_behind; /* step after which it is asked to stop; 0: never */
     int status, records, faults, arrivals;
@@ -77,7 +79,8 @@ typedef struct story {
     const char *set[MOST]; /* an assignment for each member */
     /* each member begins with MARK times its number in its position's trained_s */
     bool marked;
-    bool tcp; /* over TCP; the remaining members continue */
+    bool tcp;    /* over TCP; the remaining members continue */
+    bool values; /* the targets are values, not classes */
     /* Over TCP: the processes from `members` on come later. When the first member has done step
      * comes[i], it waits until newcomer i has come. */
     int newcomers;

@@ -136,16 +136,23 @@ static places some_places(void)
     return p;
 }
 
+/* Prepares `count` members of a run of `members`: m[0] listens, the others join it. */
+static void prepare_all(places *p, member *m, int count, int members)
+{
+    *p = some_places();
+    prepare(&m[0], p->listen, NULL, members);
+    for (int i = 1; i < count; i++)
+        prepare(&m[i], NULL, p->meet, members);
+}
+
 /* ---- the first member ------------------------------------------------------------------------ */
 
 static void the_first_listens_at_all_addresses_and_is_joined_at_one(void **state)
 {
     member m[3];
-    const places p = some_places();
+    places p;
     (void)state;
-    prepare(&m[0], p.listen, NULL, 3);
-    prepare(&m[1], NULL, p.meet, 3);
-    prepare(&m[2], NULL, p.meet, 3);
+    prepare_all(&p, m, 3, 3);
     go(&m[0]);
     await_said(&m[0], "1 of 3 have come: ");
     await_said(&m[0], "; waiting for 2");
@@ -263,11 +270,10 @@ static void turn_away(member m[3], int status, const char *told, const char *sai
 static void another_number_of_members_is_said_on_both_sides(void **state)
 {
     member m[3];
-    const places p = some_places();
+    places p;
     (void)state;
-    prepare(&m[0], p.listen, NULL, 2);
-    prepare(&m[1], NULL, p.meet, 3);
-    prepare(&m[2], NULL, p.meet, 2);
+    prepare_all(&p, m, 3, 2);
+    m[1].place.members = 3;
     turn_away(m, LS_EINVAL, "this host expects 3 members, host ",
               "expects 3 members where this one expects 2");
 }
@@ -275,11 +281,9 @@ static void another_number_of_members_is_said_on_both_sides(void **state)
 static void another_secret_is_said_on_both_sides(void **state)
 {
     member m[3];
-    const places p = some_places();
+    places p;
     (void)state;
-    prepare(&m[0], p.listen, NULL, 2);
-    prepare(&m[1], NULL, p.meet, 2);
-    prepare(&m[2], NULL, p.meet, 2);
+    prepare_all(&p, m, 3, 2);
     m[1].place.secret = "of another run altogether...";
     turn_away(m, LS_EUNSUPPORTED, "does not know this run's secret",
               "has another secret, and was turned away");
@@ -289,10 +293,9 @@ static void a_run_that_has_begun_says_so_to_late_callers(void **state)
 {
     member m[2], late;
     atomic_bool ends = false;
-    const places p = some_places();
+    places p;
     (void)state;
-    prepare(&m[0], p.listen, NULL, 2);
-    prepare(&m[1], NULL, p.meet, 2);
+    prepare_all(&p, m, 2, 2);
     for (int i = 0; i < 2; i++) {
         m[i].stays = true;
         m[i].ends = &ends;
@@ -317,11 +320,9 @@ static void a_run_that_has_begun_says_so_to_late_callers(void **state)
 static void a_member_that_another_one_does_not_reach_is_named_to_all(void **state)
 {
     member m[3];
-    const places p = some_places();
+    places p;
     (void)state;
-    prepare(&m[0], p.listen, NULL, 3);
-    prepare(&m[1], NULL, p.meet, 3);
-    prepare(&m[2], NULL, p.meet, 3);
+    prepare_all(&p, m, 3, 3);
     m[1].place.advertise =
         "127.0.0.1:256"; /* nobody listens there; the lowest in the order of addresses */
     go(&m[0]);
@@ -339,10 +340,9 @@ static void a_member_that_another_one_does_not_reach_is_named_to_all(void **stat
 static void those_that_wait_hear_that_not_all_have_come(void **state)
 {
     member m[2];
-    const places p = some_places();
+    places p;
     (void)state;
-    prepare(&m[0], p.listen, NULL, 3);
-    prepare(&m[1], NULL, p.meet, 3);
+    prepare_all(&p, m, 2, 3);
     m[0].place.wait_ns = 3 * SECOND;
     go(&m[0]);
     await_said(&m[0], "1 of 3");

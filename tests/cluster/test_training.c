@@ -94,7 +94,8 @@ static void one_shard_for_each_device_goes_on_over_hosts(void **state)
     scratch_end(&dir);
 }
 
-/* The run is done, so nothing is evaluated that would tell it anew. */
+/* The run is done, so no evaluation computes the metric again. Its value is one that nothing else
+ * in the standing gives, as the test accuracy would be that of classes. */
 static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 {
     (void)state;
@@ -102,10 +103,14 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
     char run[400];
     scratch_begin(&dir);
     snprintf(run, sizeof run, "%s/run", dir.directory);
-    one = (story){.members = 1, .workers = 1, .shards = 8, .run_dir = run};
+    one = (story){.members = 1, .workers = 1, .shards = 8, .run_dir = run, .values = true};
     tell(&one);
+    if (one.process[0].status)
+        fail_msg("%s", one.process[0].err.text);
     const ls_result *told = &one.process[0].result;
-    other = (story){.members = 2, .workers = 1, .shards = 8, .run_dir = run, .resume = {run}};
+    assert_string_equal(told->metric, "r2");
+    other = (story){
+        .members = 2, .workers = 1, .shards = 8, .run_dir = run, .resume = {run}, .values = true};
     tell(&other);
     for (int m = 0; m < 2; m++) {
         const process *p = &other.process[m];
@@ -121,6 +126,7 @@ static void a_host_that_comes_to_a_resumed_run_tells_its_metric(void **state)
 
 /* ---- losses that are not finite -------------------------------------------------------------- */
 
+/* Workers take shards as they come: the shard is one of the host's four. */
 static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
 {
     (void)state;
@@ -131,8 +137,11 @@ static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
         for (int m = 0; m < 2; m++) {
             const char *text = other.process[m].err.text;
             assert_int_equal(other.process[m].status, LS_ENONFINITE);
-            if (!strstr(text,
-                        bad ? "shard 6, on worker 1 of host" : "shard 2, on worker 1 of host"))
+            const char *named = strstr(text, "shard ");
+            int shard = -1, end = 0;
+            if (named)
+                sscanf(named, "shard %d, on worker 1 of host%n", &shard, &end);
+            if (end == 0 || shard / 4 != bad)
                 fail_msg("%d, member %d: %s", bad, m, text);
         }
     }

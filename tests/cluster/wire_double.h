@@ -4,6 +4,8 @@
 #define TESTS_CLUSTER_WIRE_DOUBLE_H
 
 #include <lockstep/sys/wire.h>
+#include <stdatomic.h>
+#include <stdint.h>
 
 enum { WIRE_MOST = 8 };
 
@@ -15,6 +17,9 @@ typedef struct wire_place {
 } wire_place;
 
 extern const ls_wire_type wire_double;
+
+/* Clock of the calling thread, in nanoseconds; NULL: the machine's. */
+extern _Thread_local const _Atomic uint64_t *wire_own_clock;
 
 wire_world *wire_world_create(int members);
 void wire_world_destroy(wire_world *world);
@@ -34,6 +39,12 @@ void wire_world_hold(wire_world *world, int member, int channel);
 /* Limits the rate of a member's messages to another member. The send completes when the message has
  * arrived. */
 void wire_world_rate(wire_world *world, uint64_t bytes_per_s);
+/* Gives the progress threads a clock of their own, which does not depend on the machine's load. It
+ * advances by 2 ms when every open member has polled in vain since it advanced last. Called before
+ * any member opens. The program must have own_clock.c. */
+void wire_world_own_clock(wire_world *world);
+/* Returns how far that clock has advanced. */
+uint64_t wire_world_elapsed_ns(wire_world *world);
 /* Returns the number of transfers that a member has posted. */
 uint64_t wire_world_posts(wire_world *world, int member);
 /* Returns the number of messages that it has sent on a channel. */

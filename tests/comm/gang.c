@@ -73,8 +73,27 @@ void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards,
         begin_member(g, r);
 }
 
+void gang_deal(gang *g)
+{
+    ls_error err;
+    int first[GANG_MOST];
+    for (int r = 0; r < g->desc.ranks; r++) {
+        const ls_span range = g->member[r].fold.range;
+        first[r] = r + 1 < g->desc.ranks ? range.lo : range.hi - 1;
+    }
+    must(ls_deal_create(&g->deal, first, g->desc.ranks, NULL, &err), &err);
+    for (int r = 0; r < g->desc.ranks; r++) {
+        gang_member *m = &g->member[r];
+        ls_span reach;
+        ls_deal_join(&m->hand, g->deal, r);
+        ls_deal_reach(&m->hand, &reach.lo, &reach.hi);
+        must(ls_fold_deal(&m->fold, reach, first[r], &err), &err);
+    }
+}
+
 void gang_end(gang *g)
 {
+    ls_deal_destroy(g->deal);
     for (int r = 0; r < g->desc.ranks; r++) {
         gang_member *m = &g->member[r];
         g->desc.type->leave(m->comm);
@@ -109,11 +128,27 @@ void gang_run(gang *g, void (*body)(gang_member *member))
         assert_int_equal(pthread_join(g->member[r].thread, NULL), 0);
 }
 
+static void fold_dealt(gang_member *m,
+                       void (*fill)(float *leaf, int shard, size_t floats, void *user), void *user)
+{
+    int shard;
+    ls_deal_begin(&m->hand);
+    for (int done = 0; (shard = ls_deal_take(&m->hand)) >= 0; done++) {
+        fill(ls_fold_leaf(&m->fold), shard, m->gang->desc.floats, user);
+        if (done > 0 && shard == m->hand.lo)
+            ls_fold_push_left(&m->fold);
+        else
+            must(ls_fold_push(&m->fold, &m->err), &m->err);
+    }
+}
+
 int gang_reduce(gang_member *m, void (*fill)(float *leaf, int shard, size_t floats, void *user),
                 void *user)
 {
     ls_fold_begin(&m->fold);
-    for (int shard = m->fold.range.lo; shard < m->fold.range.hi; shard++) {
+    if (m->hand.deal)
+        fold_dealt(m, fill, user);
+    for (int shard = m->fold.range.lo; !m->hand.deal && shard < m->fold.range.hi; shard++) {
         fill(ls_fold_leaf(&m->fold), shard, m->gang->desc.floats, user);
         int status = ls_fold_push(&m->fold, &m->err);
         if (status)

@@ -3,6 +3,7 @@
 #define TESTS_COMM_GANG_H
 
 #include "comm/comm.h"
+#include "sync/deal.h"
 
 #include <pthread.h>
 
@@ -17,6 +18,7 @@ typedef struct gang_member {
     ls_device *device;
     ls_comm *comm;
     ls_fold fold;
+    ls_hand hand; /* hand.deal NULL: its shards are fixed */
     float *leaf, *total;
     ls_comm_times times;
     int status;
@@ -26,6 +28,7 @@ typedef struct gang_member {
 struct gang {
     ls_comm_group_desc desc;
     ls_comm_group *group;
+    ls_deal *deal;
     gang_member member[GANG_MOST];
     size_t segments[4];
     void *user;
@@ -39,6 +42,8 @@ void gang_begin(gang *g, const ls_comm_type *type, int ranks, int shards, size_t
  * prepared. */
 void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
                        uint64_t timeout_ns, struct ls_cluster *members, ls_span span);
+/* From now on shards are dealt to the members as they come. Every member has one at least. */
+void gang_deal(gang *g);
 void gang_end(gang *g);
 
 /* Runs `body` once in every member, each on a thread of its own, and joins the threads. */

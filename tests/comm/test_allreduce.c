@@ -73,19 +73,30 @@ static void run_steps(gang_member *m)
     }
 }
 
-/* All members change their totals for the group's, or get them back. */
-static void exchange_totals(gang *g, float *own[GANG_MOST], bool back)
+/* The memory of the sum: an array of each rank's own, the group's, or, with one rank, the array
+ * of its first partial sum. */
+typedef enum sum_place { OWN, OF_GROUP, IN_PLACE, PLACES } sum_place;
+
+/* How members fold their shards. */
+typedef enum fold_form { COPIED, SPREAD, DEALT, FORMS } fold_form;
+
+/* All members change their totals for those of `place`, or get them back. */
+static void exchange_totals(gang *g, float *own[GANG_MOST], sum_place place, bool back)
 {
     for (int r = 0; r < g->desc.ranks; r++) {
+        gang_member *m = &g->member[r];
         if (!back)
-            own[r] = g->member[r].total;
-        g->member[r].total = back ? own[r] : ls_host_group_total(g->group);
+            own[r] = m->total;
+        m->total = back                ? own[r]
+                   : place == OWN      ? m->total
+                   : place == OF_GROUP ? ls_host_group_total(g->group)
+                                       : ls_fold_root(&m->fold);
         assert_non_null(g->member[r].total);
     }
 }
 
 static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, size_t floats,
-                   bool one_total, bool spread)
+                   sum_place place, fold_form form)
 {
     gang g;
     float *own[GANG_MOST];
@@ -95,13 +106,13 @@ static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, si
             f->total[step][r] = ls_alloc_array(NULL, floats, sizeof(float));
     gang_begin(&g, type, ranks, shards, floats, UINT64_MAX);
     g.user = f;
-    if (one_total)
-        exchange_totals(&g, own, false);
-    for (int r = 0; spread && r < ranks; r++)
+    if (form == DEALT)
+        gang_deal(&g);
+    for (int r = 0; form == SPREAD && r < ranks; r++)
         assert_int_equal(ls_fold_spread(&g.member[r].fold, NULL), LS_OK);
+    exchange_totals(&g, own, place, false);
     gang_run(&g, run_steps);
-    if (one_total)
-        exchange_totals(&g, own, true);
+    exchange_totals(&g, own, place, true);
     for (int r = 0; r < ranks; r++) {
         assert_true(g.member[r].times.wait >= 0 && g.member[r].times.exposed > 0);
         for (int step = 0; step < STEPS; step++)
@@ -117,10 +128,10 @@ static void found_free(found *f)
             ls_free(NULL, f->total[step][r]);
 }
 
-static void check_ordered_in(int ranks, int shards, size_t floats, bool one_total, bool spread)
+static void check_ordered_in(int ranks, int shards, size_t floats, sum_place place, fold_form form)
 {
     found f;
-    reduce(&f, &ls_comm_ordered, ranks, shards, floats, one_total, spread);
+    reduce(&f, &ls_comm_ordered, ranks, shards, floats, place, form);
     for (uint32_t step = 0; step < STEPS; step++) {
         float *leaves = make_leaves(shards, floats, step);
         for (size_t i = 0; i < floats; i++) {
@@ -138,8 +149,9 @@ static void check_ordered_in(int ranks, int shards, size_t floats, bool one_tota
 
 static void check_ordered(int ranks, int shards, size_t floats)
 {
-    for (int form = 0; form < 4; form++)
-        check_ordered_in(ranks, shards, floats, form & 1, form & 2);
+    for (sum_place place = OWN; place < (ranks == 1 ? PLACES : IN_PLACE); place++)
+        for (fold_form form = COPIED; form < (ranks > 1 ? FORMS : DEALT); form++)
+            check_ordered_in(ranks, shards, floats, place, form);
 }
 
 static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state)
@@ -166,7 +178,7 @@ static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
     (void)state;
     for (int ranks = 1; ranks <= shards; ranks++) {
         found f;
-        reduce(&f, &ls_comm_naive, ranks, shards, floats, false, false);
+        reduce(&f, &ls_comm_naive, ranks, shards, floats, OWN, COPIED);
         float *leaves = make_leaves(shards, floats, STEPS - 1);
         for (size_t i = 0; i < floats; i++) {
             double sum = 0, size = 0;
@@ -206,7 +218,7 @@ static void naive_adds_in_the_order_of_the_ranks(void **state)
     const size_t floats = 16 * 21;
     found f;
     (void)state;
-    reduce(&f, &ls_comm_naive, shards, shards, floats, false, false);
+    reduce(&f, &ls_comm_naive, shards, shards, floats, OWN, COPIED);
     float *leaves = make_leaves(shards, floats, 0);
     size_t other = 0;
     for (size_t i = 0; i < floats; i++) {
@@ -306,7 +318,7 @@ static void a_high_stack_is_added_up_as_the_tree_is(void **state)
         memcpy(ls_fold_leaf(&fold), leaves + (size_t)i * FLOATS, sizeof leaf);
         assert_int_equal(ls_fold_push(&fold, NULL), LS_OK);
     }
-    assert_int_equal(fold.depth, LS_PARTIALS_MAX);
+    assert_int_equal(fold.depth, LS_PARTIALS_MAX - 1);
     for (int i = 0; i < fold.depth; i++)
         for (size_t k = 0; k < FLOATS; k++) {
             const ls_span span = fold.stack[i].span;
@@ -314,6 +326,63 @@ static void a_high_stack_is_added_up_as_the_tree_is(void **state)
             assert_memory_equal(&fold.stack[i].data[k], &want, sizeof want);
         }
     ls_fold_fini(&fold);
+    ls_free(NULL, leaves);
+    device->ops->close(device);
+}
+
+/* Pushes leaves on a random side until `reach` is full. What is on the stack at any time are nodes
+ * of the tree, with its bits. */
+static void push_at_both_ends(ls_fold *fold, ls_span reach, int first, const float *leaves,
+                              size_t floats, uint32_t seed)
+{
+    ls_span has = {first, first};
+    ls_fold_begin(fold);
+    while (has.lo > reach.lo || has.hi < reach.hi) {
+        uint32_t words[4];
+        ls_rng_words(words, 9, 1, seed, (uint64_t)(has.hi - has.lo));
+        const bool left =
+            has.hi > has.lo && has.lo > reach.lo && (has.hi == reach.hi || words[0] % 2);
+        const int leaf = left ? --has.lo : has.hi++;
+        memcpy(ls_fold_leaf(fold), leaves + (size_t)leaf * floats, floats * sizeof *leaves);
+        if (left)
+            ls_fold_push_left(fold);
+        else
+            assert_int_equal(ls_fold_push(fold, NULL), LS_OK);
+        int at = has.lo;
+        for (int i = 0; i < fold->depth; i++) {
+            const ls_span span = fold->stack[i].span;
+            const float want = tree_sum(leaves, floats, 3, span.lo, span.hi);
+            assert_int_equal(span.lo, at);
+            assert_true(ls_tree_is_node(fold->shards, span.lo, span.hi));
+            assert_memory_equal(&fold->stack[i].data[3], &want, sizeof want);
+            at = span.hi;
+        }
+        assert_int_equal(at, has.hi);
+    }
+}
+
+static void a_fold_of_dealt_shards_takes_them_on_both_sides(void **state)
+{
+    enum { FLOATS = 16, MOST = 40 };
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_device *device;
+    ls_fold fold;
+    float leaf[FLOATS] __attribute__((aligned(64))) = {0};
+    float *leaves = make_leaves(MOST, FLOATS, 3);
+    (void)state;
+    assert_int_equal(ls_ref_backend()->open(&device, &request, NULL), LS_OK);
+    for (uint32_t k = 0; k < 2000; k++) {
+        uint32_t w[4];
+        ls_rng_words(w, 8, 1, 0, k);
+        const int shards = 1 + (int)(w[0] % MOST), lo = (int)(w[1] % (uint32_t)shards);
+        const ls_span reach = {lo, lo + 1 + (int)(w[2] % (uint32_t)(shards - lo))};
+        const int first = lo + (int)(w[3] % (uint32_t)(reach.hi - lo));
+        assert_int_equal(ls_fold_init(&fold, device, leaf, FLOATS, shards, first, first + 1, NULL),
+                         LS_OK);
+        assert_int_equal(ls_fold_deal(&fold, reach, first, NULL), LS_OK);
+        push_at_both_ends(&fold, reach, first, leaves, FLOATS, k);
+        ls_fold_fini(&fold);
+    }
     ls_free(NULL, leaves);
     device->ops->close(device);
 }
@@ -381,6 +450,7 @@ LS_TESTS(comm_allreduce, "integration")
         cmocka_unit_test(ordered_has_the_bits_of_the_tree_on_any_number_of_ranks),
         cmocka_unit_test(ordered_takes_arenas_of_odd_lengths),
         cmocka_unit_test(naive_is_near_the_tree_and_the_same_on_every_rank),
+        cmocka_unit_test(a_fold_of_dealt_shards_takes_them_on_both_sides),
         cmocka_unit_test(a_tree_that_is_broken_on_purpose_gives_other_bits),
         cmocka_unit_test(naive_adds_in_the_order_of_the_ranks),
         cmocka_unit_test(two_devices_add_up_to_three_on_both),

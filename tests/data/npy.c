@@ -26,3 +26,17 @@ bytes bytes_npy(const char *dictionary, const void *data, size_t count)
     bytes_add(&b, data, count);
     return b;
 }
+
+void bytes_put(scratch *s, const char *name, bytes b)
+{
+    scratch_file(s, name, b.at, b.count);
+}
+
+const uint8_t npy_pixels[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
+                                13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
+
+void close_splits(ls_dataset *const split[2])
+{
+    ls_dataset_close(split[0]);
+    ls_dataset_close(split[1]);
+}

@@ -2,6 +2,9 @@
 #ifndef TESTS_DATA_NPY_H
 #define TESTS_DATA_NPY_H
 
+#include "data/dataset.h"
+#include "data/scratch.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,5 +18,13 @@ void bytes_add(bytes *b, const void *from, size_t count);
 /* Returns a file as numpy.save writes it, with a header of 128 bytes: the dictionary's text, then
  * `count` bytes of numbers. */
 bytes bytes_npy(const char *dictionary, const void *data, size_t count);
+
+void bytes_put(scratch *s, const char *name, bytes b);
+
+/* 1, 2, … 24: values of rows, each of which is different. */
+extern const uint8_t npy_pixels[24];
+
+/* Closes both splits of a dataset. */
+void close_splits(ls_dataset *const split[2]);
 
 #endif

@@ -139,31 +139,17 @@ static void refuses(const char *path, ls_data_keys keys, int status, const char 
         fail_msg("\"%s\"\nhas no \"%s\"", err.text, message);
 }
 
-static void close_both(ls_dataset *const split[2])
-{
-    ls_dataset_close(split[0]);
-    ls_dataset_close(split[1]);
-}
-
-static void put(scratch *s, const char *name, bytes b)
-{
-    scratch_file(s, name, b.at, b.count);
-}
-
-static const uint8_t pixels[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
-                                   13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
-
 /* ---- .npz ------------------------------------------------------------------------------------ */
 
 static archive four_arrays(int deflated)
 {
     static const int64_t y[4] = {0, 1, 2, 1};
     archive z = {.members = 0};
-    bytes b = npy("|u1", "(4, 2, 3)", pixels, 24);
+    bytes b = npy("|u1", "(4, 2, 3)", npy_pixels, 24);
     add_member(&z, "x_train.npy", &b, deflated);
     b = npy("<i8", "(4,)", y, 32);
     add_member(&z, "y_train.npy", &b, deflated);
-    b = npy("|u1", "(2, 2, 3)", pixels + 12, 12);
+    b = npy("|u1", "(2, 2, 3)", npy_pixels + 12, 12);
     add_member(&z, "x_test.npy", &b, deflated);
     b = npy("<i8", "(2,)", y + 1, 16);
     add_member(&z, "y_test.npy", &b, deflated);
@@ -176,24 +162,24 @@ static void arrays_of_an_archive_are_found_by_their_usual_names(void **state)
     for (int deflated = 0; deflated < 2; deflated++) {
         ls_dataset *split[2];
         const archive z = four_arrays(deflated);
-        put(s, "mnist.npz", end_archive(&z));
+        bytes_put(s, "mnist.npz", end_archive(&z));
         opens(scratch_path(s, "mnist.npz"), (ls_data_keys){0}, split);
         assert_int_equal(ls_dataset_rows(split[0]), 4);
         assert_int_equal(ls_dataset_rows(split[1]), 2);
-        assert_memory_equal(ls_dataset_resident(split[0]).images, pixels, 24);
-        assert_memory_equal(ls_dataset_resident(split[1]).images, pixels + 12, 12);
+        assert_memory_equal(ls_dataset_resident(split[0]).images, npy_pixels, 24);
+        assert_memory_equal(ls_dataset_resident(split[1]).images, npy_pixels + 12, 12);
         assert_int_equal(ls_dataset_resident(split[1]).labels[1], 2);
-        close_both(split);
+        close_splits(split);
         /* By name, and from outside. */
         opens(scratch_path(s, "mnist.npz"), (ls_data_keys){.x = "x_test", .y = "y_test.npy"},
               split);
         assert_int_equal(ls_dataset_rows(split[0]), 2);
-        close_both(split);
+        close_splits(split);
         opens(s->directory, (ls_data_keys){.x = "mnist.npz/x_test", .y = "mnist.npz/y_test"},
               split);
         assert_int_equal(ls_dataset_rows(split[0]), 2);
         assert_int_equal(ls_dataset_rows(split[1]), 0);
-        close_both(split);
+        close_splits(split);
         refuses(scratch_path(s, "mnist.npz"), (ls_data_keys){.x = "images"}, LS_EDATA,
                 "there is no array \"images\" in it, but \"x_train\", \"y_train\", \"x_test\", "
                 "\"y_test\"; name one, as in FILE.npz/NAME");
@@ -209,32 +195,32 @@ static void damage_of_an_archive_is_noticed(void **state)
         bytes b = whole;
         for (size_t cut = 4; cut < whole.count; cut += 7) {
             b.count = cut;
-            put(s, "d.npz", b);
+            bytes_put(s, "d.npz", b);
             refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "d.npz");
         }
         b = whole;
         b.at[30 + 11 + 20 + 20] ^= 1; /* in the first member */
-        put(s, "d.npz", b);
+        bytes_put(s, "d.npz", b);
         refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "the .npz file is damaged");
     }
     archive z = four_arrays(0);
     z.directory.at[8] = 1;
-    put(s, "d.npz", end_archive(&z));
+    bytes_put(s, "d.npz", end_archive(&z));
     refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EUNSUPPORTED,
             "\"x_train\" is encrypted; save it without a password");
     z.directory.at[8] = 0;
     z.directory.at[10] = 14;
-    put(s, "d.npz", end_archive(&z));
+    bytes_put(s, "d.npz", end_archive(&z));
     refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EUNSUPPORTED,
             "compressed by another method than deflate; save it by numpy.savez_compressed");
     z = four_arrays(1);
     z.directory.at[27] = 1; /* 16 MiB more, in a hundred bytes */
-    put(s, "d.npz", end_archive(&z));
+    bytes_put(s, "d.npz", end_archive(&z));
     refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "as many bytes as deflate can");
     z = (archive){.members = 0};
-    bytes b = npy("|S1", "(4, 2, 3)", pixels, 24);
+    bytes b = npy("|S1", "(4, 2, 3)", npy_pixels, 24);
     add_member(&z, "x.npy", &b, 1);
-    put(s, "d.npz", end_archive(&z));
+    bytes_put(s, "d.npz", end_archive(&z));
     refuses(scratch_path(s, "d.npz"), (ls_data_keys){0}, LS_EDATA, "d.npz: x: offset ");
 }
 
@@ -255,12 +241,12 @@ static void channels_that_come_last_become_planes(void **state)
     float floats[36];
     ls_dataset *split[2];
     ls_data_keys keys = xy;
-    put(s, "y.npy", npy("<i8", "(2,)", y, sizeof y));
-    put(s, "x.npy", npy("|u1", "(2, 2, 3, 3)", colours, sizeof colours));
+    bytes_put(s, "y.npy", npy("<i8", "(2,)", y, sizeof y));
+    bytes_put(s, "x.npy", npy("|u1", "(2, 2, 3, 3)", colours, sizeof colours));
     opens(s->directory, keys, split);
     must_say("x.npy: x: rows of (2, 3, 3) are taken as 2 channels of 3×3; if the last dimension is "
              "the channels, set data.layout to \"channels_last\"");
-    close_both(split);
+    close_splits(split);
     keys.layout = LS_CHANNELS_LAST;
     opens(s->directory, keys, split);
     assert_int_equal(ls_dataset_describe(split[0])->channels, 3);
@@ -268,14 +254,14 @@ static void channels_that_come_last_become_planes(void **state)
     assert_memory_equal(ls_dataset_resident(split[0]).images, planes, sizeof planes);
     assert_true(ls_dataset_describe(split[0])->prep->channels_last);
     assert_string_equal(said, "");
-    close_both(split);
+    close_splits(split);
     for (int i = 0; i < 36; i++)
         floats[i] = (float)((const uint8_t *)colours)[i];
-    put(s, "x.npy", npy("<f4", "(2, 2, 3, 3)", floats, sizeof floats));
+    bytes_put(s, "x.npy", npy("<f4", "(2, 2, 3, 3)", floats, sizeof floats));
     opens(s->directory, keys, split);
     for (int i = 0; i < 36; i++)
         assert_true(ls_dataset_resident(split[0]).values[i] == (float)planes[i / 18][i % 18]);
-    close_both(split);
+    close_splits(split);
 }
 
 static void new_rows_may_have_either_layout(void **state)
@@ -292,7 +278,7 @@ static void new_rows_may_have_either_layout(void **state)
         const bytes b = form ? npy("|u1", "(2, 2, 3, 3)", colours, sizeof colours)
                              : npy("|u1", "(2, 3, 2, 3)", planes, sizeof planes);
         add_member(&z, "rows.npy", &b, 1);
-        put(s, "x", form == 2 ? end_archive(&z) : b);
+        bytes_put(s, "x", form == 2 ? end_archive(&z) : b);
         if (ls_new_rows_open_npy(&ds, &of, scratch_path(s, "x"), NULL, &err) != LS_OK)
             fail_msg("%s", err.text);
         assert_memory_equal(ls_dataset_resident(ds).images, planes, sizeof planes);
@@ -307,7 +293,7 @@ static void put_x(scratch *s, unsigned rows)
 {
     char shape[16];
     snprintf(shape, sizeof shape, "(%u, 2)", rows);
-    put(s, "x.npy", npy("|u1", shape, pixels, 2 * (size_t)rows));
+    bytes_put(s, "x.npy", npy("|u1", shape, npy_pixels, 2 * (size_t)rows));
 }
 
 static void rows_with_one_1_are_classes(void **state)
@@ -318,7 +304,7 @@ static void rows_with_one_1_are_classes(void **state)
     ls_dataset *split[2];
     ls_data_keys keys = xy;
     put_x(s, 4);
-    put(s, "y.npy", npy("<f8", "(4, 3)", y, sizeof y));
+    bytes_put(s, "y.npy", npy("<f8", "(4, 3)", y, sizeof y));
     opens(s->directory, keys, split);
     assert_int_equal(ls_dataset_describe(split[0])->classes, 3);
     assert_int_equal(ls_dataset_describe(split[0])->targets, 0);
@@ -326,19 +312,19 @@ static void rows_with_one_1_are_classes(void **state)
         assert_int_equal(ls_dataset_resident(split[0]).labels[i], want[i]);
     must_say("y.npy: y: rows of zeros with one 1 each are taken as 3 classes; for vectors set "
              "data.labels to \"values\"");
-    close_both(split);
+    close_splits(split);
     keys.vectors = 1;
     opens(s->directory, keys, split);
     assert_int_equal(ls_dataset_describe(split[0])->targets, 3);
-    close_both(split);
+    close_splits(split);
     keys = xy;
     keys.labels = LS_LABELS_VALUES;
     opens(s->directory, keys, split);
     assert_int_equal(ls_dataset_describe(split[0])->targets, 3);
-    close_both(split);
+    close_splits(split);
     keys = (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"};
-    put(s, "tx.npy", npy("|u1", "(1, 2)", pixels, 2));
-    put(s, "ty.npy", npy("<f8", "(1, 3)", two, sizeof two));
+    bytes_put(s, "tx.npy", npy("|u1", "(1, 2)", npy_pixels, 2));
+    bytes_put(s, "ty.npy", npy("<f8", "(1, 3)", two, sizeof two));
     refuses(s->directory, keys, LS_EDATA,
             "ty.npy: y: row 0: expected zeros and one 1, as the training rows have");
 }
@@ -350,7 +336,7 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
     ls_dataset *split[2];
     ls_data_keys keys = xy;
     put_x(s, 4);
-    put(s, "y.npy", npy("<i8", "(4,)", y, sizeof y));
+    bytes_put(s, "y.npy", npy("<i8", "(4,)", y, sizeof y));
     for (int classes = 0; classes <= 3; classes += 3) {
         keys.classes = classes;
         opens(s->directory, keys, split);
@@ -361,11 +347,11 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
         assert_string_equal(info->class_name[0], "1");
         assert_string_equal(info->class_name[2], "3");
         must_say("labels are 1 to 3: 3 classes, of these names");
-        close_both(split);
+        close_splits(split);
     }
     keys = (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"};
-    put(s, "tx.npy", npy("|u1", "(1, 2)", pixels, 2));
-    put(s, "ty.npy", npy("<i8", "(1,)", &zero, 8));
+    bytes_put(s, "tx.npy", npy("|u1", "(1, 2)", npy_pixels, 2));
+    bytes_put(s, "ty.npy", npy("<i8", "(1,)", &zero, 8));
     refuses(s->directory, keys, LS_EDATA, "ty.npy: y: row 0: expected labels from 1 to 3, found 0");
     /* A model that has learnt them reads them so. */
     static const char *const names[] = {"1", "2", "3"};
@@ -384,7 +370,7 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
     const double hot[4][3] = {{1, 0, 0}, {0, 0, 1}, {0, 1, 0}, {0, 0, 1}};
     for (int form = 0; form < 2; form++) {
         if (form)
-            put(s, "y.npy", npy("<f8", "(4, 3)", hot, sizeof hot));
+            bytes_put(s, "y.npy", npy("<f8", "(4, 3)", hot, sizeof hot));
         if (ls_new_rows_open_npy(&ds, &of, scratch_path(s, "x.npy"), scratch_path(s, "y.npy"),
                                  &err) != LS_OK)
             fail_msg("%s", err.text);
@@ -408,14 +394,14 @@ static void floats_that_are_labels_are_classes(void **state)
     put_x(s, 4);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         ls_dataset *split[2];
-        put(s, "y.npy", npy("<f8", "(4,)", forms[i].y, sizeof forms[i].y));
+        bytes_put(s, "y.npy", npy("<f8", "(4,)", forms[i].y, sizeof forms[i].y));
         opens(s->directory, xy, split);
         assert_int_equal(ls_dataset_describe(split[0])->classes, forms[i].classes);
         assert_int_equal(ls_dataset_describe(split[0])->targets, forms[i].targets);
         if (forms[i].classes)
             must_say("the f64 are all whole numbers from 0 or 1 on, and are taken as classes; for "
                      "values set data.labels to \"values\"");
-        close_both(split);
+        close_splits(split);
     }
 }
 

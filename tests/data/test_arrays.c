@@ -25,11 +25,6 @@ static bytes tensors(const char *header, const void *data, size_t count)
     return b;
 }
 
-static void put(scratch *s, const char *name, bytes b)
-{
-    scratch_file(s, name, b.at, b.count);
-}
-
 static int open_keys(scratch *s, const char *kind, const char *file, ls_data_keys keys,
                      ls_dataset *split[2], ls_error *err)
 {
@@ -37,12 +32,6 @@ static int open_keys(scratch *s, const char *kind, const char *file, ls_data_key
     snprintf(path, sizeof path, "%s%s%s", s->directory, *file ? "/" : "", file);
     const ls_dataset_spec spec = {.name = kind, .path = path, .keys = keys};
     return ls_dataset_open(&split[0], &split[1], &spec, NULL, err);
-}
-
-static void close_both(ls_dataset *const split[2])
-{
-    ls_dataset_close(split[0]);
-    ls_dataset_close(split[1]);
 }
 
 static const ls_data_keys xy = {.x = "x.npy", .y = "y.npy"};
@@ -69,9 +58,6 @@ static void refuses(scratch *s, const char *kind, const char *file, ls_data_keys
 
 /* ---- good files ------------------------------------------------------------------------------ */
 
-static const uint8_t pixels[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
-                                   13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
-
 static void dimensions_behind_the_first_make_a_row(void **state)
 {
     static const struct {
@@ -80,14 +66,14 @@ static void dimensions_behind_the_first_make_a_row(void **state)
     } form[] = {{"(4, 6)", 6, 1, 1}, {"(4, 2, 3)", 1, 2, 3}, {"(4, 2, 1, 3)", 2, 1, 3}};
     scratch *s = *state;
     const int64_t y[4] = {2, 0, 1, 2};
-    put(s, "y.npy",
-        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }", y, sizeof y));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }", y, sizeof y));
     for (size_t i = 0; i < 3; i++) {
         char text[100];
         ls_dataset *split[2];
         snprintf(text, sizeof text, "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }",
                  form[i].shape);
-        put(s, "x.npy", bytes_npy(text, pixels, sizeof pixels));
+        bytes_put(s, "x.npy", bytes_npy(text, npy_pixels, sizeof npy_pixels));
         opens(s, xy, split);
         const ls_dataset_info *info = ls_dataset_describe(split[0]);
         const ls_dataset_view v = ls_dataset_resident(split[0]);
@@ -97,11 +83,11 @@ static void dimensions_behind_the_first_make_a_row(void **state)
         assert_int_equal(info->width, form[i].w);
         assert_int_equal(info->classes, 3);
         assert_int_equal(info->dtype, LS_ROW_U8);
-        assert_memory_equal(v.images, pixels, sizeof pixels);
+        assert_memory_equal(v.images, npy_pixels, sizeof npy_pixels);
         for (int r = 0; r < 4; r++)
             assert_int_equal(v.labels[r], y[r]);
         assert_int_equal(ls_dataset_describe(split[1])->rows, 0);
-        close_both(split);
+        close_splits(split);
     }
 }
 
@@ -128,12 +114,13 @@ static void check_values(scratch *s, const char *type, const double v[4], bool b
     const float y[2] = {0.5f, 1.5f};
     const int n = type[1] - '0';
     ls_dataset *split[2];
-    put(s, "y.npy", bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", y, 8));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", y, 8));
     for (int i = 0; i < 4; i++)
         put_number(data + i * n, type, v[i], big);
     snprintf(text, sizeof text, "{'descr': '%c%s', 'fortran_order': False, 'shape': (2, 2), }",
              big ? '>' : '<', type);
-    put(s, "x.npy", bytes_npy(text, data, 4 * (size_t)n));
+    bytes_put(s, "x.npy", bytes_npy(text, data, 4 * (size_t)n));
     opens(s, xy, split);
     const ls_dataset_info *info = ls_dataset_describe(split[0]);
     assert_int_equal(info->dtype, strcmp(type, "u1") == 0 ? LS_ROW_U8 : LS_ROW_F32);
@@ -146,7 +133,7 @@ static void check_values(scratch *s, const char *type, const double v[4], bool b
             fail_msg("%c%s: number %d: expected %g, found %g", big ? '>' : '<', type, i, v[i],
                      found);
     }
-    close_both(split);
+    close_splits(split);
 }
 
 static void numbers_of_every_type_and_either_order_are_what_they_are(void **state)
@@ -181,8 +168,10 @@ static void half_floats_and_wide_labels_are_read_exactly(void **state)
         x[2 * i + 1] = (uint8_t)half[i].bits;
         y[8 * i + 7] = (uint8_t)(i % 3);
     }
-    put(s, "x.npy", bytes_npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
-    put(s, "y.npy", bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    bytes_put(s, "x.npy",
+              bytes_npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
     opens(s, keys, split);
     assert_string_equal(ls_dataset_describe(split[0])->stored, "f16");
     assert_int_equal(ls_dataset_describe(split[0])->classes, 3);
@@ -190,15 +179,18 @@ static void half_floats_and_wide_labels_are_read_exactly(void **state)
         assert_true(ls_dataset_resident(split[0]).values[i] == half[i].value);
         assert_int_equal(ls_dataset_resident(split[0]).labels[i], i % 3);
     }
-    close_both(split);
+    close_splits(split);
     y[3] = 1; /* 2³² more */
-    put(s, "y.npy", bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
     refuses(s, "npy", "", xy, LS_EDATA, "row 0: expected a class, a whole number from 0 on");
     x[0] = 0x7c; /* infinity */
     x[1] = 0;
-    put(s, "x.npy", bytes_npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
+    bytes_put(s, "x.npy",
+              bytes_npy("{'descr': '>f2', 'fortran_order': False, 'shape': (7,), }", x, 14));
     y[3] = 0;
-    put(s, "y.npy", bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '>u8', 'fortran_order': False, 'shape': (7,), }", y, 56));
     refuses(s, "npy", "", xy, LS_EDATA, "row 0, column 0: expected a finite number, found inf");
 }
 
@@ -217,15 +209,16 @@ static void values_of_0_and_1_in_bytes_are_divided_with_a_warning(void **state)
     uint8_t x[4] = {0, 1, 1, 0};
     ls_dataset *split[2];
     ls_error err;
-    put(s, "y.npy", bytes_npy("{'descr': '|b1', 'fortran_order': False, 'shape': (4,), }", x, 4));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '|b1', 'fortran_order': False, 'shape': (4,), }", x, 4));
     for (int largest = 1; largest <= 2; largest++) {
         x[2] = (uint8_t)largest;
         said[0] = '\0';
-        put(s, "x.npy",
-            bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (4, 1), }", x, 4));
+        bytes_put(s, "x.npy",
+                  bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (4, 1), }", x, 4));
         assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
         assert_int_equal(strstr(said, "save x.astype(bool)") != NULL, largest == 1);
-        close_both(split);
+        close_splits(split);
     }
 }
 
@@ -236,9 +229,9 @@ static void holes_are_filled_by_the_stated_rule(void **state)
     const float x[6] = {1, NAN, 3, 10, 5, 20}, y[3] = {0};
     const bytes file =
         bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }", x, sizeof x);
-    put(s, "x.npy", file);
-    put(s, "y.npy",
-        bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
+    bytes_put(s, "x.npy", file);
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
     refuses(
         s, "npy", "", xy, LS_EDATA,
         "x.npy: x: row 0, column 1: expected a finite number, found nan; data.missing says what "
@@ -251,7 +244,7 @@ static void holes_are_filled_by_the_stated_rule(void **state)
         assert_true(ls_dataset_resident(split[0]).values[1] ==
                     (rule == LS_MISSING_MEAN ? 15.0f : 0.0f));
         assert_true(ls_dataset_resident(split[0]).values[4] == 5.0f);
-        close_both(split);
+        close_splits(split);
     }
     char now[sizeof file.at];
     FILE *f = fopen(scratch_path(s, "x.npy"), "rb");
@@ -265,13 +258,16 @@ static void bits_are_vectors_and_test_rows_have_files_of_their_own(void **state)
     scratch *s = *state;
     const uint8_t bits[6] = {1, 0, 1, 0, 0, 1};
     ls_dataset *split[2];
-    put(s, "x.npy",
-        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4), }", pixels, 8));
-    put(s, "y.npy",
-        bytes_npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2, 3), }", bits, 6));
-    put(s, "tx.npy",
-        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 4), }", pixels, 4));
-    put(s, "ty.npy",
+    bytes_put(
+        s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4), }", npy_pixels, 8));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2, 3), }", bits, 6));
+    bytes_put(
+        s, "tx.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 4), }", npy_pixels, 4));
+    bytes_put(
+        s, "ty.npy",
         bytes_npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1, 3), }", bits + 3, 3));
     opens(s, (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"},
           split);
@@ -280,9 +276,10 @@ static void bits_are_vectors_and_test_rows_have_files_of_their_own(void **state)
     assert_int_equal(ls_dataset_describe(split[1])->rows, 1);
     for (int i = 0; i < 3; i++)
         assert_true(ls_dataset_resident(split[1]).targets[i] == (float)bits[3 + i]);
-    close_both(split);
-    put(s, "tx.npy",
-        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 5), }", pixels, 5));
+    close_splits(split);
+    bytes_put(
+        s, "tx.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 5), }", npy_pixels, 5));
     refuses(s, "npy", "",
             (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"},
             LS_EDATA, "expected test rows like the training rows: 4×1×1 bytes, 3 targets");
@@ -301,22 +298,22 @@ static void tensors_are_found_by_name(void **state)
     uint8_t data[22];
     const int32_t y[2] = {1, 0};
     const float z[2] = {0.25f, -4};
-    memcpy(data, pixels, 6);
+    memcpy(data, npy_pixels, 6);
     memcpy(data + 6, y, 8);
     memcpy(data + 14, z, 8);
-    put(s, "d.safetensors", tensors(header, data, sizeof data));
+    bytes_put(s, "d.safetensors", tensors(header, data, sizeof data));
     if (open_keys(s, "safetensors", "d.safetensors", (ls_data_keys){0}, split, &err) != LS_OK)
         fail_msg("%s", err.text);
-    assert_memory_equal(ls_dataset_resident(split[0]).images, pixels, 6);
+    assert_memory_equal(ls_dataset_resident(split[0]).images, npy_pixels, 6);
     assert_int_equal(ls_dataset_resident(split[0]).labels[0], 1);
     assert_string_equal(ls_dataset_describe(split[0])->class_name[1], "dog");
-    close_both(split);
+    close_splits(split);
     /* z does not begin at a multiple of 4: it is copied. */
     const ls_data_keys other = {.x = "z", .y = "z"};
     assert_int_equal(open_keys(s, "safetensors", "d.safetensors", other, split, &err), LS_OK);
     assert_memory_equal(ls_dataset_resident(split[0]).values, z, sizeof z);
     assert_memory_equal(ls_dataset_resident(split[0]).targets, z, sizeof z);
-    close_both(split);
+    close_splits(split);
     refuses(s, "safetensors", "d.safetensors", (ls_data_keys){.x = "w"}, LS_EDATA,
             "d.safetensors: offset 8: tensor \"w\": there is none of that name");
 }
@@ -357,16 +354,17 @@ static void headers_of_npy_files_that_lie_are_refused(void **state)
     };
     scratch *s = *state;
     const int64_t y[2] = {0, 1};
-    put(s, "y.npy",
-        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        put(s, "x.npy", bytes_npy(bad[i].dictionary, pixels, 6));
+        bytes_put(s, "x.npy", bytes_npy(bad[i].dictionary, npy_pixels, 6));
         refuses(s, "npy", "", xy, LS_EDATA, bad[i].message);
     }
     for (size_t cut = 0; cut < 134; cut++) {
-        bytes b = bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}", pixels, 6);
+        bytes b =
+            bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}", npy_pixels, 6);
         b.count = cut;
-        put(s, "x.npy", b);
+        bytes_put(s, "x.npy", b);
         refuses(s, "npy", "", xy, LS_EDATA, "x.npy: offset ");
     }
     refuses(s, "npy", "", (ls_data_keys){.y = "y.npy"}, LS_ECONFIG, "data.x: expected the name");
@@ -378,36 +376,41 @@ static void labels_that_are_none_are_refused(void **state)
     scratch *s = *state;
     const int64_t y[3] = {0, 1, -1}, large[3] = {0, 1, 2147483647}, odd[2] = {0, 1};
     const double half[3] = {0, 0.5, 1};
-    put(s, "x.npy",
-        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2)}", pixels, 6));
-    put(s, "y.npy",
-        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
+    bytes_put(
+        s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2)}", npy_pixels, 6));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
     refuses(s, "npy", "", xy, LS_EDATA,
             "y.npy: y: row 2: expected a class, a whole number from 0 on, found -1; for values set "
             "data.labels to \"values\"");
-    put(s, "y.npy",
+    bytes_put(
+        s, "y.npy",
         bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", large, sizeof large));
     refuses(s, "npy", "", xy, LS_EDATA, "y.npy: y: row 2: expected a class");
-    put(s, "y.npy",
+    bytes_put(
+        s, "y.npy",
         bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", odd, sizeof odd));
     refuses(
         s, "npy", "", xy, LS_EDATA,
         "y.npy: y: expected a target for each of the 3 rows of x, found 2; the two do not belong "
         "together");
-    put(s, "y.npy",
+    bytes_put(
+        s, "y.npy",
         bytes_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}", half, sizeof half));
     ls_data_keys keys = xy;
     keys.labels = LS_LABELS_CLASSES;
     refuses(s, "npy", "", keys, LS_EDATA, "y.npy: y: row 1: expected a class");
-    put(s, "y.npy",
-        bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
     keys.labels = LS_LABELS_VALUES;
     ls_dataset *split[2];
     opens(s, keys, split);
     assert_true(ls_dataset_resident(split[0]).targets[2] == -1.0f);
-    close_both(split);
+    close_splits(split);
     const int64_t good[3] = {0, 1, 2};
-    put(s, "y.npy",
+    bytes_put(
+        s, "y.npy",
         bytes_npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", good, sizeof good));
     keys = xy;
     keys.classes = 2;
@@ -421,11 +424,13 @@ static void test_targets_of_another_width_are_refused(void **state)
     scratch *s = *state;
     const int32_t y[2] = {0, 1}, wide[4] = {0, 1, 1, 0};
     const ls_data_keys keys = {.x = "x.npy", .y = "y.npy", .test_x = "x.npy", .test_y = "wide.npy"};
-    put(s, "x.npy",
-        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2)}", pixels, 4));
-    put(s, "y.npy",
-        bytes_npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
-    put(s, "wide.npy",
+    bytes_put(
+        s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2)}", npy_pixels, 4));
+    bytes_put(s, "y.npy",
+              bytes_npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
+    bytes_put(
+        s, "wide.npy",
         bytes_npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2)}", wide, sizeof wide));
     refuses(s, "npy", "", keys, LS_EDATA,
             "wide.npy: y: expected a class for each row, found 2 numbers");
@@ -437,8 +442,9 @@ static void targets_beyond_reason_are_refused(void **state)
     static const char many[16385];
     char path[512];
     bytes begin = bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 16385)}", "", 0);
-    put(s, "x.npy",
-        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)}", pixels, 2));
+    bytes_put(
+        s, "x.npy",
+        bytes_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)}", npy_pixels, 2));
     snprintf(path, sizeof path, "%s/y.npy", s->directory);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
@@ -471,17 +477,17 @@ static void safetensors_files_that_lie_are_refused(void **state)
     };
     scratch *s = *state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        put(s, "d.safetensors", tensors(bad[i].header, pixels, 6));
+        bytes_put(s, "d.safetensors", tensors(bad[i].header, npy_pixels, 6));
         refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA, bad[i].message);
     }
     for (size_t cut = 1; cut < 8 + sizeof header - 1; cut++) {
-        bytes b = tensors(header, pixels, 22);
+        bytes b = tensors(header, npy_pixels, 22);
         b.count = cut;
-        put(s, "d.safetensors", b);
+        bytes_put(s, "d.safetensors", b);
         refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA,
                 "d.safetensors: offset ");
     }
-    put(s, "d.safetensors", tensors(header, pixels, 5));
+    bytes_put(s, "d.safetensors", tensors(header, npy_pixels, 5));
     refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA, "tensor \"x\"");
 }
 

@@ -126,6 +126,16 @@ static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **sta
     row_is(split[1], 0, 3, (float[]){0, 0, 1});
     row_is(split[1], 1, 3, (float[]){6, 0, 0});
     close_both(split);
+    keys.clip = 0.75;
+    opens(*state, table, test, keys, split);
+    row_is(split[0], 0, 3, (float[]){-0.75f, 1, 0});
+    row_is(split[1], 1, 3, (float[]){0.75f, 0, 0});
+    assert_true(ls_dataset_describe(split[0])->prep->column[0].clip == 0.75);
+    close_both(split);
+    keys.standardize = 0; /* numbers that are not scaled are not limited */
+    opens(*state, table, test, keys, split);
+    row_is(split[1], 1, 3, (float[]){9, 0, 0});
+    close_both(split);
 }
 
 /* By the training rows; those of the test table are scaled alike. */
@@ -183,7 +193,7 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
         {"a,kind\n1,x\n2\n", "t.csv:3: expected 2 fields, as the header has, found fewer"},
         {"a,kind\n1,x\n2,y,3\n", "t.csv:3: expected 2 fields, as the header has, found more"},
         {"a,kind\n1,\"x\n2,y\n", "t.csv:2: expected a quote that ends the field that begins here"},
-        {"a,kind\n1,\"x\"y\n", "t.csv:2: expected a comma or the line's end behind a quoted field"},
+        {"a,kind\n1,\"x\"y\n", "t.csv:2: expected a comma or the line's end after a quoted field"},
         {"a,kind,a\n1,x,2\n", "t.csv:1: column \"a\": expected columns of different names"},
         {"a,kind\n", "expected rows below the header, found none"},
         {"\n\r\n", "expected a header with the columns' names"},

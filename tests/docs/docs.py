@@ -139,10 +139,25 @@ def moved(root, page):
 def shown_otherwise(root, page):
     """A section whose heading links an example shows the whole file."""
     for part in re.split(r"(?m)^## ", page.read_text(encoding="utf-8"))[1:]:
-        name = re.match(r".*\]\(\.\./(examples/\w+\.c)\)", part)
-        code = re.search(r"(?s)```c\n(.*?)```", part)
+        name = re.match(r".*\]\(\.\./(examples/\w+\.c(?:pp)?)\)", part)
+        code = re.search(r"(?s)```c(?:pp)?\n(.*?)```", part)
         if name and (not code or code.group(1) != (root / name.group(1)).read_text(encoding="utf-8")):
             yield f"{page.relative_to(root)}: what it shows is not {name.group(1)}; copy the file between the two ```"
+
+
+def hard_to_see(root, picture):
+    """What only browsers draw, and text smaller than 11 pixels where a column of 880 pixels shows the picture."""
+    text = picture.read_text(encoding="utf-8")
+    where = picture.relative_to(root)
+    for word in ("var(", "currentColor", "<foreignObject", "<image", "@import"):
+        if word in text:
+            yield f"{where}: {word}: viewers other than browsers draw it black, or not at all"
+    width = float(re.search(r'viewBox="0 0 ([\d.]+) ', text).group(1))
+    shown = re.search(r'<svg[^>]* width="(\d+)"', text)
+    scale = min(float(shown.group(1)) if shown else 880, 880) / width
+    for size in re.findall(r"font(?:-size)?[:=]\"?([\d.]+)", text) if "<text" in text else []:
+        if float(size) * scale < 10.995:
+            yield f"{where}: text of {float(size) * scale:.1f} pixels in a column of 880"
 
 
 def main():
@@ -162,6 +177,11 @@ def main():
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += untested(root, build, root / "docs" / "design.md")
     problems += untested(root, build, root / "docs" / "promises.md")
+    design = re.split(r"(?m)^## (\d+)\. ", (root / "docs" / "design.md").read_text(encoding="utf-8"))
+    if design[1::2] != [str(n + 1) for n in range(10)] or not all(page.count("](design/") == 1 for page in design[2::2]):
+        problems.append("docs/design.md: expected ten pages with a picture each")
+    problems += [p for place in ("docs", "docs/design", "bench") for picture in sorted((root / place).glob("*.svg"))
+                 for p in hard_to_see(root, picture)]
     problems += unmeasured("README.md, Figures", section(text, "Figures"), bench)
     problems += unmeasured("README.md, Promises", section(text, "Promises"), campaigns)
     problems += unmeasured("docs/measured.md", (root / "docs" / "measured.md").read_text(encoding="utf-8"), bench)

@@ -7,7 +7,7 @@
 
 enum { ENTRIES = 16384 };
 
-/* Written under the lock, read by anybody with relaxed loads: whoever holds a pointer got it behind
+/* Written under the lock, read by anybody with relaxed loads: whoever holds a pointer got it after
  * the allocation, and coherence does the rest. */
 typedef struct entry {
     _Atomic uintptr_t base; /* 0: unused */

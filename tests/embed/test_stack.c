@@ -172,6 +172,7 @@ static void evaluate(stage *g)
 static void weights(stage *g)
 {
     const size_t parameters = ls_trainer_summary(g->trainer)->parameters;
+    g->weights = calloc(parameters, sizeof *g->weights);
     g->status = ls_trainer_weights(g->trainer, g->weights, parameters, &g->err);
 }
 
@@ -229,25 +230,34 @@ static void close_trainer(stage *g)
 
 /* ---- */
 
+/* The calls of a program, in the order in which it makes them. */
+static const struct {
+    const char *name;
+    call *what;
+    size_t most;
+} calls[] = {
+    {"ls_config_resolve", resolve, LS_OPEN_STACK_BYTES},
+    {"ls_trainer_open", open_trainer, LS_OPEN_STACK_BYTES},
+    {"ls_trainer_step", step, LS_CALL_STACK_BYTES},
+    {"ls_trainer_evaluate", evaluate, LS_CALL_STACK_BYTES},
+    {"ls_trainer_weights", weights, LS_CALL_STACK_BYTES},
+    {"ls_trainer_save", save, LS_CALL_STACK_BYTES},
+    {"ls_trainer_load", load, LS_CALL_STACK_BYTES},
+    {"ls_trainer_snapshot", take_snapshot, LS_CALL_STACK_BYTES},
+    {"ls_trainer_predict", predict, LS_PREDICT_STACK_BYTES},
+    {"ls_snapshot_predict", predict_few, LS_PREDICT_STACK_BYTES},
+    {"ls_snapshot_save", save_snapshot, LS_CALL_STACK_BYTES},
+    {"ls_model_open", open_model, LS_OPEN_STACK_BYTES},
+    {"ls_model_run", run_model, LS_PREDICT_STACK_BYTES},
+    {"ls_trainer_close", close_trainer, LS_CALL_STACK_BYTES},
+};
+
 static void play(const char *devices)
 {
     stage g;
     begin(&g, devices, 1);
-    uses_at_most("ls_config_resolve", resolve, &g, LS_OPEN_STACK_BYTES);
-    uses_at_most("ls_trainer_open", open_trainer, &g, LS_OPEN_STACK_BYTES);
-    g.weights = calloc(ls_trainer_summary(g.trainer)->parameters, sizeof *g.weights);
-    uses_at_most("ls_trainer_step", step, &g, LS_CALL_STACK_BYTES);
-    uses_at_most("ls_trainer_evaluate", evaluate, &g, LS_CALL_STACK_BYTES);
-    uses_at_most("ls_trainer_weights", weights, &g, LS_CALL_STACK_BYTES);
-    uses_at_most("ls_trainer_save", save, &g, LS_CALL_STACK_BYTES);
-    uses_at_most("ls_trainer_load", load, &g, LS_CALL_STACK_BYTES);
-    uses_at_most("ls_trainer_snapshot", take_snapshot, &g, LS_CALL_STACK_BYTES);
-    uses_at_most("ls_trainer_predict", predict, &g, LS_PREDICT_STACK_BYTES);
-    uses_at_most("ls_snapshot_predict", predict_few, &g, LS_PREDICT_STACK_BYTES);
-    uses_at_most("ls_snapshot_save", save_snapshot, &g, LS_CALL_STACK_BYTES);
-    uses_at_most("ls_model_open", open_model, &g, LS_OPEN_STACK_BYTES);
-    uses_at_most("ls_model_run", run_model, &g, LS_PREDICT_STACK_BYTES);
-    uses_at_most("ls_trainer_close", close_trainer, &g, LS_CALL_STACK_BYTES);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        uses_at_most(calls[i].name, calls[i].what, &g, calls[i].most);
     end(&g);
 }
 

@@ -17,7 +17,9 @@ esac
 
 # The header is compiled twice over, so that its guard is tried too.
 failed=0
-for header in "$root"/include/lockstep/*.h "$root"/include/lockstep/sys/*.h; do
+cxx=
+[ "$language" = c ] || cxx=$root/include/lockstep/lockstep.hpp
+for header in "$root"/include/lockstep/*.h "$root"/include/lockstep/sys/*.h $cxx; do
     name=${header#"$root"/include/}
     printf '#include <%s>\n#include <%s>\nint lockstep_header_alone;\n' "$name" "$name" |
         "$compiler" -x "$language" -std="$standard" -pedantic -Wall -Wextra -Werror \

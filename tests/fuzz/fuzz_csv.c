@@ -63,7 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                   .separator = form < 4 ? "," : NULL,
                                   .decimal = form < 6 ? LS_DECIMAL_AUTO : LS_DECIMAL_COMMA,
                                   .latin1 = form == 5,
-                                  .standardize = form == 3});
+                                  .standardize = form == 3,
+                                  .clip = form == 3 ? 2 : 0});
         if (!ds)
             continue;
         check_table(ds);

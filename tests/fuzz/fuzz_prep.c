@@ -28,6 +28,10 @@ static void check_table(const ls_prep *p)
                    "what scales and fills are numbers");
     }
     fuzz_check(ls_prep_ready(p, row, ready, INPUT, &err) == LS_OK, "a whole row can be prepared");
+    for (int i = 0; i < p->columns; i++)
+        fuzz_check(!(p->column[i].clip > 0) ||
+                       fabsf(ready[p->column[i].first]) <= (float)p->column[i].clip,
+                   "a limited number is within its limits");
 }
 
 static void check_written(const ls_prep *p, bool floats)

@@ -653,8 +653,8 @@ for name, data in states.items():
 
 prepared = {
     "table": {"version": 1, "rows": "table", "target": "y", "columns": [
-        {"name": "a", "mean": 4.1, "deviation": 0.7, "missing": 4}, {"name": "b", "levels": ["9", "x"], "missing": 0},
-        {"name": "c"}]},
+        {"name": "a", "mean": 4.1, "deviation": 0.7, "clip": 2, "missing": 4},
+        {"name": "b", "levels": ["9", "x"], "missing": 0}, {"name": "c"}]},
     "commas": {"version": 1, "rows": "table", "target": "y", "target_decimal": ",", "encoding": "latin-1", "columns": [
         {"name": "a", "decimal": ","}, {"name": "b", "levels": ["9", "x"]}, {"name": "c", "decimal": "."}]},
     "images": {"version": 1, "rows": "images", "fit": "cover"},

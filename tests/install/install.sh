@@ -49,7 +49,7 @@ for file in bin/lockstep bin/trainer "$libdir/liblockstep.so" include/lockstep/t
 done
 [ -n "$(find "$work/stage" -name 'liblockstep.so.?.?.?')" ] || fail "DESTDIR is not obeyed"
 
-for header in "$source"/include/lockstep/*.h "$source"/include/lockstep/sys/*.h; do
+for header in "$source"/include/lockstep/*.h "$source"/include/lockstep/*.hpp "$source"/include/lockstep/sys/*.h; do
     [ -e "$work/all/${header#"$source"/}" ] ||
         fail "${header##*/} is not installed: add it to a list in src/package/CMakeLists.txt"
 done

@@ -58,6 +58,8 @@ static void a_table_is_written_as_it_was_read(void **state)
         "\"latin-1\",\"columns\":[{\"name\":\"a\",\"missing\":4,\"decimal\":\",\"},{\"name\":\"b\","
         "\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\",\"decimal\":\".\"}]}",
         "{\"version\":1,\"rows\":\"images\",\"fit\":\"cover\"}",
+        "{\"version\":1,\"rows\":\"table\",\"columns\":[{\"name\":\"a\",\"mean\":4.1,\"deviation\":0.7,"
+        "\"clip\":2.5},{\"name\":\"b\",\"levels\":[\"1\",\"2\",\"3\"]},{\"name\":\"c\"}]}",
         "{\"version\":1,\"rows\":\"array\",\"type\":\"f64\",\"divisor\":1,\"missing\":[0.5,2,0.1,"
         "0,1]}",
         "{\"version\":1,\"rows\":\"array\",\"divisor\":1}",
@@ -82,7 +84,6 @@ static void values_become_what_the_network_reads(void **state)
     ls_error err;
     ls_prep *p = reads(table, 5, true);
     float row[5], ready[5];
-    double mean, deviation;
     assert_int_equal(ls_prep_find(p, "c"), 2);
     assert_int_equal(ls_prep_find(p, "y"), -1);
     assert_int_equal(ls_prep_put(p, 0, "5.5", 0, row, "", &err), LS_OK);
@@ -96,11 +97,28 @@ static void values_become_what_the_network_reads(void **state)
     assert_int_equal(ls_prep_ready(p, row, ready, 5, &err), LS_OK);
     const float filled[] = {(float)((4.0 - 4.1) / 0.7), 0, 0, 0, -3};
     assert_memory_equal(ready, filled, sizeof filled);
-    ls_prep_feature(p, 0, &mean, &deviation);
-    assert_true(mean == 4.1 && deviation == 0.7);
-    for (int i = 1; i < 5; i++) {
-        ls_prep_feature(p, i, &mean, &deviation);
-        assert_true(mean == 0 && deviation == 1);
+    static const int column[] = {0, 1, 1, 1, 2};
+    for (int i = 0; i < 5; i++)
+        assert_ptr_equal(ls_prep_feature(p, i), &p->column[column[i]]);
+    assert_true(p->column[0].mean == 4.1 && p->column[0].deviation == 0.7);
+    assert_true(p->column[1].mean == 0 && p->column[2].deviation == 1);
+    ls_prep_free(p);
+}
+
+static void numbers_are_limited_where_their_column_says_so(void **state)
+{
+    (void)state;
+    ls_error err;
+    ls_prep *p = reads("{\"version\":1,\"rows\":\"table\",\"columns\":["
+                       "{\"name\":\"a\",\"mean\":4,\"deviation\":2,\"clip\":3,\"missing\":100},"
+                       "{\"name\":\"b\",\"mean\":4,\"deviation\":2}]}",
+                       2, true);
+    static const float raw[] = {4 + 6, 4 - 6, 5, 4 + 7, 1e30f, -1e30f, NAN};
+    static const float want[] = {3, -3, 0.5f, 3, 3, -3, 3};
+    for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) {
+        float row[2] = {raw[i], 100};
+        assert_int_equal(ls_prep_ready(p, row, row, 2, &err), LS_OK);
+        assert_true(row[0] == want[i] && row[1] == 48);
     }
     ls_prep_free(p);
 }
@@ -295,6 +313,8 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[1]}"), 1, true, "level's text");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1}"), 1, true, "deviation");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1,\"deviation\":0}"), 1, true, "deviation");
+    refuses(COLUMNS("{\"name\":\"a\",\"clip\":3}"), 1, true, "clip");
+    refuses(COLUMNS("{\"name\":\"a\",\"mean\":1,\"deviation\":1,\"clip\":-3}"), 1, true, "clip");
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[\"x\"],\"missing\":2}"), 1, true, "levels");
     refuses(COLUMNS("{\"name\":\"a\",\"width\":2}"), 1, true, "width");
     refuses(COLUMNS("7"), 1, true, "object");
@@ -330,6 +350,7 @@ LS_TESTS(prep_description, "unit")
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_is_written_as_it_was_read),
         cmocka_unit_test(values_become_what_the_network_reads),
+        cmocka_unit_test(numbers_are_limited_where_their_column_says_so),
         cmocka_unit_test(numbers_are_read_as_the_training_table_wrote_them),
         cmocka_unit_test(what_does_not_fit_is_refused_by_its_name),
         cmocka_unit_test(names_that_are_no_utf8_are_found_again),

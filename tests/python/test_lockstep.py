@@ -655,6 +655,7 @@ def test_what_the_documentation_shows_runs(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not Path("/usr/share/datasets/fashion-mnist").is_dir(), reason="no Fashion-MNIST")
 def test_the_notebook_runs():
+    pytest.importorskip("matplotlib")
     root = Path(os.environ["LOCKSTEP_INCLUDE"]).parent
     said = subprocess.run([sys.executable, root / "tests/python/notebook.py", root / "examples/lenet.ipynb", "--short"],
                           capture_output=True, text=True)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # wheel.sh PYTHON LIBRARY ROOT WORK [NOTEBOOK]: builds the wheel, installs it into an empty
 # environment, and runs the tests there, with a short form of the notebook; or only the NOTEBOOK, in
-# full. It needs no network: NumPy and pytest are the system's.
+# full. It needs no network: NumPy, pytest, matplotlib and Jupyter are PYTHON's.
 set -eu
 python=$1 library=$2 root=$3 work=$4 notebook=${5-}
 for tool in patchelf readelf ldd cc dpkg-query; do
@@ -14,6 +14,10 @@ done
     echo "skipped: $python has no venv, NumPy or pytest; third_party/setup.sh wheel"
     exit 77
 }
+[ -z "$notebook" ] || "$python" -c 'import matplotlib' 2>/dev/null || {
+    echo "skipped: $python has no matplotlib; third_party/setup.sh notebook"
+    exit 77
+}
 [ -z "$notebook" ] || [ -d /usr/share/datasets/fashion-mnist ] || {
     echo "skipped: no Fashion-MNIST; third_party/setup.sh data"
     exit 77
@@ -21,11 +25,13 @@ done
 rm -rf -- "$work"
 mkdir -p -- "$work"
 "$python" "$root/src/python/build_wheel.py" "$library" "$work"
-"$python" -m venv --system-site-packages "$work/venv"
+"$python" -m venv "$work/venv"
+"$python" -c 'import site; print("\n".join(site.getsitepackages()))' \
+    >"$("$work/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/others.pth"
 "$work/venv/bin/pip" install --quiet --no-index --no-deps --disable-pip-version-check "$work"/*.whl
 cp -- "$root"/tests/python/*.py "$work"
 cd -- "$work"
 if [ -n "$notebook" ]; then
-    exec venv/bin/python notebook.py "$notebook"
+    exec venv/bin/python notebook.py "$notebook" ${LOCKSTEP_PICTURES:+--pictures "$LOCKSTEP_PICTURES"}
 fi
 LOCKSTEP_INCLUDE=$root/include exec venv/bin/python -m pytest -q -p no:cacheprovider

@@ -1,6 +1,6 @@
 /* A small stress test of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
- * `lent`, `group`, `one_total`, `team`, `courier` or `brought`. weakened_orders.sh compiles it with
- * the memory orders as they are, where it must pass, and with each one weakened, where the
+ * `lent`, `group`, `one_total`, `team`, `deal`, `courier` or `brought`. weakened_orders.sh compiles
+ * it with the memory orders as they are, where it must pass, and with each one weakened, where the
  * sanitizer must report a race on the plain data.
  *
  * It avoids parking, whose own read-modify-writes would synchronise what a weakened order no longer
@@ -11,6 +11,7 @@
 #include "comm/comm.h"
 #include "cpu/cpu_team.h"
 #include "sync/barrier.h"
+#include "sync/deal.h"
 #include "sync/ring.h"
 
 #include <lockstep/pool.h>
@@ -69,6 +70,33 @@ static void *pass(void *arg)
         counters[rank]++;
         if (ls_barrier_wait(&barrier, rank, UINT64_MAX, NULL) != LS_OK || counters[!rank] != round)
             atomic_fetch_add(&wrong, 1);
+        if (ls_barrier_wait(&barrier, rank, UINT64_MAX, NULL) != LS_OK)
+            atomic_fetch_add(&wrong, 1);
+    }
+    return NULL;
+}
+
+/* ---- an item is dealt to one taker, whose count the other sees where they meet --------------- */
+
+enum { DEALT = 32 };
+static ls_deal *deal;
+static long count_of[DEALT];
+
+static void *take(void *arg)
+{
+    const int rank = *(int *)arg;
+    ls_hand hand;
+    ls_deal_join(&hand, deal, rank);
+    for (long round = 1; round <= ROUNDS; round++) {
+        int item;
+        ls_deal_begin(&hand);
+        while ((item = ls_deal_take(&hand)) >= 0)
+            count_of[item]++;
+        if (ls_barrier_wait(&barrier, rank, UINT64_MAX, NULL) != LS_OK)
+            atomic_fetch_add(&wrong, 1);
+        for (int i = 0; i < DEALT; i++)
+            if (count_of[i] != round)
+                atomic_fetch_add(&wrong, 1);
         if (ls_barrier_wait(&barrier, rank, UINT64_MAX, NULL) != LS_OK)
             atomic_fetch_add(&wrong, 1);
     }
@@ -341,7 +369,7 @@ static int open_mirror(ls_wire **out, const ls_wire_options *options, ls_error *
 {
     (void)options;
     (void)err;
-    mirror.base = (ls_wire){&mirrored, 0, 2};
+    mirror.base = (ls_wire){.type = &mirrored, .members = 2};
     *out = &mirror.base;
     return LS_OK;
 }
@@ -387,6 +415,16 @@ static int run_pair(void *(*first)(void *), void *(*second)(void *))
     return 0;
 }
 
+static int run_deal(void)
+{
+    static const int first[] = {0, DEALT - 1};
+    if (ls_deal_create(&deal, first, 2, NULL, NULL) != LS_OK)
+        return 2;
+    const int rc = run_pair(take, take);
+    ls_deal_destroy(deal);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -405,6 +443,8 @@ int main(int argc, char **argv)
         abort_merges(true);
     else if (strcmp(what, "team") == 0)
         run_team();
+    else if (strcmp(what, "deal") == 0)
+        rc = run_deal();
     else if (strcmp(what, "brought") == 0)
         use_courier(true);
     else if (strcmp(what, "courier") == 0)

@@ -146,7 +146,7 @@ static void a_parked_thread_uses_no_cpu(void **state)
 
 struct chase {
     alignas(64) ls_park park;
-    /* What the waker writes, in this order. The waiter reads all of it, so that each store has to
+    /* The waker writes these in this order. The waiter reads all of it, so that each store has to
      * fetch its cache line first and the last one stays in the store buffer for a while. */
     struct {
         alignas(64) unsigned value;
@@ -247,7 +247,7 @@ struct crowd {
     ls_park park;
     unsigned steps;
     _Atomic unsigned count;
-    _Atomic unsigned behind[WAITERS]; /* where each waiter is; wakers do not run ahead of them */
+    _Atomic unsigned behind[WAITERS]; /* position of each waiter; wakers do not run ahead of them */
     ls_park wakers;
     _Atomic int lost;
 };

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Shows that ThreadSanitizer detects each weakened memory order of the ring, the barrier, the pool's
 # count of finished jobs and its workers that change hands, the merging group's flag for readers, a
-# team and a progress thread ("courier"): the stress test passes with the orders as they are, and a
+# team, a deal and a progress thread ("courier"): the stress test passes with the orders as they are, and a
 # race is reported with each of them weakened.
 #
 #     weakened_orders.sh COMPILER PROJECT_ROOT WORK_FOLDER
@@ -14,9 +14,9 @@ runner=
 
 sources="tests/sync/order_stress.c"
 for file in base/clock base/error base/host base/sized base/split sync/park \
-    sync/ring sync/barrier sync/heartbeat \
+    sync/ring sync/barrier sync/deal sync/heartbeat \
     pool/start pool/pool pool/worker pool/stall pool/state pool/spin pool/guard pool/topology \
-    merge/tree merge/group device/plugin cluster/cluster cluster/courier cluster/sum comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
+    merge/tree merge/group device/plugin cluster/cluster cluster/courier cluster/sum cluster/watch comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
     sources="$sources src/$file.c"
 done
 
@@ -117,6 +117,9 @@ is_caught group_reading_acquire group -DLS_READING_ACQUIRE=memory_order_relaxed
 passes one_total one_total
 is_caught one_total_arrive one_total -DLS_BARRIER_ARRIVE=memory_order_relaxed
 is_caught one_total_observe one_total -DLS_BARRIER_OBSERVE=memory_order_relaxed
+passes deal deal
+is_caught deal_claim deal '-DLS_DEAL_CLAIM(word, seen, now)=(atomic_store_explicit(word, now, memory_order_relaxed), 1)'
+is_caught deal_arrive deal -DLS_BARRIER_ARRIVE=memory_order_relaxed
 spins=-DLS_TEAM_SPINS=20000000
 passes team team $spins
 is_caught team_publish team -DLS_TEAM_PUBLISH=memory_order_relaxed $spins

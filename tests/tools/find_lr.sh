@@ -84,7 +84,7 @@ awk -F, -v OFS=, 'NR > 1 { $3 = $3 * 1e18 } { print }' table.csv >huge.csv
 sed 's/table.csv/huge.csv/' config.json >huge.json
 expect 0 "$trainer" find-lr huge.json --from 1e3 --to 1e6 --steps 20 --quiet --json huge-end.json
 has huge-end.json '"end": "not finite"'
-has out '^the loss is not finite behind a rate of'
+has out '^the loss is not finite beyond a rate of'
 sed '/"standardize": false/d; s/"data": {.*/"data": {"name": "synthetic", "limit": 64},/; s/\[{"type": "dense", "out": 1}\]/[{"type": "flatten"}, {"type": "dense", "out": 10}]/' \
     config.json >synthetic.json
 expect 0 "$trainer" find-lr synthetic.json --steps 20 --quiet

@@ -61,7 +61,7 @@ def table(names, rows, target, model, folder, new, **more):
     train, test = [rows[i] for i in order[len(rows) // 5:]], [rows[i] for i in order[:len(rows) // 5]]
     write_table(folder / "table.csv", names, train)
     write_table(new / "new.csv", names[:-1], [row[:-1] for row in test])
-    data = {"name": "csv", "path": "table.csv", "target": names[-1], "standardize": True, **target}
+    data = {"name": "csv", "path": "table.csv", "target": names[-1], "standardize": True, "clip": 2, **target}
     return config(data, model, **more), "new.csv"
 
 

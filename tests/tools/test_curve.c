@@ -1,5 +1,5 @@
 /* The curves that the terminal shows at the end of a run. */
-#include "cli/output.h"
+#include "cli/curve.h"
 #include "runner.h"
 
 #include <setjmp.h>
@@ -23,16 +23,21 @@ static void add(cli_curve *c, int epoch, int epochs, double loss, double accurac
     cli_curve_add(c, &p);
 }
 
-/* Returns the printed text, which the caller frees. */
-static char *printed(const cli_curve *c, int utf8)
+/* Returns the text that is printed in `width` columns, which the caller frees. */
+static char *printed_in(const cli_curve *c, int utf8, int width)
 {
     char *text;
     size_t size;
     FILE *f = open_memstream(&text, &size);
     assert_non_null(f);
-    cli_curve_print(c, f, utf8);
+    cli_curve_print(c, f, utf8, width);
     assert_int_equal(fclose(f), 0);
     return text;
+}
+
+static char *printed(const cli_curve *c, int utf8)
+{
+    return printed_in(c, utf8, 72);
 }
 
 static void prints(const cli_curve *c, int utf8, const char *expected)
@@ -166,6 +171,27 @@ static void any_number_of_epochs_fits_in_eight_lines_of_72_columns(void **state)
     }
 }
 
+static void plots_use_the_width_that_there_is(void **state)
+{
+    (void)state;
+    static cli_curve c;
+    memset(&c, 0, sizeof c);
+    for (int e = 1; e <= 12; e++)
+        add(&c, e, 12, 3.0 / e, 1 - 1.0 / e);
+    for (int columns = 40; columns <= 200; columns++)
+        for (int utf8 = 0; utf8 < 2; utf8++) {
+            int width, lines;
+            char *text = printed_in(&c, utf8, columns);
+            measure(text, &width, &lines);
+            assert_true(width <= columns);
+            assert_true(width >= (columns < 160 ? columns - 1 : 160));
+            assert_int_equal(lines, columns < 72 ? 16 : columns < 110 ? 8 : 11);
+            assert_non_null(strstr(text, "test accuracy, last 0.9167"));
+            assert_non_null(strstr(text, "training loss, last 0.2500"));
+            free(text);
+        }
+}
+
 static void utf8_is_told_by_locale_and_terminal(void **state)
 {
     (void)state;
@@ -205,6 +231,7 @@ LS_TESTS(curve, "unit")
         cmocka_unit_test(fewer_than_two_evaluations_print_nothing),
         cmocka_unit_test(epochs_without_an_evaluation_leave_no_hole),
         cmocka_unit_test(any_number_of_epochs_fits_in_eight_lines_of_72_columns),
+        cmocka_unit_test(plots_use_the_width_that_there_is),
         cmocka_unit_test(utf8_is_told_by_locale_and_terminal),
     };
     return cmocka_run_group_tests_name("curve", tests, NULL, NULL);

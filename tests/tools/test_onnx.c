@@ -339,6 +339,11 @@ static void tables_of_numbers_go_in_as_they_are_in_the_file(void **state)
                         "[{\"name\":\"x\",\"type\":\"float32\",\"shape\":[\"batch\",3],"
                         "\"columns\":[\"size\",\"dense2.weight\",\"\"]}]");
     drop(&w);
+    table->column[0].clip = 3;
+    w = write_table(table);
+    ops_of(text, sizeof text, w.graph);
+    assert_string_equal(text, "Cast IsNaN Where Sub Div Max Min Cast Gemm Identity Softmax");
+    drop(&w);
     ls_prep_free(table);
 }
 

@@ -485,6 +485,11 @@ static void a_page_that_asks_for_what_is_new_has_everything(void **state)
         assert_int_equal(ls_run_log_line(&log, "m", 1, at, strcspn(at, "\n"), &err), LS_OK);
         reader_takes(page, &log);
     }
+    const char *const warning[] = {"text", "a \"disk\" <is> full", NULL};
+    assert_int_equal(ls_run_log_note(&log, "warning", warning, &err), LS_OK);
+    reader_takes(page, &log);
+    assert_non_null(strstr(page->other[page->have.others - 1],
+                           "\"type\":\"warning\",\"text\":\"a \\\"disk\\\" \\u003cis> full\"}"));
     same_as_all(page, &log);
     for (int i = 7; i < 70000; i++) {
         char line[96];

@@ -155,15 +155,20 @@ static void a_step_becomes_four_scalars(void **state)
     assert_float_equal(scalar(e, "train/images_per_s"), 1000, 0);
 }
 
-static void an_evaluation_stands_at_the_step_before_it(void **state)
+/* Emits a step and an evaluation. Returns the event of the latter. */
+static pb_reader event_of_evaluation(room *r)
 {
-    room *r = *state;
     emit(r, &step_nan);
     emit(r, &eval_1);
     close_and_read(r);
     next(r);
     next(r);
-    const pb_reader e = next(r);
+    return next(r);
+}
+
+static void an_evaluation_stands_at_the_step_before_it(void **state)
+{
+    const pb_reader e = event_of_evaluation(*state);
     assert_int_equal(pb_find(e, 2).value, 300);
     assert_float_equal(scalar(e, "test/loss"), 0.5, 0);
     assert_float_equal(scalar(e, "test/accuracy"), 0.75, 0);
@@ -175,12 +180,7 @@ static void rows_that_are_held_out_are_called_validation(void **state)
     const ls_record start = {.type = LS_RECORD_RUN_START,
                              .of.start.summary.judged_by = "validation"};
     emit(r, &start);
-    emit(r, &step_nan);
-    emit(r, &eval_1);
-    close_and_read(r);
-    next(r);
-    next(r);
-    const pb_reader e = next(r);
+    const pb_reader e = event_of_evaluation(r);
     assert_float_equal(scalar(e, "validation/loss"), 0.5, 0);
     assert_float_equal(scalar(e, "validation/accuracy"), 0.75, 0);
 }

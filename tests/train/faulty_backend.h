@@ -1,4 +1,4 @@
-/* The reference back end with a device that fails on request. */
+/* The reference back end with a device that fails, or is slow, on request. */
 #ifndef TESTS_TRAIN_FAULTY_BACKEND_H
 #define TESTS_TRAIN_FAULTY_BACKEND_H
 
@@ -13,7 +13,11 @@ typedef struct faults {
     atomic_int tail_at;
     atomic_int download_at; /* after the commit point: the tail of the merged arena */
     atomic_int alloc_at;    /* while the trainer is being opened */
+    /* the device is slow instead: its first shard ends after the others have computed so many */
+    atomic_int wait_for;
     atomic_int tails, downloads, allocs;
+    atomic_int others;         /* shards that the other devices have computed */
+    atomic_int others_in_time; /* the slow device has seen as many as it waited for */
 } faults;
 
 extern faults fault; /* global, because back ends have no pointer of their own */

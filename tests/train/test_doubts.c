@@ -69,8 +69,13 @@ static void an_ordinary_table_is_told_and_not_doubted(void **state)
     tell(&s, "b,y", "%d.5,%d", 60, of_y);
     assert_string_equal(s.warnings, "");
     assert_non_null(strstr(s.told, "column"));
-    assert_non_null(strstr(s.told, "data.standardize: 1 columns"));
+    assert_non_null(strstr(s.told, "data.standardize: 1 column becomes"));
+    assert_null(strstr(s.told, "data.clip"));
     assert_non_null(strstr(s.told, "nothing is evaluated"));
+    ls_data_keys keys = of_y;
+    keys.clip = 2.5;
+    tell(&s, "b,y", "%d.5,%d", 60, keys);
+    assert_non_null(strstr(s.told, "data.clip: what is beyond 2.5 deviations of"));
 }
 
 static void columns_that_say_nothing_are_named(void **state)

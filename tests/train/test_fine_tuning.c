@@ -215,7 +215,7 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
     }
 }
 
-/* n1 alone has nothing before it that learns, but p does, which is added behind it: in one op or in
+/* n1 alone has nothing before it that learns, but p does, which is added after it: in one op or in
  * two, its statistics stay, and the step is the same. */
 static void a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns(void **state)
 {

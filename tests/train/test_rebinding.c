@@ -1,8 +1,10 @@
 /* The promise of `bind`: a back end that does not declare LS_DEVICE_REBINDS, or that records, has
  * each op bound once, and one that declares it gets the same bits. */
 #include "base/error.h"
+#include "engine/view.h"
 #include "ref/ref.h"
 #include "runner.h"
+#include "train/own_data.h"
 #include "train/train_fixture.h"
 
 #include <pthread.h>
@@ -136,31 +138,109 @@ static void ops_are_bound_again_only_where_the_device_says_so(void **state)
     }
 }
 
-/* With one shard a fold has no arenas: what a device holds is the same, wherever the total lies. */
-static void the_total_is_counted_wherever_it_lies(void **state)
+/* With one shard for each worker a fold has no arenas. Returns what a device holds, in bytes. */
+static double device_bytes(bool rebinds, const char *devices, const char *shards)
 {
-    double bytes[2];
-    (void)state;
+    fixture f;
     told.records = false;
-    for (int i = 0; i < 2; i++) {
-        fixture f;
-        told.rebinds = i > 0;
-        fixture_begin(&f);
-        assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
-        fixture_set(&f, "devices=counted:1");
-        fixture_set(&f, "shards=1");
-        ls_trainer_close(fixture_run(&f));
-        bytes[i] = record_number(fixture_record(&f, "run_start", 0), "device_bytes");
-        fixture_end(&f);
-    }
-    assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
+    told.rebinds = rebinds;
+    fixture_begin(&f);
+    assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
+    fixture_set(&f, devices);
+    fixture_set(&f, shards);
+    ls_trainer_close(fixture_run(&f));
+    const double bytes = record_number(fixture_record(&f, "run_start", 0), "device_bytes");
+    fixture_end(&f);
+    return bytes;
 }
 
-LS_TESTS(train_rebinding, "unit")
+static void the_total_is_counted_wherever_it_lies(void **state)
+{
+    (void)state;
+    const double own = device_bytes(false, "devices=counted:2", "shards=2");
+    assert_true(own > 0 && own == device_bytes(true, "devices=counted:2", "shards=2"));
+}
+
+/* The sum of a single worker lies in the array of its gradient: there is no total, an arena. */
+static void a_single_worker_has_no_total(void **state)
+{
+    fixture f;
+    (void)state;
+    fixture_begin(&f);
+    ls_trainer *t = fixture_open(&f);
+    const double arena = 4 * (double)ls_replica_floats(t->engine->worker[0].replica);
+    ls_trainer_close(t);
+    fixture_end(&f);
+    const double own = device_bytes(false, "devices=counted:1", "shards=1");
+    assert_true(arena > 0 && own - device_bytes(true, "devices=counted:1", "shards=1") == arena);
+}
+
+enum { BATCH = 32, COMPARED_STEP = 5, AT_MOST = 100000 };
+
+static void train_step(fixture *f, ls_trainer *t, int step)
+{
+    static uint8_t images[BATCH * OWN_PIXELS];
+    static int32_t labels[BATCH];
+    for (int i = 0; i < BATCH; i++)
+        own_row(0, (uint32_t)((step * BATCH + i) % OWN_TRAIN), images + (size_t)i * OWN_PIXELS,
+                labels + i);
+    if (ls_trainer_step(t, images, labels, BATCH, NULL, &f->err) != LS_OK)
+        fail_msg("%s", f->err.text);
+}
+
+/* Drives a trainer of two devices, the second of which stalls in step 2 and wakes up while steps
+ * continue. `weights` receives the weights after COMPARED_STEP steps. */
+static void leave_behind(float *weights, size_t room)
+{
+    static const char *const faults[] = {"worker=1,step=2,kind=stall,stage=shard,seconds=1"};
+    const ls_data_source *sources[1];
+    const ls_data_source data = own_data(1);
+    fixture f;
+    fixture_begin(&f);
+    assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
+    fixture_use_source(&f, &data, sources);
+    fixture_set(&f, "devices=counted:2");
+    fixture_set(&f, "shards=2");
+    fixture_set(&f, "deadline_s=0.2");
+    f.sys.inject = faults;
+    f.sys.inject_count = 1;
+    told.ops = told.binds = 0;
+    ls_trainer *t = fixture_open(&f);
+    const ls_feed *before = ls_engine_feed(t->engine);
+    for (int step = 1; step <= COMPARED_STEP; step++)
+        train_step(&f, t, step);
+    assert_int_equal(ls_trainer_weights(t, weights, room, &f.err), LS_OK);
+    for (int step = COMPARED_STEP + 1; step <= AT_MOST && ls_pool_busy(t->engine->pool, 1) > 0;
+         step++)
+        train_step(&f, t, step);
+    assert_int_equal(fixture_count(&f, "fault"), 1);
+    assert_ptr_not_equal(before, ls_engine_feed(t->engine));
+    assert_true(told.rebinds == (told.binds > told.ops));
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+/* The worker keeps its rows, and the others read theirs elsewhere: a worker that wakes up while
+ * steps continue finds what it was sent. ThreadSanitizer detects a write to them. */
+static void a_worker_that_is_left_behind_keeps_its_streamed_rows(void **state)
+{
+    static float weights[2][1 << 16];
+    (void)state;
+    told.records = false;
+    for (int rebinds = 0; rebinds < 2; rebinds++) {
+        told.rebinds = rebinds > 0;
+        leave_behind(weights[rebinds], ROOM(weights[rebinds]));
+    }
+    assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
+}
+
+LS_TESTS(train_rebinding, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_are_bound_again_only_where_the_device_says_so),
         cmocka_unit_test(the_total_is_counted_wherever_it_lies),
+        cmocka_unit_test(a_single_worker_has_no_total),
+        cmocka_unit_test(a_worker_that_is_left_behind_keeps_its_streamed_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

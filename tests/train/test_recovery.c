@@ -2,7 +2,6 @@
  * survivors end with the bits of the undisturbed run. The seeded schedules of
  * tests/campaigns/worker_faults.c go further. */
 #include "runner.h"
-#include "train/own_data.h"
 #include "train/train_fixture.h"
 
 #include <stdio.h>
@@ -154,41 +153,6 @@ static void a_device_that_stalls_is_named_and_left_behind(void **state)
     }
 }
 
-/* The worker keeps its rows, and the others read theirs elsewhere: a worker that wakes up while
- * steps continue finds what it was sent. ThreadSanitizer detects a write to them. */
-static void a_worker_that_is_left_behind_keeps_its_streamed_rows(void **state)
-{
-    static const char *const faults[] = {"worker=1,step=2,kind=stall,stage=shard,seconds=1"};
-    enum { BATCH = 32, AT_MOST = 100000 };
-    static uint8_t images[BATCH * OWN_PIXELS];
-    int32_t labels[BATCH];
-    const ls_data_source *sources[1];
-    const ls_data_source data = own_data(1);
-    fixture f;
-    (void)state;
-    fixture_begin(&f);
-    fixture_use_source(&f, &data, sources);
-    fixture_set(&f, "devices=ref:2");
-    fixture_set(&f, "shards=2");
-    fixture_set(&f, "deadline_s=0.2");
-    f.sys.inject = faults;
-    f.sys.inject_count = 1;
-    ls_trainer *t = fixture_open(&f);
-    const ls_feed *before = ls_engine_feed(t->engine);
-    for (int step = 1; step <= AT_MOST && (step < 6 || ls_pool_busy(t->engine->pool, 1) > 0);
-         step++) {
-        for (int i = 0; i < BATCH; i++)
-            own_row(0, (uint32_t)((step * BATCH + i) % OWN_TRAIN), images + (size_t)i * OWN_PIXELS,
-                    labels + i);
-        if (ls_trainer_step(t, images, labels, BATCH, NULL, &f.err) != LS_OK)
-            fail_msg("%s", f.err.text);
-    }
-    assert_int_equal(fixture_count(&f, "fault"), 1);
-    assert_ptr_not_equal(before, ls_engine_feed(t->engine));
-    assert_int_equal(ls_trainer_close(t), LS_OK);
-    fixture_end(&f);
-}
-
 static void the_last_device_takes_the_run_with_it(void **state)
 {
     static const char *const faults[] = {"worker=0,step=3,kind=fail"};
@@ -244,6 +208,39 @@ static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **s
     replicas_are_equal(t);
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);
+}
+
+/* The sum of a single worker lies in the array of its first shard, which the search for the bad
+ * shard overwrites. */
+static void a_single_worker_leaves_a_step_out_like_several(void **state)
+{
+    static const char *const faults[] = {"worker=0,step=2,kind=nan"};
+    static const char *const shards[] = {"shards=1", "shards=2", "shards=8"};
+    (void)state;
+    for (size_t s = 0; s < sizeof shards / sizeof *shards; s++) {
+        char hash[65] = "";
+        for (int workers = 1; workers <= 3; workers++) {
+            char devices[32];
+            fixture f;
+            snprintf(devices, sizeof devices, "devices=ref:%d", workers);
+            recipe(&f, devices);
+            fixture_set(&f, shards[s]);
+            fixture_set(&f, "on_nonfinite=skip");
+            f.sys.inject = faults;
+            f.sys.inject_count = 1;
+            ls_trainer *t = fixture_run(&f);
+            const char *record = fixture_record(&f, "nonfinite", 0);
+            assert_true(record_number(record, "step") == 2);
+            assert_true(record_number(record, "shard") == 0);
+            assert_int_equal(fixture_count(&f, "nonfinite"), 1);
+            assert_int_equal(fixture_count(&f, "step"), STEPS);
+            if (workers > 1)
+                assert_string_equal(ls_trainer_result(t)->weights_sha256, hash);
+            memcpy(hash, ls_trainer_result(t)->weights_sha256, sizeof hash);
+            assert_int_equal(ls_trainer_close(t), LS_OK);
+            fixture_end(&f);
+        }
+    }
 }
 
 static void a_step_without_a_number_stops_the_run_before_it_is_applied(void **state)
@@ -303,10 +300,10 @@ LS_TESTS(train_recovery, "integration")
         cmocka_unit_test(a_worker_without_a_shard_takes_over),
         cmocka_unit_test(two_devices_may_fail_in_one_step),
         cmocka_unit_test(a_device_that_stalls_is_named_and_left_behind),
-        cmocka_unit_test(a_worker_that_is_left_behind_keeps_its_streamed_rows),
         cmocka_unit_test(the_last_device_takes_the_run_with_it),
         cmocka_unit_test(replicas_that_differ_are_an_error),
         cmocka_unit_test(a_step_without_a_number_is_left_out_when_the_config_says_so),
+        cmocka_unit_test(a_single_worker_leaves_a_step_out_like_several),
         cmocka_unit_test(a_step_without_a_number_stops_the_run_before_it_is_applied),
         cmocka_unit_test(a_fault_that_cannot_be_read_is_refused),
     };

@@ -3,6 +3,7 @@
  * The tests are able to fail: tests/comm/test_allreduce.c adds the same numbers in another order
  * and finds other bits, and `the_bits_change_with_the_tree` below finds them in whole runs. */
 #include "runner.h"
+#include "train/faulty_backend.h"
 #include "train/train_fixture.h"
 
 #include <stdio.h>
@@ -50,6 +51,29 @@ static void same_bits_on(const char *backend)
         if (strcmp(other, first) != 0)
             fail_msg("%s: %s on %d workers, %s on 2", backend, other, workers[i], first);
     }
+}
+
+/* Worker 1 does not end its first shard before worker 0 has computed all others. */
+static void a_slow_worker_computes_fewer_shards_with_the_same_bits(void **state)
+{
+    char want[65], found[65];
+    (void)state;
+    hash_of(want, "ref", 1, NULL);
+    for (int workers = 2; workers <= 3; workers++) {
+        fixture f;
+        char devices[32];
+        fault_reset();
+        fault.device = 1;
+        fault.wait_for = 7;
+        recipe(&f, "ref", 1, devices);
+        assert_int_equal(ls_registry_add(f.registry, faulty_backend(), &f.err), LS_OK);
+        fixture_set(&f, workers == 2 ? "devices=faulty:2" : "devices=faulty:3");
+        memcpy(found, fixture_hash(&f), sizeof found);
+        fixture_end(&f);
+        assert_string_equal(found, want);
+        assert_true(fault.others_in_time);
+    }
+    fault_reset();
 }
 
 static int sees_the_cpu(void)
@@ -177,6 +201,7 @@ LS_TESTS(train_same_bits, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_gives_the_same_bits_on_any_number_of_workers),
+        cmocka_unit_test(a_slow_worker_computes_fewer_shards_with_the_same_bits),
         cmocka_unit_test(the_cpu_gives_the_same_bits_on_any_number_of_workers),
         cmocka_unit_test(a_team_of_any_size_gives_the_same_bits),
         cmocka_unit_test(augmented_runs_evaluate_alike_on_any_number_of_workers),

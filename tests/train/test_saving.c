@@ -2,6 +2,7 @@
  * checkpoint is not written again. */
 #include "data/scratch.h"
 #include "runner.h"
+#include "train/own_data.h"
 #include "train/saving.h"
 #include "train/train_fixture.h"
 
@@ -142,6 +143,92 @@ static void any_value_that_changed_is_saved_again_and_times_are_not(void **state
     scratch_end(&files);
 }
 
+/* ---- saves in the background ---------------------------------------------------------------- */
+
+static char logged[4096];
+
+static void keep_log(void *user, ls_log_level level, const char *text)
+{
+    (void)user;
+    (void)level;
+    snprintf(logged + strlen(logged), sizeof logged - strlen(logged), "%s\n", text);
+}
+
+static void train_one_step(ls_trainer *t)
+{
+    static uint8_t images[OWN_TRAIN * OWN_PIXELS];
+    static int32_t labels[OWN_TRAIN];
+    ls_error err;
+    for (uint32_t i = 0; i < OWN_TRAIN; i++)
+        own_row(0, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
+    if (ls_trainer_step(t, images, labels, OWN_TRAIN, NULL, &err))
+        fail_msg("%s", err.text);
+}
+
+/* The caller's actions between a save that fails in the background and closing the trainer. */
+typedef enum afterwards { CLOSES_AT_ONCE, READS_WEIGHTS, SAVES_AGAIN } afterwards;
+
+/* Drives two steps, and moves the directory of checkpoints away before the second. Returns what
+ * ls_trainer_close returns. */
+static int close_after_failed_save(fixture *f, afterwards then)
+{
+    static float weights[1 << 16];
+    const ls_host host = {.size = sizeof host, .log = keep_log};
+    const ls_data_source data = own_data(1), *sources[1];
+    char set[600], from[700], to[700];
+    scratch files;
+    ls_error err;
+    scratch_begin(&files);
+    snprintf(set, sizeof set, "run_dir=%s", scratch_path(&files, "run"));
+    snprintf(from, sizeof from, "%s/checkpoints", set + strlen("run_dir="));
+    snprintf(to, sizeof to, "%s/elsewhere", set + strlen("run_dir="));
+    logged[0] = '\0';
+    fixture_begin(f);
+    fixture_use_source(f, &data, sources);
+    fixture_set(f, set);
+    fixture_set(f, "batch_size=96");
+    fixture_set(f, "checkpoint.every_steps=1");
+    f->options.host = &host;
+    ls_trainer *t = fixture_open(f);
+    train_one_step(t);
+    assert_int_equal(ls_trainer_weights(t, weights, ROOM(weights), &err), LS_OK);
+    assert_int_equal(rename(from, to), 0);
+    train_one_step(t);
+    if (then != CLOSES_AT_ONCE)
+        assert_int_equal(ls_trainer_weights(t, weights, ROOM(weights), &err), LS_OK);
+    if (then == SAVES_AGAIN) {
+        assert_int_equal(rename(to, from), 0);
+        assert_int_equal(ls_trainer_save(t, NULL, &err), LS_OK);
+    }
+    const int status = ls_trainer_close(t);
+    scratch_end(&files);
+    return status;
+}
+
+static void closing_returns_the_error_of_the_last_checkpoint(void **state)
+{
+    (void)state;
+    fixture f;
+    for (int then = CLOSES_AT_ONCE; then <= READS_WEIGHTS; then++) {
+        assert_int_equal(close_after_failed_save(&f, (afterwards)then), LS_EIO);
+        assert_non_null(strstr(logged, "a checkpoint could not be saved: "));
+        const char *end = fixture_record(&f, "run_end", 0);
+        assert_non_null(strstr(end, "\"status\":\"failed\""));
+        assert_non_null(strstr(end, "/checkpoints/"));
+        fixture_end(&f);
+    }
+}
+
+static void a_later_checkpoint_makes_up_for_one_that_failed(void **state)
+{
+    (void)state;
+    fixture f;
+    assert_int_equal(close_after_failed_save(&f, SAVES_AGAIN), LS_OK);
+    assert_non_null(strstr(logged, "a checkpoint could not be saved: "));
+    assert_non_null(strstr(fixture_record(&f, "run_end", 0), "\"status\":\"finished\""));
+    fixture_end(&f);
+}
+
 LS_TESTS(train_saving, "unit")
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +239,8 @@ LS_TESTS(train_saving, "unit")
         cmocka_unit_test(who_takes_over_and_who_asks_is_saved_for),
         cmocka_unit_test(nothing_is_due_without_a_directory),
         cmocka_unit_test(any_value_that_changed_is_saved_again_and_times_are_not),
+        cmocka_unit_test(closing_returns_the_error_of_the_last_checkpoint),
+        cmocka_unit_test(a_later_checkpoint_makes_up_for_one_that_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

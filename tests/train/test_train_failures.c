@@ -21,7 +21,8 @@ static void check_interrupted(fixture *f, ls_trainer *t, int status)
     char text[80];
     assert_int_equal(status, LS_EINTERRUPTED);
     assert_int_equal(f->err.status, LS_EINTERRUPTED);
-    snprintf(text, sizeof text, "interrupted after %llu steps", (unsigned long long)r->steps);
+    snprintf(text, sizeof text, "interrupted after %llu %s", (unsigned long long)r->steps,
+             r->steps == 1 ? "step" : "steps");
     assert_string_equal(f->err.text, text);
     assert_true(r->interrupted);
     assert_int_equal(fixture_count(f, "step"), r->steps);
@@ -180,7 +181,8 @@ static void a_device_that_fails_before_the_commit_point_can_end_the_run(void **s
         char text[200];
         faulty_fixture(&f);
         fixture_set(&f, "on_device_loss=stop");
-        fault.tail_at = 2 * step - 1; /* at shards 2 and 3 of 6 */
+        fixture_set(&f, "shards=3"); /* one for each worker */
+        fault.tail_at = step;
         assert_int_equal(status_of_run(&f, &t), LS_EDEVICE);
         snprintf(text, sizeof text,
                  "worker 1, step %d: the device fell off the bus in upload" STOPPED, step);

@@ -523,6 +523,34 @@ static void progress_counts_steps_and_epochs(void **state)
     fixture_end(&f);
 }
 
+static void nap(void *user, ls_snapshot *snapshot)
+{
+    const struct timespec moment = {.tv_nsec = 100000000};
+    (void)user;
+    (void)snapshot;
+    nanosleep(&moment, NULL);
+}
+
+/* The caller's work with the snapshot after the last step is no training. */
+static void an_epoch_takes_as_long_as_its_steps(void **state)
+{
+    fixture f;
+    double seconds = 0;
+    (void)state;
+    fixture_begin(&f);
+    f.callbacks.snapshot = nap;
+    f.callbacks.snapshot_every_steps = 3;
+    ls_trainer_close(fixture_run(&f));
+    for (int i = 0; i < 3; i++) {
+        const char *step = fixture_record(&f, "step", i);
+        seconds += record_number(step, "rows") / record_number(step, "images_per_s");
+    }
+    const double epoch = record_number(fixture_record(&f, "epoch", 0), "seconds");
+    if (!(fabs(epoch - seconds) < 1e-4 * seconds))
+        fail_msg("%g s, but its steps took %g s", epoch, seconds);
+    fixture_end(&f);
+}
+
 LS_TESTS(train, "integration")
 {
     const struct CMUnitTest tests[] = {
@@ -548,6 +576,7 @@ LS_TESTS(train, "integration")
         cmocka_unit_test(a_trainer_runs_once),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(progress_counts_steps_and_epochs),
+        cmocka_unit_test(an_epoch_takes_as_long_as_its_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -457,7 +457,8 @@ enum {
     LS_DEVICE_HOST_MEMORY = 1, /* host pointers work on the device; alloc returns host memory */
     /* Only with LS_DEVICE_HOST_MEMORY and without recordings: an op's `bind` may be called again
      * between any two passes, even within a step. It only replaces pointers and allocates nothing.
-     * Gradients can then be computed directly into the memory in which they are merged. */
+     * Gradients can then be computed directly into the memory in which they are merged, and
+     * streamed rows need no copy. */
     LS_DEVICE_REBINDS = 2
 };
 

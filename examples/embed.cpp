@@ -1,0 +1,61 @@
+// Lockstep inside a C++ program: learns which points of a square lie in a circle, and predicts with
+// a snapshot, which another thread may use and which outlives the trainer.
+//
+//     c++ -std=c++17 embed.cpp -pthread $(pkg-config --cflags --libs lockstep) -o embed
+#include <lockstep/lockstep.hpp>
+
+#include <cstdio>
+#include <thread>
+
+static const char config[] = R"({
+    "data": {"name": "circle"}, "batch_size": 64, "epochs": 20, "run_dir": null,
+    "model": {"layers": [{"type": "dense", "out": 16}, {"type": "relu"},
+                         {"type": "dense", "out": 2}]},
+    "optimizer": {"name": "sgd", "lr": 0.3, "momentum": 0.9}, "devices": "cpu"
+})";
+
+// Row number r: a point of a grid of 64 × 64 points, and whether it lies in the circle.
+static int read_points(void *, int, const uint32_t *rows, uint32_t count, void *values,
+                       void *targets, ls_error *)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const float x = (rows[i] % 64 - 31.5f) / 32, y = (rows[i] / 64 - 31.5f) / 32;
+        static_cast<float *>(values)[2 * i] = x;
+        static_cast<float *>(values)[2 * i + 1] = y;
+        static_cast<int32_t *>(targets)[i] = x * x + y * y < 0.5f;
+    }
+    return LS_OK;
+}
+
+int main()
+try {
+    auto circle = lockstep::sized<ls_data_source>();
+    circle.name = "circle";
+    circle.channels = circle.classes = 2;
+    circle.height = circle.width = 1;
+    circle.train_rows = circle.test_rows = 64 * 64;
+    circle.read = read_points;
+    circle.dtype = LS_ROW_F32;
+    const ls_data_source *sources[] = {&circle};
+
+    auto options = lockstep::sized<ls_trainer_options>();
+    options.config_text = config;
+    options.sources = sources;
+    options.source_count = 1;
+    auto train = [&options] {
+        lockstep::trainer trainer(options);
+        trainer.run();
+        std::printf("accuracy %.2f\n", trainer.result().test_accuracy);
+        return trainer.snapshot();
+    };
+    const lockstep::model model = train();
+
+    std::thread([model] {
+        const float points[] = {0.1f, 0.2f, 0.9f, -0.8f};
+        const auto p = model.run(points, 2);
+        std::printf("in the circle: %.2f and %.2f\n", p[1], p[3]);
+    }).join();
+} catch (const lockstep::error &e) {
+    std::fprintf(stderr, "embed: %s (%s)\n", e.what(), ls_status_name(e.status));
+    return 1;
+}

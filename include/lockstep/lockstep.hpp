@@ -1,0 +1,98 @@
+/* C++17: objects that release themselves, and errors as exceptions. This header has no functions of
+ * its own in the library; it is inline code over the C headers, whose rules about threads and
+ * lifetimes apply unchanged. `get` returns the C object, for the functions that have no method:
+ *
+ *     lockstep::check(ls_trainer_load, trainer.get(), "model.safetensors");
+ *
+ * No exception may leave a callback, because C functions would be in its way. */
+#ifndef LOCKSTEP_LOCKSTEP_HPP
+#define LOCKSTEP_LOCKSTEP_HPP
+
+#include <lockstep/model.h>
+#include <lockstep/trainer.h>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/* A failed call. what() is the message, `status` the ls_status. */
+struct error : std::runtime_error {
+    explicit error(const ls_error &e) : std::runtime_error(e.text), status(e.status) {}
+    int status;
+};
+
+/* Calls function(arguments…, &err), and throws an error if it fails. */
+template <class F, class... A> void check(F *function, A &&...arguments)
+{
+    ls_error err;
+    if (function(std::forward<A>(arguments)..., &err) != LS_OK)
+        throw error(err);
+}
+
+/* Returns a structure of options whose fields are zero, except `size`. */
+template <class T> T sized()
+{
+    T options{};
+    options.size = sizeof options;
+    return options;
+}
+
+/* A trained model: a file, or a snapshot of a trainer. Copies share it. Any thread. */
+class model {
+public:
+    explicit model(ls_snapshot *owned) : snapshot(owned, ls_snapshot_release) {}
+    explicit model(const char *path, const ls_model_options *options = nullptr)
+        : model(open(path, options)) {}
+    ls_snapshot *get() const { return snapshot.get(); }
+    ls_snapshot_info info() const { ls_snapshot_info i; ls_snapshot_describe(get(), &i); return i; }
+    const char *class_name(int label) const { return ls_model_class_name(get(), label); }
+    void save(const char *path) const { check(ls_snapshot_save, get(), path); }
+    /* Returns the outputs of n rows, [n][classes]. */
+    std::vector<float> run(const void *rows, uint32_t n = 1,
+                           ls_output form = LS_OUTPUT_PROBABILITIES) const
+    {
+        std::vector<float> out(size_t{n} * info().classes);
+        check(ls_model_run, get(), rows, n, form, out.data(), out.size());
+        return out;
+    }
+
+private:
+    static ls_snapshot *open(const char *path, const ls_model_options *options)
+    {
+        ls_snapshot *s;
+        check(ls_model_open, &s, path, options);
+        return s;
+    }
+    std::shared_ptr<ls_snapshot> snapshot;
+};
+
+/* A training run, of which there is one owner. */
+class trainer {
+public:
+    explicit trainer(const ls_trainer_options &options) : t(open(options), ls_trainer_close) {}
+    ls_trainer *get() const { return t.get(); }
+    const ls_result &result() const { return *ls_trainer_result(get()); }
+    void run() { check(ls_trainer_run, get()); }
+    void save(const char *path) { check(ls_trainer_save, get(), path); }
+    model snapshot() { ls_snapshot *s; check(ls_trainer_snapshot, get(), &s); return model(s); }
+    ls_step_result step(const void *rows, const void *targets, uint32_t n)
+    {
+        ls_step_result r;
+        check(ls_trainer_step, get(), rows, targets, n, &r);
+        return r;
+    }
+
+private:
+    static ls_trainer *open(const ls_trainer_options &options)
+    {
+        ls_trainer *t;
+        check(ls_trainer_open, &t, &options);
+        return t;
+    }
+    std::unique_ptr<ls_trainer, int (*)(ls_trainer *)> t;
+};
+
+} // namespace lockstep
+#endif

@@ -1,0 +1,225 @@
+/* trainer compare: several runs side by side, as text and as a page. */
+#include "cli/cli.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/thread_state.h"
+#include "checkpoint/run_dir.h"
+#include "cli/columns.h"
+#include "page/compare.h"
+#include "store/durable.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char help[] =
+    "usage: trainer compare RUN RUN… [--to FILE.html] [options]\n"
+    "\n"
+    "Compares 2 to 8 runs: prints their final figures and the keys in which their configs differ, and\n"
+    "writes a page with the curves of all runs over each other, one HTML file that needs nothing but\n"
+    "itself. A run may still be in progress; the page shows what it has recorded so far.\n"
+    "\n"
+    "  RUN              a run's directory, its name in runs/, or latest\n"
+    "  --to FILE        the page goes to FILE (compare.html)\n"
+    "  --no-page        prints the table only\n"
+    "  --help           this text\n";
+
+/* ---- which runs ------------------------------------------------------------------------------ */
+
+/* Runs that the arguments name. */
+typedef struct named {
+    int count;
+    char *path[LS_COMPARED];
+} named;
+
+/* Finds the directory of a run: the path itself, "latest", or a name in runs/. */
+static int find_run(char **out, const char *argument, ls_error *err)
+{
+    struct stat st;
+    char in_runs[LS_PATH_BYTES];
+    if (stat(argument, &st) != 0) {
+        if (strcmp(argument, "latest") == 0)
+            return ls_run_latest(out, NULL, err);
+        if (stat(ls_path_join(in_runs, "runs", argument), &st) == 0)
+            return ls_path_copy(out, in_runs, NULL, err);
+    }
+    return ls_path_copy(out, argument, NULL, err);
+}
+
+static int find_all(named *n, char **arguments, int count, ls_error *err)
+{
+    int status = LS_OK;
+    for (; n->count < count && status == LS_OK; n->count += status == LS_OK)
+        status = find_run(&n->path[n->count], arguments[n->count], err);
+    return status;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+enum { GAP = 2 };
+
+static int name_width(const ls_comparison *c)
+{
+    int width = 0;
+    for (size_t r = 0; r < c->rows; r++) {
+        const int n = cli_width(c->row[r].name);
+        width = n > width ? n : width;
+    }
+    return width;
+}
+
+static int value_width(const ls_comparison *c, int run)
+{
+    int width = 1;
+    for (size_t r = 0; r < c->rows; r++) {
+        const int n = cli_width(c->row[r].value[run]);
+        width = n > width ? n : width;
+    }
+    return width;
+}
+
+static bool is_different(const ls_comparison *c, const ls_compared_row *row)
+{
+    for (int i = 1; i < c->count; i++)
+        if (strcmp(row->value[0], row->value[i]) != 0)
+            return true;
+    return false;
+}
+
+/* Prints a row whose values do not fit side by side: one line for each run, or one line if all runs
+ * have the same value. */
+static void print_tall_row(const ls_comparison *c, const ls_compared_row *row, int width)
+{
+    if (!is_different(c, row)) {
+        printf("%s: ", row->name);
+        const int left = width - cli_width(row->name) - 2;
+        cli_put_padded(stdout, row->value[0],
+                       cli_width(row->value[0]) < left ? cli_width(row->value[0]) : left, false);
+        putchar('\n');
+        return;
+    }
+    printf("%s:\n", row->name);
+    for (int i = 0; i < c->count; i++) {
+        const char *value = row->value[i][0] ? row->value[i] : "-";
+        const int length = cli_width(value);
+        printf("  %c  ", 'A' + i);
+        cli_put_padded(stdout, value, length < width - 5 ? length : width - 5, false);
+        putchar('\n');
+    }
+}
+
+/* Prints a row with the values side by side. No line ends with spaces. */
+static void print_wide_row(const ls_comparison *c, const char *name, const char *const *value,
+                           const int *width)
+{
+    int pending = name_width(c) - cli_width(name);
+    fputs(name, stdout);
+    for (int i = 0; i < c->count; i++) {
+        const char *text = value[i][0] ? value[i] : "-";
+        printf("%*s%s", pending + GAP, "", text);
+        pending = width[i] - cli_width(text);
+    }
+    putchar('\n');
+}
+
+/* Prints the rows of figures, or those of the configs. */
+static void print_rows(const ls_comparison *c, bool config, const int *value, bool wide, int width)
+{
+    for (size_t r = 0; r < c->rows; r++) {
+        const ls_compared_row *row = &c->row[r];
+        if (row->config != config)
+            continue;
+        const char *texts[LS_COMPARED];
+        for (int i = 0; i < c->count; i++)
+            texts[i] = row->value[i];
+        if (wide)
+            print_wide_row(c, row->name, texts, value);
+        else
+            print_tall_row(c, row, width);
+    }
+}
+
+static bool has_configs(const ls_comparison *c)
+{
+    return c->rows > 0 && c->row[c->rows - 1].config;
+}
+
+static void print_comparison(const ls_comparison *c, int width)
+{
+    static const char *const letters[] = {"A", "B", "C", "D", "E", "F", "G", "H"};
+    int value[LS_COMPARED], total = name_width(c);
+    for (int i = 0; i < c->count; i++) {
+        value[i] = value_width(c, i);
+        total += GAP + value[i];
+        printf("%s  ", letters[i]);
+        const int length = cli_width(c->run_dir[i]);
+        cli_put_padded(stdout, c->run_dir[i], length < width - 3 ? length : width - 3, false);
+        putchar('\n');
+    }
+    const bool wide = total <= width;
+    putchar('\n');
+    if (wide)
+        print_wide_row(c, "", letters, value);
+    print_rows(c, false, value, wide, width);
+    puts(has_configs(c) ? "\nThe configs differ in:\n" : "\nThe configs are equal.");
+    print_rows(c, true, value, wide, width);
+}
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+static int write_page(const ls_comparison *c, const char *to, ls_error *err)
+{
+    ls_buffer page;
+    ls_buffer_init(&page, NULL);
+    ls_c_locale locale = ls_c_locale_enter();
+    int status = ls_comparison_page(&page, c, err);
+    ls_c_locale_leave(locale);
+    if (status == LS_OK)
+        status = ls_write_file(to, page.text, page.length, NULL, err);
+    ls_buffer_fini(&page);
+    if (status == LS_OK)
+        printf("\n%s\n", to);
+    return status;
+}
+
+static int compare(const named *n, const char *to, ls_error *err)
+{
+    ls_comparison c;
+    int status = ls_comparison_open(&c, (const char *const *)n->path, n->count, NULL, err);
+    if (status == LS_OK) {
+        print_comparison(&c, cli_columns(stdout, CLI_WIDE));
+        status = to ? write_page(&c, to, err) : LS_OK;
+    }
+    ls_comparison_close(&c);
+    return status;
+}
+
+int cli_compare(int argc, char **argv, const ls_registry *registry)
+{
+    ls_error err;
+    named n = {0};
+    const char *to = "compare.html";
+    bool no_page = false;
+    const cli_option options[] = {{CLI_TEXT, "to", .value = &to},
+                                  {CLI_FLAG, "no-page", .flag = &no_page},
+                                  {CLI_HELP, "help", 'h', .text = help},
+                                  {0}};
+    (void)registry;
+    const int problem = cli_read_options("compare", options, argc, argv);
+    if (problem)
+        return problem;
+    const int count = argc - optind;
+    if (count < 2)
+        return cli_usage("compare", "which runs? Try `trainer compare runs/A runs/B`", "");
+    if (count > LS_COMPARED)
+        return cli_usage("compare", "at most 8 runs at a time; do not know what to do with ",
+                         argv[optind + LS_COMPARED]);
+    int status = find_all(&n, argv + optind, count, &err);
+    if (status == LS_OK)
+        status = compare(&n, no_page ? NULL : to, &err);
+    for (int i = 0; i < n.count; i++)
+        ls_free(NULL, n.path[i]);
+    return status ? cli_fail(status, err.text) : cli_flush();
+}

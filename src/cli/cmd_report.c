@@ -1,0 +1,74 @@
+/* trainer report: the page of a run. */
+#include "cli/cli.h"
+
+#include "base/host.h"
+#include "checkpoint/run_dir.h"
+#include "cli/samples.h"
+#include "page/page.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static const char help[] =
+    "usage: trainer report RUN [-o FILE] [--samples N]\n"
+    "\n"
+    "Writes the report of a run as one HTML file that needs nothing but itself: accuracy, loss, learning\n"
+    "rate and throughput as curves, where each worker's time goes, the model, the confusion matrix,\n"
+    "predictions of test rows with their pictures, and the resolved config.\n"
+    "\n"
+    "  RUN          the run's directory, runs/<time>-<name>, or latest\n"
+    "  -o FILE      writes to FILE instead of RUN/report.html\n"
+    "  --samples N  number of predictions, half of them wrong if there are so many (16); 0: none, and\n"
+    "               the run's data is not read\n"
+    "  --help       this text\n";
+
+/* Appends the predictions. Without the run's data or weights the page has none, and a message says
+ * why. */
+static void add_samples(ls_buffer *lines, const char *run, int count, const ls_registry *registry)
+{
+    ls_error err;
+    if (count > 0 && cli_samples_write(lines, run, count, registry, &err) != LS_OK)
+        fprintf(stderr, "trainer: the page has no predictions: %s\n", err.text);
+}
+
+static int report(const char *run, const char *out, int samples, const ls_registry *registry,
+                  ls_error *err)
+{
+    struct stat st;
+    ls_buffer lines;
+    ls_buffer_init(&lines, NULL);
+    if (stat(run, &st) == 0)
+        add_samples(&lines, run, samples, registry);
+    const int status = ls_report_write_with(run, out, &lines, NULL, err);
+    ls_buffer_fini(&lines);
+    if (status == LS_OK)
+        printf("%s%s\n", out ? out : run, out ? "" : "/report.html");
+    return status;
+}
+
+int cli_report(int argc, char **argv, const ls_registry *registry)
+{
+    ls_error err;
+    const char *run = NULL, *out = NULL;
+    int samples = CLI_SAMPLES;
+    const cli_option options[] = {
+        {CLI_TEXT, "output", 'o', .value = &out},
+        {CLI_WHOLE, "samples", .whole = &samples, .least = 0, .greatest = CLI_SAMPLES_MOST},
+        {CLI_HELP, "help", 'h', .text = help},
+        {CLI_OPERAND, "run", .value = &run,
+         .text = "which run? Try `trainer report runs/<time>-<name>`"},
+        {0}};
+    const int problem = cli_read_options("report", options, argc, argv);
+    if (problem)
+        return problem;
+    char *latest = NULL;
+    struct stat st;
+    int status = LS_OK;
+    if (strcmp(run, "latest") == 0 && stat(run, &st) != 0)
+        status = ls_run_latest(&latest, NULL, &err);
+    run = latest ? latest : run;
+    if (status == LS_OK)
+        status = report(run, out, samples, registry, &err);
+    ls_free(NULL, latest);
+    return status ? cli_fail(status, err.text) : cli_flush();
+}

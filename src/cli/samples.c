@@ -1,0 +1,294 @@
+#include "cli/samples.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "cli/trained.h"
+#include "engine/infer.h"
+#include "json/writer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* CANDIDATES: number of rows that are predicted. SIDE: larger pictures are thinned. VALUES: number
+ * of outputs of a vector that are shown. */
+enum { CANDIDATES = 512, SIDE = 64, VALUES = 4 };
+
+typedef struct samples {
+    const ls_trained *t;
+    const ls_dataset *data;
+    uint32_t rows; /* number of candidates */
+    size_t bytes;  /* size of a row in bytes */
+    uint32_t *row; /* [rows]: numbers in the data */
+    uint8_t *image;
+    union {
+        int32_t *label;
+        float *target;
+    };
+    float *output; /* [rows][classes] */
+} samples;
+
+/* ---- which rows ------------------------------------------------------------------------------ */
+
+static bool is_of_classes(const samples *s)
+{
+    return !(s->t->config.loss && s->t->config.loss->vectors);
+}
+
+static const float *output_of(const samples *s, uint32_t i)
+{
+    return s->output + (size_t)i * (size_t)s->t->model->classes;
+}
+
+static bool is_right(const samples *s, uint32_t i)
+{
+    double p;
+    return is_of_classes(s) &&
+           ls_best_class(output_of(s, i), s->t->model->classes, &p) == s->label[i];
+}
+
+static int read_candidates(samples *s, ls_error *err)
+{
+    const ls_host *host = s->t->host;
+    const uint32_t all = ls_dataset_describe(s->data)->rows;
+    s->rows = all < CANDIDATES ? all : CANDIDATES;
+    s->bytes = ls_dataset_image_bytes(s->data);
+    s->row = ls_alloc_array(host, s->rows, sizeof *s->row);
+    s->image = ls_alloc_array(host, s->rows, s->bytes);
+    s->label = ls_alloc_array(host, s->rows, ls_dataset_target_bytes(s->data));
+    s->output = ls_alloc_array(host, s->rows, sizeof *s->output * (size_t)s->t->model->classes);
+    if (!s->row || !s->image || !s->label || !s->output)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %u predictions", (unsigned)s->rows);
+    for (uint32_t i = 0; i < s->rows; i++)
+        s->row[i] = (uint32_t)((uint64_t)i * all / s->rows);
+    return ls_dataset_read(s->data, s->row, s->rows, s->image, s->label, err);
+}
+
+static int predict(samples *s, const ls_registry *registry, ls_error *err)
+{
+    ls_prediction sum;
+    const ls_predict_desc d = {.trained = s->t,
+                               .registry = registry,
+                               .images = s->image,
+                               .labels = s->label,
+                               .rows = s->rows};
+    int status = ls_predict(&sum, s->output, &d, err);
+    const size_t outputs = (size_t)s->rows * (size_t)s->t->model->classes;
+    ls_prep_give_back(s->t->card.prep, s->output, outputs);
+    if (!is_of_classes(s))
+        ls_prep_give_back(s->t->card.prep, s->target, outputs);
+    return status;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+/* How a row becomes a picture. */
+typedef struct frame {
+    int channels, height, width; /* shape of the picture */
+    int step;                    /* every step-th pixel of the row is in the picture */
+} frame;
+
+/* Returns the frame of the data's rows. A height of 0: rows are no pictures. */
+static frame frame_of(const ls_dataset_info *info)
+{
+    const int larger = info->height > info->width ? info->height : info->width;
+    const int step = (larger + SIDE - 1) / SIDE;
+    if (info->height < 2 || info->width < 2)
+        return (frame){0};
+    return (frame){info->channels == 3 ? 3 : 1, (info->height + step - 1) / step,
+                   (info->width + step - 1) / step, step};
+}
+
+/* Returns a value of row `i` as a number. */
+static float value_at(const samples *s, uint32_t i, size_t at, bool floats)
+{
+    const uint8_t *row = s->image + (size_t)i * s->bytes;
+    float value = row[at];
+    if (floats)
+        memcpy(&value, row + at * sizeof value, sizeof value);
+    return value;
+}
+
+/* Writes the pixels of row `i` as bytes. Floats are scaled so that the row's range is 0 to 255. */
+static void fill_picture(uint8_t *out, const samples *s, uint32_t i, const frame *f)
+{
+    const ls_dataset_info *info = ls_dataset_describe(s->data);
+    const bool floats = info->dtype == LS_ROW_F32;
+    const size_t plane = (size_t)info->height * (size_t)info->width;
+    float lo = 0, hi = 255;
+    for (size_t at = 0; floats && at < plane * (size_t)f->channels; at++) {
+        const float v = value_at(s, i, at, floats);
+        lo = at == 0 || v < lo ? v : lo;
+        hi = at == 0 || v > hi ? v : hi;
+    }
+    for (int c = 0; c < f->channels; c++)
+        for (int y = 0; y < f->height; y++)
+            for (int x = 0; x < f->width; x++) {
+                const size_t at =
+                    (size_t)c * plane + (size_t)(y * f->step * info->width) + (size_t)(x * f->step);
+                const float v = value_at(s, i, at, floats);
+                *out++ = hi > lo ? (uint8_t)((v - lo) / (hi - lo) * 255 + 0.5f) : 0;
+            }
+}
+
+static void put_base64(ls_json_writer *w, const char *key, const uint8_t *bytes, size_t count)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    ls_buffer text;
+    ls_buffer_init(&text, NULL);
+    for (size_t i = 0; i < count; i += 3) {
+        const unsigned b = i + 1 < count ? bytes[i + 1] : 0, c = i + 2 < count ? bytes[i + 2] : 0;
+        const unsigned n = (unsigned)bytes[i] << 16 | b << 8 | c;
+        const char four[4] = {digit[n >> 18], digit[n >> 12 & 63],
+                              i + 1 < count ? digit[n >> 6 & 63] : '=',
+                              i + 2 < count ? digit[n & 63] : '='};
+        ls_buffer_add(&text, four, sizeof four);
+    }
+    ls_json_put_string(w, key, text.text);
+    ls_buffer_fini(&text);
+}
+
+/* ---- the line -------------------------------------------------------------------------------- */
+
+static void put_class(ls_json_writer *w, const char *key, const samples *s, int label)
+{
+    char number[16];
+    const char *name = ls_class_name(s->t, label);
+    snprintf(number, sizeof number, "%d", label);
+    ls_json_put_string(w, key, name ? name : number);
+}
+
+static void put_values(ls_json_writer *w, const char *key, const float *value, int count,
+                       const ls_loss *loss)
+{
+    char text[160] = "";
+    for (int k = 0; k < count && k < VALUES; k++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%.4g", k ? ", " : "",
+                 loss ? ls_output_value(loss, value[k]) : (double)value[k]);
+    }
+    if (count > VALUES)
+        strncat(text, ", …", sizeof text - strlen(text) - 1);
+    ls_json_put_string(w, key, text);
+}
+
+static void put_sample(ls_json_writer *w, const samples *s, uint32_t i, const frame *f,
+                       uint8_t *picture)
+{
+    double probability;
+    const int classes = s->t->model->classes;
+    ls_json_open_object(w, NULL);
+    ls_json_put_uint(w, "row", s->row[i]);
+    if (is_of_classes(s)) {
+        const int best = ls_best_class(output_of(s, i), classes, &probability);
+        put_class(w, "true", s, s->label[i]);
+        put_class(w, "predicted", s, best);
+        ls_json_put_bool(w, "right", best == s->label[i]);
+        ls_json_put_double(w, "probability", probability);
+    } else {
+        put_values(w, "true", s->target + (size_t)i * (size_t)classes, classes, NULL);
+        put_values(w, "predicted", output_of(s, i), classes, s->t->config.loss);
+    }
+    if (f->height) {
+        fill_picture(picture, s, i, f);
+        put_base64(w, "pixels", picture, (size_t)(f->channels * f->height * f->width));
+    }
+    ls_json_close(w);
+}
+
+/* Describes the choice: "8 right and 8 wrong ones of 512 test rows, of which 430 are right". */
+static void put_text(ls_json_writer *w, const samples *s, uint32_t right, uint32_t wrong,
+                     uint32_t all_right)
+{
+    char text[160];
+    const char *split = ls_dataset_describe(s->data)->split;
+    if (is_of_classes(s))
+        snprintf(text, sizeof text,
+                 "%u right and %u wrong ones of %u %s rows, of which %u are right", (unsigned)right,
+                 (unsigned)wrong, (unsigned)s->rows, split, (unsigned)all_right);
+    else
+        snprintf(text, sizeof text, "%u of %u %s rows", (unsigned)(right + wrong),
+                 (unsigned)s->rows, split);
+    ls_json_put_string(w, "text", text);
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static void put_samples(ls_json_writer *w, const samples *s, uint32_t count, uint8_t *picture,
+                        const frame *f)
+{
+    uint32_t all_right = 0;
+    for (uint32_t i = 0; i < s->rows; i++)
+        all_right += is_right(s, i);
+    const uint32_t all_wrong = s->rows - all_right;
+    uint32_t wrong = least(all_wrong, is_of_classes(s) ? count / 2 : count);
+    uint32_t right = least(all_right, count - wrong);
+    wrong = least(all_wrong, count - right);
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "type", "samples");
+    put_text(w, s, right, wrong, all_right);
+    ls_json_put_int(w, "channels", f->channels);
+    ls_json_put_int(w, "height", f->height);
+    ls_json_put_int(w, "width", f->width);
+    ls_json_open_array(w, "rows");
+    for (int pass = 0; pass < 2; pass++) { /* first the right ones */
+        uint32_t left = pass == 0 ? right : wrong;
+        for (uint32_t i = 0; i < s->rows && left > 0; i++)
+            if (is_right(s, i) == (pass == 0)) {
+                put_sample(w, s, i, f, picture);
+                left--;
+            }
+    }
+    ls_json_close(w);
+    ls_json_close(w);
+}
+
+static int write_line(ls_buffer *out, const samples *s, int count, ls_error *err)
+{
+    size_t length;
+    ls_json_writer w;
+    const frame f = frame_of(ls_dataset_describe(s->data));
+    uint8_t *picture = ls_alloc(s->t->host, (size_t)(3 * SIDE * SIDE));
+    if (!picture)
+        return ls_fail(err, LS_ENOMEM, "out of memory for pictures");
+    ls_json_writer_init(&w, 0, s->t->host);
+    put_samples(&w, s, (uint32_t)count, picture, &f);
+    const char *text = ls_json_writer_text(&w, &length, err);
+    if (text) {
+        ls_buffer_add(out, text, length);
+        ls_buffer_put(out, "\n");
+    }
+    ls_json_writer_fini(&w);
+    ls_free(s->t->host, picture);
+    return text ? ls_buffer_status(out, err) : LS_ENOMEM;
+}
+
+int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_registry *registry,
+                      ls_error *err)
+{
+    ls_trained t;
+    cli_places places;
+    const cli_list none = {0};
+    const ls_host host = {.size = sizeof host};
+    const ls_trained_options o = {.path = run_dir,
+                                  .needs_data = true,
+                                  .trainer = cli_options(&places, NULL, &none, NULL, &host)};
+    int status = ls_trained_open(&t, &o, err);
+    if (status)
+        return status;
+    samples s = {.t = &t, .data = t.data[LS_TEST]};
+    status = read_candidates(&s, err);
+    if (status == LS_OK)
+        status = predict(&s, registry, err);
+    if (status == LS_OK)
+        status = write_line(out, &s, count, err);
+    ls_free(&host, s.row);
+    ls_free(&host, s.image);
+    ls_free(&host, s.label);
+    ls_free(&host, s.output);
+    ls_trained_close(&t);
+    return status;
+}

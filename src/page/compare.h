@@ -1,0 +1,47 @@
+/* Several runs side by side: what their configs differ in, their final figures, and a page with
+ * their curves over each other.
+ *
+ *     ls_comparison c;
+ *     int status = ls_comparison_open(&c, run_dirs, 3, host, &err);
+ *     …c.row[i].value[k] is the text of run k…
+ *     if (status == LS_OK)
+ *         status = ls_comparison_page(&page, &c, &err);
+ *     ls_comparison_close(&c); */
+#ifndef PAGE_COMPARE_H
+#define PAGE_COMPARE_H
+
+#include "page/facts.h"
+
+/* LS_COMPARED: largest number of runs. LS_COMPARED_STEPS: number of entries of steps of each run
+ * that the page has. */
+enum { LS_COMPARED = 8, LS_COMPARED_STEPS = 4096 };
+
+typedef struct ls_compared_row {
+    bool config;              /* a key of the configs, in which they differ; else a figure */
+    char *name;               /* "optimizer.lr" or "accuracy" */
+    char *value[LS_COMPARED]; /* texts, one for each run; "": the run has none */
+} ls_compared_row;
+
+typedef struct ls_comparison {
+    const ls_host *host;
+    int count;
+    char *run_dir[LS_COMPARED];
+    ls_run_log log[LS_COMPARED];
+    ls_run_facts facts[LS_COMPARED];
+    ls_json *start[LS_COMPARED]; /* first record of each run */
+    ls_compared_row *row;        /* figures first, then keys of the config */
+    size_t rows, capacity;
+} ls_comparison;
+
+/* Reads the records of 1 to LS_COMPARED runs and compares them. The caller calls
+ * ls_comparison_close even after a failure. Errors: those of ls_report_read. */
+int ls_comparison_open(ls_comparison *out, const char *const *run_dirs, int count,
+                       const ls_host *host, ls_error *err);
+/* Frees the contents. */
+void ls_comparison_close(ls_comparison *c);
+
+/* Appends the page: the curves of all runs, and the rows as tables. The thread must be in the "C"
+ * locale. Errors: LS_ENOMEM. */
+int ls_comparison_page(ls_buffer *out, const ls_comparison *c, ls_error *err);
+
+#endif

@@ -1,0 +1,146 @@
+/* Draws several runs over each other: the page of `trainer compare`. */
+
+/* ---- records ---------------------------------------------------------------------------------------------- */
+
+/* The lines that src/page/compare.c writes: rows of the tables, and for each run a line of its own and the records that
+ * src/page/page.h describes. */
+const runs = [], rows = [];
+
+function take(text) {
+  for (const line of text.split('\n')) {
+    if (!line.trim()) continue;
+    const r = JSON.parse(line), run = runs.at(-1);
+    if (r.type === 'run') runs.push({ ...r, steps: [], epochs: new Map(), shown: true, colour: 'r' + (runs.length + 1) });
+    else if (r.type === 'compared') rows.push(r);
+    else if (r.type === 'step') run.steps.push(r);
+    else if (r.type === 'epoch' || r.type === 'eval')
+      run.epochs.set(r.epoch, { ...run.epochs.get(r.epoch), ...r, at: run.epochs.get(r.epoch)?.at ?? r.at });
+  }
+}
+
+/* Returns what the paths of the runs do not have in common, as short names. */
+function short_names() {
+  const parts = runs.map(r => r.path.replace(/\/+$/, '').split('/'));
+  while (parts.every(p => p.length > 1 && p[0] === parts[0][0])) parts.forEach(p => p.shift());
+  runs.forEach((r, i) => { r.short = parts[i].join('/'); });
+}
+
+/* ---- the x axis ------------------------------------------------------------------------------------------- */
+
+/* Returns functions that give the x of a step record: its number, the epochs so far, or the seconds of training so far. */
+const axes = {
+  step: { name: 'step', digits: 0, of: () => r => r.step },
+  epoch: { name: 'epoch', digits: 2, of: run => {
+    const ends = [0, ...[...run.epochs.values()].map(e => e.at)], size = ends.length > 1 ? ends[1] : 0;
+    return r => {
+      const e = r.epoch || 1, begin = ends[e - 1] ?? ends.at(-1), end = ends[e] ?? begin + size;
+      return end > begin ? e - 1 + Math.min(1, (r.step - begin) / (end - begin)) : r.step;
+    };
+  } },
+  time: { name: 'seconds of training', digits: 1, of: () => {
+    let sum = 0;
+    return r => { sum += r.images_per_s > 0 ? (r.rows || r.steps || 1) / r.images_per_s : 0; return sum; };
+  } },
+};
+let axis = 'step';
+
+/* Returns the points of a run's steps; of(record) gives value and weight. */
+function step_points(run, of) {
+  const x = axes[axis].of(run), list = [];
+  let from = 0;
+  for (const r of run.steps) {
+    const [y, weight] = of(r), to = x(r);
+    list.push({ from: axis === 'step' ? r.step - (r.steps || 1) + 1 : from, x: to, sum: finite(y) ? y * weight : 0,
+      weight: finite(y) ? weight : 0, lo: NaN, hi: NaN, y: finite(y) ? y : NaN });
+    from = to;
+  }
+  return list;
+}
+
+/* ---- charts ----------------------------------------------------------------------------------------------- */
+
+const by_epoch = { lo: NaN, hi: NaN }, by_step = { lo: NaN, hi: NaN };
+const chart = (title, more) => new Chart({ title, x_name: 'epoch', digits: 4, near: true, view: by_epoch,
+  empty: 'No values were recorded.', ...more });
+const charts = {
+  metric: chart('Accuracy', { most: 1, empty: 'No epoch was evaluated yet.' }),
+  trained: chart('Training accuracy', { most: 1 }),
+  test_loss: chart('Test loss', { from_zero: true, empty: 'No epoch was evaluated yet.' }),
+  loss: chart('Training loss', { from_zero: true, view: by_step }),
+  lr: chart('Learning rate', { from_zero: true, trim: true, view: by_step }),
+  rate: chart('Throughput', { digits: 0, from_zero: true, of_time: true, view: by_step }),
+};
+const METRICS = { accuracy: 'test_accuracy', 'R²': 'test_r2', AUC: 'test_auc' };
+const capital = text => text[0].toUpperCase() + text.slice(1);
+const common = (key, otherwise) => runs.every(r => r[key] === runs[0][key]) ? runs[0][key] : otherwise;
+
+function draw() {
+  const shown = runs.filter(r => r.shown), { name, digits } = axes[axis];
+  const curves = (points, more) => shown.map(r => ({ name: r.short, colour: r.colour, line: true, points: points(r), ...more }));
+  const epochs = key => r => [...r.epochs.values()].filter(e => finite(e[key(r)])).map(e => point(e.epoch, e[key(r)]));
+  const judged = capital(common('judged', 'evaluation'));
+  charts.metric.name(`${judged} ${common('metric', 'metric')}`);
+  charts.test_loss.name(`${judged} loss`);
+  charts.metric.set(curves(epochs(r => METRICS[r.metric]), { dots: true }));
+  charts.trained.set(curves(epochs(() => 'train_accuracy'), { dots: true }));
+  charts.test_loss.set(curves(epochs(() => 'test_loss'), { dots: true }));
+  for (const c of [charts.loss, charts.lr, charts.rate]) Object.assign(c, { x_name: name, x_digits: digits });
+  charts.loss.set(curves(r => step_points(r, s => [s.loss, s.steps || 1])));
+  charts.lr.set(curves(r => step_points(r, s => [s.lr, 1])));
+  charts.rate.set(curves(r => step_points(r, s => s.images_per_s > 0
+    ? [s.images_per_s, (s.rows || s.steps || 1) / s.images_per_s] : [NaN, 0]), { no_last: true }));
+}
+
+/* ---- the page --------------------------------------------------------------------------------------------- */
+
+/* A button for each run, which shows or hides its curves. */
+function run_buttons() {
+  return runs.map(r => {
+    const b = el('button', { type: 'button', class: 'run ' + r.colour, 'aria-pressed': 'true', title: 'show or hide ' + r.path },
+      el('i', {}), r.short, el('small', {}, ' ' + r.state));
+    b.addEventListener('click', () => {
+      r.shown = !r.shown;
+      b.setAttribute('aria-pressed', String(r.shown));
+      draw();
+    });
+    return b;
+  });
+}
+
+/* Buttons that choose the x axis of the curves of steps. */
+function axis_buttons() {
+  const buttons = Object.keys(axes).map(key => {
+    const b = el('button', { type: 'button', 'aria-pressed': String(key === axis) }, key);
+    b.addEventListener('click', () => {
+      axis = key;
+      Object.assign(by_step, { lo: NaN, hi: NaN });
+      buttons.forEach(other => other.setAttribute('aria-pressed', String(other === b)));
+      draw();
+    });
+    return b;
+  });
+  return el('p', { class: 'axes', role: 'group', 'aria-label': 'x axis' }, 'Training loss, learning rate and throughput by ', ...buttons);
+}
+
+function compared(title, config, none) {
+  const some = rows.filter(r => r.config === config), head = runs.map(r => el('span', { class: 'key ' + r.colour }, el('i', {}), r.short));
+  return el('figure', {}, el('figcaption', {}, title),
+    some.length ? table(['', ...head], some.map(r => [r.name, ...r.values.map(v => v || '–')])) : el('p', { class: 'none' }, none));
+}
+
+take(document.getElementById('records').textContent);
+short_names();
+const synthetic = rows.some(r => r.name === 'data' && r.values.some(v => v.includes('SYNTHETIC')));
+document.getElementById('main').append(
+  el('header', {}, el('div', { class: 'head' }, el('h1', {}, `${runs.length} runs compared`)),
+    el('p', { class: 'sub' }, 'A button hides and shows the curves of its run.')),
+  synthetic ? el('p', { class: 'note loud', role: 'note' }, el('strong', {}, 'SYNTHETIC DATA.'),
+    ' The images of at least one run were made up by the program: these results say nothing of real data.') : '',
+  el('p', { class: 'runs' }, ...run_buttons()),
+  el('section', { class: 'charts tables' }, compared('Final figures', false, ''),
+    compared('What the configs differ in', true, 'The configs are equal.')),
+  axis_buttons(),
+  el('section', { class: 'charts curves' }, ...Object.values(charts).map(c => c.figure)),
+  el('p', { class: 'hint', id: 'hint' }, ...hint()));
+draw();
+new ResizeObserver(() => Object.values(charts).forEach(c => c.draw())).observe(document.querySelector('.curves'));

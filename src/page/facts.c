@@ -1,0 +1,184 @@
+#include "page/facts.h"
+
+#include "base/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+const char *const ls_run_states[] = {"running", "finished", "interrupted", "failed", "killed"};
+
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *node = member(object, key);
+    return cJSON_IsNumber(node) ? node->valuedouble : NAN;
+}
+
+/* Copies a text if the object has it; else `out` keeps what it holds. */
+static void copy(char *out, size_t size, const cJSON *object, const char *key)
+{
+    const cJSON *node = member(object, key);
+    if (!cJSON_IsString(node))
+        return;
+    snprintf(out, size, "%s", node->valuestring);
+    ls_json_tidy(out); /* a long text may be cut within a character */
+}
+
+#define COPY(out, object, key) copy(out, sizeof(out), object, key)
+
+/* Returns whether a process holds the lock of the directory. The lock is requested, shared, for the
+ * moment of this call, because the system offers no other way to see it. */
+static bool is_held(const char *run_dir)
+{
+    char path[LS_PATH_BYTES];
+    const int fd =
+        open(ls_path_join(path, run_dir, "lock"), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0)
+        return false;
+    const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return held;
+}
+
+/* ---- one record ----------------------------------------------------------------------------- */
+
+static void take_devices(ls_run_facts *f, const cJSON *devices)
+{
+    size_t used = 0;
+    f->devices[0] = '\0';
+    for (const cJSON *d = devices ? devices->child : NULL; d && used < sizeof f->devices;
+         d = d->next)
+        used += (size_t)snprintf(f->devices + used, sizeof f->devices - used, "%s%s",
+                                 used ? ", " : "", cJSON_IsString(d) ? d->valuestring : "");
+    ls_json_tidy(f->devices);
+}
+
+static void take_start(ls_run_facts *f, const cJSON *r)
+{
+    const cJSON *config = member(r, "config"), *data = member(r, "data");
+    COPY(f->name, config, "name");
+    COPY(f->data, data, "name");
+    COPY(f->begun, r, "time");
+    take_devices(f, member(r, "devices"));
+    const double epochs = number(config, "epochs"), parameters = number(r, "parameters");
+    f->of_epochs = epochs >= 0 && epochs < 1e9 ? (int)epochs : 0;
+    f->parameters = parameters >= 0 && parameters < 1e15 ? (uint64_t)parameters : 0;
+    f->synthetic = cJSON_IsTrue(member(data, "synthetic"));
+    snprintf(f->judged, sizeof f->judged, "%s",
+             number(member(config, "data"), "validation") > 0 ? "validation" : "test");
+    const char *loss =
+        cJSON_IsString(member(config, "loss")) ? member(config, "loss")->valuestring : "";
+    const bool values = number(data, "targets") > 0 && strcmp(loss, "bce") != 0;
+    snprintf(f->metric, sizeof f->metric, "%s", values ? "R²" : "accuracy");
+}
+
+static void take_resume(ls_run_facts *f, const cJSON *r)
+{
+    const double epochs = number(r, "epochs");
+    f->resumed++;
+    f->state = LS_RUN_KILLED; /* until a last record follows */
+    f->hash[0] = '\0';
+    if (epochs >= 0 && epochs < 1e9)
+        f->of_epochs = (int)epochs;
+    take_devices(f, member(r, "devices"));
+}
+
+static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
+{
+    const double seconds = number(r, "seconds"), rate = number(r, "images_per_s");
+    const double epoch = number(r, "epoch");
+    f->train_loss = number(r, "train_loss");
+    if (epoch >= 0 && epoch < 1e9)
+        f->epochs = (int)epoch;
+    if (seconds > 0 && rate > 0) {
+        *rows += seconds * rate;
+        f->rate += seconds; /* the divisor, until all records were taken */
+        f->seconds += seconds;
+    }
+}
+
+static void take_eval(ls_run_facts *f, const cJSON *r)
+{
+    static const char *const metrics[][2] = {
+        {"test_accuracy", "accuracy"}, {"test_r2", "R²"}, {"test_auc", "AUC"}};
+    const double seconds = number(r, "seconds");
+    f->loss = number(r, "test_loss");
+    f->seconds += seconds > 0 ? seconds : 0;
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
+        const double value = number(r, metrics[i][0]);
+        if (isnan(value))
+            continue;
+        snprintf(f->metric, sizeof f->metric, "%s", metrics[i][1]);
+        f->value = value;
+        f->best = fmax(f->best, value);
+        return;
+    }
+}
+
+static void take_end(ls_run_facts *f, const cJSON *r)
+{
+    char status[24] = "";
+    const double steps = number(r, "steps");
+    COPY(status, r, "status");
+    for (int s = LS_RUN_FINISHED; s <= LS_RUN_FAILED; s++)
+        if (strcmp(status, ls_run_states[s]) == 0)
+            f->state = (ls_run_state)s;
+    COPY(f->hash, r, "weights_sha256");
+    if (steps >= 0 && steps < 9e15)
+        f->steps = (uint64_t)steps;
+}
+
+/* ---- all records ----------------------------------------------------------------------------- */
+
+/* Finds the number of the last step, which is in the newest record of a step. */
+static void find_step(ls_run_facts *f, const ls_run_log *log)
+{
+    ls_json *doc;
+    if (log->newest.length == 0 ||
+        ls_json_parse(&doc, "", log->newest.text, log->newest.length, log->host, NULL) != LS_OK)
+        return;
+    const double step = number(ls_json_root(doc), "step");
+    if (step > (double)f->steps && step < 9e15)
+        f->steps = (uint64_t)step;
+    ls_json_destroy(doc);
+}
+
+void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run_dir)
+{
+    double rows = 0;
+    *out = (ls_run_facts){
+        .state = LS_RUN_KILLED, .value = NAN, .best = NAN, .loss = NAN, .train_loss = NAN};
+    for (size_t i = 0; i < log->others; i++) {
+        ls_json *doc;
+        char type[24] = "";
+        if (ls_json_parse(&doc, "", log->other[i].json, log->other[i].length, log->host, NULL) !=
+            LS_OK)
+            continue;
+        const cJSON *r = ls_json_root(doc);
+        COPY(type, r, "type");
+        if (strcmp(type, "run_start") == 0)
+            take_start(out, r);
+        else if (strcmp(type, "resume") == 0)
+            take_resume(out, r);
+        else if (strcmp(type, "epoch") == 0)
+            take_epoch(out, r, &rows);
+        else if (strcmp(type, "eval") == 0)
+            take_eval(out, r);
+        else if (strcmp(type, "run_end") == 0)
+            take_end(out, r);
+        ls_json_destroy(doc);
+    }
+    out->rate = rows > 0 ? rows / out->rate : NAN;
+    find_step(out, log);
+    if (out->state == LS_RUN_KILLED && is_held(run_dir))
+        out->state = LS_RUN_RUNNING;
+}

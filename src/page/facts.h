@@ -1,0 +1,49 @@
+/* The facts of a run that a table shows, found in its records.
+ *
+ *     ls_run_log_init(&log, 0, host);
+ *     log.brief = true;                      // a table needs no steps
+ *     status = ls_report_read(&log, "runs/20240131-093000-lenet", &err);
+ *     ls_run_facts facts;
+ *     ls_run_facts_find(&facts, &log, "runs/20240131-093000-lenet"); */
+#ifndef PAGE_FACTS_H
+#define PAGE_FACTS_H
+
+#include "page/page.h"
+
+/* How a run ended, as far as its records and the lock of its directory tell. */
+typedef enum ls_run_state {
+    LS_RUN_RUNNING,  /* a process holds the lock */
+    LS_RUN_FINISHED, /* all epochs, or stopped early by the config's rule */
+    LS_RUN_INTERRUPTED,
+    LS_RUN_FAILED,
+    LS_RUN_KILLED /* the process is gone and has not written a last record */
+} ls_run_state;
+
+/* Names of the states. */
+extern const char *const ls_run_states[];
+
+/* Numbers that do not exist are NaN, and texts "". */
+typedef struct ls_run_facts {
+    ls_run_state state;
+    char name[128], data[128]; /* name of the run and of its data, from the config */
+    char metric[16];           /* "accuracy", "R²" or "AUC": the metric of the evaluations */
+    char judged[16];           /* "test" or "validation": the rows that are evaluated */
+    double value, best;        /* the metric at the newest and at the best evaluation */
+    double loss;               /* loss of the newest evaluation */
+    double train_loss;         /* mean loss of the newest epoch's training rows */
+    double rate;               /* training rows per second, mean over the epochs */
+    double seconds;            /* time of epochs and evaluations */
+    char begun[24];            /* time of the first record, UTC: "2024-01-31T09:30:00Z" */
+    char hash[65];             /* SHA-256 of the final weights */
+    char devices[256];         /* "cpu(0), cpu(1)" */
+    int epochs, of_epochs;     /* finished epochs, and those that the config asks for */
+    uint64_t steps;            /* number of the last step */
+    uint64_t parameters;
+    int resumed; /* how often the run was resumed */
+    bool synthetic;
+} ls_run_facts;
+
+/* Finds the facts in the records of the run in the directory `run_dir`. */
+void ls_run_facts_find(ls_run_facts *out, const ls_run_log *log, const char *run_dir);
+
+#endif

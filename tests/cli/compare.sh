@@ -1,0 +1,95 @@
+#!/bin/sh
+# `runs` and `compare`: three runs of different length, of which one was resumed and one is running.
+# shellcheck disable=SC1091,SC2154 # expect.sh sets and reads the shared variables
+. "$(dirname "$0")/expect.sh"
+unset COLUMNS
+
+# has FILE PATTERN: a line of the file matches the basic regular expression.
+has() { grep -q -e "$2" "$1" || fail "expected in $1: $2, found: $(head -c 1500 "$1")"; }
+
+run config.json --set run_dir=runs/one --set epochs=2
+expect_code 0
+run config.json --set run_dir=runs/two --set epochs=3 --set optimizer.lr=0.1 --quiet
+expect_code 0
+run --resume runs/two --set epochs=5 --quiet
+expect_code 0
+"$program" config.json --set run_dir=runs/three --set epochs=1000000 --set batch_size=32 \
+    --set optimizer.momentum=0.9 >log.txt 2>&1 &
+running=$!
+tries=0
+until grep -q '"type":"eval"' runs/three/metrics.jsonl 2>grep.txt || [ $((tries += 1)) -gt 100 ]; do
+    sleep 0.1
+done
+
+# ---- the list ----
+run runs
+expect_code 0
+[ "$(wc -l <stdout.txt)" -eq 4 ] || fail 'expected a heading and three runs'
+has stdout.txt '^run  *name  .*data  .*accuracy  .*loss  .*ended'
+has stdout.txt '^runs/one  .*small.* synthetic .* [01]\.[0-9]\{4\} .* 2/2 .* finished  [0-9a-f]\{8\}$'
+has stdout.txt '^runs/two  .* 5/5 .* finished  [0-9a-f]\{8\}$'
+has stdout.txt '^runs/three  .*/1000000 .* running$'
+[ "$(sed -n '2s/ .*//p' stdout.txt)" = runs/one ] || fail 'expected the oldest run first'
+for width in 40 60 80; do
+    label="runs on $width columns"
+    COLUMNS=$width "$program" runs >stdout.txt 2>stderr.txt
+    [ "$(wc -L <stdout.txt)" -le $width ] || fail "expected lines of at most $width columns"
+    has stdout.txt '^runs/one  .* finished'
+done
+run runs --json
+expect_code 0
+[ "$(grep -c '^{"run":"runs/.*"weights_sha256":.*}$' stdout.txt)" -eq 3 ] || fail 'expected three objects'
+has stdout.txt '"run":"runs/two",.*"ended":"finished",.*"resumed":1,"epochs":5,"of_epochs":5,"steps":10,'
+mkdir empty
+run runs empty
+expect_code 66
+expect_error 'empty: there is no run in it; expected directories with a metrics.jsonl'
+run runs nowhere
+expect_code 66
+
+# ---- the comparison ----
+run compare runs/one two runs/three
+expect_code 0
+has stdout.txt '^A  runs/one$'
+has stdout.txt '^B  runs/two$'
+has stdout.txt '^ended  *finished  *finished, resumed  *running$'
+has stdout.txt '^epochs  *2 of 2  *5 of 5  *[1-9][0-9]* of 1000000$'
+has stdout.txt '^optimizer.lr  *0.05  *0.1  *0.05$'
+has stdout.txt '^epochs  *2  *5  *1000000$'
+has stdout.txt '^batch_size  *64  *64  *32$'
+has stdout.txt '^optimizer.momentum  *0  *0  *0.9$'
+! grep -q '^run_dir' stdout.txt || fail 'expected no row for the directories'
+! grep -q '^seed' stdout.txt || fail 'expected no row for a key that all have in common'
+[ "$(tail -n 1 stdout.txt)" = compare.html ] || fail 'expected the place of the page'
+for width in 40 60; do
+    label="compare on $width columns"
+    COLUMNS=$width "$program" compare runs/one runs/two runs/three --no-page >stdout.txt 2>stderr.txt
+    [ "$(wc -L <stdout.txt)" -le $width ] || fail "expected lines of at most $width columns"
+done
+
+# Each run's steps are on the page once, in order.
+label='the page'
+steps_of() {
+    awk -v run="$1" '/^\{"type":"run",/ { in_run = index($0, "\"path\":\"" run "\"") }
+        in_run && /^\{"type":"step"/ { sub(/.*"step":/, ""); sub(/,.*/, ""); print }' compare.html
+}
+[ "$(steps_of runs/one | tr '\n' ' ')" = '1 2 3 4 ' ] || fail "expected four steps: $(steps_of runs/one)"
+[ "$(steps_of runs/two | tr '\n' ' ')" = '1 2 3 4 5 6 7 8 9 10 ' ] || fail "expected ten steps: $(steps_of runs/two)"
+[ "$(steps_of runs/three | wc -l)" -ge 3 ] || fail 'expected the steps so far'
+! grep -q -e 'src="http' -e 'href="http' compare.html || fail 'expected no resource outside the page'
+
+kill -INT $running
+wait $running
+run runs
+has stdout.txt '^runs/three  .* interrupted  [0-9a-f]\{8\}$'
+grep -v '"type":"run_end"' runs/three/metrics.jsonl >cut.jsonl && mv cut.jsonl runs/three/metrics.jsonl
+run runs
+has stdout.txt '^runs/three  .* killed'
+
+run compare runs/one
+expect_code 64
+has stderr.txt '^trainer compare: which runs?'
+run compare runs/one nowhere
+expect_code 66
+expect_error 'nowhere: no such directory; expected the directory of a run, such as runs/<time>-<name>'
+finish

@@ -1,0 +1,111 @@
+// Every member of <lockstep/lockstep.hpp>, against the installed library: what is released, what is
+// shared, and what is thrown. The header is included twice over and in two files (other.cpp).
+#include <lockstep/lockstep.hpp>
+#include <lockstep/lockstep.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <type_traits>
+
+int status_of_a_missing_file(); // other.cpp
+
+static_assert(!std::is_copy_constructible<lockstep::trainer>::value, "a trainer has one owner");
+static_assert(std::is_nothrow_move_constructible<lockstep::trainer>::value, "");
+static_assert(std::is_copy_constructible<lockstep::model>::value, "models are shared");
+
+enum { ROWS = 32, PIXELS = 784 };
+
+static int live; // blocks that the library holds
+
+static void expect(bool holds, const char *what)
+{
+    if (!holds) {
+        std::printf("expected that %s\n", what);
+        std::exit(1);
+    }
+}
+
+static void *allocate(void *, size_t bytes, size_t align)
+{
+    __atomic_add_fetch(&live, 1, __ATOMIC_RELAXED);
+    return std::aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void release(void *, void *memory)
+{
+    __atomic_sub_fetch(&live, 1, __ATOMIC_RELAXED);
+    std::free(memory);
+}
+
+static const char config[] =
+    R"({"data": {"name": "given"}, "batch_size": 32, "run_dir": null, "devices": "cpu:2",
+        "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 10}]},
+        "optimizer": {"name": "sgd", "lr": 0.1}})";
+
+static void use(const ls_host *host)
+{
+    static unsigned char rows[ROWS * PIXELS];
+    static int32_t labels[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        labels[i] = i % 10;
+        std::memset(rows + i * PIXELS + i % 10 * 70, 255, 70);
+    }
+    auto given = lockstep::sized<ls_data_source>();
+    given.name = "given";
+    given.channels = 1;
+    given.height = given.width = 28;
+    given.classes = 10;
+    given.streamed = 1;
+    const ls_data_source *sources[] = {&given};
+    auto options = lockstep::sized<ls_trainer_options>();
+    options.config_text = config;
+    options.sources = sources;
+    options.source_count = 1;
+    options.host = host;
+
+    lockstep::trainer first(options);
+    lockstep::trainer trainer(std::move(first));
+    ls_step_result step{};
+    for (int i = 0; i < 20; i++)
+        step = trainer.step(rows, labels, ROWS);
+    expect(step.number == 20 && step.loss < 1, "twenty steps were done and learnt something");
+    expect(trainer.result().steps == 20, "result() counts them");
+    int status = LS_OK;
+    try {
+        trainer.step(rows, labels, ROWS - 1);
+    } catch (const lockstep::error &e) {
+        status = e.status;
+        expect(std::strstr(e.what(), "31") != nullptr, "what() is the message");
+    }
+    expect(status == LS_EINVAL, "a step of another number of rows throws LS_EINVAL");
+
+    trainer.save("trainer.safetensors");
+    lockstep::model model = trainer.snapshot(), copy = model;
+    { lockstep::trainer gone(std::move(trainer)); }
+    expect(copy.get() == model.get() && copy.info().steps == 20, "copies share a snapshot");
+    model.save("model.safetensors");
+    auto about = lockstep::sized<ls_model_options>();
+    about.host = host;
+    model = lockstep::model("model.safetensors", &about);
+    const auto p = model.run(rows, 2), logits = copy.run(rows, 1, LS_OUTPUT_LOGITS);
+    expect(p.size() == 20 && logits.size() == 10, "there is an output for each row and class");
+    const float sum = std::accumulate(p.begin(), p.begin() + 10, 0.f);
+    expect(std::fabs(sum - 1) < 1e-5f, "probabilities sum to one");
+    expect(p[0] > 0.5 && p[11] > 0.5 && logits[0] > logits[1], "both rows are recognised");
+    expect(model.class_name(0) == nullptr, "the classes have no names");
+    lockstep::check(ls_snapshot_save, copy.get(), "trainer.safetensors");
+}
+
+int main()
+{
+    auto host = lockstep::sized<ls_host>();
+    host.alloc = allocate;
+    host.free = release;
+    use(&host);
+    expect(live == 0, "everything was released");
+    expect(status_of_a_missing_file() == LS_ENOENT, "a missing file throws LS_ENOENT");
+    return 0;
+}
