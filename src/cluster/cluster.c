@@ -408,8 +408,8 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
         status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);
     if (status == LS_OK)
         status = make_bytes(c, err);
-    if (status == LS_OK)
-        status = ls_cluster_share(c, NULL, 0, err); /* exchanges the names of all members */
+    if (status == LS_OK && !ls_cluster_was_admitted(c)) /* which knows them already */
+        status = ls_cluster_share(c, NULL, 0, err);     /* exchanges the names of all members */
     if (status)
         ls_cluster_close(c);
     else

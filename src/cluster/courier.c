@@ -352,13 +352,15 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
     post_next(c, p);
 }
 
+/* A member that is alone has no transfers, but the engine answers processes that want to join. */
 static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 {
     ls_transfer *ended[AT_ONCE];
     ls_error why;
-    if (!c->wire || (ls_watch_members(c) == 1 && !ls_watch_brings(c)))
+    const bool alone = ls_watch_members(c) == 1 && !ls_watch_brings(c);
+    if (!c->wire || (alone && !c->options.admits))
         return;
-    int count = c->wire->type->poll(c->wire, ended, AT_ONCE, timeout_ns, &why);
+    int count = c->wire->type->poll(c->wire, ended, AT_ONCE, alone ? 0 : timeout_ns, &why);
     if (count < 0)
         ls_watch_note_wire(c, count, &why);
     for (int i = 0; i < count; i++)

@@ -112,9 +112,7 @@ static bool is_unfit(const struct ls_trainer *t, int status, const ls_error *why
 /* The exchanges of a start, in the order in which the newcomer opens its run (open.c). */
 static int exchange_start(struct ls_trainer *t, ls_error *err)
 {
-    int status = ls_cluster_share(t->members.cluster, NULL, 0, err); /* ls_cluster_open */
-    if (status == LS_OK)
-        status = ls_members_share_shards(t, err);
+    int status = ls_members_share_shards(t, err);
     if (status == LS_OK)
         status = ls_members_compare(t, err);
     if (status == LS_OK)

@@ -65,8 +65,8 @@ static int compare_prints(const ls_fingerprint *a, const char *first, const ls_f
     if (a->recipe_crc32 != b->recipe_crc32)
         return ls_fail(err, LS_ECONFIG,
                        "host %s has another recipe than host %s (or other epochs, eval_every, "
-                       "verify_every_steps, patience, monitor, metrics.names or "
-                       "cluster.on_host_loss): give all the same config",
+                       "verify_every_steps, patience, monitor, metrics.names, "
+                       "cluster.on_host_loss or cluster.on_arrival): give all the same config",
                        host, first);
     if (a->train_rows != b->train_rows || a->test_rows != b->test_rows ||
         a->data_crc32 != b->data_crc32)
@@ -85,12 +85,14 @@ int ls_members_refuse(void *trainer, const char *host, const void *print, size_t
 {
     const struct ls_trainer *t = trainer;
     ls_fingerprint theirs;
+    char own[LS_MEMBER_NAME] = "";
     ls_error err = {.text = "its config and data are not known: start it without --resume"};
     int status = LS_EUNSUPPORTED;
     if (bytes == sizeof theirs) {
         memcpy(&theirs, print, sizeof theirs);
         theirs.version[sizeof theirs.version - 1] = '\0';
-        status = compare_prints(&t->members.print, "of the run", &theirs, host, &err);
+        gethostname(own, sizeof own - 1);
+        status = compare_prints(&t->members.print, own, &theirs, host, &err);
     }
     if (status)
         snprintf(why, size, "%s", err.text);

@@ -343,6 +343,9 @@ static void *run_process(void *arg)
     return NULL;
 }
 
+/* how long a newcomer calls a member that is lost */
+#define NEWCOMER_WAITS_NS UINT64_C(3000000000)
+
 static void prepare_tcp(story *s, int m, int port)
 {
     static const char secret[] = "of this story and of no other";
@@ -352,6 +355,7 @@ static void prepare_tcp(story *s, int m, int port)
                                      .meet = p->meet,
                                      .secret = secret,
                                      .secret_bytes = sizeof secret,
+                                     .wait_ns = m < s->members ? 0 : NEWCOMER_WAITS_NS,
                                      .members = s->members};
     atomic_store(&p->mortal.dies_at,
                  m == s->members && s->newcomer_dies_at ? s->newcomer_dies_at : NEVER);

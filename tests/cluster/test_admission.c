@@ -142,7 +142,7 @@ static void a_host_that_does_not_fit_is_refused_by_name(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {{"seed=7", "another recipe"},
-                                           {"data.limit=64", "other data"}};
+                                           {"data.limit=64", "another recipe"}};
     alone(&one, 8);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         begin(2, 1, 2, 0);
