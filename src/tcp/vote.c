@@ -253,8 +253,11 @@ static bool accept(tcp_vote *v, const tcp_word *in)
 
 bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in)
 {
-    (void)v;
-    return in->say <= TCP_FORMED && tcp_set_count(&in->ballot.set) > 0;
+    tcp_set all = {{0}};
+    for (int i = 0; i < v->members; i++)
+        tcp_set_add(&all, i);
+    return in->say <= TCP_FORMED && tcp_set_count(&in->ballot.set) > 0 &&
+           is_part(&in->ballot.set, &all) && is_part(&in->suspects, &all);
 }
 
 bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)

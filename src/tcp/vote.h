@@ -120,7 +120,8 @@ void tcp_vote_miss(tcp_vote *v, int who);
 /* Writes the STATE message of this member. */
 void tcp_vote_state(const tcp_vote *v, tcp_word *out);
 
-/* Checks a received message: whether it has a known kind and a group with members. */
+/* Checks a received message: whether it has a known kind, and its groups contain only numbers that
+ * this member knows. It may name arrivals that this member does not know. */
 bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in);
 
 /* Processes a message from member `from`, which tcp_vote_can_be has accepted. Returns true if

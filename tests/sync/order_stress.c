@@ -303,7 +303,7 @@ static const ls_wire_type lone = {
 
 static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *err)
 {
-    static ls_wire wire = {&lone, 0, 1};
+    static ls_wire wire = {.type = &lone, .members = 1};
     (void)options;
     (void)err;
     *out = &wire;
