@@ -47,7 +47,7 @@ function summary() {
       { at: e.at ?? r.at }));
   }
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
-    r => ['fault', 'nonfinite', 'resume'].includes(r.type) || (r.type === 'warning' && !told(r))) };
+    r => ['fault', 'nonfinite', 'arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !told(r))) };
   s.live = { ...last('program'), ...last('live') }; /* where the run is */
   s.data = start.data || {};
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
@@ -106,11 +106,14 @@ function note(title, text, kind = '') {
   return el('p', { class: 'note ' + kind, role: 'note' }, el('strong', {}, title), ' ' + text);
 }
 
-/* Describes an event that the curves do not show: a lost worker, a step that was left out, a resumed run. */
+/* Describes an event that the curves do not show: a lost worker, a step that was left out, a host that came, a
+   resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
     return note(`Resumed after step ${number(r.step)}.`, 'What came before was done in an earlier process.');
   if (r.type === 'warning') return note('Warning:', r.text);
+  if (r.type === 'arrival')
+    return note(`After step ${number(r.step)} host ${r.host} was admitted.`, `Devices: ${r.devices.join(', ')}.`);
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);

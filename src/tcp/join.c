@@ -299,9 +299,10 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
         status = keep_secret(j, err);
     if (status == LS_OK)
         status = tcp_make_lines(w, place->members, err);
-    if (status == LS_OK && place->members > 1)
+    const bool alone = place->members == 1 && !options->admits;
+    if (status == LS_OK && !alone)
         status = meet(j, err);
-    if (status || place->members == 1 || (!j->is_first && !options->regroups)) {
+    if (status || alone || (!j->is_first && !options->regroups)) {
         tcp_forget_meeting(j);
         return status;
     }

@@ -69,7 +69,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
     m->count = ls_cluster_members(m->cluster);
     m->origin = ls_cluster_origin(m->cluster, m->member);
     m->arrived = ls_cluster_was_admitted(m->cluster);
-    if (m->count > 1)
+    if (m->count > 1 || ls_cluster_can_admit(m->cluster))
         return LS_OK;
     ls_cluster_close(m->cluster); /* the run has one process */
     m->cluster = NULL;

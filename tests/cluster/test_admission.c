@@ -62,6 +62,17 @@ static void a_host_is_admitted_at_the_end_of_an_epoch(void **state)
     assert_int_equal(other.process[2].records, 0);
 }
 
+/* It waits for nobody at its start. */
+static void one_host_alone_becomes_three(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    begin(1, 2, 2, 5);
+    tell(&other);
+    these_ended_well(7, 3, "one becomes three");
+    assert_int_equal(other.process[0].arrivals, 2);
+}
+
 static void two_come_and_two_become_four(void **state)
 {
     (void)state;
@@ -159,6 +170,7 @@ LS_TESTS(cluster_admission, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_host_is_admitted_at_the_end_of_an_epoch),
+        cmocka_unit_test(one_host_alone_becomes_three),
         cmocka_unit_test(two_come_and_two_become_four),
         cmocka_unit_test(a_newcomer_takes_over_when_others_are_lost),
         cmocka_unit_test(a_host_may_come_after_one_was_lost),
