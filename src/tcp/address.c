@@ -161,3 +161,24 @@ void tcp_take_name(char out[TCP_HOST], const char *from)
     if (!out[0])
         memcpy(out, "?", 2);
 }
+
+/* Sets the addresses of a caller's listener: the address that the caller's connection comes
+ * from and, if it differs, the address that the caller knows, since a gateway may have
+ * replaced the former. */
+void tcp_note_entry(entry *e, int fd, const hello *h)
+{
+    struct sockaddr_storage from = {0}, own;
+    socklen_t bytes = sizeof from;
+    uint32_t port;
+    memset(e, 0, sizeof *e);
+    e->port = h->port;
+    tcp_take_name(e->host, h->host);
+    memcpy(e->address[0], h->address, 16);
+    if (h->advertised || getpeername(fd, (struct sockaddr *)&from, &bytes))
+        return;
+    tcp_pack_address(e->address[0], &port, &from);
+    tcp_unpack_address(&own, h->address, 0);
+    if (memcmp(e->address[0], h->address, 16) != 0 && !tcp_is_any((struct sockaddr *)&own) &&
+        !tcp_is_loopback((struct sockaddr *)&own))
+        memcpy(e->address[1], h->address, 16);
+}

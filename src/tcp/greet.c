@@ -310,3 +310,24 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     memcpy(j->verdict.host, name, sizeof name);
     return heed_verdict(j, err);
 }
+
+/* ---- messages after the verdict ---------------------------------------------------------------
+ */
+
+int tcp_hear_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err)
+{
+    char why[LS_REASON];
+    while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
+        tcp_beat(j);
+        if (ls_now_ns() >= until_ns)
+            return ls_fail(err, LS_ETIMEDOUT,
+                           "host %s, the first, still waits for others: the time is over here",
+                           j->verdict.host);
+    }
+    const int error =
+        tcp_move_all(fd, note, sizeof *note, false, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
+    note->text[TCP_NOTE - 1] = '\0';
+    return error ? ls_fail(err, LS_EIO, "host %s, at %s, has gone: %s", j->verdict.host, j->where,
+                           ls_reason(why, error))
+                 : LS_OK;
+}

@@ -221,6 +221,27 @@ static int keep_secret(joining *j, ls_error *err)
     return LS_OK;
 }
 
+/* Waits until the run that has begun admits this process; calls again if it is left out, or if the
+ * member that it has called is lost. */
+static int be_admitted(joining *j, ls_error *err)
+{
+    ls_error why = {0};
+    int status = tcp_await_admission(j, &why);
+    while (status == LS_EIO && ls_now_ns() < j->until_ns) {
+        tcp_log_waiting(j, true, "%.250s; calling again", why.text);
+        tcp_pause(j);
+        status = tcp_call_first(j, &why);
+        if (status == LS_OK && j->verdict.kind != TCP_WAIT)
+            status = ls_fail(&why, LS_EUNSUPPORTED,
+                             "another run has begun at %s while this host waited", j->where);
+        if (status == LS_OK)
+            status = tcp_await_admission(j, &why);
+    }
+    if (status && err)
+        *err = why;
+    return status;
+}
+
 static int meet(joining *j, ls_error *err)
 {
     const size_t members = (size_t)j->place.members;
@@ -231,8 +252,8 @@ static int meet(joining *j, ls_error *err)
     for (size_t i = 0; i < members; i++)
         j->caller[i] = -1;
     int status = tcp_meet(j, err);
-    if (j->admitted)
-        return LS_OK;
+    if (status == LS_OK && j->verdict.kind == TCP_WAIT)
+        return be_admitted(j, err);
     if (status == LS_OK)
         status = tcp_vote_init(&j->vote, j->wire->base.member, j->place.members, err);
     if (status)

@@ -308,23 +308,25 @@ static inline void tcp_beat(const joining *j)
  * tried again), LS_ESYSTEM. */
 int tcp_greet(joining *j, int fd, hello *h, ls_error *err);
 
+/* Returns the next message of the first member, or of the one at which this process waits, within
+ * `silence_ns`. Errors: LS_ETIMEDOUT; LS_EIO if it has gone. */
+int tcp_hear_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err);
+
 /* ---- meet.c: finds the first member and the others ------------------------------------------- */
 
 /* Finds out which member is first, and meets the others: sets numbers, names and addresses of all.
  * Errors: those of tcp_join. */
 int tcp_meet(joining *j, ls_error *err);
+/* Calls the first member, or the one at which this process waits, until it answers: j->verdict says
+ * whether the start goes on (TCP_WELCOME) or the run has begun (TCP_WAIT). In that case the
+ * connection is that of the first member's first channel. Errors: those of tcp_join. */
+int tcp_call_first(joining *j, ls_error *err);
 /* Called after connecting to the others: returns LS_OK on all members or fails on all. `status` and
  * `err` are this member's result. */
 int tcp_agree_to_go(joining *j, int status, ls_error *err);
 /* Checks for messages of other members that have failed or closed their connection. Does not wait.
  * Errors: LS_ESYSTEM. */
 int tcp_heed_notes(joining *j, ls_error *err);
-
-/* Returns the next message of the first member, or of the one at which this process waits, within
- * `silence_ns`. Errors: LS_ETIMEDOUT; LS_EIO if it has gone. */
-int tcp_hear_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err);
-/* Writes the description of a caller's listener. */
-void tcp_note_entry(entry *e, int fd, const hello *h);
 
 /* ---- admit.c: processes that come after the run has begun ------------------------------------ */
 
@@ -342,16 +344,21 @@ int tcp_arrivals(ls_wire *base, ls_arrival *out);
 /* Prepares the vote for an arrival, and if it waits at this member, sends it what it needs. Errors:
  * LS_ENOMEM. */
 int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t moment_ns, ls_error *err);
-/* Called by a process whose listener at `fd` has answered TCP_WAIT: sends the fingerprint, waits
- * until the run admits this process, and connects it. Takes the connection. Errors: LS_EIO (it may
- * call again), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
-int tcp_await_admission(joining *j, int fd, ls_error *err);
+/* ---- come.c, regroup.c: this process comes after the run has begun ----------------------------
+ */
+
+/* Called after tcp_call_first has got TCP_WAIT: sends the fingerprint, waits until the run admits
+ * this process, and connects it. Takes the connection. Errors: LS_EIO (it may call again until
+ * j->until_ns), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
+int tcp_await_admission(joining *j, ls_error *err);
 /* Votes as an arrival and connects: the new transport is *out. Errors: LS_ESTALLED (this process
  * was not admitted), LS_ENOMEM. */
 int tcp_vote_in(tcp_wire **out, joining *j, uint64_t moment_ns, ls_error *err);
 
 /* ---- address.c ------------------------------------------------------------------------------- */
 
+/* Sets the addresses and the name of a caller's listener. */
+void tcp_note_entry(entry *e, int fd, const hello *h);
 /* Reads "HOST:PORT", with brackets around a host that contains colons. `bare`: the host may be
  * missing, and the port be 0. Errors: LS_EINVAL. */
 int tcp_read_address(tcp_address *out, const char *text, bool bare, ls_error *err);

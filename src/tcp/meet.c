@@ -122,27 +122,6 @@ static void forget_gone(joining *j, int *count)
     }
 }
 
-/* Sets the addresses of a caller's listener: the address that the caller's connection comes
- * from and, if it differs, the address that the caller knows, since a gateway may have
- * replaced the former. */
-void tcp_note_entry(entry *e, int fd, const hello *h)
-{
-    struct sockaddr_storage from = {0}, own;
-    socklen_t bytes = sizeof from;
-    uint32_t port;
-    memset(e, 0, sizeof *e);
-    e->port = h->port;
-    tcp_take_name(e->host, h->host);
-    memcpy(e->address[0], h->address, 16);
-    if (h->advertised || getpeername(fd, (struct sockaddr *)&from, &bytes))
-        return;
-    tcp_pack_address(e->address[0], &port, &from);
-    tcp_unpack_address(&own, h->address, 0);
-    if (memcmp(e->address[0], h->address, 16) != 0 && !tcp_is_any((struct sockaddr *)&own) &&
-        !tcp_is_loopback((struct sockaddr *)&own))
-        memcpy(e->address[1], h->address, 16);
-}
-
 /* Formats "a, b, c", truncated if it gets too long. */
 static void list_hosts(char *out, size_t size, const joining *j, int count)
 {
@@ -403,24 +382,6 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                               j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
 }
 
-int tcp_hear_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err)
-{
-    char why[LS_REASON];
-    while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
-        tcp_beat(j);
-        if (ls_now_ns() >= until_ns)
-            return ls_fail(err, LS_ETIMEDOUT,
-                           "host %s, the first, still waits for others: the time is over here",
-                           j->verdict.host);
-    }
-    const int error =
-        tcp_move_all(fd, note, sizeof *note, false, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
-    note->text[TCP_NOTE - 1] = '\0';
-    return error ? ls_fail(err, LS_EIO, "host %s, at %s, has gone: %s", j->verdict.host, j->where,
-                           ls_reason(why, error))
-                 : LS_OK;
-}
-
 static int hear_first(joining *j, int fd, ls_error *err)
 {
     char why[LS_REASON];
@@ -475,15 +436,14 @@ static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *wh
     if ((status != LS_EIO && !may_end_soon(j, status, ending_ns)) || ls_now_ns() >= j->until_ns)
         return false;
     tcp_log_waiting(j, false, "%.250s; calling again", why->text);
-    if (*fd >= 0)
-        close(*fd);
+    close(*fd);
     *fd = -1;
     tcp_pause(j);
     find_again(j);
     return true;
 }
 
-static int call_first(joining *j, ls_error *err)
+int tcp_call_first(joining *j, ls_error *err)
 {
     hello h = {.from = TCP_NOBODY, .members = (uint32_t)j->place.members};
     tcp_line *line = tcp_line_of(j->wire, 0, 0);
@@ -498,14 +458,8 @@ static int call_first(joining *j, ls_error *err)
             status = open_own_listener(j, line->fd, &h, &why);
         if (status == LS_OK)
             status = tcp_greet(j, line->fd, &h, &why);
-        if (status == LS_OK && j->verdict.kind == TCP_WAIT) {
-            const int fd = line->fd;
-            line->fd = -1;
-            status = tcp_await_admission(j, fd, &why);
-            line = tcp_line_of(j->wire, 0, 0);
-        } else if (status == LS_OK) {
+        if (status == LS_OK && j->verdict.kind == TCP_WELCOME)
             status = hear_first(j, line->fd, &why);
-        }
     } while (is_to_call_again(j, &line->fd, status, &why, &ending_ns));
     if (status && err)
         *err = why;
@@ -565,7 +519,7 @@ int tcp_meet(joining *j, ls_error *err)
         status = guess_first(j, &first, err);
     if (status)
         return status;
-    status = first ? be_first(j, err) : call_first(j, err);
+    status = first ? be_first(j, err) : tcp_call_first(j, err);
     j->until_ns = ls_deadline_ns(CONNECT_NS);
     return status;
 }
