@@ -202,7 +202,7 @@ def able(members):
 
 
 def draw_event(test, draw, said):
-    free = [i for i in range(1, SPACES + 1) if all(h.i != i or h.code() is not None for h in test.all)]
+    free = [i for i in range(1, SPACES + 1) if all(h.i != i or (h.code() is not None and h.lost != "cut") for h in test.all)]
     may_come, may_go = bool(free) and len(test.members) < SPACES, able(test.members)
     if may_come and (not may_go or draw.random() < 0.6):
         i, join = draw.choice(free), draw.choice(test.members)

@@ -115,8 +115,15 @@ static void a_host_may_come_after_one_was_lost(void **state)
     assert_int_equal(other.process[0].faults, 1);
 }
 
-/* The second regrouping of a member is that of the admission after a loss. The first one is that of
- * the admission itself. */
+/* The newcomer goes on with them, or was left out and may find that the run has ended. */
+static void the_first_two_ended_well(const char *what)
+{
+    for (int m = 0; m < 2; m++)
+        if (other.process[m].status || strcmp(other.process[m].hash, one.process[0].hash) != 0)
+            fail_msg("%s: process %d: %s", what, m, other.process[m].err.text);
+}
+
+/* The first regrouping of a member is that of the admission. */
 static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
 {
     (void)state;
@@ -133,6 +140,25 @@ static void one_may_be_lost_in_the_middle_of_an_admission(void **state)
             if (m != victim && (other.process[m].status ||
                                 strcmp(other.process[m].hash, one.process[0].hash) != 0))
                 fail_msg("%s: process %d: %s", what, m, other.process[m].err.text);
+    }
+}
+
+/* Member 2 dies in an exchange at the end of the epoch, whose result one member has and the other
+ * lacks: that of the evaluation, that of who waits, or those of the admission. */
+static void one_may_know_less_at_the_end_of_an_epoch(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    for (unsigned k = 0; k < ls_tests_rounds(4, 16); k++) {
+        char what[60];
+        begin(3, 1, 2, 0);
+        other.loss[2].step = 3;
+        other.loss[2].posts = 4 * (long)k;
+        other.loss[2].fate = FATE_KILLED_IN_GATHER;
+        other.loss[2].deaf = (int)k % 2;
+        snprintf(what, sizeof what, "lost %ld posts after the epoch", other.loss[2].posts);
+        tell(&other);
+        the_first_two_ended_well(what);
     }
 }
 
@@ -175,6 +201,7 @@ LS_TESTS(cluster_admission, "integration")
         cmocka_unit_test(a_newcomer_takes_over_when_others_are_lost),
         cmocka_unit_test(a_host_may_come_after_one_was_lost),
         cmocka_unit_test(one_may_be_lost_in_the_middle_of_an_admission),
+        cmocka_unit_test(one_may_know_less_at_the_end_of_an_epoch),
         cmocka_unit_test(the_newcomer_may_be_lost_at_any_exchange),
         cmocka_unit_test(a_host_that_does_not_fit_is_refused_by_name),
     };
