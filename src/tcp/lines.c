@@ -21,6 +21,7 @@ enum {
 };
 #define LONGEST_NS 1000000000u
 #define DOOR_NS 1000000000u  /* interval between two looks at the listener */
+#define ADMITS_NS 100000000u /* the same in a run that admits further members */
 #define BUSY_NS 10000000u    /* the same while a handshake is in progress */
 #define DRAIN_NS 2000000000u /* longest wait for the others to shut down */
 
@@ -183,8 +184,10 @@ int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
 
 static void mind_listener(tcp_wire *w, uint64_t now)
 {
-    if (w->meeting && now >= w->door_ns)
-        w->door_ns = now + (tcp_answer_late(w->meeting) ? BUSY_NS : DOOR_NS);
+    if (!w->meeting || now < w->door_ns)
+        return;
+    const uint64_t idle_ns = w->meeting->options.admits ? ADMITS_NS : DOOR_NS;
+    w->door_ns = now + (tcp_answer_late(w->meeting) ? BUSY_NS : idle_ns);
 }
 
 int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err)

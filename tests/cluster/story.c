@@ -344,7 +344,7 @@ static void *run_process(void *arg)
 }
 
 /* how long a newcomer calls a member that is lost */
-#define NEWCOMER_WAITS_NS UINT64_C(3000000000)
+#define NEWCOMER_WAITS_NS UINT64_C(1000000000)
 
 static void prepare_tcp(story *s, int m, int port)
 {
