@@ -7,28 +7,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* If a member before member m has the name of its host, adds `number` to the name. */
+static void tell_apart(ls_cluster *c, int m, int number)
+{
+    char *host = c->peer[m].host;
+    for (int k = 0; k < m; k++)
+        if (strcmp(host, c->peer[k].host) == 0) {
+            const size_t length = strnlen(host, LS_MEMBER_NAME - 8);
+            snprintf(host + length, LS_MEMBER_NAME - length, "#%d", number);
+            return;
+        }
+}
+
 void ls_names_number(ls_cluster *c)
 {
     for (int m = c->wire->members - 1; m > 0; m--)
-        for (int k = 0; k < m; k++)
-            if (strcmp(c->peer[m].host, c->peer[k].host) == 0) {
-                const size_t length = strnlen(c->peer[m].host, LS_MEMBER_NAME - 8);
-                snprintf(c->peer[m].host + length, LS_MEMBER_NAME - length, "#%d", m);
-                break;
-            }
-}
-
-/* Makes the name of a member that was admitted unique, as the engine does for that member itself.
- */
-static void number_newcomer(ls_cluster *c)
-{
-    ls_peer *p = &c->peer[c->wire->admitted];
-    for (int m = 0; m < c->wire->admitted; m++)
-        if (strcmp(c->peer[m].host, p->host) == 0) {
-            const size_t length = strnlen(p->host, LS_MEMBER_NAME - 8);
-            snprintf(p->host + length, LS_MEMBER_NAME - length, "#%d", p->origin);
-            return;
-        }
+        tell_apart(c, m, m);
 }
 
 /* Sets number and name of member m. `was`: the member in the former group; NULL: it was in none. */
@@ -53,8 +47,8 @@ void ls_names_take(ls_cluster *c, const ls_peer *before, const int *origin)
 {
     for (int m = 0; m < c->wire->members; m++)
         name_member(c, m, before && origin[m] >= 0 ? &before[origin[m]] : NULL);
-    if (before)
-        number_newcomer(c);
+    if (before && c->wire->admitted > 0) /* as the engine does for that member itself */
+        tell_apart(c, c->wire->admitted, c->peer[c->wire->admitted].origin);
 }
 
 int ls_names_room(ls_cluster *c, ls_error *err)

@@ -182,3 +182,9 @@ void tcp_note_entry(entry *e, int fd, const hello *h)
         !tcp_is_loopback((struct sockaddr *)&own))
         memcpy(e->address[1], h->address, 16);
 }
+
+void tcp_number_name(char host[TCP_HOST], int number)
+{
+    const size_t length = strnlen(host, TCP_HOST - 8);
+    snprintf(host + length, TCP_HOST - length, "#%d", number);
+}

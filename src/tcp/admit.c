@@ -160,8 +160,7 @@ static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
     tcp_take_name(e->host, arrival->host);
     for (int i = 0; i < number; i++)
         if (tcp_set_has(&j->vote.formed.set, i) && strcmp(all[i].host, e->host) == 0) {
-            const size_t length = strnlen(e->host, TCP_HOST - 8);
-            snprintf(e->host + length, TCP_HOST - length, "#%d", number);
+            tcp_number_name(e->host, number);
             break;
         }
     return LS_OK;

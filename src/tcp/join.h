@@ -377,6 +377,8 @@ socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address
 const char *tcp_show_address(char out[80], const uint8_t address[16], uint32_t port);
 /* Copies a host's name received from elsewhere; replaces bytes that cannot be printed by '?'. */
 void tcp_take_name(char out[TCP_HOST], const char *from);
+/* Adds a number to the name of a host whose name another one has. */
+void tcp_number_name(char host[TCP_HOST], int number);
 
 /* ---- log.c ----------------------------------------------------------------------------------- */
 

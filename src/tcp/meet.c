@@ -236,8 +236,7 @@ static void number_namesakes(joining *j)
     for (int m = j->place.members - 1; m > 0; m--)
         for (int k = 0; k < m; k++)
             if (strcmp(j->entry[m].host, j->entry[k].host) == 0) {
-                const size_t length = strnlen(j->entry[m].host, TCP_HOST - 8);
-                snprintf(j->entry[m].host + length, TCP_HOST - length, "#%d", m);
+                tcp_number_name(j->entry[m].host, m);
                 break;
             }
 }

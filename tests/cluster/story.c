@@ -435,6 +435,14 @@ void all_ended_with(const story *s, const char *hash, double test_loss)
     }
 }
 
+int hosts_of(const char *devices)
+{
+    int hosts = 1;
+    for (const char *at = devices; (at = strchr(at, ';')) != NULL; at++)
+        hosts++;
+    return hosts;
+}
+
 void alone(story *s, int shards)
 {
     *s = (story){.members = 1, .workers = 2, .shards = shards};

@@ -102,6 +102,8 @@ typedef struct story {
 /* Runs the scenario and waits for its end. Afterwards the processes are in the order of their
  * member numbers. */
 void tell(story *s);
+/* Returns the number of hosts in a list of devices, "[a: device, device; b: device]". */
+int hosts_of(const char *devices);
 /* Runs the scenario in one process. */
 void alone(story *s, int shards);
 /* Checks that all members have these weights and this loss, and that only the first has records. */

@@ -19,15 +19,6 @@ static void begin(int members, int newcomers, uint64_t first, uint64_t second)
                     .comes = {first, second}};
 }
 
-/* "[a: device, device; b: device]": the number of hosts. */
-static int hosts_of(const char *devices)
-{
-    int hosts = 1;
-    for (const char *at = devices; (at = strchr(at, ';')) != NULL; at++)
-        hosts++;
-    return hosts;
-}
-
 /* Checks that the processes in `went_on` (a bit each) have ended with the weights of one process,
  * and that the others have failed. */
 static void these_ended_well(unsigned went_on, int hosts, const char *what)

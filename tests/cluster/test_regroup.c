@@ -8,15 +8,6 @@
 
 static story one, other;
 
-/* "[a: device, device; b: device]": of so many hosts. */
-static int hosts_of(const char *devices)
-{
-    int hosts = 1;
-    for (const char *at = devices; (at = strchr(at, ';')) != NULL; at++)
-        hosts++;
-    return hosts;
-}
-
 /* Checks that the members in `left` (a bit each) have ended well, the lowest of them with the
  * records from where the one before stopped, and that the others have not. */
 static void only_these_went_on(unsigned left, const char *what)
