@@ -53,17 +53,16 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
  * - rank, device: this rank and its device, which must be the same in every call
  * - in, out: `floats` floats each (ls_collective_options), in that device's memory, owned by the
  *   caller. They may be the same array. If they are different arrays and `floats` is a multiple of
- *   16, a copy is saved.
+ *   16, the rank does not need to copy `in` into a buffer of its own first.
  *
- * A rank allocates memory in its first call, and in its first call that needs the copy; later calls
- * allocate nothing. After success no rank reads `in` any more. After an error another rank may
- * still read it, until that rank has returned too.
- * Errors: LS_EABORTED (another rank failed or called ls_collective_abort), LS_ETIMEDOUT (the
- * message names the missing ranks), LS_EUNSUPPORTED (the device does not share the host's memory),
- * LS_ENOMEM, LS_EINVAL. Any error aborts the group permanently, so that no rank waits for one that
- * failed; the contents of `out` are undefined then. To continue, create a new group of the
- * remaining ranks.
- * Threads: the thread that the device is bound to. */
+ * A rank allocates memory in its first call, and in its first call that needs that buffer; later
+ * calls allocate nothing. After success no rank reads `in` any more. After an error another rank
+ * may still read it, until that rank has returned too. Errors: LS_EABORTED (another rank failed or
+ * called ls_collective_abort), LS_ETIMEDOUT (the message names the missing ranks), LS_EUNSUPPORTED
+ * (the device does not share the host's memory), LS_ENOMEM, LS_EINVAL. Any error aborts the group
+ * permanently, so that no rank waits for one that failed; the contents of `out` are undefined then.
+ * To continue, create a new group of the remaining ranks. Threads: the thread that the device is
+ * bound to. */
 int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err);
 

@@ -15,8 +15,9 @@
  * a row are scaled.
  *
  * Resident data (the default) is read once, while the trainer is opened. Streamed training data is
- * read minibatch by minibatch, so it may be larger than memory; or the callback reads none of it,
- * and ls_trainer_step brings every row.
+ * read minibatch by minibatch, so it may be larger than memory. If the source is streamed and has
+ * no training rows (train_rows 0), the callback is not called for training, and the program passes
+ * every row to ls_trainer_step.
  */
 #ifndef LOCKSTEP_DATA_SOURCE_H
 #define LOCKSTEP_DATA_SOURCE_H

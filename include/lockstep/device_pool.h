@@ -15,9 +15,10 @@
  *     ls_pool_destroy(pool);                          // closes the devices
  *     ls_registry_destroy(registry);
  *
- * A worker that stalls can be abandoned as pool.h describes. If the worker returns before the pool
- * has been destroyed, its device is closed then. Otherwise its stop hook does not run, its device
- * is not closed, and the device's memory is leaked. `host` must outlive such a worker's job.
+ * A worker that stalls can be abandoned as pool.h describes. If its job returns before the pool has
+ * been destroyed, the destruction closes its device. Otherwise its stop hook does not run, its
+ * device is not closed, and the device's memory is leaked; options.host must then exist until the
+ * job returns.
  */
 #ifndef LOCKSTEP_DEVICE_POOL_H
 #define LOCKSTEP_DEVICE_POOL_H

@@ -4,7 +4,8 @@
  *
  *     lockstep::check(ls_trainer_load, trainer.get(), "model.safetensors");
  *
- * No exception may leave a callback, because C functions would be in its way. */
+ * No exception may leave a callback, because the exception would have to pass through frames of C
+ * functions, which do not clean up. */
 #ifndef LOCKSTEP_LOCKSTEP_HPP
 #define LOCKSTEP_LOCKSTEP_HPP
 
@@ -39,7 +40,8 @@ template <class T> T sized()
     return options;
 }
 
-/* A trained model: a file, or a snapshot of a trainer. Copies share it. Any thread. */
+/* A trained model, opened from a file or taken as a snapshot of a trainer. Copies of the object
+ * share one model. Any thread. */
 class model {
 public:
     explicit model(ls_snapshot *owned) : snapshot(owned, ls_snapshot_release) {}
@@ -68,7 +70,7 @@ private:
     std::shared_ptr<ls_snapshot> snapshot;
 };
 
-/* A training run, of which there is one owner. */
+/* A training run. The object cannot be copied, only moved. */
 class trainer {
 public:
     explicit trainer(const ls_trainer_options &options) : t(open(options), ls_trainer_close) {}

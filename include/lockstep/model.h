@@ -45,9 +45,11 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
 
 /* Form of the outputs of ls_model_run. */
 typedef enum ls_output {
-    /* Probabilities of the classes; of each bit (loss bce); the values themselves (loss mse). */
+    /* The probability of each class; with the loss "bce" the probability of each bit; with the loss
+     * "mse" the predicted values. */
     LS_OUTPUT_PROBABILITIES = 0,
-    /* Outputs of the last layer. For classes, their softmax gives the probabilities. */
+    /* The outputs of the last layer. If the model predicts classes, the softmax of these outputs
+     * gives the probabilities. */
     LS_OUTPUT_LOGITS = 1
 } ls_output;
 
@@ -56,6 +58,7 @@ typedef enum ls_output {
  * - rows: [n][channels][height][width], bytes or floats as ls_snapshot_describe reports, raw as in
  *   the user's data. Each row is preprocessed as in training: the numbers of a table are
  *   standardised, and NaN is replaced by the value that training used for missing numbers.
+ * - form: what an output is
  * - outputs, capacity: output buffer [n][classes], and its size in floats
  *
  * Errors: those of ls_snapshot_predict; LS_EINVAL for an unknown form.

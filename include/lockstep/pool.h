@@ -26,11 +26,13 @@
  * Jobs: a job or a hook must not call the owner's functions on its own pool. They return LS_EINVAL
  * and do nothing, because they would wait for the calling thread itself. A job may call them on any
  * other pool, such as one that the job has created.
- * Idle workers sleep. Before a worker sleeps, and before the owner sleeps in a wait, the thread
- * spins for 0.1 ms, provided that every thread can have a CPU and that spinning has been of use
- * lately. The owner does not spin for a worker that it had to wake and that is not pinned, because
- * the kernel starts such a worker soonest on the CPU that the owner leaves. Hence rare jobs are
- * answered sooner without `pinned`, and work that keeps every CPU busy has warmer caches with it.
+ * Waiting: idle workers sleep. A thread that has to wait, a worker or the owner, first spins for
+ * 0.1 ms before it sleeps. It does not spin if the process has fewer CPUs than threads, or if its
+ * last spins were in vain; then it tries again from time to time. The owner sleeps at once if it
+ * has just woken a worker that is not pinned: the kernel starts that worker soonest on the CPU that
+ * the owner gives up. For jobs at long intervals `pinned` = 0 is therefore faster. For work that
+ * keeps every CPU busy `pinned` = 1 is faster, because each worker finds its data in the cache of
+ * its own CPU.
  * Signals: the pool's threads block all signals except those that a fault of the thread itself
  * raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) and SIGPROF, so signals that
  * are sent to the process are handled on the host program's threads. Lent threads and the owner
@@ -43,8 +45,7 @@
  * ls_pool_serve return LS_EINVAL, ls_pool_cancel does nothing, and ls_pool_destroy frees the
  * child's copy without running hooks. As in every child of a multi-threaded process, only
  * async-signal-safe functions may be called there before exec. A fork before the first pool is
- * created has no such limits.
- */
+ * created has no such limits. */
 #ifndef LOCKSTEP_POOL_H
 #define LOCKSTEP_POOL_H
 
@@ -73,8 +74,8 @@ typedef struct ls_worker {
     void *local; /* the worker's own pointer, set by the start hook */
 } ls_worker;
 
-/* A job for one worker, with the `arg` that was submitted. Returns LS_OK, or a negative status
- * after writing `err`. */
+/* A job for one worker. `arg` is the pointer that was passed with the job to ls_pool_submit or
+ * ls_pool_run. Returns LS_OK, or a negative status after writing `err`. */
 typedef int (*ls_job)(const ls_worker *worker, void *arg, ls_error *err);
 
 /* Options of ls_pool_create. */
@@ -97,10 +98,11 @@ typedef struct ls_pool_options {
     void *user;          /* passed to both hooks */
     const ls_host *host; /* allocator and log; outlives the pool; NULL: the defaults */
     /* Non-zero: worker 0 has no thread of its own. It is the owner, which must then be the same
-     * thread from create to destroy. Its hooks run inside these two functions and its jobs inside
-     * ls_pool_run and ls_pool_wait, whose time limit neither interrupts worker 0's jobs nor
-     * includes the time that they take. So a pool with as many workers as CPUs keeps every CPU
-     * busy. Worker 0 cannot be abandoned. */
+     * thread from create to destroy. Its start hook runs inside ls_pool_create, its stop hook
+     * inside ls_pool_destroy, and its jobs inside ls_pool_run and ls_pool_wait. The time limit of a
+     * run or a wait does not interrupt worker 0's jobs, and the time that they take is not counted.
+     * With this option, a pool with as many workers as CPUs keeps every CPU busy and has no thread
+     * too many. Worker 0 cannot be abandoned. */
     int caller_works;
     /* Number of workers, the last ones, that run on threads of the host program (ls_pool_serve).
      * The pool does not pin or name those threads. */
@@ -109,15 +111,15 @@ typedef struct ls_pool_options {
                     * readings of the clock per job */
 } ls_pool_options;
 
-/* Counters of one worker, or of all, since the pool was created. */
+/* Counters of one worker, or sums of the counters of all workers, since the pool was created. */
 typedef struct ls_pool_stats {
     size_t size;        /* sizeof(ls_pool_stats), set by the caller */
-    uint64_t submitted; /* number of jobs submitted to it, those of ls_pool_run included */
+    uint64_t submitted; /* number of jobs submitted to the worker, those of ls_pool_run included */
     uint64_t run;       /* number of jobs that have returned */
     uint64_t failed;    /* number of jobs that have returned an error */
     uint64_t dropped;   /* number of jobs that were dropped unstarted, by a cancel or an abandon */
-    uint64_t waits;     /* number of times that it found its inbox empty */
-    uint64_t sleeps;    /* number of those times when it went to sleep, after spinning in vain */
+    uint64_t waits;     /* number of times that the worker found its inbox empty */
+    uint64_t sleeps;    /* number of those times when the worker then went to sleep */
     uint64_t busy_ns;   /* total time in jobs that have returned; 0 unless options.time_jobs */
 } ls_pool_stats;
 
@@ -125,17 +127,18 @@ typedef struct ls_pool_stats {
  * cgroup's CPU quota, rounded up. At least 1. Any thread. */
 int ls_allowed_cpus(void);
 
-/* Returns the number of cores that those CPUs belong to, limited by the same quota. A core with two
- * hardware threads counts once. At least 1. Any thread. */
+/* Returns the number of cores to which the CPUs of this process's affinity mask belong, limited by
+ * the same quota. A core with two hardware threads counts once. At least 1. Any thread. */
 int ls_allowed_cores(void);
 
 /* Creates a pool, starts its workers and returns when the start hooks of all workers but the
  * borrowed ones have returned. The calling thread is the owner.
  * Pinning: with options.pinned, the affinity mask of the calling thread is cut into equal, disjoint
  * parts, one for each worker, keeping cores whole where possible. A worker on a thread of the
- * pool's own is confined to its part, or to `cpus_per_worker` CPUs of it. If a CPU quota is smaller
- * than the mask, workers still get their whole parts, so that several containers do not crowd on
- * the same CPUs. If the mask has too few CPUs, no worker is pinned, and the host's log says so.
+ * pool's own is confined to its part, or to `cpus_per_worker` CPUs of it. The whole mask is divided
+ * even if a CPU quota allows fewer CPUs than the mask has: if each container on a machine used only
+ * the first CPUs of the mask, all containers would use the same ones. If the mask has too few CPUs,
+ * no worker is pinned, and the host's log says so.
  * Errors: LS_EINVAL, LS_ENOMEM, LS_ESYSTEM (no thread could be started), or the start hook's. */
 int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err);
 
@@ -147,8 +150,8 @@ int ls_pool_size(const ls_pool *pool);
  * (the worker is abandoned), LS_ECANCELED (after ls_pool_cancel), LS_EINVAL. */
 int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *err);
 
-/* Runs `job` once on every worker that is not abandoned, after the jobs in its inbox, and waits
- * until all have finished. Called by the owner.
+/* Runs `job` once on every worker that is not abandoned, after the jobs in that worker's inbox, and
+ * waits until all workers have finished. Called by the owner.
  * Errors: LS_EAGAIN (an inbox stayed full until the time limit; no worker got the job),
  * LS_ETIMEDOUT (the message names the workers that have not finished; their jobs continue, so wait
  * again or abandon the workers), LS_ESTALLED (all workers are abandoned), LS_ECANCELED (after
@@ -222,8 +225,9 @@ int ls_pool_is_abandoned(const ls_pool *pool, int worker);
  * ended by then is left running: its thread is detached if it is the pool's own, its stop hook does
  * not run unless it has begun, and the memory of the pool that the worker may still access is never
  * freed. If its job returns later, the thread ends without calling the host's hooks or other code
- * of the caller; until then the job keeps using its own data. `pool` is invalid after every return
- * but LS_EINVAL, which a job of this pool gets. NULL is allowed. Called by the owner.
+ * of the caller; until then the job keeps using its own data. `pool` is invalid after the call,
+ * except after LS_EINVAL, which is returned if a job of this pool makes the call. NULL is allowed.
+ * Called by the owner.
  * Errors: LS_ESTALLED (the message names the workers left running and their jobs), LS_EINVAL. */
 int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err);
 

@@ -12,11 +12,11 @@
  * can see it.
  *
  * Predictions run on devices of the kind that the trainer uses, one device for each thread that
- * predicts at the same time. With the built-in CPU back end the work runs on the calling thread,
- * which needs a stack of 256 KiB; with any other back end it runs on a thread of the library while
- * the caller waits. Devices and their memory are created when they are first needed. All snapshots
- * of a trainer share them, later callers reuse them, and they are freed together with the last
- * snapshot.
+ * predicts at the same time. With the built-in CPU back end a prediction runs on the calling
+ * thread, which needs a stack of 256 KiB; with any other back end it runs on a thread of the
+ * library while the caller waits. The library opens these devices, and allocates their memory, when
+ * a prediction first needs them. All snapshots of a trainer share the devices, later callers reuse
+ * them, and they are freed together with the last snapshot.
  *
  * Batching: on the CPU, up to 8 rows cost in proportion to their number, and 9 to 16 rows cost as
  * much as 16. A batch of 16 is cheaper than 16 single rows, so predict requests that arrive
@@ -57,9 +57,10 @@ void ls_snapshot_release(ls_snapshot *snapshot);
  *
  * - images: [n][channels][height][width], floats if ls_snapshot_info.floats is set, else bytes; raw
  *   as in the user's data. They are preprocessed as in training, but not augmented.
- * - scores, capacity: output buffer [n][classes], and its size in floats. The scores are logits of
- *   the classes, of which the largest is the prediction and whose softmax gives probabilities;
- *   logits of bits (loss bce); or the predicted values (loss mse).
+ * - scores, capacity: output buffer [n][classes], and its size in floats. If the model predicts
+ *   classes, a row's scores are the logits of the classes: the largest one is the prediction, and
+ *   their softmax gives the probabilities. With the loss "bce" they are the logits of bits, and
+ *   with the loss "mse" the predicted values.
  *
  * On the CPU the bits of a row's scores do not depend on the number or the contents of the other
  * rows; on a GPU the last bits may vary with n. Nothing is allocated if as many threads have

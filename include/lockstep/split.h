@@ -18,9 +18,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Cuts `n` items into `parts` contiguous parts and writes the first item and the number of items of
- * part `index`. The first n mod parts parts get ⌈n/parts⌉ items, the others ⌊n/parts⌋: 10 items in
- * 4 parts are 3, 3, 2, 2. A part may be empty; its `first` is then the boundary between its
- * neighbours. Requires parts ≥ 1 and index < parts. */
+ * part `index`. The first n mod parts parts get ⌈n/parts⌉ items, the other parts ⌊n/parts⌋: 10
+ * items in 4 parts are cut into 3, 3, 2 and 2. A part may be empty; its `first` is then the
+ * boundary between its neighbours. Requires parts ≥ 1 and index < parts. */
 void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint32_t *count);
 
 /* Does the same as ls_split for a minibatch of `x_rows` images with `y_rows` labels, and checks its

@@ -27,9 +27,9 @@ typedef enum ls_status {
     LS_EIO = -4,           /* the operating system failed to read or write */
     LS_EDATA = -5,         /* a data file is damaged or not of the expected kind */
     LS_ECONFIG = -6,       /* a configuration or a model is invalid */
-    LS_EUNSUPPORTED = -7,  /* the back end declines this form; another may work */
+    LS_EUNSUPPORTED = -7,  /* this library or device cannot do what was asked; another may */
     LS_EDEVICE = -8,       /* a device or its driver failed */
-    LS_EABORTED = -9,      /* another member of the group failed first */
+    LS_EABORTED = -9,      /* another rank of the group failed first */
     LS_ETIMEDOUT = -10,    /* a deadline passed */
     LS_ESTALLED = -11,     /* a worker stopped answering and was abandoned */
     LS_ECANCELED = -12,    /* the caller cancelled */
@@ -51,8 +51,8 @@ typedef struct ls_error {
     char text[LS_ERROR_TEXT]; /* one line of UTF-8 without a newline, zero-terminated */
 } ls_error;
 
-/* Returns the name of a status, such as "LS_ENOMEM", or "unknown status" for a number that is none.
- * The text is static. Any thread. */
+/* Returns the name of a status, such as "LS_ENOMEM", or "unknown status" if the number is not a
+ * status. The text is static. Any thread. */
 const char *ls_status_name(int status);
 
 #pragma GCC visibility pop

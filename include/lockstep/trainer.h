@@ -38,8 +38,9 @@
  * callback of the trainer, during another call, in a job of options.pool, in a forked child, or
  * with too little stack; and LS_ECANCELED while options.pool is cancelled (call ls_pool_wait, then
  * ls_pool_clear). A cancel in the middle of a call ends the training with LS_ECANCELED. If a device
- * is lost during a call, a record of it is written, so any of these functions may also return the
- * record callback's error, or LS_EIO if a file of records cannot be written.
+ * is lost during a call, the trainer emits a metrics record of the loss: it calls the `record`
+ * callback and writes a line to the metrics file. So any of these functions may also return the
+ * record callback's error, or LS_EIO if the metrics file cannot be written.
  */
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H
@@ -60,7 +61,7 @@ typedef struct ls_trainer ls_trainer;
 /* Progress of a run, as the progress callback receives it. */
 typedef struct ls_progress {
     int epoch, epochs;    /* current epoch, from 1, and number of epochs */
-    uint32_t step, steps; /* number of finished steps of this epoch, and of all its steps */
+    uint32_t step, steps; /* finished steps of this epoch, and total steps of an epoch */
     double loss;          /* mean loss over this epoch's rows so far */
     double accuracy;      /* share of correct predictions among this epoch's rows so far */
     double images_per_s;  /* training rows per second in this epoch so far */
@@ -84,7 +85,9 @@ typedef struct ls_summary {
     int batch_size;               /* rows of a minibatch, over all devices and members */
     int batch_per_device;         /* rows of a minibatch on the device with the largest share */
     size_t parameters, parameter_bytes; /* number of learned parameters, and their size */
-    size_t device_bytes;      /* memory of each device for arenas and activations, in bytes */
+    /* memory of each device for weights, gradients, optimizer state and activations, and for its
+     * copy of the data if it has one, in bytes */
+    size_t device_bytes;
     const char *run_dir;      /* the run's directory; "": there is none */
     int epochs;               /* number of epochs that the config asks for */
     const char *resumed_from; /* file of the checkpoint that the run continues; "": a new run */
@@ -101,13 +104,15 @@ typedef struct ls_result {
     uint64_t steps;                  /* number of finished steps */
     double test_loss, test_accuracy; /* results of the last evaluation; NaN if none */
     double seconds_per_epoch; /* mean training time of finished epochs; NaN if there was none */
-    const char *devices;      /* "[cpu(0), cpu(1)]" */
-    char weights_sha256[65];  /* hash of the weights in hex; "" if they could not be read */
-    const char *checkpoint;   /* file of the newest checkpoint that was saved; "": none */
-    int saved;                /* non-zero: that checkpoint holds the run's final state */
-    int interrupted;          /* non-zero: ls_trainer_interrupt ended the run */
-    const char *metric;       /* name of the main metric, as in ls_progress */
-    double test_metric;       /* value of the last evaluation; NaN if there was none */
+    /* the devices, such as "[cpu(0), cpu(1)]": after ls_trainer_run those that were left at the end
+     * of the run, before that those of ls_summary */
+    const char *devices;
+    char weights_sha256[65]; /* hash of the weights in hex; "" if they could not be read */
+    const char *checkpoint;  /* file of the newest checkpoint that was saved; "": none */
+    int saved;               /* non-zero: that checkpoint holds the run's final state */
+    int interrupted;         /* non-zero: ls_trainer_interrupt ended the run */
+    const char *metric;      /* name of the main metric, as in ls_progress */
+    double test_metric;      /* value of the last evaluation; NaN if there was none */
 } ls_result;
 
 /* Callbacks on the owner's thread. Each may be NULL. */
@@ -137,8 +142,10 @@ typedef struct ls_trainer_options {
     int data_dir_count;
     const char *cache_dir; /* directory in which devices cache their choices of kernels between
                             * runs; NULL: no cache */
-    /* The run to continue: its directory, or "latest" for the newest directory in runs/ (with this
-     * config's name). Without a config, the run's own config is used. NULL: a new run. */
+    /* The run to continue: its directory, or "latest". "latest" is the config's run_dir, if a
+     * config with a run_dir is given; otherwise it is the run in runs/ that began last, among those
+     * that have a checkpoint and, if a config is given, whose name is the config's `name`. Without
+     * a config, the run's own config is used. NULL: a new run. */
     const char *resume;
     /* The back ends to choose devices from; outlives the trainer and its snapshots. NULL: all
      * built-in back ends. */
@@ -158,7 +165,8 @@ typedef struct ls_trainer_options {
      * opened. */
     const uint32_t *step_rows;
     int step_row_count;
-    /* An existing pool of workers, created by ls_device_pool_create without caller_works. The
+    /* An existing pool of workers, created by ls_device_pool_create. Its option caller_works must
+     * be 0, because the owner of a trainer waits for the workers and cannot be one of them. The
      * config's devices, threads and precision are ignored then. The pool outlives the trainer;
      * trainers that share it use it one after another, from one thread. NULL: the trainer creates
      * its own pool. */
@@ -185,13 +193,16 @@ const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
  * writes the weights. It may be called once per trainer, and no step may follow it. Called by the
  * owner.
  * Errors: LS_EINVAL (the trainer has run before, or there are no training rows), LS_EINTERRUPTED
- * (after ls_trainer_interrupt; the step under way was finished and the weights are written),
+ * (after ls_trainer_interrupt; the steps under way were finished and the weights are written),
  * LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
  * callback's. */
 int ls_trainer_run(ls_trainer *trainer, ls_error *err);
 
-/* Asks a run to stop after the step under way; ls_trainer_step then returns LS_EINTERRUPTED. Any
- * thread; async-signal-safe. */
+/* Asks a run to stop. ls_trainer_run finishes and applies the steps that the workers already have,
+ * and then ends the run. A call of ls_trainer_step that is under way finishes its step as usual, or
+ * returns LS_EINTERRUPTED if the step had not begun; every later call returns LS_EINTERRUPTED and
+ * does not train. In a run of several processes all of them stop after the same step. Any thread;
+ * async-signal-safe. */
 void ls_trainer_interrupt(ls_trainer *trainer);
 
 /* Returns the result so far, of ls_trainer_run (interrupted or not) or of ls_trainer_step. It is
@@ -227,19 +238,20 @@ typedef struct ls_step_result {
  * - out: receives the result of the step; may be NULL
  *
  * Both arrays have been read when the function returns. Learning rate, checkpoints and records are
- * as in ls_trainer_run; an epoch has as many steps as the data source's train_rows make. Called by
- * the owner.
- * Errors: LS_EINVAL, LS_EINTERRUPTED, LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED,
- * LS_ENOMEM, or the record callback's. */
+ * as in ls_trainer_run. An epoch has train_rows / batch_size steps, rounded up, where train_rows is
+ * that of the data source. Called by the owner.
+ * Errors: LS_EINVAL, LS_EINTERRUPTED (ls_trainer_interrupt was called; the rows were not trained
+ * on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
+ * callback's. */
 int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err);
 
 /* Evaluates the model on the test rows, on all devices. `loss` receives the mean loss and
  * `accuracy` the share of correct predictions; each may be NULL. Called by the owner.
  * Errors: LS_EINVAL (there are no test rows), LS_EINTERRUPTED (ls_trainer_interrupt was called
- * before or during the evaluation), LS_ECONFIG (the config's `monitor`, which decides about the
- * run, has no value on the test rows), LS_ENONFINITE, LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED,
- * LS_ENOMEM, or the record callback's. */
+ * before or during the evaluation), LS_ECONFIG (the config stops early or keeps the best
+ * checkpoint by the metric `monitor`, which has no value on these test rows), LS_ENONFINITE,
+ * LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
 /* Creates a snapshot of the current weights, with which any thread can predict. The caller releases
@@ -247,9 +259,9 @@ int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_
  * LS_ENOMEM. */
 int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
 
-/* Predicts with the current weights, as ls_snapshot_predict with a snapshot of them does; the
- * arguments have the same meaning. The trainer keeps the snapshot until the weights change. Called
- * by the owner.
+/* Predicts with the current weights: does the same as ls_trainer_snapshot followed by
+ * ls_snapshot_predict, whose arguments it takes. The trainer keeps the snapshot until the weights
+ * change. Called by the owner.
  * Errors: those of ls_trainer_snapshot and ls_snapshot_predict. */
 int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, float *scores,
                        size_t capacity, ls_error *err);
@@ -263,19 +275,20 @@ int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, floa
  * LS_ENOMEM. */
 int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 
-/* Loads a checkpoint or weights from `path`. A checkpoint, which must be of the same recipe and
- * data, restores the weights, the optimizer's state and the position in the schedule. Any other
- * safetensors file replaces the weights only: the optimizer's state is reset, and the position in
- * the schedule is kept. Nothing is changed unless the whole file could be read. Called by the
- * owner.
+/* Loads a checkpoint or weights from `path`. A checkpoint restores the weights, the optimizer's
+ * state and the position in the schedule. It must come from a run with the same data and the same
+ * recipe; the recipe is all keys of a config on which the trained weights depend, such as the
+ * model, the optimizer, the batch size, the shards and the seed. Any other safetensors file
+ * replaces the weights only: the optimizer's state is reset, and the position in the schedule is
+ * kept. Nothing is changed unless the whole file could be read. Called by the owner.
  * Errors: LS_EINVAL (the run has ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (the checkpoint is of
  * another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM, LS_ENONFINITE and LS_EDIVERGED (the
  * training had ended with this error). */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
 
-/* Adds a receiver for the metrics records that follow. `record` is called as the callback of that
- * name is, with `user` as its first argument. Called by the owner. Errors: LS_EINVAL (the run has
- * ended, or there are too many receivers), LS_ENOMEM. */
+/* Adds a receiver of metrics records. From now on each record is also passed to `record`, in the
+ * same way as to ls_trainer_callbacks.record, with `user` as the first argument. Called by the
+ * owner. Errors: LS_EINVAL (the run has ended, or there are too many receivers), LS_ENOMEM. */
 int ls_trainer_add_sink(ls_trainer *trainer,
                         int (*record)(void *user, const char *json, size_t length, ls_error *err),
                         void *user, ls_error *err);
@@ -284,20 +297,22 @@ int ls_trainer_add_sink(ls_trainer *trainer,
 
 /* Closes the trainer and frees it. Waits for a checkpoint that is being written. State that was not
  * saved is lost; snapshots stay valid. NULL is allowed. Called by the owner.
- * Returns LS_OK; LS_EIO, LS_ENONFINITE or LS_ENOMEM if the run's last checkpoint, written in the
- * background, could not be saved: the error is logged, and the trainer is freed; LS_ESTALLED if a
- * worker that stalled has still not returned, whose thread and the memory that it may still access
- * are then leaked; or LS_EINVAL or LS_ECANCELED as at the top of this header, when the trainer
- * stays open.
- */
+ * Returns LS_OK, or
+ *
+ * - LS_EIO, LS_ENONFINITE or LS_ENOMEM: the run's last checkpoint was written in the background and
+ *   could not be saved. The error has been logged, and the trainer is freed.
+ * - LS_ESTALLED: a worker that stalled has still not returned. Its thread is left running, and the
+ *   trainer's memory, which it may still access, is leaked.
+ * - LS_EINVAL or LS_ECANCELED, in the cases that the top of this header lists. In these cases alone
+ *   the trainer stays open. */
 int ls_trainer_close(ls_trainer *trainer);
 
 /* Resolves the config, with defaults and options.set applied, and writes it to `out` as indented
  * JSON. Neither data nor devices are opened. The caller frees the text with ls_text_free. Any
  * thread. Errors: LS_EINVAL (no config), LS_ECONFIG, LS_ENOENT, LS_EIO, LS_ENOMEM. */
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err);
-/* Frees a text of ls_config_resolve through the host of its options, which must outlive the text.
- * NULL is allowed. Any thread. */
+/* Frees a text that ls_config_resolve returned. The text is freed with the allocator of that call's
+ * options.host, so that ls_host must still exist. NULL is allowed. Any thread. */
 void ls_text_free(char *text);
 
 #pragma GCC visibility pop

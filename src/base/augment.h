@@ -19,11 +19,11 @@ typedef struct ls_augment {
 
 /* Returns the dataset row with which row r of a batch is mixed: the next row of the shard, or the
  * first row of the shard for its last row. `rows` [count] are the batch's dataset rows, a part of
- * the shard's, of which `before` rows lie in front of rows[0] and `behind` rows after the last. */
+ * the shard's, of which `before` rows lie in front of rows[0] and `after` rows after the last. */
 LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32_t before,
-                                  uint32_t behind)
+                                  uint32_t after)
 {
-    return r + 1 < count || behind > 0 ? rows[r + 1] : *(rows - before);
+    return r + 1 < count || after > 0 ? rows[r + 1] : *(rows - before);
 }
 
 /* The changes of one image of h × w pixels. */

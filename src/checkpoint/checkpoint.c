@@ -79,8 +79,9 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, con
 
 /* ---- the state ------------------------------------------------------------------------------ */
 
-/* Adds labels to the checksum as one byte each. It is used if all labels fit into a byte; the first
- * versions, which had no other labels, did that, and checksums must not change. */
+/* Adds labels to the checksum as one byte each. It is used if all labels fit into a byte. The first
+ * versions had only such labels and computed checksums in this way, and the checksum of a data set
+ * must not change from version to version. */
 static uint32_t add_labels(uint32_t crc, const int32_t *labels, size_t rows)
 {
     uint8_t byte[1024];

@@ -63,20 +63,20 @@ typedef struct ls_epoch_totals {
 typedef struct ls_best {
     ls_metric metric;
     double value;
-    uint32_t epoch; /* number of the epoch that it followed, from 1; 0: there is none */
-    /* Number of evaluations since then, none of which was better. */
-    uint32_t waited;
-    uint64_t steps; /* number of steps done then */
-    /* Number of steps of the previous best evaluation that has a checkpoint; 0: none. */
+    uint32_t epoch;  /* number, from 1, of the epoch after which it took place; 0: there is none */
+    uint32_t waited; /* number of evaluations after it, none of which was better */
+    uint64_t steps;  /* number of steps of the run that had been done when it took place */
+    /* Number of steps of the former best evaluation, whose checkpoint is kept until this one has a
+     * checkpoint; 0: none is kept. */
     uint64_t kept;
 } ls_best;
 
-/* Position of a run between two steps, which a checkpoint stores besides the weights. A member that
- * an older file lacks becomes 0 (ls_state_read); if 0 is not suitable, the reader sets another
- * value. */
+/* Position of a run between two steps, which a checkpoint stores besides the weights. If an older
+ * file lacks a member, ls_state_read sets it to 0; if 0 is not suitable for a member, read_position
+ * must set another value. */
 typedef struct ls_position {
     uint64_t steps; /* steps done since the start of training, skipped ones included */
-    uint32_t epoch; /* index of the current epoch, from 0; number of epochs at the end */
+    uint32_t epoch; /* index of the current epoch, from 0; after the last epoch, their number */
     uint32_t step;  /* number of this epoch's steps that are done */
     bool recorded;  /* the epoch's record was written: only its evaluation is left */
     ls_epoch_totals totals;
@@ -84,8 +84,9 @@ typedef struct ls_position {
     ls_best best;
 } ls_position;
 
-/* Position and results of a run. It is saved, resumed, and shared with the other processes of the
- * run as a whole (ls_standing_of, ls_take_standing: train/saving.c). */
+/* The standing of a run: its position and its results so far. A checkpoint stores it, a resumed run
+ * reads it, and processes of a run send it to each other, always as a whole (ls_standing_of,
+ * ls_take_standing: train/saving.c). */
 typedef struct ls_standing {
     ls_position position;
     int epochs;                      /* number of finished epochs */
@@ -114,7 +115,8 @@ typedef struct ls_state {
  * different texts, which the saver compares. */
 void ls_standing_write(ls_json_writer *w, const ls_standing *standing);
 
-/* Writes a state; the config's recipe takes the place of state->recipe. */
+/* Writes a state as JSON. The recipe that it writes is that of `config`; state->recipe is not
+ * used. */
 void ls_state_write(ls_json_writer *w, const ls_state *state, const ls_config *config);
 
 /* Reads a state. *out is cleared first, so a member whose optional key is missing is 0. Texts and
@@ -130,7 +132,7 @@ uint32_t ls_data_crc32(ls_dataset *const *data);
 /* Writes the name of the checkpoint after `steps` steps. */
 void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps);
 
-/* Returns whether the last component of `path` is such a name. */
+/* Returns whether the last component of `path` is a name that ls_checkpoint_name writes. */
 bool ls_checkpoint_is_named(const char *path);
 
 /* Returns whether the directory has any checkpoint, complete or not. */
@@ -152,10 +154,10 @@ int ls_checkpoints_best(char **path, const char *directory, const ls_host *host,
  * that file exists. */
 bool ls_checkpoint_of_best(char *path, size_t size, const char *run_dir, const ls_best *best);
 
-/* Removes old checkpoints. Keeps the newest `keep` ≥ 1, the one called `saved`, which is known to
- * be complete, and the one of the best evaluation, or if it has none that of best->kept. `best`
- * NULL: none is kept for that reason. Goes on after an error and returns the first. Errors: LS_EIO,
- * LS_ENOMEM. */
+/* Removes old checkpoints. It keeps the `keep` ≥ 1 newest ones; the one called `saved`, which is
+ * known to be complete; and, unless `best` is NULL, the one of the best evaluation, or if that has
+ * no checkpoint the one after best->kept steps. It goes on after an error, and returns the first.
+ * Errors: LS_EIO, LS_ENOMEM. */
 int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
                          const ls_host *host, ls_error *err);
 

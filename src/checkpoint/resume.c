@@ -73,8 +73,8 @@ static bool has_checkpoints(const char *run)
     return ls_checkpoints_exist(ls_path_join(path, run, "checkpoints"));
 }
 
-/* Returns when the run's config was written, which happens once, at its start; zero: it has
- * none. */
+/* Returns the time at which the run's config was written, that is the start of the run; zero: it
+ * has no config. */
 static struct timespec config_time(const char *run)
 {
     char path[LS_PATH_BYTES];
@@ -84,9 +84,10 @@ static struct timespec config_time(const char *run)
     return s.st_mtim;
 }
 
-/* Returns whether run a began later than run b. Records give the time in seconds. If the seconds
- * are equal, the run whose config was written later is the later one, and if that does not decide
- * it, the one with the longer name. */
+/* Returns whether run a began later than run b; b_run NULL: there is no run b. Records give the
+ * time of the beginning in seconds. If both began in the same second, the run whose config was
+ * written later is the later one. If the configs have the same time too, it is the run with the
+ * longer name, because names are NAME, NAME-2 … NAME-10. */
 static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)

@@ -1,6 +1,5 @@
-/* The run directory: creation, and resuming from it (resume.c). It holds all files that a run
- * writes.
- */
+/* The run directory, in which a run writes all its files: its creation (run_dir.c), and resuming
+ * the run that it contains (resume.c). */
 #ifndef CHECKPOINT_RUN_DIR_H
 #define CHECKPOINT_RUN_DIR_H
 
@@ -28,8 +27,8 @@ typedef struct ls_run_files {
 } ls_run_files;
 
 /* Writes the default name of a run's directory, such as runs/20240131-093000-lenet, with the time
- * of its beginning in UTC. For n ≥ 2, "-n" is appended; it is used if the names before are
- * taken. */
+ * of its beginning in UTC. For n ≥ 2, "-n" is appended, for the case that the names for smaller n
+ * are taken. */
 void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, int n);
 
 /* Creates the directory durably, takes its lock, and writes the config into it. `wanted`: path of
@@ -65,7 +64,8 @@ int ls_resumed_read(ls_resumed *out, const char *path, const char *state, const 
 /* Frees the contents. A zeroed struct is allowed. */
 void ls_resumed_fini(ls_resumed *resumed, const ls_host *host);
 
-/* The run that is to go on. Its recipe and data must be those of the checkpoint. */
+/* The run that is to continue from a checkpoint. Its recipe and data must be those of the
+ * checkpoint. */
 typedef struct ls_successor {
     const ls_config *config;
     int shards;
@@ -74,8 +74,9 @@ typedef struct ls_successor {
     const ls_host *host;
 } ls_successor;
 
-/* Checks that recipe and data match, reads weights and optimizer states into `values`, and checks
- * that the position exists. After a failure nothing but `values` may have changed. Errors:
+/* Checks that the recipe and the data of `run` are those of the checkpoint, reads weights and
+ * optimizer states into `values`, and checks that the checkpoint's position is possible in the run.
+ * After a failure nothing but `values` may have changed. Errors:
  * LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(const ls_checkpoint_values *values, const ls_resumed *resumed,
                    const ls_successor *run, ls_error *err);

@@ -2,7 +2,7 @@
  *
  * While no worker has work, the coordinator copies the weights out of a replica. A thread of the
  * saver's own then writes the copy, and training goes on. The copy belongs to that thread until the
- * save is done, so the coordinator waits for it (ls_saver_rest) before it makes the next copy.
+ * save is done, so the coordinator waits for it (ls_saver_wait) before it makes the next copy.
  */
 #include "checkpoint/saver.h"
 #include "base/clock.h"
@@ -22,8 +22,8 @@ struct ls_saver {
     ls_saver_desc run;
     ls_pool *pool;   /* the writing thread */
     char *directory; /* <run>/checkpoints */
-    bool busy;       /* a save was begun, and its end was not noted yet */
-    bool hangs;      /* the save took too long, and is no longer waited for */
+    bool busy;       /* a save was begun, and wait_until_idle has not seen its end yet */
+    bool hangs;      /* a save took longer than LONGEST_SAVE_NS: no wait for it any more */
     /* Data being saved; the writing thread owns it while `busy` is set. */
     ls_checkpoint_values values;
     ls_json_writer state;
@@ -35,19 +35,20 @@ struct ls_saver {
     int status;
     ls_error error;
     uint64_t begin_ns, end_ns;
-    /* Error of the last save, if it was written in the background; status 0: it succeeded, or
-     * ls_saver_save was called since. */
+    /* Error of a save in the background that has failed, until the next call of ls_saver_save
+     * clears it; status 0: no such error. */
     ls_error unsaved;
-    /* The run's standing as JSON text: at the save begun last, and at the last save that
-     * succeeded. */
+    /* Position and results of the run (ls_standing) as JSON text: those of the save that was begun
+     * last, and those of the last save that succeeded. */
     ls_json_writer standing, saved;
-    bool saved_any;
+    bool saved_any;  /* `saved` is valid */
     char path[4200]; /* path of the last checkpoint that was saved; "": none was */
 };
 
 /* ---- the writing thread --------------------------------------------------------------------- */
 
-/* Makes the records durable to which the checkpoint refers, and then writes it. */
+/* Syncs the metrics file, because the checkpoint refers to a length of that file, and then writes
+ * the checkpoint. */
 static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer *state,
                       const ls_checkpoint_values *values, ls_error *err)
 {
@@ -58,8 +59,8 @@ static int write_file(const char *path, const ls_saver_desc *run, ls_json_writer
                                         run->host, err);
 }
 
-/* The job of the writing thread: writes the checkpoint and removes old ones. If old ones cannot be
- * removed, the save has succeeded all the same. */
+/* The job of the writing thread: writes the checkpoint and removes old ones. If an old one cannot
+ * be removed, this is logged, and the save counts as successful. */
 static int save(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)w;
@@ -108,7 +109,7 @@ static int wait_until_idle(struct ls_saver *s, ls_error *err)
     return LS_OK;
 }
 
-int ls_saver_rest(struct ls_saver *s, ls_error *err)
+int ls_saver_wait(struct ls_saver *s, ls_error *err)
 {
     if (!s)
         return LS_OK;
@@ -133,8 +134,8 @@ const char *ls_saver_path(const struct ls_saver *s)
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-/* Writes a standing without durations. They grow even while nothing is trained, and a change of
- * them alone is not worth a save. */
+/* Writes a standing without its durations, as text for a comparison. Durations grow even while
+ * nothing is trained; if nothing else has changed, no new checkpoint is needed. */
 static void write_standing(ls_json_writer *out, const ls_standing *standing)
 {
     ls_standing still = *standing;
@@ -160,7 +161,8 @@ static int compare_with_saved(bool *same, struct ls_saver *s, const ls_standing 
     return saved ? LS_OK : LS_ENOMEM;
 }
 
-/* Flushes the records and writes the text of the state with their present end. */
+/* Flushes the records, and writes the run's state as JSON text. The state contains the length that
+ * the metrics file has then. */
 static int write_state(ls_json_writer *out, const ls_saver_desc *run, const ls_state *state,
                        ls_error *err)
 {
@@ -190,7 +192,7 @@ int ls_saver_save(struct ls_saver *s, const ls_state *state, const ls_checkpoint
                   bool wait, ls_error *err)
 {
     bool same = false;
-    int status = ls_saver_rest(s, err);
+    int status = ls_saver_wait(s, err);
     if (status == LS_OK)
         status = compare_with_saved(&same, s, &state->standing, err);
     if (status == LS_OK)
@@ -205,7 +207,7 @@ int ls_saver_save(struct ls_saver *s, const ls_state *state, const ls_checkpoint
         return status;
     s->busy = true;
     if (!wait)
-        return s->run.config->checkpoint.async ? LS_OK : ls_saver_rest(s, err);
+        return s->run.config->checkpoint.async ? LS_OK : ls_saver_wait(s, err);
     status = wait_until_idle(s, err);
     if (status)
         return status;
@@ -285,7 +287,7 @@ int ls_saver_stop(struct ls_saver *s)
 {
     if (!s || !s->pool)
         return LS_OK;
-    ls_saver_rest(s, NULL);
+    ls_saver_wait(s, NULL);
     int status = ls_pool_destroy_within(s->pool, s->hangs ? 0 : LONGEST_SAVE_NS, NULL);
     if (status == LS_OK)
         s->pool = NULL;

@@ -1,5 +1,5 @@
-/* The saver: writes checkpoints (checkpoint.h) while a run goes on. Threads: the coordinator's,
- * except where a comment says otherwise. */
+/* The saver: writes checkpoints (checkpoint.h) while a run goes on. Threads: only the coordinator
+ * calls these functions. */
 #ifndef CHECKPOINT_SAVER_H
 #define CHECKPOINT_SAVER_H
 
@@ -16,7 +16,7 @@ typedef struct ls_saver_desc {
     const ls_config *config;
     const ls_model *model;
     ls_dataset *const *data; /* [LS_SUBSETS] */
-    ls_sinks *sinks;         /* sinks whose records must be durable before a checkpoint is */
+    ls_sinks *sinks;         /* sinks of the run's records, synced before each checkpoint */
     ls_trace *trace;         /* timeline, which gets a span for each save; NULL: none */
     const ls_host *host;
 } ls_saver_desc;
@@ -34,16 +34,16 @@ int ls_saver_destroy(struct ls_saver *saver);
 
 /* Waits for the save in progress. If it failed, that is logged. NULL is allowed. Errors:
  * LS_ESTALLED. */
-int ls_saver_rest(struct ls_saver *saver, ls_error *err);
+int ls_saver_wait(struct ls_saver *saver, ls_error *err);
 
 /* Returns the error of the last save if it was written in the background, and NULL if that save
  * succeeded, is still in progress, or had its error returned by ls_saver_save, or if `saver` is
  * NULL. The error belongs to the saver. */
 const ls_error *ls_saver_unsaved(const struct ls_saver *saver);
 
-/* Saves a checkpoint, unless the last one that succeeded stands for the same state, times excepted.
- * `state` has no recipe, no mark of the records and no checksum of the data; these are added here.
- * `values` are read until the save is done (ls_saver_rest). With `wait` the checkpoint is on the
+/* Saves a checkpoint, unless the last one that was saved has the same state, durations excepted.
+ * The caller leaves state->recipe, state->metrics and state->data_crc32 unset; they are added here.
+ * `values` are read until the save is done (ls_saver_wait). With `wait` the checkpoint is on the
  * disk on return. Otherwise it is written while training goes on, and a failure is only logged,
  * because the next one may succeed. Errors: those of the sinks, of ls_checkpoint_write,
  * LS_ESTALLED. */

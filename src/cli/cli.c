@@ -36,6 +36,7 @@ typedef struct session {
     cli_notes notes;
     cli_server *server;          /* NULL: --serve is not given */
     char run_dir[LS_PATH_BYTES]; /* the run's directory; "": there is none */
+    bool begun;                  /* the run could be opened */
 } session;
 
 /* The host's hook for lines of the log: to the terminal, warnings also to the pages of the run. */
@@ -158,6 +159,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
     cli_view_start(&s->view, summary, trainer);
     cli_notes_open(&s->notes, trainer, a->command, s->server);
     snprintf(s->run_dir, sizeof s->run_dir, "%s", summary->run_dir);
+    s->begun = true;
     if (status == LS_OK)
         status = cli_run(trainer, &err);
     cli_view_clear(&s->view);
@@ -234,7 +236,7 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
     if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
         return cli_fail(status, err.text);
     int code = train(&s, &o, a);
-    if (s.server && a->serve_after && !cli_interrupted())
+    if (s.server && s.begun && a->serve_after && !cli_interrupted())
         stay(&s, registry);
     cli_server_stop(s.server);
     cli_notes_close(&s.notes);

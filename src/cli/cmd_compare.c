@@ -1,4 +1,4 @@
-/* trainer compare: several runs side by side, as text and as a page. */
+/* trainer compare: shows several runs side by side, as text and as an HTML page. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -18,17 +18,17 @@ static const char help[] =
     "usage: trainer compare RUN RUN… [--to FILE.html] [options]\n"
     "\n"
     "Compares 2 to 8 runs: prints their final figures and the keys in which their configs differ, and\n"
-    "writes a page with the curves of all runs over each other, one HTML file that needs nothing but\n"
-    "itself. A run may still be in progress; the page shows what it has recorded so far.\n"
+    "writes a page that shows the curves of all runs in the same charts, as one HTML file that needs no\n"
+    "other files. A run may still be in progress; the page shows what it has recorded so far.\n"
     "\n"
     "  RUN              a run's directory, its name in runs/, or latest\n"
-    "  --to FILE        the page goes to FILE (compare.html)\n"
+    "  --to FILE        writes the page to FILE (compare.html)\n"
     "  --no-page        prints the table only\n"
     "  --help           this text\n";
 
 /* ---- which runs ------------------------------------------------------------------------------ */
 
-/* Runs that the arguments name. */
+/* The runs that are compared. */
 typedef struct named {
     int count;
     char *path[LS_COMPARED];
@@ -124,7 +124,7 @@ static void print_wide_row(const ls_comparison *c, const char *name, const char 
     putchar('\n');
 }
 
-/* Prints the rows of figures, or those of the configs. */
+/* Prints the rows with figures of the runs, or the rows with keys of their configs. */
 static void print_rows(const ls_comparison *c, bool config, const int *value, bool wide, int width)
 {
     for (size_t r = 0; r < c->rows; r++) {

@@ -1,7 +1,7 @@
 /* trainer find-lr CONFIG: a learning-rate range test (L. N. Smith, "Cyclical Learning Rates for
- * Training Neural Networks", 2015). Trains a few hundred steps from the config's initial weights
- * while the rate grows by the same factor each step, and finds where the loss falls and where it
- * stops falling. */
+ * Training Neural Networks", 2015). It trains a few hundred steps from the config's initial weights
+ * while the learning rate grows by the same factor each step, and finds the rates at which the loss
+ * falls steepest and at which it is least. */
 #include "base/error.h"
 #include "base/portable_math.h"
 #include "cli/pack.h"
@@ -19,23 +19,25 @@ static const char help[] =
     "usage: trainer find-lr CONFIG [options]\n"
     "\n"
     "Trains CONFIG for a few hundred steps while optimizer.lr grows by the same factor each step, and\n"
-    "prints the loss at each rate, and a rate to begin with. Nothing is kept of the weights.\n"
+    "prints the loss at each rate and a rate to begin with. The weights are not saved.\n"
     "\n"
-    "  --from RATE       the first step's rate (1e-6)\n"
-    "  --to RATE         the last one's (10)\n"
-    "  --steps N         how many (300)\n"
+    "  --from RATE       learning rate of the first step (1e-6)\n"
+    "  --to RATE         learning rate of the last step (10)\n"
+    "  --steps N         number of steps (300)\n"
     "  --svg FILE        also draws the curve, as a picture\n"
     "  --json FILE|-     also writes all points as JSON; with - the table goes to stderr\n"
-    "  --devices LIST    as for training; the numbers are the same on any\n"
+    "  --devices LIST    as for training; the result is the same on any devices\n"
     "  --set KEY=VALUE   sets a key of the config; optimizer.lr and schedule are this command's own\n"
     "  --quiet           no progress; warnings and errors only\n"
     "  --help            this text\n"
     "\n"
-    "The loss is smoothed: a moving average of the minibatches' (0.95 of it stays each step), divided\n"
-    "by its weights' sum. Steps end early where it is not finite, or above 4 times its least.\n"
-    "The suggestion is the smaller of two rates that fastai's lr_find takes: that where it falls steepest,\n"
-    "and a tenth of that where it is least. The first tenth of the steps, where the average is of few\n"
-    "minibatches, does not count, nor does a fall that is within the noise, or below a hundredth.\n";
+    "The loss is smoothed: it is a moving average of the losses of the minibatches, of which each\n"
+    "step keeps 0.95, divided by the sum of its weights. The test ends early if the loss is not\n"
+    "finite, or is more than 4 times the least loss so far. The suggestion is the smaller of two\n"
+    "rates, which fastai's lr_find uses as well: the rate at which the loss falls steepest, and a\n"
+    "tenth of the rate at which it is least. The first tenth of the steps is not used, because the\n"
+    "average has few minibatches there. A fall that is smaller than the noise, or smaller than a\n"
+    "hundredth of the loss, is ignored.\n";
 
 enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
 #define RATE_MOST 1e6
@@ -64,12 +66,12 @@ typedef struct range_test {
     point *point;
     int count;
     double average, least;
-    const char *end; /* why the test has ended; NULL: it has not */
+    const char *end; /* reason for which the test has ended; NULL: it has not ended */
     char name[64];
     bool synthetic;
 } range_test;
 
-/* Indices of points in a test; −1: there is none. */
+/* The result of a test: indices of points, −1 if there is none. */
 typedef struct finding {
     int steepest, least;
     double suggestion; /* a learning rate; NaN: none */
@@ -151,8 +153,7 @@ static int emit(ls_sink *sink, const ls_record *record, ls_error *err)
     return LS_OK;
 }
 
-/* Trains until the test ends. r->end says why it ended, unless a status other than LS_OK is
- * returned. */
+/* Trains until the test ends. After LS_OK, r->end says why it ended. */
 static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 {
     int status = ls_trainer_open(&r->trainer, o, err);
@@ -183,7 +184,7 @@ static int run(range_test *r, const ls_registry *registry, ls_error *err)
     snprintf(schedule, sizeof schedule,
              "schedule={\"name\": \"exponential\", \"minimum\": %.17g, \"steps\": %d}",
              r->schedule.minimum, r->a->steps);
-    /* enough, because an epoch has at least one step */
+    /* this number of epochs is enough, because an epoch has at least one step */
     snprintf(epochs, sizeof epochs, "epochs=%d", r->a->steps);
     const char *const own[] = {lr,
                                schedule,
@@ -246,8 +247,8 @@ static void print_end(const range_test *r, FILE *stream)
 }
 
 /* Explains why there is no suggestion. A network may begin on a plateau, where its loss is that of
- * guessing and hardly depends on the weights. It leaves the plateau after many steps, or with other
- * initial weights, whatever the rate. */
+ * guessing and hardly depends on the weights. At no rate does it leave the plateau in a few steps;
+ * it does after many steps, or with other initial weights. */
 static void print_why_none(const range_test *r, FILE *stream)
 {
     const double first = r->point[0].smoothed;
@@ -346,7 +347,8 @@ static double up(const plot *p, double loss)
     return HEIGHT - BOTTOM - (loss - p->y0) / (p->y1 - p->y0) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Chooses the range of losses: the whole fall, and half as much above the first loss. */
+/* Chooses the range of losses in the plot: from the least loss to the first one, and above that
+ * half as much again. */
 static void choose_scale(plot *p, const range_test *r)
 {
     double most = 0, least = r->least;
@@ -401,8 +403,9 @@ static void draw_curve(plot *p, const range_test *r, bool smoothed)
                      smoothed ? "smoothed" : "loss");
     for (int i = 0; i < r->count; i++) {
         const double y = up(p, smoothed ? r->point[i].smoothed : r->point[i].loss);
-        ls_buffer_format(&p->b, "%c%.1f %.1f", i ? 'L' : 'M', across(p, r->point[i].lr),
-                         fmax(-HEIGHT, y)); /* lines far outside are clipped in any case */
+        ls_buffer_format(
+            &p->b, "%c%.1f %.1f", i ? 'L' : 'M', across(p, r->point[i].lr),
+            fmax(-HEIGHT, y)); /* lines far outside of the plot are clipped in any case */
     }
     ls_buffer_put(&p->b, "\"/>\n");
 }

@@ -1,5 +1,5 @@
-/* trainer init PATH: inspects the user's data, describes it, and writes a config that trains on
- * it. */
+/* trainer init PATH: inspects the user's data, describes them, and writes a config that trains on
+ * them. */
 #include "base/error.h"
 #include "base/plural.h"
 #include "cli/init.h"
@@ -10,8 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Limit of standardised numbers of a table. A value further from the mean is nearly always an error
- * of entry. Without a limit it decides the prediction of its row, and in training all weights. */
+/* Limit of standardised numbers of a table (data.clip), in standard deviations. A value further
+ * from the mean is nearly always an error of entry. Without the limit such a value alone would
+ * decide the prediction of its row, and in training it would change all weights. */
 enum { CLIP = 10 };
 
 static const char help[] =
@@ -19,18 +20,20 @@ static const char help[] =
     "\n"
     "Looks at a table (.csv), a folder with a sub-folder of pictures for each class, arrays (x.npy with\n"
     "y.npy beside it, their folder, an .npz or .safetensors file), or the folder of the files of MNIST,\n"
-    "Fashion-MNIST, EMNIST, CIFAR-10 or CIFAR-100, says what it saw, and writes a config that trains on\n"
-    "it: network, minibatch, standardisation, schedule, and rows that are held out for validation.\n"
+    "Fashion-MNIST, EMNIST, CIFAR-10 or CIFAR-100, describes the data, and writes a config that trains\n"
+    "on them: network, minibatch, standardisation, schedule, and rows held out for validation.\n"
     "`trainer CONFIG` trains; every key may be changed.\n"
     "\n"
-    "  --target COLUMN  of a table: what is to be learnt (default: a column that is called target, label,\n"
-    "                   class, y, species or diagnosis, else the last)\n"
-    "  --decimal MARK   of a table's numbers, \",\" or \".\", where a column can be read both ways\n"
-    "  --separator NAME of its fields, where several fit: \",\", \";\", tab, bar or space\n"
-    "  --encoding NAME  of its texts, where they are not UTF-8: latin-1\n"
+    "  --target COLUMN  the column of a table that is to be learnt (default: a column that is called\n"
+    "                   target, label, class, y, species or diagnosis, else the last)\n"
+    "  --decimal MARK   decimal mark of a table, \",\" or \".\", if a column can be read both ways\n"
+    "  --separator NAME separator of a table's fields, if several are possible: \",\", \";\", tab, bar\n"
+    "                   or space\n"
+    "  --encoding NAME  encoding of a table that is not UTF-8: latin-1\n"
     "  --set KEY=VALUE  sets any key of the config that is written: --set epochs=20\n"
-    "  --to FILE        the config goes to FILE; without it to stdout, and what was seen to stderr\n"
-    "  --train          trains by it at once, as `trainer FILE` does\n"
+    "  --to FILE        writes the config to FILE and the description of the data to stdout; without\n"
+    "                   --to, the config goes to stdout and the description to stderr\n"
+    "  --train          trains with the config at once, as `trainer FILE` does; needs --to\n"
     "  --help           this text\n";
 
 /* ---- description of the data ----------------------------------------------------------------- */
@@ -59,7 +62,7 @@ static void print_table(const cli_look *l, FILE *stream)
     if (l->values_why)
         fprintf(
             stream,
-            "  %s has many different numbers, or such as are no whole ones: values, not classes "
+            "  %s has many different numbers or fractions, so it is learnt as a value, not a class "
             "(data.labels)\n",
             l->target);
     if (l->fills)
@@ -70,7 +73,8 @@ static void print_table(const cli_look *l, FILE *stream)
             CLIP);
     if (l->targets)
         fprintf(stream,
-                "  %s is standardised inside, and told in its own unit (data.standardize_target)\n",
+                "  %s is standardised for training; results are in its own unit "
+                "(data.standardize_target)\n",
                 l->target);
 }
 
@@ -105,7 +109,7 @@ static void print_arrays(const cli_look *l, FILE *stream)
     else
         fprintf(stream, "  targets: %d value%s (data.labels)%s\n", l->targets,
                 l->targets > 1 ? "s" : "",
-                l->targets > 1 ? "" : ", standardised inside (data.standardize_target)");
+                l->targets > 1 ? "" : ", standardised for training (data.standardize_target)");
 }
 
 static bool is_kind(const cli_look *l, const char *kind)
@@ -144,14 +148,15 @@ static void put_layer(ls_json_writer *w, const char *type, const char *key, int 
     ls_json_close(w);
 }
 
-/* Returns the dropout rate: without it a network memorises few rows. */
+/* Returns the dropout rate for a training set of `rows` rows. Without dropout a network overfits a
+ * small set. */
 static double dropout_for(uint32_t rows)
 {
     return rows < 2000 ? 0.5 : rows < 20000 ? 0.2 : 0;
 }
 
-/* Writes a network with one hidden layer. The input is also connected to the last layer, so that
- * what a linear model can learn is learnt as fast as by one. */
+/* Writes a network with one hidden layer. The last layer also reads the input directly, so that the
+ * network learns linear relations as fast as a linear model does. */
 static void put_dense_layers(ls_json_writer *w, const cli_look *l)
 {
     const double dropout = dropout_for(l->rows);
@@ -194,7 +199,8 @@ static void put_convolutions(ls_json_writer *w, const cli_look *l)
 
 /* ---- the config ------------------------------------------------------------------------------ */
 
-/* Writes the names as one text, or as an array if a name contains a comma. */
+/* Writes data.drop: the names of the columns as one text, or as an array if a name contains a
+ * comma. */
 static void put_drop(ls_json_writer *w, const cli_look *l)
 {
     ls_buffer text;
@@ -274,8 +280,8 @@ static void put_data(ls_json_writer *w, const cli_look *l)
     ls_json_close(w);
 }
 
-/* Chooses epochs so that a small set is repeated often, and a large one is trained for a few
- * thousand steps. */
+/* Writes minibatch, epochs, optimizer and schedule. A small set is trained for many epochs, a large
+ * one for a few thousand steps. `rows`: number of training rows. */
 static void put_schedule(ls_json_writer *w, uint32_t rows, bool images)
 {
     const uint32_t batch = rows < 2000 ? 32 : rows < 20000 ? 64 : 256;
@@ -336,8 +342,8 @@ void cli_look_write(ls_json_writer *w, const cli_look *l)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Reports an error. If it names a key of a config, which does not exist yet, adds the option that
- * sets it. */
+/* Reports an error. If the message names a config key, for which there is no config yet, adds the
+ * option of init that sets it. */
 static int fail_look(int status, const ls_error *err)
 {
     static const char *const keys[] = {"data.decimal", "data.separator", "data.encoding"};
@@ -345,11 +351,11 @@ static int fail_look(int status, const ls_error *err)
     snprintf(text, sizeof text, "%s", err->text);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strstr(err->text, keys[i]))
-            snprintf(text, sizeof text, "%s (of init: --%s)", err->text, keys[i] + 5);
+            snprintf(text, sizeof text, "%s (with init: --%s)", err->text, keys[i] + 5);
     return cli_fail(status, text);
 }
 
-/* Checks that the program reads a config with these assignments. */
+/* Checks that a config is valid with the assignments of --set. */
 static int check_config(const char *text, const cli_list *set, const ls_host *host, ls_error *err)
 {
     char *resolved = NULL;
@@ -363,7 +369,7 @@ static int check_config(const char *text, const cli_list *set, const ls_host *ho
     return status;
 }
 
-/* Applies the assignments of --set to the config that was written. */
+/* Applies the assignments of --set to the config in `w`. */
 static int apply_set(ls_json_writer *w, const cli_list *set, const ls_host *host, ls_error *err)
 {
     ls_json *doc = NULL;
@@ -401,7 +407,7 @@ static int run(cli_look *l, const cli_list *set, const char *to, bool trains, ls
     return code ? code : cli_flush();
 }
 
-/* Returns what is wrong with an option, or NULL. */
+/* Returns a message about an option with an invalid value, or NULL. */
 static const char *check(const cli_look *l)
 {
     const char *const separators[] = {",", ";", "tab", "bar", "space"};
@@ -436,7 +442,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         {CLI_FLAG, "train", .flag = &trains},
         {CLI_HELP, "help", 'h', .text = help},
         {CLI_OPERAND, "path", .value = &look.path,
-         .text = "of what? Name a table, a folder of pictures or arrays: trainer init my.csv"},
+         .text = "expected a table, a folder of pictures, or arrays: trainer init my.csv"},
         {0}};
     int code = cli_read_options("init", options, argc, argv);
     if (code)

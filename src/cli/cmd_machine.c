@@ -1,5 +1,5 @@
-/* Verbs about this machine: `devices` lists its devices, and `bench` measures how fast a config
- * trains on them. */
+/* The commands about this machine: `trainer devices` lists its devices, and `trainer bench`
+ * measures how fast a config trains on them. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/pack.h"
@@ -15,7 +15,8 @@
 static const char devices_help[] =
     "usage: trainer devices\n"
     "\n"
-    "Lists the back ends of this program and their devices, and what --devices auto means here.\n";
+    "Lists the back ends of this program, their devices on this machine, and the devices that\n"
+    "--devices auto selects.\n";
 
 /* Prints one device, which is opened only to query it. */
 static void print_device(const ls_backend *backend, int index)
@@ -46,7 +47,7 @@ static void print_backend(const ls_backend *backend)
         printf("%s: %s: %s\n", backend->name, info.broken ? "broken" : "absent", info.reason);
         return;
     }
-    if (backend->counted) /* all devices are alike: print only the first */
+    if (backend->counted) /* all devices of this back end are alike: only the first is printed */
         printf("%s: %s; %d CPU%s, each a device of its own or several a team (`threads`)\n",
                backend->name, info.version, info.devices, info.devices == 1 ? "" : "s");
     else
@@ -79,13 +80,14 @@ int cli_devices(int argc, char **argv, const ls_registry *registry)
 static const char bench_help[] =
     "usage: trainer bench CONFIG [options]\n"
     "\n"
-    "Measures how fast CONFIG trains here, on 1, 2, 4, … and all devices, in turns. Nothing is kept.\n"
+    "Measures how fast CONFIG trains on 1, 2, 4, … and all devices of this machine, which are\n"
+    "measured in turn. Nothing is saved.\n"
     "\n"
-    "  --devices LIST   only on these; may be repeated\n"
+    "  --devices LIST   measures only these devices; may be repeated\n"
     "  --set KEY=VALUE  sets a key of the config\n"
-    "  --seconds S      of each measurement, after its warm-up (default 1)\n"
-    "  --rounds N       each is measured so many times (default 3)\n"
-    "  --json           one JSON object on stdout\n"
+    "  --seconds S      duration of one measurement, after a warm-up (default 1)\n"
+    "  --rounds N       number of measurements of each list of devices (default 3)\n"
+    "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
 enum { ROWS_MOST = 12, ROUNDS_MOST = 99, MEASURE_SETS = 3 };
@@ -142,8 +144,8 @@ static int parse(bench *b, int argc, char **argv)
     return problem;
 }
 
-/* Stores the number of shards that a run would use. If the config does not set it, it depends on
- * the model, and therefore on the data. */
+/* Stores the number of shards that a run of the config uses. If the config does not set it, it
+ * depends on the model, whose input and output depend on the data. */
 static int find_shards(int *out, bench *b, const ls_trainer_options *options, ls_error *err)
 {
     ls_trainer *t;
@@ -177,7 +179,9 @@ static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_
         if (b->rows < ROWS_MOST)
             add_devices(b, text);
     }
-    if (list.capped && b->rows < ROWS_MOST) /* as many workers, but as teams of several CPUs */
+    if (list.capped &&
+        b->rows <
+            ROWS_MOST) /* a row with as many workers, each of which is a team of several CPUs */
         add_devices(b, "auto");
     return LS_OK;
 }
@@ -230,8 +234,9 @@ static void fill(measurement *out, const stopwatch *s)
     snprintf(out->devices, sizeof out->devices, "%s", sum->devices);
 }
 
-/* Measures the rate: trains for `seconds` after a warm-up of at least 3 steps and a third of a
- * second, and saves nothing. `set` must have room for MEASURE_SETS more assignments. */
+/* Measures how many rows per second a run trains: trains for `seconds` after a warm-up of at least
+ * 3 steps and a third of a second. Saves nothing. `set` must have room for MEASURE_SETS more
+ * assignments. */
 static int measure_one(measurement *out, const ls_trainer_options *options, const char **set,
                        double seconds, ls_error *err)
 {

@@ -1,4 +1,4 @@
-/* trainer predict RUN IMAGE… | --rows A:B: predictions for files or for rows of the run's data. */
+/* trainer predict RUN INPUT… | --rows A:B: predicts files, or rows of the run's data. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plural.h"
@@ -20,22 +20,22 @@ static const char help[] =
     "usage: trainer predict RUN|FILE INPUT… [options]\n"
     "       trainer predict RUN --rows A:B [options]\n"
     "\n"
-    "Says what a trained model makes of rows, which are prepared as those were that it was trained on:\n"
-    "which class, and with which probability, or which value.\n"
+    "Predicts rows with a trained model: the class and its probability, or the value. The rows are\n"
+    "prepared as the training rows were.\n"
     "\n" CLI_TRAINED_HELP
     "  INPUT            a picture (JPEG, PNG, BMP, WebP, PGM, PPM) of any size, or a folder of them; a\n"
-    "                   .csv file, whose columns may stand in any order, among others; an .npy file; - for\n"
-    "                   a table, an array or a picture on standard input. A picture that cannot be read is\n"
-    "                   named and has no prediction; the others have theirs, and the exit status is 65\n"
-    "  --to FILE        predictions go to FILE.csv or FILE.jsonl: row or file, prediction, and the\n"
-    "                   probability of each class\n"
-    "  --skip-broken    pictures that cannot be read are left out and counted, and the exit status is 0;\n"
-    "                   so are those of a run with data.skip_broken\n"
+    "                   .csv file, whose columns may be in any order and may include others; an .npy\n"
+    "                   file; - for a table, an array or a picture on standard input. If a picture\n"
+    "                   cannot be read, it is named and has no prediction, and the exit status is 65\n"
+    "  --to FILE        writes FILE.csv or FILE.jsonl: row or file, prediction, and the probability of\n"
+    "                   each class\n"
+    "  --skip-broken    leaves out and counts pictures that cannot be read; the exit status is 0. It is\n"
+    "                   the default if the run's config has data.skip_broken\n"
     "  --rows A:B       rows A to B − 1 of the test rows of the run's data, counted from 0\n"
-    "  --train          of its training rows\n"
-    "  --data WHERE     of other data, as of eval\n"
+    "  --train          with --rows: takes them from the training rows\n"
+    "  --data WHERE     with --rows: takes them from other data, as `trainer eval` does\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
-    "  --json           one JSON object a line, with all logits\n"
+    "  --json           prints one JSON object for each row, with all logits\n"
     "  --help           this text\n";
 
 /* The rows to predict. */
@@ -108,7 +108,8 @@ static int no_memory(uint32_t rows, ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
 }
 
-/* Lists the files, and the files in folders, in the order of the arguments. */
+/* Lists the pictures that the arguments name: files, and the files in folders, in the order of the
+ * arguments. */
 static int list_pictures(cli_packing *k, const cli_trained_args *a)
 {
     cli_listing *l = &k->split[0];
@@ -153,8 +154,8 @@ static void say_turned(uint32_t turned)
                           "pictures were turned as their EXIF"));
 }
 
-/* Scales and crops each picture like pictures of a packed folder. A picture that cannot be read is
- * reported, and its pixels are grey. */
+/* Reads each picture, and scales and crops it as `trainer pack` does. If a picture cannot be read,
+ * the reason is stored in in->why, and its pixels are grey. */
 static int fit_pictures(input *in, size_t bytes, ls_error *err)
 {
     const ls_new_rows *as = &in->t->as;
@@ -245,8 +246,8 @@ static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_err
     return status;
 }
 
-/* Reads an array, which its first bytes identify; otherwise a table or a picture, depending on the
- * model. */
+/* Reads standard input. It is an array if its first bytes say so; otherwise it is a table if the
+ * model was trained on one, else a picture. */
 static int read_standard_input(input *in, ls_error *err)
 {
     char *bytes = NULL;
@@ -307,7 +308,8 @@ static bool skips_broken(const input *in)
     return in->skip_broken || in->t->config.data_keys.skip_broken;
 }
 
-/* Ends the verb and returns its exit code, which depends on the number of broken pictures. */
+/* Reports the number of broken pictures, if there are any, and returns the exit code of the
+ * command. */
 static int end_with_broken(const input *in)
 {
     ls_error err;
@@ -342,11 +344,12 @@ static void print_broken(const input *in, uint32_t i)
 
 static bool learnt_vectors(const ls_trained *t)
 {
-    /* NULL: the loss is not known, so the model is one of classes */
+    /* NULL: the loss is unknown, and the model is treated as one that learns classes */
     return t->config.loss && t->config.loss->vectors;
 }
 
-/* Returns output `i` of a model of vectors; a bit's output as a probability. */
+/* Returns output `i` of a model that has learnt vectors. If the targets are bits, that is a
+ * probability. */
 static float output_of(const ls_trained *t, const float *logits, int i)
 {
     return (float)ls_output_value(t->config.loss, logits[i]);
@@ -453,7 +456,8 @@ static void print_all(const input *in, const float *logits, bool json)
 
 /* ---- into a file ----------------------------------------------------------------------------- */
 
-/* Computes what is written for a row: probabilities or values. */
+/* Computes the numbers that are written for a row: the probabilities of its classes, or its
+ * values. */
 static void outputs_of(const input *in, const float *logits, float *out)
 {
     const int n = in->t->model->classes;
@@ -587,15 +591,15 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     return status;
 }
 
-/* Converts a target that was scaled for learning back to the number in the data: among the numbers
- * that scale to it, the one with the fewest digits. */
+/* Converts a scaled target back to the number in the user's data. Several numbers may have the same
+ * scaled value, because of rounding; the function returns the one with the fewest digits. */
 static float target_in_data(const ls_prep *p, float learnt)
 {
     char text[32];
     float value = 0;
     for (int digits = 0; digits <= 9 && ls_prep_target(p, value) != learnt; digits++) {
         value = learnt;
-        ls_prep_give_back(p, &value, 1);
+        ls_prep_unscale(p, &value, 1);
         snprintf(text, sizeof text, "%.*g", digits + 1, (double)value);
         value = strtof(text, NULL);
     }
@@ -619,7 +623,7 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
     const size_t outputs = (size_t)in->rows * (size_t)in->t->model->classes;
     int status = ls_predict(&sum, logits, &d, err);
-    ls_prep_give_back(in->t->card.prep, logits, outputs);
+    ls_prep_unscale(in->t->card.prep, logits, outputs);
     for (size_t i = 0; i < outputs && learnt_vectors(in->t) && in->targets; i++)
         in->targets[i] = target_in_data(in->t->card.prep, in->targets[i]);
     if (status == LS_OK && a->to)
@@ -652,8 +656,8 @@ static int check(cli_trained_args *a)
 {
     a->needs_data = a->rows != NULL;
     if (!a->rows && a->rest_count == 0)
-        return cli_usage(
-            a->verb, "of what? Name pictures, a .csv or an .npy file, or rows: --rows 0:10", "");
+        return cli_usage(a->verb, "expected pictures, a .csv or an .npy file, or rows: --rows 0:10",
+                         "");
     if (a->rows && a->rest_count > 0)
         return cli_usage(a->verb, "either --rows or files, not both: ", a->rest[0]);
     if (a->to && !ends_with(a->to, ".csv") && !ends_with(a->to, ".jsonl"))

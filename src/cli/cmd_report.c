@@ -1,4 +1,4 @@
-/* trainer report: the page of a run. */
+/* trainer report: writes the report of a run as an HTML page. */
 #include "cli/cli.h"
 
 #include "base/host.h"
@@ -12,18 +12,18 @@
 static const char help[] =
     "usage: trainer report RUN [-o FILE] [--samples N]\n"
     "\n"
-    "Writes the report of a run as one HTML file that needs nothing but itself: accuracy, loss, learning\n"
+    "Writes the report of a run as one HTML file that needs no other files: accuracy, loss, learning\n"
     "rate and throughput as curves, where each worker's time goes, the model, the confusion matrix,\n"
     "predictions of test rows with their pictures, and the resolved config.\n"
     "\n"
     "  RUN          the run's directory, runs/<time>-<name>, or latest\n"
     "  -o FILE      writes to FILE instead of RUN/report.html\n"
-    "  --samples N  number of predictions, half of them wrong if there are so many (16); 0: none, and\n"
-    "               the run's data is not read\n"
+    "  --samples N  number of predictions that are shown, half of them wrong if there are enough (16);\n"
+    "               0: none, and the data of the run are not read\n"
     "  --help       this text\n";
 
-/* Appends the predictions. Without the run's data or weights the page has none, and a message says
- * why. */
+/* Appends predictions of test rows to the page. If the run's data or weights cannot be read, there
+ * are none, and a message says why. */
 static void add_samples(ls_buffer *lines, const char *run, int count, const ls_registry *registry)
 {
     ls_error err;

@@ -1,4 +1,4 @@
-/* trainer runs: a table of the runs in a directory. */
+/* trainer runs: prints a table of the runs in a directory. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -18,15 +18,15 @@ static const char help[] =
     "usage: trainer runs [DIR] [options]\n"
     "\n"
     "Lists the runs in DIR (runs), the newest last: directory, data, accuracy (R² or AUC for other\n"
-    "models) and loss on the test or validation rows, training rows per second, finished epochs, time of\n"
-    "the beginning (UTC), how the run ended, and the first digits of the weights' SHA-256. Columns that\n"
-    "do not fit the terminal are left out, those of least use first.\n"
+    "models) and loss on the test or validation rows, training rows per second, finished epochs,\n"
+    "start time (UTC), how the run ended, and the first digits of the weights' SHA-256. If the\n"
+    "terminal is too narrow, the less important columns are left out.\n"
     "\n"
-    "  --json           one JSON object a line, with all values\n"
+    "  --json           prints one JSON object for each run, with all values\n"
     "  --help           this text\n"
     "\n"
-    "A run that is \"running\" holds the lock of its directory. One that was \"killed\" has neither a\n"
-    "process nor a last record; --resume continues it.\n";
+    "A run is \"running\" if a process holds the lock of its directory. It was \"killed\" if no\n"
+    "process does and its records have no end; --resume continues it.\n";
 
 /* One run of the list. */
 typedef struct entry {
@@ -53,7 +53,7 @@ static int no_memory(ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for a list of runs");
 }
 
-/* Adds a run. One whose records cannot be read is named on stderr and left out. */
+/* Adds a run to the list. If its records cannot be read, it is named on stderr and left out. */
 static int add_run(list *l, const char *path, ls_error *err)
 {
     ls_run_log log;
@@ -115,7 +115,8 @@ static void put_number(char out[TEXT], const char *format, double value)
         snprintf(out, TEXT, format, value);
 }
 
-/* Writes the texts of a row. `named`: the metric's name stands in each row. */
+/* Writes the texts of a row. `named`: the row has the name of its metric, because the runs have
+ * different ones. */
 static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named)
 {
     snprintf(text[NAME], TEXT, "%.40s", f->name);

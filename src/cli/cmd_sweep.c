@@ -10,20 +10,21 @@
 static const char help[] =
     "usage: trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "\n"
-    "Trains CONFIG once for every combination of the values, and compares.\n"
+    "Trains CONFIG once for every combination of the values, and prints a table of the results.\n"
     "\n"
     "  --vary KEY=V,V,…       a key of the config and its values; may be repeated. lr, momentum and\n"
-    "                         weight_decay stand for the optimizer's keys, and a whole number for\n"
-    "                         devices means so many: --vary lr=0.05,0.1 --vary devices=1,2\n"
+    "                         weight_decay stand for the optimizer's keys, and a whole number as\n"
+    "                         devices is a number of devices: --vary lr=0.05,0.1 --vary devices=1,2\n"
     "  --vary K,K=V:V,V:V,…   keys that change together: --vary devices,batch_size=1:256,2:512\n"
     "  --set KEY=VALUE        sets a key for all runs\n"
     "  --json FILE|-          also writes the results as JSON; with - the table goes to stderr\n"
-    "  --keep DIR             keeps the runs' directories, as DIR/1, DIR/2, …\n"
+    "  --keep DIR             keeps the directories of the runs, as DIR/1, DIR/2, …\n"
     "  --quiet                no progress; warnings and errors only\n"
     "  --help                 this text\n"
     "\n"
-    "The table goes to stdout. A run that fails has its error in its row, and the others go on; the\n"
-    "exit code is the first failure's. Ctrl-C stops the run under way and prints what there is.\n";
+    "The table goes to stdout. If a run fails, its row has the error, the other runs are still\n"
+    "trained, and the exit code is that of the first failure. Ctrl-C stops the current run and prints\n"
+    "the results so far.\n";
 
 typedef struct sweep_arguments {
     const char *config, *json, *keep;
@@ -96,8 +97,8 @@ static void format_number(char *out, size_t size, const session *s, int row, int
                  column == SPEED_UP ? "x" : "");
 }
 
-/* Writes a column's heading. The first column is the accuracy, or the metric of the first run that
- * has one. */
+/* Writes the heading of a column. The first column is the accuracy, or the metric of the first run
+ * that has a metric. */
 static void format_heading(char *out, size_t size, const session *s, int column)
 {
     const char *metric = NULL, *rows = NULL;
@@ -196,7 +197,8 @@ static void announce(const session *s)
     fprintf(stderr, "%s\n", s->view.colour ? "\033[0m" : "");
 }
 
-/* Returns the assignments of a run: those for all runs, those that vary, and the run directory. */
+/* Returns the assignments of one run: those that all runs have, those that vary between runs, and
+ * that of the run directory. */
 static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 {
     cli_list set = s->a->set;
@@ -237,7 +239,7 @@ static int run_all(session *s)
 {
     int count = ls_sweep_count(s->sweep), code = 0;
     bool to_file = s->a->json && strcmp(s->a->json, "-") != 0;
-    /* an error in the path is noticed before hours of training */
+    /* an error in the path is reported before hours of training, not after them */
     if (to_file && (code = write_json(s)) != 0)
         return code;
     cli_catch_signals();

@@ -1,4 +1,5 @@
-/* Verbs for a finished run: their common part, and `eval` and `export`. */
+/* The commands for a finished run: the common part of eval, export and predict, and the commands
+ * eval and export. */
 #include "cli/trained.h"
 
 #include "base/clock.h"
@@ -76,7 +77,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     return code;
 }
 
-/* Checks that a run is the only argument. */
+/* Checks that the run is the only argument of the command. */
 static int check_alone(const cli_trained_args *a)
 {
     return a->rest_count == 0
@@ -89,15 +90,16 @@ static int check_alone(const cli_trained_args *a)
 static const char eval_help[] =
     "usage: trainer eval RUN [options]\n"
     "\n"
-    "Evaluates a trained model on the test images of its data: loss, accuracy, each class's precision\n"
-    "and recall (or what else metrics.names says), the same numbers as in the run's own records, on\n"
-    "any number of devices. --json has the confusion matrix.\n"
+    "Evaluates a trained model on the test rows of its data: loss, accuracy, precision and recall of\n"
+    "each class, or the metrics that metrics.names lists. The numbers are those of the run's own\n"
+    "records, on any number of devices. With --json the confusion matrix is printed as well.\n"
     "\n" CLI_TRAINED_HELP
-    "  --data WHERE     on rows that it has not learnt, prepared as the model says: a table, a folder of images,\n"
-    "                   a directory of .npy files, tensors; of data that are built in, where their files are\n"
-    "  --train          on the training images\n"
+    "  --data WHERE     evaluates on other rows, prepared as the model says: a table, a folder of\n"
+    "                   images, a directory of .npy files, a safetensors file; for data sets known by\n"
+    "                   name, the directory of their files\n"
+    "  --train          evaluates on the training rows\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
-    "  --json           one JSON object on stdout\n"
+    "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
 typedef struct outcome {
@@ -107,7 +109,7 @@ typedef struct outcome {
     double seconds;
     ls_prediction sum;
     const char *weights;
-    bool is_new;    /* the data is not the run's */
+    bool is_new;    /* the data are not those of the run (--data) */
     bool unweighed; /* the loss does not use the config's class_weights */
 } outcome;
 
@@ -135,7 +137,8 @@ static void print_outcome(const outcome *o, const ls_host *host)
     cli_put_json(&w);
 }
 
-/* Prints precision and recall of each class, and the class with which it is confused most often. */
+/* Prints precision and recall of each class, and for each class the one that is predicted most
+ * often in its place. */
 static void print_classes(const ls_trained *t, const ls_measured *m)
 {
     const size_t n = (size_t)m->classes;
@@ -180,7 +183,7 @@ static void print_for_people(const ls_trained *t, const outcome *o)
     print_classes(t, &o->measured);
 }
 
-/* Computes every metric that is defined for the model, whatever the run itself measured. */
+/* Computes every metric that is defined for the model, even those that the run did not measure. */
 static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
                    float *scores, ls_error *err)
 {
@@ -205,8 +208,8 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     return status;
 }
 
-/* Finds the class weights of the loss. Balanced weights are computed from the rows that the model
- * was trained on; with other data they are not known, and the loss does not use them. */
+/* Finds the class weights of the loss. Balanced weights are computed from the training rows of the
+ * model. If only other data are there, they are unknown, and the loss is computed without them. */
 static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
 {
     const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];
@@ -265,8 +268,9 @@ static const char export_help[] =
     "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
     "\n"
     "Writes a trained model for other programs: its weights, named as PyTorch names them, or the\n"
-    "whole network as ONNX (batch norm for inference, no dropout, any batch size; rows go in as they are in the data).\n"
-    "\n" CLI_TRAINED_HELP "  --to FILE        where to; its ending says what\n"
+    "whole network as ONNX (batch norm for inference, no dropout, any batch size; its inputs are rows as\n"
+    "they are in the data).\n"
+    "\n" CLI_TRAINED_HELP "  --to FILE        the file to write; its ending decides the format\n"
     "  --help           this text\n";
 
 static bool ends_with(const char *text, const char *end)

@@ -47,7 +47,7 @@ static void print_kind(const ls_config_key *row)
         for (int i = 0; row->choices[i]; i++)
             printf("%s\"%s\"", i ? " or " : "", row->choices[i]);
         break;
-    case LS_KEY_FORM: break;
+    case LS_KEY_CUSTOM: break;
     }
 }
 
@@ -121,7 +121,7 @@ static void print_key(const ls_config_key *row)
     fputs(name, stdout);
     if (*given)
         printf(strcmp(given, "required") == 0 ? " (%s)" : " (default %s)", given);
-    if (row->kind != LS_KEY_FORM) {
+    if (row->kind != LS_KEY_CUSTOM) {
         fputs(": ", stdout);
         print_kind(row);
     }

@@ -89,7 +89,7 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
     const int dim[2] = {1, p->features};
     bool fills = false, scales = false, clips = false;
     for (int i = 0; i < p->columns; i++) {
-        fills |= p->column[i].fills && p->column[i].levels == 0;
+        fills |= p->column[i].allows_missing && p->column[i].levels == 0;
         scales |= p->column[i].scaled;
         clips |= p->column[i].clip > 0;
     }
@@ -99,7 +99,7 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
     if (fills) {
         for (int i = 0; i < p->features; i++) {
             const ls_prep_column *c = ls_prep_feature(p, i);
-            ls_onnx_put_double(f, c->fills ? (double)c->missing : (double)NAN);
+            ls_onnx_put_double(f, c->allows_missing ? (double)c->missing : (double)NAN);
         }
         ls_onnx_put_tensor(f, "missing:by", LS_ONNX_DOUBLE, dim, 2);
         fill(f, x, "missing:by");
@@ -150,7 +150,7 @@ static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const
     ls_onnx_node_domain(f, "ai.onnx.ml");
     for (int i = 0; i < column->levels; i++)
         ls_onnx_node_add_text(f, column->level[i]);
-    for (int i = 0; column->fills && ls_missing_word(i); i++)
+    for (int i = 0; column->allows_missing && ls_missing_word(i); i++)
         if (!is_level(column, ls_missing_word(i)))
             ls_onnx_node_add_text(f, ls_missing_word(i));
     ls_onnx_node_texts(f, "cats_strings");

@@ -334,7 +334,7 @@ int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *
 static bool sync_stream(FILE *stream, const char *path)
 {
     if (fsync(fileno(stream)) == 0)
-        return ls_sync_name(path, NULL) == LS_OK;
+        return ls_sync_parent(path, NULL) == LS_OK;
     return errno == EINVAL || errno == EROFS;
 }
 

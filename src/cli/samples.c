@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* CANDIDATES: number of rows that are predicted. SIDE: larger pictures are thinned. VALUES: number
- * of outputs of a vector that are shown. */
-enum { CANDIDATES = 512, SIDE = 64, VALUES = 4 };
+/* CANDIDATES: number of rows that are predicted, if CANDIDATE_BYTES hold them: large rows take
+ * long. SIDE: larger pictures are thinned. VALUES: number of outputs of a vector that are shown. */
+enum { CANDIDATES = 512, CANDIDATE_BYTES = 4 << 20, SIDE = 64, VALUES = 4 };
 
 typedef struct samples {
     const ls_trained *t;
@@ -47,12 +47,23 @@ static bool is_right(const samples *s, uint32_t i)
            ls_best_class(output_of(s, i), s->t->model->classes, &p) == s->label[i];
 }
 
-static int read_candidates(samples *s, ls_error *err)
+/* Returns the number of rows that are predicted, so that `count` can be chosen from them. */
+static uint32_t candidates(uint32_t all, size_t bytes, int count)
+{
+    size_t rows = CANDIDATE_BYTES / (bytes ? bytes : 1);
+    rows = rows < (size_t)count * 2 ? (size_t)count * 2 : rows;
+    rows = rows < CANDIDATES ? rows : CANDIDATES;
+    return rows < all ? (uint32_t)rows : all;
+}
+
+static int read_candidates(samples *s, int count, ls_error *err)
 {
     const ls_host *host = s->t->host;
     const uint32_t all = ls_dataset_describe(s->data)->rows;
-    s->rows = all < CANDIDATES ? all : CANDIDATES;
+    if (all == 0)
+        return ls_fail(err, LS_EDATA, "the run's data has no test rows");
     s->bytes = ls_dataset_image_bytes(s->data);
+    s->rows = candidates(all, s->bytes, count);
     s->row = ls_alloc_array(host, s->rows, sizeof *s->row);
     s->image = ls_alloc_array(host, s->rows, s->bytes);
     s->label = ls_alloc_array(host, s->rows, ls_dataset_target_bytes(s->data));
@@ -74,9 +85,9 @@ static int predict(samples *s, const ls_registry *registry, ls_error *err)
                                .rows = s->rows};
     int status = ls_predict(&sum, s->output, &d, err);
     const size_t outputs = (size_t)s->rows * (size_t)s->t->model->classes;
-    ls_prep_give_back(s->t->card.prep, s->output, outputs);
+    ls_prep_unscale(s->t->card.prep, s->output, outputs);
     if (!is_of_classes(s))
-        ls_prep_give_back(s->t->card.prep, s->target, outputs);
+        ls_prep_unscale(s->t->card.prep, s->target, outputs);
     return status;
 }
 
@@ -280,7 +291,7 @@ int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_r
     if (status)
         return status;
     samples s = {.t = &t, .data = t.data[LS_TEST]};
-    status = read_candidates(&s, err);
+    status = read_candidates(&s, count, err);
     if (status == LS_OK)
         status = predict(&s, registry, err);
     if (status == LS_OK)

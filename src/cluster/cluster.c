@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLICE_NS 20000000u               /* between two heartbeats of a waiting thread */
-#define GRACE_NS ((uint64_t)1000000000u) /* for a progress thread that was last seen alive */
+#define SLICE_NS 20000000u               /* time between two heartbeats of a waiting thread */
+#define GRACE_NS ((uint64_t)1000000000u) /* extra time for an answer of the progress thread */
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
@@ -67,7 +67,7 @@ static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
         done = await_done(c, GRACE_NS, wait); /* joining has succeeded at the last moment */
     if (!done) {
         c->hangs = true;
-        /* If the engine should return after all, the others are told. */
+        /* If the engine returns later after all, the progress thread tells the others. */
         ls_cluster_leave(c, "its engine did not return from a call");
         return ls_fail(err, LS_ESTALLED,
                        "engine %s does not return from a call %s: is the network up, and did every "
@@ -87,7 +87,8 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
     return status ? status : await_order(c, order, limit_ns, wait, err);
 }
 
-/* Returns how long the progress thread may be silent: as long as another member. */
+/* Returns the limit for the silence of the progress thread, which is a little longer than that of
+ * another member. */
 static uint64_t patience(const ls_cluster *c)
 {
     return c->options.deadline_ns + GRACE_NS;
@@ -257,7 +258,7 @@ int ls_cluster_agreed(const ls_cluster *c)
 void ls_cluster_commit(ls_cluster *c, int committed)
 {
     if (c->summed && !committed)
-        ls_cluster_leave(c, "its workers failed after a sum that the other hosts have made use of");
+        ls_cluster_leave(c, "its workers failed after a sum that the other hosts have used");
     c->summed = false;
 }
 
@@ -327,7 +328,7 @@ void ls_cluster_regroups(ls_cluster *c)
 
 bool ls_cluster_lost(const ls_cluster *c)
 {
-    return c->lost && !c->hangs && !c->summing; /* a sum in progress must be ended by the
+    return c->failed_by_loss && !c->hangs && !c->summing; /* a sum in progress must be ended by the
                                                    progress thread */
 }
 
@@ -368,10 +369,10 @@ int ls_cluster_regroup(ls_cluster *c, ls_error *err)
 
 static void leave(ls_cluster *c, int status, const char *why)
 {
-    if (!c || atomic_load_explicit(&c->left, memory_order_relaxed))
+    if (!c || atomic_load_explicit(&c->leave_asked, memory_order_relaxed))
         return;
     ls_fail(&c->leaving, status, "%s", why);
-    atomic_store_explicit(&c->left, true, memory_order_release);
+    atomic_store_explicit(&c->leave_asked, true, memory_order_release);
 }
 
 void ls_cluster_leave(ls_cluster *c, const char *why)

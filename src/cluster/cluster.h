@@ -8,25 +8,27 @@
  *     ls_cluster_close(c)
  *
  * Threads. A progress thread, called the courier in the code, owns the transport
- * (<lockstep/sys/wire.h>). A caller gives it one order at a time, from one thread at a time, and
- * waits until the order is done. Between orders the progress thread sends and receives signs of
- * life. All members give the same orders in the same sequence. Each order begins with a header, by
- * which the other members check that it is the same.
+ * (<lockstep/sys/wire.h>). An *order* is a request of a caller to the progress thread: to join, to
+ * gather data, to sum, to regroup or to close. One order at a time is given, by one thread at a
+ * time, and that thread waits until the order is done. Between orders the progress thread sends and
+ * receives signs of life. All members give the same orders in the same sequence. Each sum and each
+ * gather (messages call both an exchange) begins with a header, by which the members check that
+ * they all do the same.
  *
  * Faults. A member that has been silent for the deadline, a member that says that it leaves, a
  * transport that fails, or a header other than the expected one is a *fault*. From then on every
  * order fails at once, with the same message, and memory that the transport may still touch is
  * never freed. Time during which this process was stopped counts against no member (base/clock.h).
  * No wait is unlimited: the progress thread ends each order itself when other members are silent.
- * A caller gives the progress thread up when that shows no sign of life itself, for example
- * because an engine hangs.
+ * If the progress thread itself shows no sign of life, for example because an engine hangs, its
+ * caller stops waiting for it.
  *
  * Losses. If the engine can regroup, and ls_cluster_regroups has been called, the *loss* of a
- * member is not a fault. The order in progress fails, and the progress thread meets those of the
- * surviving members at once, while callers may still be busy with something else. They agree which
- * members go on, and open a new transport, over which they send signs of life from then on. Orders
- * fail until the caller calls ls_cluster_regroup. After that, members have other numbers, in the
- * old order, and everything must be prepared anew.
+ * member is not a fault. The order in progress fails, and the progress threads of the surviving
+ * members contact each other at once, while callers may still be busy with something else. They
+ * agree which members go on, and open a new transport, over which they send signs of life from then
+ * on. Orders fail until the caller calls ls_cluster_regroup. After that, members have other
+ * numbers, in the old order, and everything must be prepared anew.
  *
  * Memory order. Let C be the calling thread (callers synchronise among themselves, so that one
  * thread at a time calls), and P the progress thread.
@@ -49,14 +51,14 @@
  *    before the sum's result, after which 2 orders P's reads before C's writes. C then resets
  *    sum.ready to 0 (relaxed). P loads it again only in a later sum; the push of that sum follows
  *    the reset, so P cannot read the old number.
- * 4. Leaving. C writes `leaving` and then true in `left` (release). P loads `left` (acquire) before
- *    it reads `leaving`.
+ * 4. Leaving. C writes `leaving` and then true in `leave_asked` (release). P loads `leave_asked`
+ *    (acquire) before it reads `leaving`.
  * 5. C stores `regroups` (release) after it has written what options.refuses reads. P loads it
- *    (acquire) before it calls options.refuses, so that sees these writes. Elsewhere P loads it
- *    relaxed: there it is a decision by itself.
+ *    (acquire) before it calls options.refuses, so that call sees these writes. Elsewhere P loads
+ *    it relaxed, because there it is a decision by itself.
  * 6. `joining` and options.asks are relaxed. Each is a decision or a request by itself and hands
- * over no other memory. `joining` is decided by compare-and-exchange, so that exactly one of C and
- * P succeeds. */
+ *    over no other memory. `joining` is decided by compare-and-exchange, so that exactly one of C
+ *    and P succeeds. */
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
 
@@ -76,9 +78,9 @@ enum { LS_MEMBER_NAME = 64 };
 typedef struct ls_cluster_options {
     const ls_wire_type *type;
     const void *comm;     /* ls_wire_options.comm */
-    uint64_t deadline_ns; /* how long a member may be silent */
-    uint64_t open_ns;     /* how long joining may take */
-    /* non-zero: this member asks all to stop, which each sum transmits; NULL: never */
+    uint64_t deadline_ns; /* a member that is silent for longer is lost */
+    uint64_t open_ns;     /* longest time for joining the other members */
+    /* non-zero: this member asks all members to stop; the next sum tells them. NULL: never */
     const atomic_int *asks;
     bool regroups; /* ls_cluster_regroups may be called later */
     bool admits;   /* other processes may be admitted later, or this one may be admitted */
@@ -102,13 +104,13 @@ int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err);
  * Errors: those of the transport, LS_ETIMEDOUT, LS_ENOMEM. */
 int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err);
 
-/* Ends together with the others, unless there was a fault or this member has left. NULL is
- * allowed. Returns LS_ESTALLED if a thread, or memory that the transport may still touch,
- * could not be freed. */
+/* Closes the transport and frees the cluster. Waits until the other members close it too, unless
+ * there was a fault or this member has left. NULL is allowed. Returns LS_ESTALLED if the progress
+ * thread hangs, or if the transport may still use some memory; that memory is then not freed. */
 int ls_cluster_close(ls_cluster *cluster);
 
-/* Called before ls_cluster_close on the caller's thread: a thread that was given up may still use
- * the sums' memory, so it is not freed. */
+/* Declares that a stalled worker may still use the memory of sums. ls_cluster_close then does not
+ * free it. Called before ls_cluster_close, on the same thread. */
 void ls_cluster_keep_memory(ls_cluster *cluster);
 
 /* ls_cluster_member returns the number of this member, ls_cluster_members the number of
@@ -120,18 +122,20 @@ const char *ls_cluster_host(const ls_cluster *cluster, int member);
 
 /* Returns whether the engine can regroup and was opened for it. */
 bool ls_cluster_can_regroup(const ls_cluster *cluster);
-/* From now on losses are not faults. All members must call it between the same two orders. */
+/* From now on the loss of a member is not a fault, and the surviving members regroup. All members
+ * must call it between the same two orders. */
 void ls_cluster_regroups(ls_cluster *cluster);
-/* Returns whether the last order failed by a loss, so that ls_cluster_regroup may help. */
+/* Returns whether the last order failed because a member was lost, so that the caller may call
+ * ls_cluster_regroup and go on. */
 bool ls_cluster_lost(const ls_cluster *cluster);
 /* Copies the error of the last order that failed. */
 void ls_cluster_why(const ls_cluster *cluster, ls_error *out);
-/* Goes on with the surviving members. Sums must be prepared anew. The memory of earlier sums stays
- * until close or ls_cluster_free_old, because the former group, or a thread that sleeps, may still
- * touch it. Errors: LS_ESTALLED (this member does not go on), LS_ENOMEM. */
+/* Adopts the group of the surviving members, so that orders succeed again. Sums must be prepared
+ * anew (ls_cluster_prepare). The memory of earlier sums is not freed before ls_cluster_free_old or
+ * ls_cluster_close, because a worker that sleeps in the former group may still use it. Errors:
+ * LS_ESTALLED (this member is not in the new group), LS_ENOMEM. */
 int ls_cluster_regroup(ls_cluster *cluster, ls_error *err);
-/* Frees the memory of sums before the last regrouping. No thread and no transport
- * may touch it any more. */
+/* Frees the memory of sums from before the last regrouping, which no thread may use any more. */
 void ls_cluster_free_old(ls_cluster *cluster);
 /* Returns a member's number in the first group. A member that was admitted has one that no other
  * had. */
@@ -158,26 +162,27 @@ int ls_cluster_admit(ls_cluster *cluster, const ls_arrival *arrival, ls_error *e
 
 /* ---- orders ------------------------------------------------------------------------------------
  *
- * Each function returns LS_OK on all members, or sooner or later on none. Errors of all:
- * LS_ESTALLED (a member is lost or has left, or the progress thread hangs), LS_EIO, LS_EINTERNAL
- * (the members gave different orders), LS_ENOMEM. */
+ * After a failure on one member, the same order or a later one fails on every member. Errors of
+ * all: LS_ESTALLED (a member is lost or has left, or the progress thread hangs), LS_EIO,
+ * LS_EINTERNAL (the members gave different orders), LS_ENOMEM. */
 
-/* Gathers part[m], of bytes[m] bytes, from each member m: this member's part is sent to all, the
- * others are written. */
+/* Gathers part[m], of bytes[m] bytes, from each member m: sends this member's part to all others,
+ * and writes the parts of the others. */
 int ls_cluster_gather_parts(ls_cluster *cluster, void *const *part, const size_t *bytes,
                             ls_error *err);
 /* Gathers `bytes` bytes from each member, stored in `all` one after another. The caller has
  * written its own part. */
 int ls_cluster_gather(ls_cluster *cluster, void *all, size_t bytes, ls_error *err);
-/* Send the `data` of the first member, or of member `from`, to all. All members
- * must know its length. */
+/* ls_cluster_share sends `data` of the first member to all others, ls_cluster_share_from that of
+ * member `from`. All members must pass the same number of bytes. */
 int ls_cluster_share(ls_cluster *cluster, void *data, size_t bytes, ls_error *err);
 int ls_cluster_share_from(ls_cluster *cluster, int from, void *data, size_t bytes, ls_error *err);
 
 /* Reports a fault of this member: no further order succeeds, and the others are told `why`. Only
  * the first reason counts. Any thread that could give an order. */
 void ls_cluster_leave(ls_cluster *cluster, const char *why);
-/* Does the same, and the others do not go on either: their orders fail with LS_EDIVERGED. */
+/* Does the same as ls_cluster_leave, and ends the run on the other members too: their orders fail
+ * with LS_EDIVERGED, and they do not regroup. */
 void ls_cluster_end_all(ls_cluster *cluster, const char *why);
 
 /* ---- sums over the shard tree ------------------------------------------------------------------

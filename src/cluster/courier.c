@@ -10,7 +10,7 @@
 
 #define IDLE_NS 5000000u        /* between two looks at the transport without an order */
 #define ACTIVE_NS 2000000u      /* longest poll during an order */
-#define OWN_NS 100000u          /* longest poll while this member may still bring a part of a sum */
+#define OWN_NS 100000u          /* longest poll while own data for a sum may become complete */
 #define LAST_WORD_NS 300000000u /* time for the last message after a fault */
 #define LOSS_WORD_NS 20000000u  /* time for the last message after a loss */
 enum { AT_ONCE = 64 };
@@ -75,7 +75,8 @@ static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incomin
         ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
 }
 
-/* Posts the parts of all members in turn, so that none waits for a long part of another. */
+/* Posts one message of each member's part in turn, so that a short part does not wait for a long
+ * one. */
 static void begin_gather(ls_cluster *c)
 {
     size_t most = 0;
@@ -139,11 +140,12 @@ static void check_head(ls_cluster *c, int m)
             (unsigned long long)own->number);
 }
 
-/* Reports members that have ended and take no part in an order that they have not begun. */
-static void miss_members(ls_cluster *c)
+/* Reports a loss if a member has sent its last message and will therefore not take part in the
+ * order under way. */
+static void check_ended_members(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
-        if (m != c->wire->member && c->peer[m].gone && c->peer[m].begun < c->begun)
+        if (m != c->wire->member && c->peer[m].sent_last && c->peer[m].begun < c->begun)
             ls_watch_loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
@@ -157,7 +159,7 @@ bool ls_joining_ends(ls_cluster *c, int how)
 
 /* Sets up the members of a new transport. `before`, unless NULL: members of the former group;
  * origin[m]: number that member m had in it, or −1. */
-static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin, ls_error *err)
+static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origin, ls_error *err)
 {
     const int members = c->wire->members;
     c->peer = ls_alloc_array(c->options.host, (size_t)members, sizeof *c->peer);
@@ -178,8 +180,8 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
     return LS_OK;
 }
 
-/* Logs a line of the engine. Nothing is logged for a caller that has given up. */
-static void say_of_engine(void *cluster, int level, const char *text)
+/* Logs a line of the engine, unless the caller has given up and its log may be gone. */
+static void log_of_engine(void *cluster, int level, const char *text)
 {
     const ls_cluster *c = cluster;
     if (atomic_load_explicit(&c->joining, memory_order_relaxed) != LS_JOINING_GIVEN_UP)
@@ -204,8 +206,8 @@ static int refuses(void *cluster, const char *host, const void *fingerprint, siz
 }
 
 /* Opens the transport. The engine's open may return after the caller's time limit. ls_joining_ends
- * then returns false: the caller has gone, and neither the host's functions nor anything else of
- * the caller's may be used. */
+ * then returns false: the caller has given up and may be gone, so neither the host's functions nor
+ * any other memory of the caller may be used. */
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {.size = sizeof o,
@@ -216,7 +218,7 @@ static void open_wire(ls_cluster *c)
                                .fingerprint_bytes = c->options.fingerprint_bytes,
                                .refuses = c->options.admits ? refuses : NULL,
                                .alive = show_life,
-                               .say = say_of_engine,
+                               .say = log_of_engine,
                                .user = c};
     ls_error why = {0};
     int status = c->options.type->open(&c->wire, &o, &why);
@@ -230,15 +232,15 @@ static void open_wire(ls_cluster *c)
     if (status == LS_OK && c->wire->admitted > 0) /* relaxed: this thread reads it itself */
         atomic_store_explicit(&c->regroups, true, memory_order_relaxed);
     if (status == LS_OK)
-        status = meet_members(c, NULL, NULL, &why);
+        status = set_up_members(c, NULL, NULL, &why);
     if (status && c->fault.status == LS_OK)
         c->fault = why;
     ls_watch_end_order(c, &c->fault, false);
 }
 
-static void heed_leave(ls_cluster *c)
+static void check_leave(ls_cluster *c)
 {
-    if (atomic_load_explicit(&c->left, memory_order_acquire))
+    if (atomic_load_explicit(&c->leave_asked, memory_order_acquire))
         ls_watch_fault(c, c->leaving.status, "%s", c->leaving.text);
 }
 
@@ -251,7 +253,7 @@ static void begin_order(ls_cluster *c)
         open_wire(c);
         return;
     }
-    heed_leave(c);
+    check_leave(c);
     if (c->kind == LS_ORDER_CLOSE) { /* after a fault the last message has been sent already */
         if (c->fault.status == LS_OK)
             ls_watch_say_last(c, LS_SAY_BYE, "");
@@ -259,7 +261,7 @@ static void begin_order(ls_cluster *c)
     }
     if (c->fault.status) {
         if (c->active)
-            ls_watch_end_order(c, &c->fault, c->loss);
+            ls_watch_end_order(c, &c->fault, c->fault_is_loss);
         return;
     }
     if (c->kind == LS_ORDER_REGROUP) {
@@ -291,19 +293,20 @@ static void begin_order(ls_cluster *c)
         begin_gather(c);
 }
 
-/* Returns whether all last messages of this member have been sent and, if `goodbyes`, the
- * others have said goodbye. */
-static bool all_is_said(const ls_cluster *c, bool goodbyes)
+/* Returns whether all last messages of this member have been sent and, if `goodbyes`, the last
+ * messages of all others have arrived. */
+static bool last_messages_are_done(const ls_cluster *c, bool goodbyes)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
         const ls_peer *p = &c->peer[m];
-        if (m != c->wire->member && (p->telling || (goodbyes && (p->saying || !p->gone))))
+        if (m != c->wire->member &&
+            (p->last_in_transit || (goodbyes && (p->alive_in_transit || !p->sent_last))))
             return false;
     }
     return true;
 }
 
-static void leave_wire(ls_cluster *c)
+static void close_wire(ls_cluster *c)
 {
     if (c->wire && c->fault.status == LS_OK)
         c->wire->type->close(c->wire);
@@ -315,17 +318,17 @@ static void leave_wire(ls_cluster *c)
 }
 
 /* Closes the transport. After a fault the last message has a limited time to be sent. */
-static void go_on_closing(ls_cluster *c)
+static void continue_closing(ls_cluster *c)
 {
     const bool fine = c->fault.status == LS_OK;
     const bool patient = fine || ls_now_ns() - c->fault_ns < LAST_WORD_NS;
-    if (!patient || !c->wire || all_is_said(c, fine))
-        leave_wire(c);
+    if (!patient || !c->wire || last_messages_are_done(c, fine))
+        close_wire(c);
 }
 
 /* ---- completed transfers --------------------------------------------------------------------- */
 
-static void take_in(ls_cluster *c, ls_transfer *transfer)
+static void end_transfer(ls_cluster *c, ls_transfer *transfer)
 {
     ls_parcel *parcel = (ls_parcel *)transfer;
     ls_peer *p = &c->peer[transfer->peer];
@@ -334,11 +337,11 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
     if (parcel->kind >= LS_PARCEL_HEAD_IN)
         c->stuck_ns = 0; /* only transfers of the order count: a sign of life does not advance it */
     if (c->fault.status && parcel->kind >= LS_PARCEL_HEAD_IN)
-        return; /* belongs to an order that has failed */
+        return; /* the transfer belongs to an order that has failed */
     switch (parcel->kind) {
     case LS_PARCEL_CONTROL_IN: ls_watch_hear(c, transfer->peer); return;
-    case LS_PARCEL_CONTROL_OUT: p->saying = false; return;
-    case LS_PARCEL_LAST_OUT: p->telling = false; return;
+    case LS_PARCEL_CONTROL_OUT: p->alive_in_transit = false; return;
+    case LS_PARCEL_LAST_OUT: p->last_in_transit = false; return;
     case LS_PARCEL_HEAD_IN: check_head(c, transfer->peer); break;
     case LS_PARCEL_NODE_IN: ls_sum_arrived(c, parcel->piece); break;
     case LS_PARCEL_OTHER: break;
@@ -357,26 +360,27 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 {
     ls_transfer *ended[AT_ONCE];
     ls_error why;
-    const bool alone = ls_watch_members(c) == 1 && !ls_watch_brings(c);
+    const bool alone = ls_watch_members(c) == 1 && !ls_watch_owes_parts(c);
     if (!c->wire || (alone && !c->options.admits))
         return;
     int count = c->wire->type->poll(c->wire, ended, AT_ONCE, alone ? 0 : timeout_ns, &why);
     if (count < 0)
         ls_watch_note_wire(c, count, &why);
     for (int i = 0; i < count; i++)
-        take_in(c, ended[i]);
+        end_transfer(c, ended[i]);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Waits until this member's last messages have been sent, for a limited time. */
-static void part_from_lost(ls_cluster *c)
+/* Before a regrouping: waits until this member's last messages on the old transport have been sent,
+ * at most LOSS_WORD_NS. */
+static void send_last_messages(ls_cluster *c)
 {
-    while (!all_is_said(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
+    while (!last_messages_are_done(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
         poll_wire(c, ACTIVE_NS);
 }
 
-static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
+static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
 {
     const uint64_t deadline = c->options.deadline_ns;
     const ls_regroup how = {.size = sizeof how,
@@ -389,7 +393,7 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
     ls_peer *before = c->peer;
     ls_wire *old = c->wire;
     for (int m = 0; m < ls_watch_members(c); m++)
-        lost[m] = m != old->member && (before[m].ended || before[m].silent_ns > deadline / 2);
+        lost[m] = m != old->member && (before[m].leaves_run || before[m].silent_ns > deadline / 2);
     int status = old->type->regroup(&c->wire, old, &how, err);
     if (status)
         c->wire = NULL;
@@ -398,10 +402,10 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
         return status;
     c->last_loss = c->fault;
     c->fault = (ls_error){0};
-    c->loss = false;
+    c->fault_is_loss = false;
     c->now_group++;
-    c->in_vain += !c->admitting;
-    status = meet_members(c, before, origin, err);
+    c->regroups_since_sum += !c->admitting;
+    status = set_up_members(c, before, origin, err);
     ls_free(c->options.host, before);
     if (status) { /* the others see that its connections end */
         c->touched |= c->wire->type->abort(c->wire) != 0;
@@ -417,12 +421,12 @@ static void regroup_members(ls_cluster *c)
     uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
     int *origin = ls_alloc_array(c->options.host, count + 1, sizeof *origin);
     ls_error why = c->fault;
-    part_from_lost(c);
-    int status = lost && origin ? meet_anew(c, lost, origin, &why)
+    send_last_messages(c);
+    int status = lost && origin ? open_new_wire(c, lost, origin, &why)
                                 : ls_fail(&why, LS_ENOMEM, "out of memory for a vote");
     if (status) {
         const ls_error first = c->fault.status ? c->fault : c->last_loss;
-        c->loss = false;
+        c->fault_is_loss = false;
         ls_fail(&c->fault, status, "%.220s; %.280s", first.text, why.text);
         c->fault_ns = ls_now_ns();
         if (c->active && c->kind != LS_ORDER_CLOSE)
@@ -439,7 +443,7 @@ static void end_admit(ls_cluster *c)
 {
     ls_fail(&c->fault, LS_ESTALLED, "host %.63s is being admitted", c->arrival.host);
     c->fault_ns = ls_now_ns();
-    c->loss = true;
+    c->fault_is_loss = true;
     ls_watch_end_order(c, &c->fault, true);
 }
 
@@ -456,10 +460,10 @@ static bool await_order(ls_cluster *c)
     return true;
 }
 
-static void succeed(ls_cluster *c)
+static void end_successfully(ls_cluster *c)
 {
     if (c->kind == LS_ORDER_SUM)
-        c->in_vain = 0;
+        c->regroups_since_sum = 0;
     if (c->kind == LS_ORDER_ADMIT)
         end_admit(c);
     else
@@ -475,17 +479,17 @@ int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
     while (!c->closed) {
         if (!c->active && await_order(c))
             begin_order(c);
-        if (ls_watch_brings(c))
+        if (ls_watch_owes_parts(c))
             ls_sum_go_on(c);
-        poll_wire(c, ls_watch_brings(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
+        poll_wire(c, ls_watch_owes_parts(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
         ls_watch_look(c);
-        heed_leave(c);
-        miss_members(c);
+        check_leave(c);
+        check_ended_members(c);
         if (c->active && c->kind == LS_ORDER_CLOSE)
-            go_on_closing(c);
-        else if (c->active && c->open == 0 && !ls_watch_brings(c))
-            succeed(c);
-        if (c->loss && !(c->active && c->kind == LS_ORDER_CLOSE))
+            continue_closing(c);
+        else if (c->active && c->open == 0 && !ls_watch_owes_parts(c))
+            end_successfully(c);
+        if (c->fault_is_loss && !(c->active && c->kind == LS_ORDER_CLOSE))
             regroup_members(c);
     }
     return LS_OK;

@@ -39,18 +39,18 @@
 /* Channels of the transport. */
 enum { LS_ON_CONTROL, LS_ON_HEADS, LS_ON_DATA, LS_ON_SUMS };
 
-/* Kinds of messages outside of orders. */
+/* Kinds of messages outside of orders. All but the first are last messages of their sender. */
 typedef enum ls_say {
-    LS_SAY_ALIVE,
-    LS_SAY_BYE,   /* the member has ended normally after `begun` orders */
-    LS_SAY_LEAVE, /* the member has a fault */
-    LS_SAY_LOSS,  /* another member is lost: the surviving members regroup */
-    LS_SAY_END    /* the member has a fault that none survives */
+    LS_SAY_ALIVE, /* a sign of life */
+    LS_SAY_BYE,   /* the sender has ended normally after `begun` orders */
+    LS_SAY_LEAVE, /* the sender has a fault; the others may go on without it */
+    LS_SAY_LOSS,  /* the sender has noticed the loss of a third member, and will regroup */
+    LS_SAY_END    /* the sender has a fault after which no member can go on */
 } ls_say;
 
 typedef struct ls_control {
     uint32_t magic, say;
-    uint64_t begun; /* number of orders to which the member has brought its part */
+    uint64_t begun; /* number of orders for which the sender has delivered all of its own data */
     char text[LS_ERROR_TEXT];
 } ls_control;
 
@@ -96,20 +96,21 @@ typedef struct ls_parcel {
 
 typedef struct ls_peer {
     char host[LS_MEMBER_NAME];
-    uint64_t silent_ns; /* how long it has been silent, in attended time of the progress thread */
-    uint64_t begun;     /* number of orders, according to its last message */
-    int origin;         /* its number in the first group */
-    bool gone;          /* it has sent its last message */
-    bool ended;         /* that message was not about another member's loss */
-    bool saying;        /* `out` is in transit */
-    bool told_last;     /* this member's last message to it has been posted */
-    bool telling;       /* that message is in transit */
+    uint64_t silent_ns;    /* attended time (base/clock.h) since anything has arrived from it */
+    uint64_t begun;        /* ls_control.begun of its most recent message */
+    int origin;            /* its number in the first group */
+    bool sent_last;        /* its last message has arrived */
+    bool leaves_run;       /* by that message it leaves the run (every kind but LS_SAY_LOSS) */
+    bool alive_in_transit; /* this member's sign of life to it, `out`, is in transit */
+    bool last_posted;      /* this member's last message to it, `last`, has been posted */
+    bool last_in_transit;  /* `last` is in transit */
     ls_control in, out, last;
     ls_parcel in_parcel, out_parcel, last_parcel;
     ls_head head_in;
-    int coming;                        /* number of messages of orders that it has yet to send */
-    size_t under_way;                  /* bytes of orders in transit to it */
-    ls_parcel *waiting, **waiting_end; /* transfers to be posted after these */
+    int coming;       /* number of messages of the order that are expected from it */
+    size_t under_way; /* bytes of the order in transit to it */
+    /* list of the sends that are posted when `under_way` leaves room for them */
+    ls_parcel *waiting, **waiting_end;
 } ls_peer;
 
 /* Most bytes of orders in transit to all other members together, but at least one message to each.
@@ -132,16 +133,17 @@ typedef struct ls_sum {
     float *total;
     float *stage; /* [pieces of this member][others][piece]: nodes of the others */
     ls_tree_rest rest;
-    _Atomic size_t ready;        /* number of the nodes' floats that have been
-                                    written; set by the caller */
-    int brought;                 /* number of pieces that have been sent, or added if
-                                    this member owns them */
+    _Atomic size_t ready; /* number of the nodes' floats that have been
+                             written; set by the caller */
+    /* number of pieces, from the first on, that this member has delivered: its nodes were sent to
+     * the owner of the piece, or this member owns the piece */
+    int brought;
     int added;                   /* number of this member's pieces that have been added */
     int arrived[LS_PIECES_MOST]; /* [piece of this member]: number of nodes that have arrived */
 } ls_sum;
 
-/* Most bytes of a message. A member is given up if no data move for the deadline, so a message must
- * complete sooner, even if several members share a slow network. */
+/* Most bytes of a message. If no message of an order ends within the deadline, the run fails, so a
+ * message must be short enough even if several members share a slow network. */
 #define LS_MESSAGE_MOST ((size_t)4 << 20)
 
 /* A sum of a group before a loss. */
@@ -181,36 +183,40 @@ struct ls_cluster {
     ls_arrival arrival; /* ARRIVALS: result; ADMIT: the process to be admitted */
     int status;
     ls_error error;
-    bool lost; /* the order failed by a loss */
+    bool failed_by_loss; /* the order failed because a member was lost; the run may go on */
     atomic_bool done;
-    ls_error leaving; /* the reason why this member leaves; valid once `left` is set */
-    atomic_bool left;
+    ls_error leaving; /* the reason why this member leaves; valid once `leave_asked` is set */
+    atomic_bool leave_asked;
     atomic_int joining; /* LS_JOINING until the progress thread or its caller decides */
-    bool hangs;         /* the progress thread was given up; used by callers */
-    bool kept;          /* the memory is not freed at the end; used by callers */
-    bool summing;       /* a sum was begun and not waited for; used by callers */
-    bool summed;        /* a sum has not been committed yet; used by callers */
+    /* The next four are used by callers only. */
+    bool hangs;   /* the progress thread did not answer, and no caller waits for it any more */
+    bool kept;    /* the memory is not freed at the end */
+    bool summing; /* a sum was begun, and its end was not waited for yet */
+    bool summed;  /* a sum has succeeded, and ls_cluster_commit was not called yet */
 
     /* Fields of the progress thread. */
     ls_wire *wire;
     ls_peer *peer;
     bool active;        /* an order is in progress */
     ls_order_kind kind; /* kind of the order in progress, or of the last one */
-    uint64_t begun;
-    int parcels, open; /* parcels of the order: used; not ended yet */
-    int heads;         /* number of headers still to come */
+    uint64_t begun;     /* number of sums and gathers begun in this group; numbers them from 1 */
+    int parcels, open;  /* transfers of the order: number posted; number not ended yet */
+    int heads;          /* number of headers still to come */
     ls_head head;
-    ls_thread_use own; /* CPU use of the thread, while a member is suspected */
-    uint64_t looked_ns, spoke_ns, stuck_ns, fault_ns;
+    ls_thread_use own;  /* CPU use of the thread, while a member is suspected */
+    uint64_t looked_ns; /* time of the last ls_watch_look */
+    uint64_t spoke_ns;  /* time of the last signs of life to the others */
+    uint64_t stuck_ns;  /* attended time since data of the order have moved */
+    uint64_t fault_ns;  /* time of the fault */
     bool closed;
-    uint64_t now_group; /* number of regroupings before the group of its transport */
-    int in_vain;        /* number of regroupings since the last sum */
-    bool loss;          /* the fault is a loss: the surviving members regroup */
-    bool admitting;     /* the next regrouping is to include `arrival` */
-    ls_error last_loss; /* the last loss from which it has recovered */
-    bool touched;       /* the transport may still touch this memory; read by callers
-                           after the last order */
-    ls_error fault;     /* status 0: none */
+    uint64_t now_group;     /* number of regroupings before the group of the transport `wire` */
+    int regroups_since_sum; /* number of regroupings since the last sum that succeeded */
+    bool fault_is_loss;     /* the fault is the loss of a member: the surviving members regroup */
+    bool admitting;         /* the next regrouping is to include `arrival` */
+    ls_error last_loss;     /* the last loss after which the members have regrouped */
+    bool touched;           /* the transport may still touch this memory; read by callers
+                               after the last order */
+    ls_error fault;         /* status 0: none */
     atomic_bool regroups;
 };
 
@@ -231,8 +237,9 @@ void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_tra
 /* Sets numbers and names of the members of a new transport. `before`, unless NULL: members of the
  * former group; origin[m]: number that member m had in it, or −1. */
 void ls_names_take(ls_cluster *c, const ls_peer *before, const int *origin);
-/* Makes the names of hosts unique once all headers have come. It begins with the last member,
- * because each must still find the first one's name unchanged. */
+/* Makes the names of hosts unique: appends "#m" to the name of member m if a member before it has
+ * the same name. It goes from the last member to the first, so that the names with which a name is
+ * compared are still the original ones. Called when all headers have arrived. */
 void ls_names_number(ls_cluster *c);
 /* Makes room for the callers' copies of names and numbers, before ls_names_publish. The callers
  * wait for the order in progress, and only the progress thread replaces the arrays. Errors:
@@ -257,15 +264,17 @@ static inline int ls_watch_members(const ls_cluster *c)
     return c->wire && c->peer ? c->wire->members : 0;
 }
 
-/* Ends the order. `why` NULL, or with status LS_OK: it has succeeded. */
-void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool lost);
+/* Ends the order under way and wakes its caller. `why`: its error; NULL, or with status LS_OK: it
+ * has succeeded. `by_loss`: the error is a loss after which the caller may regroup. */
+void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool by_loss);
 
 /* Handles the first fault, which is in c->fault: ends the order and tells the others at once, so
  * that none waits for its own deadline. */
 void ls_watch_note_fault(ls_cluster *c);
 
-/* Returns whether the run may go on after a loss. It may not if it has regrouped many times without
- * a sum: a transport that only ever breaks ends the run. */
+/* Returns whether the run may go on after the loss of a member. It may not after MOST_REGROUPS
+ * regroupings in a row without a sum that succeeded: a transport that breaks again and again ends
+ * the run. */
 bool ls_watch_may_regroup(const ls_cluster *c);
 
 /* Reports a fault with this status and text, unless there was one before. */
@@ -281,7 +290,7 @@ bool ls_watch_may_regroup(const ls_cluster *c);
 #define ls_watch_loss(c, ...)                                                                      \
     do {                                                                                           \
         if ((c)->fault.status == LS_OK) {                                                          \
-            (c)->loss = ls_watch_may_regroup(c);                                                   \
+            (c)->fault_is_loss = ls_watch_may_regroup(c);                                          \
             ls_watch_fault(c, LS_ESTALLED, __VA_ARGS__);                                           \
         }                                                                                          \
     } while (0)
@@ -292,17 +301,20 @@ void ls_watch_note_wire(ls_cluster *c, int status, const ls_error *why);
 /* Posts a transfer. Returns false if that failed, which is then the fault. */
 bool ls_watch_post(ls_cluster *c, ls_transfer *transfer);
 
-/* Returns whether this member has yet to bring a part of a sum: its devices are at work. */
-bool ls_watch_brings(const ls_cluster *c);
+/* Returns whether a sum is under way for which this member has not delivered all of its own data
+ * yet, because its devices are still computing. */
+bool ls_watch_owes_parts(const ls_cluster *c);
 
 /* Receives the next message of member m outside of orders. */
 void ls_watch_listen(ls_cluster *c, int m);
 /* Handles a message that has arrived from member m outside of orders. */
 void ls_watch_hear(ls_cluster *c, int m);
-/* Sends a last message to all members; nothing follows it. What cannot be sent is lost. */
+/* Sends a last message to all members, after which this member sends nothing. It is not repeated
+ * for a member that does not receive it. */
 void ls_watch_say_last(ls_cluster *c, ls_say say, const char *text);
-/* Looks for members that are silent and links that are stuck, and sends signs of life when they are
- * due. Called at short intervals. */
+/* Counts how long each member has been silent and how long the order has been stuck, reports a loss
+ * or a fault if the deadline is exceeded, and sends signs of life when they are due. Called at
+ * short intervals. */
 void ls_watch_look(ls_cluster *c);
 
 /* ---- sum.c ---------------------------------------------------------------------------------- */
@@ -315,9 +327,9 @@ void ls_sum_fini(ls_sum *sum, const ls_host *host);
 int ls_sum_parcels(const ls_cluster *c);
 /* Posts all receives of a sum, and sends what is ready. */
 void ls_sum_begin(ls_cluster *c);
-/* Sends what has become ready. */
+/* Sends the pieces of this member's nodes that have become complete (sum.ready). */
 void ls_sum_go_on(ls_cluster *c);
-/* Returns whether this member has brought all its pieces. */
+/* Returns whether this member has delivered all pieces of its nodes. */
 bool ls_sum_is_brought(const ls_cluster *c);
 /* Called when a node of one of this member's pieces has arrived. When all nodes of the piece have
  * arrived, they are added and the sum is sent to all. */

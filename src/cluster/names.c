@@ -1,5 +1,5 @@
-/* Names and numbers of the members: those of the progress thread's group, and their copies for the
- * callers. */
+/* Names and numbers of the members: those of the progress thread's group, and copies of them for
+ * the callers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cluster/courier.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* If a member before member m has the name of its host, adds `number` to the name. */
+/* Appends "#" and `number` to the name of member m if a member before it has the same name. */
 static void tell_apart(ls_cluster *c, int m, int number)
 {
     char *host = c->peer[m].host;

@@ -1,6 +1,13 @@
-/* Sums over the shard tree, as cluster.h describes. Piece p belongs to member p modulo the number
- * of members. A piece is sent as soon as this member has brought it (ls_cluster_ready), whatever
- * the pieces after it are. */
+/* Sums over the shard tree, as cluster.h describes: a reduce-scatter followed by an all-gather, in
+ * pieces. The arena is cut into pieces; piece p is owned by member p modulo the number of members.
+ * For each piece:
+ *
+ *     every member    sends the piece of each of its nodes to the owner
+ *     the owner       adds the pieces of all nodes in the order of the tree (add_piece), and sends
+ *                     the sum to every member
+ *
+ * A member sends a piece as soon as its own nodes are complete there (ls_cluster_ready), while its
+ * devices still compute later pieces. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cluster/courier.h"
@@ -56,8 +63,8 @@ static int own_pieces(const ls_cluster *c)
     return (c->sum.pieces + c->members - 1 - c->member) / c->members;
 }
 
-/* Returns the place of the others' nodes of this member's piece k; they are
- * stored one after another. */
+/* Returns the memory for the other members' nodes in the k-th piece that this member owns; the
+ * nodes are stored one after another. */
 static float *stage_of(const ls_sum *s, int k)
 {
     return s->stage + (size_t)k * (size_t)s->others * s->piece;
@@ -138,8 +145,9 @@ int ls_sum_parcels(const ls_cluster *c)
            + own_pieces(c) * (s->others + c->members - 1); /* nodes in, sums out */
 }
 
-/* A member with k nodes sends k + 1 parts of the arena where a ring sends two. All members wait for
- * the one that sends most. */
+/* With n members, a member with k nodes sends (n − 1)/n of each node to the owners of the pieces,
+ * and the sums of its own pieces, 1/n of the arena, to n − 1 members: (k + 1)·(n − 1)/n arenas in
+ * all. A ring all-reduce sends 2·(n − 1)/n. All members wait for the one that sends most. */
 double ls_cluster_bytes_factor(const ls_cluster *c)
 {
     ls_span span[LS_PARTIALS_MAX];
@@ -200,7 +208,8 @@ static void add_piece(ls_cluster *c, int k)
                     s->total + first);
 }
 
-/* Sums are sent in the order of their pieces. */
+/* Pieces are added and sent in order, because all members have posted the receives in that
+ * order. */
 void ls_sum_arrived(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
@@ -209,7 +218,7 @@ void ls_sum_arrived(ls_cluster *c, int piece)
         add_piece(c, s->added++);
 }
 
-static void bring(ls_cluster *c, int piece)
+static void deliver_piece(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
     const int owner = owner_of(c, piece);
@@ -221,7 +230,7 @@ static void bring(ls_cluster *c, int piece)
                         s->node[i] + (size_t)piece * s->piece);
 }
 
-/* Receives are posted before sends, so that data that arrive find their place. */
+/* Posts the receives before the sends, so that data that arrive early have a buffer. */
 void ls_sum_begin(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
@@ -247,5 +256,5 @@ void ls_sum_go_on(ls_cluster *c)
     const size_t ready = atomic_load_explicit(&s->ready, LS_COURIER_TAKES);
     while (s->brought < s->pieces &&
            (size_t)s->brought * s->piece + piece_floats(s, s->brought) <= ready)
-        bring(c, s->brought++);
+        deliver_piece(c, s->brought++);
 }

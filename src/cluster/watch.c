@@ -1,7 +1,36 @@
-/* Faults, signs of life, and the watch over the other members. Each member sends signs of life, and
- * a last message when it leaves. A member that has been silent for the deadline is lost; if all are
- * alive but no data move for the deadline, a link is stuck. All functions run on the progress
- * thread. */
+/* Faults, signs of life, and the watch over the other members (processes) of a run. All functions
+ * run on the progress thread.
+ *
+ * Problem. A member that dies, or whose host is cut off, sends nothing. The others wait for its
+ * part of an order (a sum or a gather that a caller has requested) and would wait for ever. A
+ * network can also let short messages pass and lose long ones.
+ *
+ * Signs of life. Each member sends a short message to every other member at least once a second
+ * (SAY_NS), or eight times within the deadline if that is sooner (say_alive). The progress thread
+ * calls ls_watch_look every few milliseconds, which counts two times:
+ *
+ *     silent_ns   of each peer: since anything has arrived from it
+ *     stuck_ns    of the order: since any of its data has moved, while all members take part in it
+ *
+ * If one of them exceeds the deadline, that is an error: the peer is lost, or a link is stuck. Only
+ * attended time counts (ls_attended_ns in base/clock.h): time during which this process was
+ * stopped is not held against another member.
+ *
+ * Errors. The first error becomes c->fault, by ls_watch_fault or ls_watch_loss. It ends the order
+ * under way, and every later order fails with the same message. If the error is the loss of a
+ * member, and the run may go on without it, fault_is_loss is set: the progress thread then regroups
+ * with the surviving members (courier.c), and clears the fault.
+ *
+ * Last messages. A member that has a fault, a loss or nothing more to do sends one last message to
+ * each peer, which says which of these it is (ls_say); after it the member sends nothing on this
+ * transport. So the others need not wait for the deadline to learn of it. The states of a peer:
+ *
+ *     sent_last    its last message has arrived; its silence is no longer watched
+ *     leaves_run   that message says that the peer takes no part in the run any more; if it only
+ *                  says that the peer has noticed a loss, the peer will regroup, and leaves_run is
+ *                  false
+ *     last_posted, last_in_transit   the same in the other direction: this member's last message to
+ *                  the peer was posted, and has not been sent yet */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/courier.h"
@@ -9,17 +38,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SAY_NS 1000000000u /* longest interval between two signs of life */
-enum { IN_VAIN = 8 };      /* most regroupings without a sum between them */
+#define SAY_NS 1000000000u  /* longest interval between two signs of life */
+enum { MOST_REGROUPS = 8 }; /* most regroupings without a sum between them */
 
 /* ---- faults --------------------------------------------------------------------------------- */
 
-void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool lost)
+void ls_watch_end_order(ls_cluster *c, const ls_error *why, bool by_loss)
 {
     c->status = why ? why->status : LS_OK;
     if (c->status)
         c->error = *why;
-    c->lost = lost;
+    c->failed_by_loss = by_loss;
     c->active = false;
     atomic_store_explicit(&c->done, true, LS_COURIER_DONE);
     ls_park_wake(&c->finished);
@@ -29,10 +58,10 @@ void ls_watch_note_fault(ls_cluster *c)
 {
     c->fault_ns = ls_now_ns();
     if (c->active && c->kind != LS_ORDER_CLOSE)
-        ls_watch_end_order(c, &c->fault, c->loss);
+        ls_watch_end_order(c, &c->fault, c->fault_is_loss);
     if (c->wire)
         ls_watch_say_last(c,
-                          c->loss                           ? LS_SAY_LOSS
+                          c->fault_is_loss                  ? LS_SAY_LOSS
                           : c->fault.status == LS_EDIVERGED ? LS_SAY_END
                                                             : LS_SAY_LEAVE,
                           c->fault.text);
@@ -41,8 +70,9 @@ void ls_watch_note_fault(ls_cluster *c)
 bool ls_watch_may_regroup(const ls_cluster *c)
 {
     return atomic_load_explicit(&c->regroups, memory_order_relaxed) && c->wire &&
-           c->wire->type->regroup && c->in_vain < IN_VAIN && c->kind != LS_ORDER_CLOSE &&
-           !atomic_load_explicit(&c->left, memory_order_relaxed);
+           c->wire->type->regroup && c->regroups_since_sum < MOST_REGROUPS &&
+           c->kind != LS_ORDER_CLOSE &&
+           !atomic_load_explicit(&c->leave_asked, memory_order_relaxed);
 }
 
 void ls_watch_note_wire(ls_cluster *c, int status, const ls_error *why)
@@ -63,7 +93,7 @@ bool ls_watch_post(ls_cluster *c, ls_transfer *transfer)
 
 /* ---- signs of life -------------------------------------------------------------------------- */
 
-bool ls_watch_brings(const ls_cluster *c)
+bool ls_watch_owes_parts(const ls_cluster *c)
 {
     return c->active && c->kind == LS_ORDER_SUM && c->fault.status == LS_OK &&
            !ls_sum_is_brought(c);
@@ -74,7 +104,7 @@ static void fill(ls_control *out, const ls_cluster *c, ls_say say, const char *t
     memset(out, 0, sizeof *out);
     out->magic = LS_CLUSTER_MAGIC;
     out->say = say;
-    out->begun = c->begun - ls_watch_brings(c);
+    out->begun = ls_watch_owes_parts(c) ? c->begun - 1 : c->begun;
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 
@@ -96,15 +126,15 @@ void ls_watch_listen(ls_cluster *c, int m)
     post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
 }
 
-/* Sends a sign of life to all members, except to one whose last sign of life
- * is still in transit. */
+/* Sends a sign of life to each member, unless the last one to it is still in transit, or one of the
+ * two has sent its last message. */
 static void say_alive(ls_cluster *c)
 {
     for (int m = 0; m < ls_watch_members(c) && c->fault.status == LS_OK; m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->wire->member || p->saying || p->gone || p->told_last)
+        if (m == c->wire->member || p->alive_in_transit || p->sent_last || p->last_posted)
             continue;
-        p->saying = true;
+        p->alive_in_transit = true;
         fill(&p->out, c, LS_SAY_ALIVE, "");
         post_control(c, m, &p->out_parcel, LS_PARCEL_CONTROL_OUT, &p->out);
     }
@@ -115,19 +145,19 @@ void ls_watch_say_last(ls_cluster *c, ls_say say, const char *text)
 {
     for (int m = 0; m < ls_watch_members(c); m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->wire->member || p->told_last)
+        if (m == c->wire->member || p->last_posted)
             continue;
-        p->told_last = p->telling = true;
+        p->last_posted = p->last_in_transit = true;
         fill(&p->last, c, say, text);
         post_control(c, m, &p->last_parcel, LS_PARCEL_LAST_OUT, &p->last);
     }
 }
 
-static void say_what(char *out, size_t size, const ls_cluster *c)
+static void describe_moment(char *out, size_t size, const ls_cluster *c)
 {
     const unsigned long long number = c->begun;
     if (!c->active)
-        snprintf(out, size, "between two exchanges, after the %lluth", number);
+        snprintf(out, size, "between two exchanges, after exchange %llu", number);
     else if (c->kind == LS_ORDER_SUM)
         snprintf(out, size, "in the sum of gradients (exchange %llu)", number);
     else
@@ -140,49 +170,56 @@ void ls_watch_hear(ls_cluster *c, int m)
     ls_peer *p = &c->peer[m];
     const ls_control *in = &p->in;
     if (in->magic != LS_CLUSTER_MAGIC || in->say > LS_SAY_END) {
-        ls_watch_fault(c, LS_EIO, "host %s sends what no Lockstep of this version does", p->host);
+        ls_watch_fault(c, LS_EIO,
+                       "host %s sent a message that this version of Lockstep does not know",
+                       p->host);
         return;
     }
     p->begun = in->begun;
-    p->gone = in->say != LS_SAY_ALIVE;
-    p->ended = p->gone && in->say != LS_SAY_LOSS;
+    p->sent_last = in->say != LS_SAY_ALIVE;
+    p->leaves_run = p->sent_last && in->say != LS_SAY_LOSS;
     if (in->say == LS_SAY_END)
         ls_watch_fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->say == LS_SAY_LEAVE)
         ls_watch_loss(c, "host %s has left the run: %.400s", p->host, in->text);
-    else if (in->say ==
-             LS_SAY_LOSS) /* the sender may recover from this loss when this member cannot */
+    else if (in->say == LS_SAY_LOSS) /* a third member is lost; may this member go on without it? */
         ls_watch_loss(c, "%.400s", in->text);
     else if (in->say == LS_SAY_ALIVE)
         ls_watch_listen(c, m);
 }
 
-/* Returns whether each member has brought its part of this order, so that data should move. */
+/* Returns whether all members take part in the order under way and have delivered their own data
+ * for it. From then on data should move all the time. */
 static bool all_are_in_it(const ls_cluster *c)
 {
-    bool all = c->active && c->kind != LS_ORDER_CLOSE && !ls_watch_brings(c);
+    bool all = c->active && c->kind != LS_ORDER_CLOSE && !ls_watch_owes_parts(c);
     for (int m = 0; m < ls_watch_members(c); m++)
         all = all && (m == c->wire->member || c->peer[m].begun >= c->begun);
     return all;
 }
 
-/* Returns for how long this thread had no CPU since its last look. It matters only once a member is
- * suspected, and is measured only then: a lost member must be found no later on a busy machine. */
-static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
+/* Returns for how long this thread had no CPU since its last look; 0 as long as no member is
+ * suspected, because finding out costs system calls. ls_attended_ns counts that time as attended.
+ * Without it, a thread that was away because it had no CPU would take its absence for a stop of the
+ * whole process, in which no silence counts, and a lost member would be found later on a busy
+ * machine than on an idle one. */
+static uint64_t own_queued_ns(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
     bool suspects = false;
     for (int m = 0; m < ls_watch_members(c); m++)
-        suspects |= m != c->wire->member && !c->peer[m].gone && c->peer[m].silent_ns > deadline / 4;
+        suspects |=
+            m != c->wire->member && !c->peer[m].sent_last && c->peer[m].silent_ns > deadline / 4;
     c->own.state = 0;
     return suspects && ls_thread_look(&c->own, ls_thread_self()) && before.state != 0
                ? c->own.queued_ns - before.queued_ns
                : 0;
 }
 
-/* Reports that no data move although signs of life do. A likely cause is a link that takes smaller
- * packets than the hosts send, while a firewall drops the ICMP messages that say so: short messages
- * then arrive and long ones do not. */
+/* Reports that no data move although all members send signs of life. A likely cause is a link whose
+ * MTU is smaller than that of the hosts, together with a firewall that drops the ICMP messages that
+ * report it: short messages then arrive and long ones do not. The message names a member from which
+ * data are expected, or else one to which data are in transit. */
 static void note_stuck(ls_cluster *c, const char *what)
 {
     int m = 0;
@@ -194,8 +231,8 @@ static void note_stuck(ls_cluster *c, const char *what)
     ls_watch_fault(
         c, LS_ESTALLED,
         "for %.1f s nothing has come or gone between host %s and host %s, though every host is "
-        "alive, %s: does a link between them take smaller packets than its ends (ip link show: "
-        "the MTU), or a firewall drop ICMP?",
+        "alive, %s: does a link between them pass only smaller packets than the hosts send (ip "
+        "link show: the MTU), or does a firewall drop ICMP?",
         (double)c->stuck_ns * 1e-9, c->peer[c->wire->member].host,
         m < ls_watch_members(c) ? c->peer[m].host : "?", what);
 }
@@ -203,14 +240,15 @@ static void note_stuck(ls_cluster *c, const char *what)
 void ls_watch_look(ls_cluster *c)
 {
     const uint64_t deadline = c->options.deadline_ns;
-    const uint64_t attended = ls_attended_ns(&c->looked_ns, had_no_cpu(c, deadline));
+    const uint64_t attended = ls_attended_ns(&c->looked_ns, own_queued_ns(c, deadline));
     char what[100];
     ls_beat(&c->heartbeat, 0);
-    say_what(what, sizeof what, c);
+    describe_moment(what, sizeof what, c);
     for (int m = 0; m < ls_watch_members(c); m++) {
         ls_peer *p = &c->peer[m];
-        /* A member to which a last message is in transit must receive it. */
-        if (m == c->wire->member || (p->gone && !p->telling))
+        /* A peer that has sent its last message is watched only as long as this member's last
+         * message to it is in transit: if the peer does not receive it, it is lost. */
+        if (m == c->wire->member || (p->sent_last && !p->last_in_transit))
             continue;
         p->silent_ns += attended;
         if (p->silent_ns > deadline)

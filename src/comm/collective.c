@@ -1,6 +1,7 @@
-/* The public all-reduce (<lockstep/collective.h>): a communicator with one shard per rank. Arenas
- * must have a multiple of 16 floats, and partial sums and total must be different arrays. The
- * public function has neither restriction: it copies arrays that violate one of them through
+/* The public all-reduce (<lockstep/collective.h>). It uses a communicator (comm.h) with one shard
+ * per rank: the array of each rank is one leaf of the tree. A communicator requires that the length
+ * of an arena is a multiple of 16 floats and that a partial sum and the total are different arrays.
+ * The public function has neither restriction: it copies arrays that do not fulfil them through
  * staging buffers. */
 #include "base/error.h"
 #include "base/host.h"
@@ -117,7 +118,7 @@ void ls_collective_abort(ls_collective *c)
     c->group->type->abort(c->group);
 }
 
-/* Joins the group in the rank's first call, and checks the device in later calls. */
+/* In the rank's first call, joins the group. In later calls, checks that the device is the same. */
 static int join(ls_collective *c, int rank, ls_device *device, ls_error *err)
 {
     member *m = &c->member[rank];

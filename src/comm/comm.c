@@ -42,8 +42,8 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
 
 /* ---- groups in host memory ------------------------------------------------------------------- */
 
-/* Number of floats that are copied or compared at a time, which takes a few microseconds. After
- * them a rank checks whether the group is aborted. */
+/* Number of floats that are copied or compared between two checks whether the group is aborted: a
+ * few microseconds of work. */
 #define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
@@ -125,8 +125,8 @@ void ls_host_copy(const ls_merge_group *group, float *to, const float *from, siz
 
 /* ---- start-up check: every rank reads every rank's memory ------------------------------------ */
 
-/* Returns the pattern that `rank` writes at float `i`. It differs between floats, and between ranks
- * at the same float. */
+/* Returns the word that `rank` writes as float `i` of its arena. No two ranks write the same word
+ * at the same place, and no rank writes the same word at two places. */
 static uint32_t mark(int rank, size_t i)
 {
     return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
@@ -158,8 +158,9 @@ static bool are_right(const float *copy, int rank, size_t first, size_t end)
     return any == 0;
 }
 
-/* Writes the error for a wrong float among first … end − 1 of rank `from`. The memory belongs to
- * that rank and may be correct when it is read again; then the message cannot name the float. */
+/* Writes the error for the floats first … end − 1 of rank `from`, one of which was wrong. The
+ * function reads them again to name the wrong float. If all are correct now, the message says that
+ * two reads gave different results. */
 static int say_wrong(const ls_comm *comm, int from, size_t first, size_t end, ls_error *err)
 {
     const ls_merge_rank *rank = &ls_merge_group_of(comm)->rank[comm->rank];
@@ -206,7 +207,7 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
 {
     ls_comm_times times = {0};
     const ls_merge_group *group = ls_merge_group_of(base);
-    /* A total that all ranks share cannot hold the patterns of all. */
+    /* A total arena that all ranks share cannot hold a pattern of each rank. */
     float *marked = total == group->total ? scratch : total;
     write_marks(marked, base->rank, group->desc.floats);
     int status = ls_merge_run(base, NULL, 0, marked, &times, read_all, NULL, err);

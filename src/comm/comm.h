@@ -1,13 +1,17 @@
-/* Communicators of the library: how the workers' gradients are summed in host memory.
+/* Communicators of the library: how the ranks' gradients are summed in host memory.
  *
- * <lockstep/sys/communicator.h>, the header of the table, defines groups and communicators, their
- * guarantees and how they fail. Two kinds merge in host memory:
+ * A rank is one worker of the run. After each minibatch it has partial sums of gradients, each in
+ * an arena (one array with the gradients of all parameters), and needs the sum over all ranks, the
+ * total. The public header <lockstep/sys/communicator.h> declares the table of functions of a
+ * communicator (ls_comm_type) and says what groups and communicators guarantee and how they fail.
+ * It also defines the shard tree: the fixed binary tree whose leaves are the shards of a minibatch,
+ * and which prescribes the order of all additions. Two rows of that table merge in host memory:
  *
- *     ordered   every worker sums one chunk of the arena from all ranks' partial sums, in the order
- *               of the shard tree, then copies the other chunks: the same bits for any number of
- *               workers
- *     naive     the textbook algorithm: rank 0 sums all ranks' gradients, parameter by parameter,
- *               then the other ranks copy the sum; the bits depend on the number of workers
+ *     ordered   an all-reduce in two phases. Each rank sums one chunk of the arena over all ranks'
+ *               partial sums, in the order of the shard tree; then each rank copies the other
+ *               chunks. The total has the same bits for any number of ranks.
+ *     naive     the textbook algorithm, for comparison. Rank 0 sums all ranks' gradients, parameter
+ *               by parameter; the other ranks copy the sum. The bits depend on the number of ranks.
  */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
@@ -35,46 +39,51 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
                                  char why[LS_COMM_WHY]);
 
 /* ---- fold ------------------------------------------------------------------------------------- *
- * Sums the gradients of a worker's own shards, in the order of the shard tree, while they are
- * computed.
+ * A fold sums the gradients of one worker's own shards, in the order of the shard tree, while the
+ * worker computes them. The communicator then merges the partial sums of all workers.
  *
- * The worker computes the gradients of its shards lo … hi − 1 one after another, each as a leaf in
- * one leaf arena, and pushes each of them. The fold keeps a small stack of partial sums, one for
- * each finished subtree. After the last push the stack holds exactly ls_tree_cover(lo, hi), which
- * the communicator then merges.
+ * The worker computes the gradients of its shards lo … hi − 1 one after another. It computes each
+ * gradient in the same arena, the leaf arena, and then pushes it: the gradient becomes the topmost
+ * entry of a small stack of partial sums, each of which is the sum over one node of the tree. A
+ * push adds the two topmost entries for as long as they are the two halves of a node. After the
+ * last push the stack holds one entry for each node of ls_tree_cover(lo, hi).
  *
- * Spread mode (ls_fold_spread), for devices that compute into any host memory: every leaf is
- * computed in the arena in which it stays, so nothing is copied. Four or more parts of a node are
- * added in one pass, so that each is read once. Additions are made before the next leaf is
- * computed. Those that the last push makes possible are therefore left to the communicator, whose
- * ranks share the work; the stack may then hold the parts of a node instead of the node.
+ * Spread mode (ls_fold_spread), for devices that compute into any host memory: each gradient is
+ * computed in an arena of its own and stays there, so nothing is copied. A push adds nothing. The
+ * entries of a node that have not been added yet are called its parts. Four or more parts are added
+ * in one pass over memory, so that each part is read once. The addition is made before the next
+ * gradient is computed (ls_fold_leaf). After the last push the fold adds nothing more: the merge
+ * makes the remaining additions, and all ranks share that work. The stack can therefore hold the
+ * parts of a node where ls_tree_cover has the node.
  *
- * Dealt shards (ls_fold_deal): which shards the worker computes is decided while it works, and they
- * are pushed on both sides of a first one. The partial sums are then those of the worker's shards
- * of this minibatch; the tree, and with it the bits of the sum over all workers, stays the same.
+ * Dealt shards (ls_fold_deal) are a form of spread mode. Which shards a worker computes is decided
+ * while the workers run (sync/deal.h): each begins with a first shard and then receives the shard
+ * to the left or to the right of those that it has. The shards of a worker, and with them its
+ * partial sums, differ from one minibatch to the next. The tree is always the same, and so are the
+ * bits of the sum over all workers.
  *
- * Threads: one worker's thread uses a fold. */
+ * Threads: only one worker's thread uses a fold. */
 
 typedef struct ls_fold {
     ls_device *device;
-    float *leaf;                       /* the leaf arena, in device memory, owned by the caller */
+    float *leaf;                       /* the leaf arena: device memory of the caller */
     size_t floats;                     /* length of an arena in floats */
     int shards;                        /* number of leaves of the tree */
     bool spread;                       /* spread mode */
-    ls_span range;                     /* the worker's shards, or those that may be dealt to it */
-    int first;                         /* shard that is pushed first */
+    ls_span range;                     /* the worker's shards; dealt shards: all that it can get */
+    int first;                         /* shard that is pushed first in a minibatch */
     bool from_left;                    /* spread mode: the last push was on the left */
     int next;                          /* shard that is pushed next, without spread mode */
     int depth;                         /* number of partial sums on the stack */
     int arenas;                        /* number of allocated arenas */
-    ls_partial stack[LS_PARTIALS_MAX]; /* their data is valid until the next begin or leaf */
-    float *arena[LS_PARTIALS_MAX];     /* arena of stack[i], unless that is the leaf arena; in
-                                        * spread mode, arenas of any entries */
+    ls_partial stack[LS_PARTIALS_MAX]; /* valid until ls_fold_begin or ls_fold_leaf is called */
+    float *arena[LS_PARTIALS_MAX];     /* without spread mode arena[i] is for stack[i]; in spread
+                                        * mode an entry can be in any arena */
 } ls_fold;
 
-/* Initialises a fold for the shards [lo, hi) of a tree over `shards` leaves, and allocates its
- * arenas of `floats` floats on `device`, which must be bound to the calling thread. Gradients are
- * computed in the arena `leaf`.
+/* Initialises a fold for the shards lo … hi − 1 of a tree over `shards` leaves, and allocates its
+ * arenas of `floats` floats each on `device`, which must be bound to the calling thread. `leaf` is
+ * the leaf arena, of the same length, which the caller owns.
  * Errors: LS_ENOMEM, LS_EDEVICE. */
 int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, int shards, int lo,
                  int hi, ls_error *err);
@@ -82,34 +91,42 @@ int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, i
 /* Frees the arenas. A zeroed fold is allowed. */
 void ls_fold_fini(ls_fold *fold);
 
-/* Switches to spread mode from the next minibatch on. The device must have LS_DEVICE_HOST_MEMORY.
+/* Switches to spread mode from the next minibatch on, and allocates the arenas that it needs. The
+ * device must have LS_DEVICE_HOST_MEMORY.
  * Errors: LS_ENOMEM, LS_EDEVICE. */
 int ls_fold_spread(ls_fold *fold, ls_error *err);
 
-/* Switches to spread mode for dealt shards: the first one of each minibatch is `first`, the others
- * are neighbours of those before, and all lie in `reach`. Errors: LS_ENOMEM, LS_EDEVICE. */
+/* Switches to spread mode for dealt shards. `first` is the shard that is pushed first in each
+ * minibatch, and `reach` contains all shards that the worker can get. Errors: LS_ENOMEM,
+ * LS_EDEVICE. */
 int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err);
 
-/* Returns the arena in which the next leaf has to be computed. In spread mode, first adds what is
- * to be added. */
+/* Returns the arena in which the caller must compute the next gradient. In spread mode it first
+ * adds parts of the stack: those of a node that has four or more, and, if no arena would be free
+ * otherwise, those of a smaller node. */
 float *ls_fold_leaf(ls_fold *fold);
 
-/* Returns the arena of the first partial sum after the last push. If the fold's range is the whole
- * tree, the total may be computed there: that sum is the leftmost part of the total. */
+/* Returns the arena that holds the first (leftmost) partial sum after the last push. A worker that
+ * computes all shards of the minibatch can use this arena as its total arena: the merge then adds
+ * the other partial sums to the first one in place, which ls_tree_rest_add allows. Not for dealt
+ * shards of several workers. */
 float *ls_fold_root(const ls_fold *fold);
 
 /* Returns the size of the fold's arenas in bytes. */
 size_t ls_fold_bytes(const ls_fold *fold);
 
-/* Begins a new minibatch. */
+/* Begins a new minibatch: empties the stack. */
 void ls_fold_begin(ls_fold *fold);
 
-/* Pushes the gradient of the next shard, which the arena of ls_fold_leaf now holds. The arena
- * `leaf` may be overwritten after the return, except after the last push. Errors: LS_EDEVICE,
+/* Pushes the gradient of the next shard, which the caller has computed in the arena that
+ * ls_fold_leaf returned. After the return the caller may overwrite the leaf arena, except after the
+ * last push of a minibatch, when it can hold a partial sum. In spread mode the caller asks
+ * ls_fold_leaf for each arena instead. Errors: LS_EDEVICE,
  * LS_EINTERNAL. */
 int ls_fold_push(ls_fold *fold, ls_error *err);
 
-/* Does the same for the shard on the left of those that were pushed. Only after ls_fold_deal. */
+/* Pushes the gradient of the shard to the left of those that were pushed, as ls_fold_push does for
+ * the shard to the right. Only for dealt shards. */
 void ls_fold_push_left(ls_fold *fold);
 
 /* ---- common part of the communicators that merge in host memory ------------------------------ */
@@ -117,36 +134,42 @@ void ls_fold_push_left(ls_fold *fold);
 /* Communicator of one rank. */
 typedef struct ls_host_comm {
     ls_comm base;
-    ls_tree_rest rest; /* the rest of the tree in the last merge (merge/group.h) */
+    ls_tree_rest rest; /* additions that the last merge had to make (merge/group.h) */
 } ls_host_comm;
 
-/* The slot group_create. */
+/* Implements the function group_create of ls_comm_type. */
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
-/* The slot group_destroy. */
+/* Implements the function group_destroy of ls_comm_type. */
 void ls_host_group_destroy(ls_comm_group *base);
 
-/* Returns memory of the group for a total that all ranks share, or NULL if memory ran out. If all
- * ranks show it as their total, the sum is complete after `ordered` has reduced it, and no chunk is
- * copied. The memory is zeroed and exists as long as the group, so that a rank that was abandoned
- * in a merge writes to no other memory when it continues. Called before the first merge. */
+/* Returns a total arena that belongs to the group and that all ranks can share, or NULL if there is
+ * no memory for it. If every rank passes this arena to all_reduce as its total, each rank of
+ * `ordered` writes its chunk of the sum there, and the second phase, in which chunks are copied, is
+ * omitted. The arena is zeroed. It is freed with the group: a rank that was abandoned inside a
+ * merge can still write to it when it continues, even if the run uses another group by then. Called
+ * before the first merge. */
 float *ls_host_group_total(ls_comm_group *base);
 
-/* The slot join. */
+/* Implements the function join of ls_comm_type. */
 int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device, ls_error *err);
-/* The slot leave. */
+/* Implements the function leave of ls_comm_type. */
 void ls_host_leave(ls_comm *base);
 
-/* The slot check_reads. */
+/* Implements the function check_reads of ls_comm_type: tests whether this rank reads correctly what
+ * each rank writes to its memory. Each rank writes a pattern of its own to its total arena (to
+ * `scratch` if all ranks share one total), and each rank compares the patterns of all ranks.
+ * Collective. Errors: LS_EDEVICE (a wrong number was read), and those of ls_merge_run. */
 int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *err);
 
-/* Initialisers of the slots that the rows of these communicators have in common. */
+/* Initialisers of the functions that the rows of `ordered` and `naive` in the table have in
+ * common. */
 #define LS_HOST_SLOTS                                                                              \
     .group_create = ls_host_group_create, .group_destroy = ls_host_group_destroy,                  \
     .set_timeout = ls_merge_set_timeout, .join = ls_host_join, .leave = ls_host_leave,             \
     .check_reads = ls_host_check_reads, .abort = ls_merge_abort, .may_read = ls_merge_may_read
 
-/* Copies `count` floats that another rank shows. Stops early if the group is aborted; the copy is
- * incomplete then. */
+/* Copies `count` floats of an arena that another rank has shown to the group for this merge
+ * (merge/group.h). If the group is aborted, the function stops early and the copy is incomplete. */
 void ls_host_copy(const ls_merge_group *group, float *to, const float *from, size_t count);
 
 #endif

@@ -1,8 +1,7 @@
-/* The `naive` all-reduce, as the book "Dive into Deep Learning" first writes it: parameter by
- * parameter, the gradients are summed on device 0 and copied back from there. It exists for
- * comparison with `ordered`: rank 0 does all additions while the other ranks wait, once per
- * parameter.
- */
+/* The `naive` all-reduce, in the form in which the book "Dive into Deep Learning" first writes it:
+ * parameter by parameter, the gradients are summed on device 0 and copied back from there. It
+ * exists for comparison with `ordered`: for each parameter rank 0 makes all additions while the
+ * other ranks wait, and then they copy the sum. */
 #include "comm/comm.h"
 
 #include <string.h>

@@ -1,26 +1,28 @@
 /* The `ordered` all-reduce: a reduce-scatter in tree order, followed by an all-gather.
  *
- * Each rank owns one chunk of the arena. For its chunk it evaluates the rest of the shard tree over
- * all ranks' partial sums; then it copies the other chunks from their owners. If every rank has one
- * partial sum, as many bytes are moved as in a ring all-reduce. A step has three barriers, or two
- * if all ranks share one total:
+ * Each rank owns one chunk of the arena. First each rank sums its chunk over all ranks' partial
+ * sums: it makes those additions of the shard tree that the ranks could not make alone
+ * (ls_tree_rest in merge/group.h). Then each rank copies the other chunks from their owners. If
+ * every rank has one partial sum, as many bytes are moved as in a ring all-reduce. A step has three
+ * barriers, or two if all ranks share one total:
  *
  *     publish    all partial sums are complete         before any rank reads them
  *     reduced    all chunks are complete               before any rank gathers them
  *     committed  every rank holds the complete sum     the commit point
  *
- * If all ranks show one total (ls_host_group_total), it is complete after `reduced`, which is the
- * commit point then. A single rank may show the array of its first partial sum as its total
- * (ls_tree_rest_add allows that): the others are added there, and a single one is not touched.
+ * If all ranks pass the same arena as their total (ls_host_group_total), the total is complete at
+ * the barrier `reduced`, which is then the commit point. If the group has a single rank, that rank
+ * may pass the arena of its first partial sum as its total (ls_tree_rest_add allows that): the
+ * other partial sums are added there. If it has only one partial sum, nothing is computed.
  *
- * A rank writes its total again only after the publish barrier of the next step. Every rank arrives
- * there only after it has finished the gather of this step and has used the total. So no total is
- * overwritten while it is read.
+ * No total is overwritten while another rank reads it: a rank writes its total again only after the
+ * publish barrier of the next step, and each rank arrives at that barrier only after it has copied
+ * all chunks of this step and has used its total.
  *
- * If other processes have a part of the minibatch, the ranks evaluate, chunk by chunk, the nodes
- * that cover the leaves of their own process. The process's progress thread (cluster/courier.h)
- * sums them with the other processes' nodes, and each rank copies the result.
- */
+ * If the minibatch is divided over several processes, the ranks of one process sum, chunk by chunk,
+ * the nodes that cover the shards of their own process. The process's progress thread
+ * (cluster/courier.h) sums these nodes with those of the other processes, and each rank copies the
+ * result. */
 #include "comm/comm.h"
 
 #include <stdbool.h>
@@ -30,14 +32,15 @@
  * microseconds. */
 #define FLOATS_PER_CHECK ((size_t)1 << 12)
 
-/* Returns whether the program leaves nothing to do: its only part is the sum, and is in its place
- * already. */
+/* Returns whether nothing has to be computed: the only partial sum is the total, and it already
+ * lies in the output arena. */
 static bool is_summed(const ls_tree_rest *rest, float *const *out)
 {
     return rest->count == 1 && rest->part[0].data == out[0];
 }
 
-/* Computes this rank's chunk of each sum that the program leaves: out[i] receives sum i. */
+/* Computes this rank's chunk of each sum that is left when all additions are made: out[i] receives
+ * sum i. It is one sum, the total, if the run has a single process. */
 static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
 {
     const ls_merge_group *group = ls_merge_group_of(&comm->base);
@@ -62,7 +65,7 @@ static void gather_other_chunks(const ls_comm *comm, float *total)
     }
 }
 
-/* Returns whether all ranks show the same total. */
+/* Returns whether all ranks have passed the same arena as their total. */
 static bool is_one_total(const ls_merge_group *group)
 {
     int r = 1;
@@ -120,7 +123,8 @@ static int merge(ls_comm *base, void *times, ls_error *err)
 static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err)
 {
-    (void)stream; /* in host memory, partial sums are complete when this function is called */
+    (void)stream; /* in host memory no work is pending on a stream: the partial sums are complete at
+                     the call */
     int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
     ls_merge_stop_reading(base); /* needed after an error as well */
     ls_merge_committed(base, status);

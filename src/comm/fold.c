@@ -1,18 +1,31 @@
+/* The fold (comm.h): sums the gradients of one worker's shards while they are computed.
+ *
+ * Without spread mode, the stack of partial sums is always as short as possible. Each push adds the
+ * two topmost entries for as long as they are halves of one node, right half into left half. Entry
+ * i lies in arena[i], except that a gradient which is added at once, and the last gradient of a
+ * minibatch, stay in the leaf arena. So the left half of an addition is never the leaf arena.
+ *
+ * In spread mode an entry stays in the arena in which its first gradient was computed. Additions
+ * are delayed until several parts of a node can be added in one pass over memory (settle), and free
+ * arenas are found by searching the stack (free_arena). The number of arenas is computed when the
+ * fold is set up, by a simulation of the pushes without data (arenas_needed, places_for). */
 #include "comm/comm.h"
 
 #include "base/error.h"
 
 #include <string.h>
 
-/* Returns whether the two topmost sums, [a, m) and [m, b), are the halves of a node. */
+/* Returns whether the two topmost entries, over the shards a … m − 1 and m … b − 1, are the halves
+ * of a node. */
 static bool top_two_join(const ls_fold *fold)
 {
     return fold->depth >= 2 && ls_tree_joins(fold->shards, fold->stack[fold->depth - 2].span,
                                              fold->stack[fold->depth - 1].span);
 }
 
-/* Returns the largest number of arenas that the stack needs at the same time. A leaf needs an arena
- * only if it cannot be added to its left neighbour at once, and if another leaf follows it. */
+/* Returns the largest number of arenas that the stack needs at the same time without spread mode,
+ * the leaf arena not counted. A gradient needs an arena only if it cannot be added to the entry
+ * below it at once, and if another gradient follows it. */
 static int arenas_needed(ls_fold *fold)
 {
     int most = 0;
@@ -79,8 +92,9 @@ void ls_fold_begin(ls_fold *fold)
     fold->depth = 0;
 }
 
-/* Adds the topmost sum to the one below it, its left half. The left half is never in the leaf
- * arena: only the last leaf stays there, and it is always a right half. */
+/* Adds the two topmost entries, which are the halves of a node: the right half (the topmost entry)
+ * is added into the arena of the left half. The left half is never in the leaf arena: only the last
+ * gradient stays there, and it is always a right half. */
 static int join(ls_fold *fold, ls_error *err)
 {
     int i = fold->depth - 2;
@@ -94,34 +108,40 @@ static int join(ls_fold *fold, ls_error *err)
 
 /* ---- spread mode ----------------------------------------------------------------------------- */
 
-/* Numbers that decide when the parts of a node are added. This happens before the next leaf is
- * computed, so what the last leaf completes is left to the communicator. Without the second rule,
- * the stack would be the cover of the leaves that were pushed, in which two or three adjacent
- * entries may represent their node.
+/* Two rules decide when parts of a node are added. Both are applied before a gradient is computed
+ * (settle), so parts that the last gradient completes are left to the merge.
  *
- * The stack has less than LS_PARTIALS_MAX entries. The largest one occurs for the range [1, 65536)
- * of LS_SHARDS_MAX leaves: the cover of [1, 65535) has 30 nodes, the most that a cover has, and the
- * last leaf, which is not joined, makes 31. */
+ * TOGETHER: the parts of a node are added as soon as there are at least TOGETHER of them.
+ * HIGH: if the stack has at least HIGH entries, or if no arena is free, two parts are enough.
+ *
+ * With the first rule alone, the stack could hold two or three parts wherever the cover of the
+ * pushed shards (ls_tree_cover) has one node. The second rule bounds its length.
+ *
+ * With both rules the stack has at most 31 entries, one less than LS_PARTIALS_MAX. The worst case
+ * is a worker with the shards 1 … 65535 of LS_SHARDS_MAX = 65536: the shards 1 … 65534 are covered
+ * by 30 nodes, the most that a cover has, and shard 65535 is one more entry, because no addition
+ * follows the last push. */
 enum {
-    TOGETHER = 4, /* number of parts for which a pass over memory pays */
-    HIGH = 16     /* number of entries from which on two parts are added as well */
+    TOGETHER = 4, /* least number of parts for which a pass over memory pays */
+    HIGH = 16     /* number of entries from which on two parts are enough */
 };
 
-/* Adjacent stack entries that are the parts of one node. */
+/* A node as it lies on the stack: adjacent entries whose spans together are the span of the
+ * node. */
 typedef struct parts {
     int first, count;
 } parts;
 
-/* Returns the largest node whose parts end at entry `last`. */
+/* Returns the largest node whose last part is entry `last`. */
 static parts parts_to(const ls_fold *fold, int last)
 {
-    int first = 0; /* the search ends at `last` at the latest, which is a node */
+    int first = 0; /* every entry is itself a node, so the search ends at `last` or before */
     while (!ls_tree_is_node(fold->shards, fold->stack[first].span.lo, fold->stack[last].span.hi))
         first++;
     return (parts){first, last - first + 1};
 }
 
-/* Returns the largest node whose parts begin at the first entry. */
+/* Returns the largest node whose first part is the first entry of the stack. */
 static parts parts_from_first(const ls_fold *fold)
 {
     int last = fold->depth - 1;
@@ -130,8 +150,8 @@ static parts parts_from_first(const ls_fold *fold)
     return (parts){0, last + 1};
 }
 
-/* Returns a node of two parts or more. There is one if the stack has more entries than the cover
- * of its leaves. */
+/* Returns a node of two or more parts, or a single entry if there is none. There is such a node if
+ * the stack has more entries than the cover of the shards that were pushed. */
 static parts any_parts(const ls_fold *fold)
 {
     parts found = {0, 1};
@@ -151,10 +171,10 @@ static float *free_arena(const ls_fold *fold)
         if (k == fold->depth)
             return arena;
     }
-    return NULL; /* never: settle has made room */
+    return NULL; /* cannot happen: settle has freed an arena */
 }
 
-/* Adds the parts of a node into the arena of the first of them. */
+/* Adds the parts of a node, in tree order, into the arena of its first part. */
 static void add_up(const ls_fold *fold, parts node)
 {
     ls_tree_rest_part part[LS_PARTIALS_MAX];
@@ -167,8 +187,9 @@ static void add_up(const ls_fold *fold, parts node)
     ls_tree_rest_add(&rest, &out, 0, fold->floats);
 }
 
-/* Adds the parts of a node, if that pays or if the stack is full. Without `adds` it only simulates
- * the stack. */
+/* Applies the rules TOGETHER and HIGH: adds the parts of at most one node. `room`: number of
+ * entries at which no arena is free. If `adds` is false, only the spans on the stack change, for
+ * the simulation in places_for. */
 static void settle(ls_fold *fold, bool adds, int room)
 {
     parts node = {0, 1};
@@ -188,7 +209,8 @@ static void settle(ls_fold *fold, bool adds, int room)
             (size_t)(fold->depth - node.first - 1) * sizeof *fold->stack);
 }
 
-/* Adds an entry for the next leaf at one end of the stack. */
+/* Puts an entry for the next shard on one end of the stack: the shard to the left of those on the
+ * stack, or the shard to the right. `data`: arena of its gradient. */
 static void place_leaf(ls_fold *fold, bool left, const float *data)
 {
     ls_partial *stack = fold->stack;
@@ -203,8 +225,8 @@ static void place_leaf(ls_fold *fold, bool left, const float *data)
     fold->depth++;
 }
 
-/* Returns how many arenas are in use at the same time, at most, while `count` leaves are pushed at
- * one end. */
+/* Returns the largest number of arenas that are in use at the same time in spread mode, the leaf
+ * arena included, if `count` shards are pushed, all of them on the left or all on the right. */
 static int places_for(ls_fold *fold, int count, bool left)
 {
     int most = 0;
@@ -224,8 +246,8 @@ int ls_fold_spread(ls_fold *fold, ls_error *err)
     return alloc_arenas(fold, places_for(fold, fold->range.hi - fold->range.lo, false) - 1, err);
 }
 
-/* Returns an upper bound of the number of nodes that cover any range of `leaves` adjacent leaves:
- * there are at most two of each size. */
+/* Returns an upper bound of the number of nodes in the cover of any `leaves` adjacent leaves. A
+ * cover has at most two nodes of each size (1, 2, 4, … leaves). */
 static int most_nodes(int leaves)
 {
     int nodes = 0;
@@ -243,8 +265,8 @@ int ls_fold_deal(ls_fold *fold, ls_span reach, int first, ls_error *err)
     fold->first = first;
     int places = places_for(fold, left, true);
     const int to_the_right = places_for(fold, right, false);
-    /* With leaves on both sides: while the last one is computed, the others have at most so many
-     * nodes. */
+    /* If shards are pushed on both sides, one arena is needed for the last gradient, and before it
+     * all other shards can be reduced to the nodes of their cover. */
     const int both = left > 1 && right > 1 ? most_nodes(reach.hi - reach.lo - 1) + 1 : 0;
     places = to_the_right > places ? to_the_right : places;
     return alloc_arenas(fold, (both > places ? both : places) - 1, err);

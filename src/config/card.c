@@ -61,12 +61,12 @@ static int fail_length(const ls_config *config, const ls_model *model,
     const bool table = prep && prep->kind == LS_PREP_TABLE;
     const char *cure = "shorten the names of classes";
     if (table)
-        cure = "leave columns of many texts or long names out by data.drop, or shorten names";
+        cure = "name columns of many texts or long names in data.drop, or shorten names";
     else if (prep && prep->fills > 1)
-        cure = "set data.missing to \"zero\", or fill what is missing in the file";
+        cure = "set data.missing to \"zero\", or add the missing values to the file";
     return ls_fail(err, LS_EDATA,
-                   "%.100s: how rows are prepared and what classes are called is kept with the "
-                   "weights, and is too long for their file: %d columns of %d numbers, %d means, "
+                   "%.100s: the preparation of rows and the names of classes are stored with the "
+                   "weights, and are too long for their file: %d columns of %d numbers, %d means, "
                    "names of %d classes; expected at most %d values and %d bytes; %s",
                    config->data_name ? config->data_name : "data", prep ? prep->columns : 0,
                    table ? prep->features : 0, prep ? prep->fills : 0,
@@ -134,7 +134,7 @@ static void read_names(ls_card *c, ls_fields *f)
     }
 }
 
-/* Infers how rows are prepared if the file does not describe it. */
+/* Infers the preparation of rows if the file does not describe it. */
 static int infer_preparation(ls_card *c, const ls_json *doc, size_t input, bool floats,
                              ls_error *err)
 {
@@ -199,7 +199,7 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
     int status = ls_json_parse(&doc, name, text, strlen(text), host, err);
     if (status == LS_OK && (status = read_fields(out, doc, err)) != LS_OK)
         ls_card_fini(out);
-    /* An error in the file is not an error of the caller's config. */
+    /* An error in the file is LS_EDATA; LS_ECONFIG would mean an error in the caller's config. */
     if (status != LS_ECONFIG)
         return status;
     if (err)
@@ -214,10 +214,11 @@ int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *
     if (status)
         return status;
     if (!text)
-        return ls_fail(err, LS_EDATA,
-                       "%.300s: the file does not say which model it is of; expected one that a "
-                       "run has written, with \"lockstep_model\" in its metadata",
-                       path);
+        return ls_fail(
+            err, LS_EDATA,
+            "%.300s: the file does not describe its model; expected a file that a run has "
+            "written, with \"lockstep_model\" in its metadata",
+            path);
     snprintf(name, sizeof name, "%.240s: lockstep_model", path);
     status = ls_card_parse(out, name, text, host, err);
     ls_free(host, text);
@@ -239,7 +240,7 @@ int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char
     *weights = NULL;
     int status =
         ls_model_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
-    if (status) /* messages about layers are complete; those about sizes need the path */
+    if (status) /* messages about layers contain the path; those about sizes do not */
         return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
                        status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
     status = ls_safetensors_card(&(*model)->card, path, host, err);

@@ -22,15 +22,16 @@ int ls_card_write(ls_model *model, const ls_config *config, const char *const *c
 
 /* The contents of a card. */
 typedef struct ls_card {
-    ls_config config; /* recipe, fitted to the data; all other values are defaults */
-    ls_shape input;
-    int classes;
-    const cJSON *names;    /* array of `classes` texts, or NULL */
-    const cJSON *features; /* array, or NULL */
+    ls_config config; /* keys of the recipe, with the values that depend on the data; all other keys
+                       * have defaults */
+    ls_shape input;   /* shape of a row */
+    int classes;      /* number of classes or targets */
+    const cJSON *names;    /* names of the classes: array of `classes` texts, or NULL */
+    const cJSON *features; /* names of the features: array, or NULL */
     /* Preparation of rows. If the file does not describe it, it is inferred: float rows with
      * features are a table, byte rows in the shape of images are images, others are arrays. */
     ls_prep *prep;
-    bool prepared; /* the file describes the preparation */
+    bool prepared; /* true: the file describes the preparation; false: it was inferred */
 } ls_card;
 
 /* Reads the card of a file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA if the file is damaged

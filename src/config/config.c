@@ -81,8 +81,10 @@ static int check_array(const void *array, int count, const char *name, ls_error 
 {
     if (count >= 0 && (count == 0 || array))
         return LS_OK;
-    return ls_fail(err, LS_EINVAL, "options.%s: %d entries %s; expected 0 or more, and an array",
-                   name, count, array ? "are said to be there" : "at NULL");
+    return ls_fail(
+        err, LS_EINVAL,
+        "options.%s has the count %d and %s; expected a count of 0 or more, and an array", name,
+        count, array ? "an array" : "no array (NULL)");
 }
 
 static int check_entries(const void *const *entry, int count, const char *name, ls_error *err)
@@ -228,7 +230,7 @@ static unsigned parts_of_recipe(const ls_config *c)
 {
     const ls_schedule_rule rule = c->schedule.rule;
     const bool end = rule == LS_SCHEDULE_COSINE || rule == LS_SCHEDULE_ONE_CYCLE;
-    return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_END;
+    return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_LENGTH;
 }
 
 static bool is_among(unsigned parts, const ls_config_key *row)
@@ -363,8 +365,8 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Returns whether the network learns values, before the data is known: for one target "auto" is
- * mse. */
+/* Returns whether the loss is mse if each row has one target. The data need not be known: the loss
+ * "auto" is mse for one target. */
 static bool learns_values(const ls_config *c)
 {
     return c->loss_name && (strcmp(c->loss_name, "auto") == 0 || strcmp(c->loss_name, "mse") == 0);
@@ -378,9 +380,9 @@ static ls_dataset_spec data_spec(const ls_config *c)
                             .seed = c->seed,
                             .keys = c->data_keys};
     ls_data_keys *k = &spec.keys;
-    k->standardize = ls_config_scales(c, "standardize", k->standardize);
+    k->standardize = ls_config_standardizes(c, "standardize", k->standardize);
     k->standardize_target =
-        learns_values(c) && ls_config_scales(c, "standardize_target", k->standardize_target);
+        learns_values(c) && ls_config_standardizes(c, "standardize_target", k->standardize_target);
     const bool any = !c->loss_name || strcmp(c->loss_name, "auto") == 0;
     k->vectors = !any && !ls_loss_find(c->loss_name, false);
     return spec;

@@ -17,10 +17,11 @@ static int refuse_metric(ls_error *err, const ls_config *c, const cJSON *name, u
     for (int m = 0; m < LS_METRICS; m++)
         if (fitting & 1u << m)
             strcat(strcat(list, " "), ls_metric_names[m]);
-    return ls_config_fail(err, c, "metrics.names", LS_ECONFIG,
-                          "metrics.names: \"%.40s\" is none for this loss; expected \"auto\" or a "
-                          "list of:%s",
-                          cJSON_IsString(name) ? name->valuestring : ls_json_kind(name), list);
+    return ls_config_fail(
+        err, c, "metrics.names", LS_ECONFIG,
+        "metrics.names: \"%.40s\" cannot be measured with this loss; expected \"auto\" or a "
+        "list of:%s",
+        cJSON_IsString(name) ? name->valuestring : ls_json_kind(name), list);
 }
 
 static bool are_metrics_named(const ls_config *c)
@@ -36,8 +37,8 @@ unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs)
         return c->metrics;
     ls_log(
         c->host, LS_LOG_INFO,
-        "metrics: only loss and accuracy: the others need %u scores of each of %u rows, %.1f GB; "
-        "metrics.names asks for them nevertheless",
+        "metrics: only loss and accuracy are measured, because the others need %u scores of each "
+        "of %u rows, %.1f GB; set metrics.names to measure them",
         (unsigned)outputs, (unsigned)rows, (double)bytes * 1e-9);
     return ls_metrics_without_scores(c->metrics);
 }
@@ -46,7 +47,8 @@ int ls_config_fail_scores(ls_error *err, const ls_config *c, uint32_t rows, int 
 {
     return ls_config_fail(
         err, c, "metrics.names", LS_ENOMEM,
-        "metrics.names: out of memory for %u scores of each of %u rows, %.1f GB; [] needs none",
+        "metrics.names: out of memory for %u scores of each of %u rows, %.1f GB; set it to [], "
+        "which needs no scores",
         (unsigned)outputs, (unsigned)rows, (double)rows * outputs * sizeof(float) * 1e-9);
 }
 
@@ -116,9 +118,10 @@ static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_err
     else if (g->brightness)
         key = "augment.brightness";
     if (key && info->height * info->width == 1)
-        return ls_config_fail(err, c, key, LS_ECONFIG,
-                              "%s: is for images, but a row of this data is %d numbers; remove it",
-                              key, info->channels);
+        return ls_config_fail(
+            err, c, key, LS_ECONFIG,
+            "%s: applies to images only, but a row of this data is %d numbers; remove it", key,
+            info->channels);
     if (g->crop <= info->height + info->width)
         return LS_OK;
     return ls_config_fail(err, c, "augment.crop", LS_ECONFIG,
@@ -143,14 +146,14 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
         list_losses(names, sizeof names, vectors);
         return ls_config_fail(
             err, c, "loss", LS_ECONFIG,
-            "loss: \"%.40s\" is none for this data, whose targets are %s; expected one of: %s",
+            "loss: \"%.40s\" does not fit this data, whose targets are %s; expected one of: %s",
             c->loss_name, vectors ? "vectors" : "classes", names);
     }
     if (vectors && c->label_smoothing != 0)
         return ls_config_fail(
             err, c, "label_smoothing", LS_ECONFIG,
-            "label_smoothing: belongs to classes, but the targets of this data are "
-            "vectors; remove it");
+            "label_smoothing: applies to classes only, but the targets of this data are vectors; "
+            "remove it");
     status = choose_metrics(c, outputs, err);
     if (status)
         return status;
@@ -175,7 +178,7 @@ static int read_weights(float *out, const ls_config *c, int classes, ls_error *e
         if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 1e6))
             return ls_config_fail(
                 err, c, key, LS_ECONFIG,
-                "class_weights: expected numbers from 0 to 1e6, not so of class %d", k);
+                "class_weights: expected numbers from 0 to 1e6; that of class %d is not", k);
         sum += item->valuedouble;
         out[k++] = (float)item->valuedouble;
     }
@@ -195,8 +198,8 @@ static int balance(float *out, const ls_config *c, const ls_dataset *train, int 
         ls_free(c->host, count);
         return view.images ? ls_fail(err, LS_ENOMEM, "out of memory for %d classes", classes)
                            : ls_config_fail(err, c, key, LS_ECONFIG,
-                                            "class_weights: rows that are streamed cannot be "
-                                            "counted; give a number for each class");
+                                            "class_weights: \"balanced\" needs all rows in memory, "
+                                            "but these are streamed; give a number for each class");
     }
     for (uint32_t i = 0; i < rows; i++) {
         const int32_t label = view.labels[view.row ? view.row[i] : i];
@@ -215,11 +218,12 @@ static int balance(float *out, const ls_config *c, const ls_dataset *train, int 
         out[k] = (float)((double)rows / ((double)classes * count[k]));
     }
     ls_free(c->host, count);
-    return absent < 0 ? LS_OK
-                      : ls_config_fail(err, c, key, LS_ECONFIG,
-                                       "class_weights: class %d has no training row that it could "
-                                       "be balanced by; give a number for each class",
-                                       absent);
+    return absent < 0
+               ? LS_OK
+               : ls_config_fail(err, c, key, LS_ECONFIG,
+                                "class_weights: class %d has no training row, so \"balanced\" "
+                                "is impossible; give a number for each class",
+                                absent);
 }
 
 int ls_config_class_weights(float **out, const ls_config *c, const ls_dataset *train, int classes,
@@ -231,7 +235,7 @@ int ls_config_class_weights(float **out, const ls_config *c, const ls_dataset *t
         return LS_OK;
     if (c->loss->kind != LS_OP_SOFTMAX_XENT)
         return ls_config_fail(err, c, "class_weights", LS_ECONFIG,
-                              "class_weights: belong to the loss cross_entropy; remove them");
+                              "class_weights: apply to the loss cross_entropy only; remove them");
     float *weights = ls_alloc_array(c->host, (size_t)classes, sizeof *weights);
     if (!weights)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d classes", classes);

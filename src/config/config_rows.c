@@ -9,7 +9,8 @@
 #define AT(member) offsetof(ls_config, member)
 #define FORM(name) .read = read_##name, .write = write_##name
 
-static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node);
+static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *row,
+                             const cJSON *node);
 
 /* ---- reading and writing by rows ------------------------------------------------------------- */
 
@@ -48,7 +49,7 @@ void ls_config_read_key(ls_config *c, ls_fields *f, const ls_config_key *row)
     case LS_KEY_BOOL: ls_field_bool(f, row->key, &flag, value); break;
     case LS_KEY_TEXT: ls_field_text(f, row->key, &row->text, value); break;
     case LS_KEY_CHOICE: ls_field_choice(f, row->key, row->choices, &flag, value); break;
-    case LS_KEY_FORM:
+    case LS_KEY_CUSTOM:
         node = ls_field_any(f, row->key);
         if (f->status == LS_OK)
             row->read(c, f, row, node);
@@ -65,7 +66,7 @@ void ls_config_write_key(ls_json_writer *w, const ls_config *c, const ls_config_
     case LS_KEY_BOOL: ls_json_put_bool(w, row->key, *(const int *)value); break;
     case LS_KEY_TEXT: write_text(w, c, row); break;
     case LS_KEY_CHOICE: ls_json_put_string(w, row->key, row->choices[*(const int *)value]); break;
-    case LS_KEY_FORM: row->write(w, c, row); break;
+    case LS_KEY_CUSTOM: row->write(w, c, row); break;
     }
 }
 
@@ -81,7 +82,7 @@ const char *ls_config_default(char out[32], const ls_config_key *row)
         snprintf(out, 32, "\"%s\"", row->text);
         break;
     case LS_KEY_CHOICE: snprintf(out, 32, "\"%s\"", row->choices[(int)row->fallback]); break;
-    case LS_KEY_FORM: return row->text ? row->text : "";
+    case LS_KEY_CUSTOM: return row->text ? row->text : "";
     }
     return out;
 }
@@ -163,7 +164,7 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 enum { MOST_SHARDS = 8 };
 
-/* Returns whether the work of a shard is worth the sum of its gradient. Two shards also pay if each
+/* Returns whether this number of shards is worth while (ls_shards_for). Two shards also are if each
  * has much work, because a second worker would otherwise have none. */
 static bool pays(int rows, double uses, double weights, int shards)
 {
@@ -175,8 +176,7 @@ static bool pays(int rows, double uses, double weights, int shards)
     return used >= LS_SHARD_USES || used * weights >= LS_SHARD_PRODUCTS;
 }
 
-/* Returns the number of groups of sixteen rows of the largest shard, the last of which may be
- * partly empty. */
+/* Returns the number of groups of sixteen rows of the largest shard, the last perhaps not full. */
 static int groups_of(int rows, int shards)
 {
     return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
@@ -265,7 +265,8 @@ static void write_seed(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_put_uint(w, row->key, c->seed);
 }
 
-/* Reads run_dir. If it is absent the run gets a directory of its own; null or "" means none. */
+/* Reads run_dir. NULL: the key is absent, and the run creates a directory below runs/. "": the key
+ * is null or "", and the run has no directory. */
 static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const char *none = NULL;
@@ -315,7 +316,7 @@ static void write_names(ls_json_writer *w, const ls_config *c, const ls_config_k
         ls_json_put_node(w, row->key, names->list);
 }
 
-/* Reads a value that is interpreted later, when the model is known. */
+/* Stores the JSON value of the key, which is interpreted later, when the model is known. */
 static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)f;
@@ -341,8 +342,9 @@ static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_conf
     ls_optimizer_write(w, row->key, &c->optimizer);
 }
 
-/* Reads init, a rule or {"weights": FILE, "partial": true}. A rule may also be beside the file,
- * because --set added the file, or for the parameters that a partial file does not have. */
+/* Reads init: a rule, or {"weights": FILE, "partial": true}. The object with a file may also have
+ * the keys of a rule: with "partial" the rule applies to the parameters that the file does not
+ * have; otherwise the config had the rule before --set added the file, and the rule is ignored. */
 static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     static const int whole = 0;
@@ -376,28 +378,30 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_close(w);
 }
 
-/* Reads whether rows are scaled. The value is −1 if the config does not say it; scaling is then on
- * if the data has the key. Configs written by runs of older versions do not always say it; nothing
- * was scaled then, so they are read as false. */
-static void read_scaling(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
+/* Reads data.standardize or data.standardize_target. The value is −1 if the config does not have
+ * the key; it is then on if the kind of data has the key. Configs written by runs of older versions
+ * do not always have the key. Those runs did not standardise, so an absent key is read as false. */
+static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *row,
+                             const cJSON *node)
 {
-    const int unsaid = c->written ? 0 : -1;
+    const int unset = c->written ? 0 : -1;
     (void)node;
-    ls_field_bool(f, row->key, &unsaid, value_of(c, row));
+    ls_field_bool(f, row->key, &unset, value_of(c, row));
 }
 
-bool ls_config_scales(const ls_config *c, const char *key, int said)
+bool ls_config_standardizes(const ls_config *c, const char *key, int set)
 {
     ls_error unused;
     const ls_dataset_about *about;
     const ls_dataset_spec spec = {.name = c->data_name};
-    return said > 0 || (said < 0 && ls_dataset_find(&about, &spec, &unused) == LS_OK &&
-                        ls_dataset_check_key(&spec, key, &unused) == LS_OK);
+    return set > 0 || (set < 0 && ls_dataset_find(&about, &spec, &unused) == LS_OK &&
+                       ls_dataset_check_key(&spec, key, &unused) == LS_OK);
 }
 
-static void write_scaling(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+static void write_standardize(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
-    ls_json_put_bool(w, row->key, ls_config_scales(c, row->key, *(const int *)value_in(c, row)));
+    ls_json_put_bool(w, row->key,
+                     ls_config_standardizes(c, row->key, *(const int *)value_in(c, row)));
 }
 
 static void read_schedule(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
@@ -417,8 +421,8 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
     switch (row->kind) {
     case LS_KEY_TEXT: return *(const char *const *)value != NULL;
     case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
-    case LS_KEY_FORM:
-        if (row->read == read_scaling)
+    case LS_KEY_CUSTOM:
+        if (row->read == read_standardize)
             return !c->written && *(const int *)value > 0;
         return row->read == read_names &&
                (((const ls_names *)value)->text || ((const ls_names *)value)->list);
@@ -428,8 +432,7 @@ bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-/* in the order of ls_precision */
-static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL};
+static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL}; /* order of ls_precision */
 static const char *const scalings[] = {"none", "linear", NULL};
 static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
@@ -441,256 +444,263 @@ static const char *const decimals[] = {"auto", ".", ",", NULL}; /* in the order 
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 /* in the order of ls_row_layout */
 static const char *const layouts[] = {"channels_first", "channels_last", NULL};
-/* in the order of ls_cluster_engine */
+/* in the order of ls_process_engine */
 static const char *const engines[] = {"auto", "none", "mpi", NULL};
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
 static const char *const at_arrival[] = {"refuse", "admit", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
-    {"", "name", LS_KEY_FORM, LS_PLACEMENT, AT(name), .text = "\"run\"", .read = read_name,
+    {"", "name", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(name), .text = "\"run\"", .read = read_name,
      .write = write_text, .help = "part of the run directory's name"},
     {"data", "name", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(data_name), .text = "fashion_mnist",
-     .help = "`fashion_mnist`, `mnist`, `emnist` (by class), `cifar10` and `cifar100` "
-             "(binary form), `synthetic`; of your own: `npy`, "
-             "`safetensors`, `csv`, `folder` ([data.md](data.md))"},
-    {"data", "path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_path),
-     .help =
-         "the directory with the files; without it: `$LOCKSTEP_DATA`, "
-         "`$XDG_DATA_HOME/datasets`, `/usr/share/datasets`; of `csv` and `safetensors`: the file"},
+     .help = "which data: built in are `fashion_mnist`, `mnist`, `emnist` (ByClass), `cifar10` "
+             "and `cifar100` (binary files) and `synthetic`; data of your own are `npy`, "
+             "`safetensors`, `csv` or `folder` ([data.md](data.md))"},
+    {"data", "path", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_path),
+     .help = "directory that contains the files; for `csv` and `safetensors` the file; absent: "
+             "the files are searched for in `$LOCKSTEP_DATA`, `$XDG_DATA_HOME/datasets` and "
+             "`/usr/share/datasets`"},
     {"data", "limit", LS_KEY_INT, LS_RECIPE, AT(data_limit), 0, 0, INT_MAX,
-     .help = "keep the first so many training rows; 0: all"},
+     .help = "number of training rows that are used, from the first on; 0: all"},
     {"data", "x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.x),
-     .help = "`npy`: the file of the training rows; `safetensors`: their tensor (`x`)"},
-    {"data", "y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.y), .help = "their targets (`y`)"},
+     .help = "`npy`: file of the training rows; `safetensors`: name of their tensor (default `x`)"},
+    {"data", "y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.y),
+     .help = "file or tensor of the training rows' targets (default `y`)"},
     {"data", "test_x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_x),
-     .help = "the test rows (`test_x`)"},
+     .help = "file or tensor of the test rows (default `test_x`)"},
     {"data", "test_y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_y),
-     .help = "their targets (`test_y`)"},
-    {"data", "test_path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.test_path),
-     .help = "`csv`, `folder`: the test rows' file or directory"},
-    {"data", "target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.target), FORM(names),
-     .help = "`csv`: the column that is learned"},
-    {"data", "categorical", LS_KEY_FORM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
-     .help =
-         "`csv`: columns that are one-hot though their first value is a number: a list, or a text with commas"},
-    {"data", "drop", LS_KEY_FORM, LS_RECIPE, AT(data_keys.drop), 0, 1, FORM(names),
-     .help = "`csv`: columns that are left out: a list, or a text with commas"},
+     .help = "file or tensor of the test rows' targets (default `test_y`)"},
+    {"data", "test_path", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.test_path),
+     .help = "`csv`, `folder`: file or directory of the test rows"},
+    {"data", "target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.target), FORM(names),
+     .help = "`csv`: name of the column that is predicted"},
+    {"data", "categorical", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.categorical), 0, 1, FORM(names),
+     .help = "`csv`: names of columns that are one-hot encoded although their first value is a "
+             "number; a list, or a text with commas"},
+    {"data", "drop", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.drop), 0, 1, FORM(names),
+     .help = "`csv`: names of columns that are ignored; a list, or a text with commas"},
     {"data", "separator", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.separator),
-     .help =
-         "`csv`: what stands between fields: `,`, `;`, `tab`, `bar` or `space`; without it the header tells"},
+     .help = "`csv`: separator of the fields: `,`, `;`, `tab`, `bar` or `space`; absent: detected "
+             "in the header"},
     {"data", "decimal", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.decimal), .choices = decimals,
-     .help =
-         "`csv`: the decimal mark; `\"auto\"`: as each column's numbers tell, and one that can be read both ways is refused"},
+     .help = "`csv`: decimal separator; `\"auto\"`: detected for each column, and a column whose "
+             "numbers can be read in both ways is refused"},
     {"data", "encoding", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.latin1), .choices = encodings,
-     .help =
-         "`csv`: `\"latin-1\"` (Windows-1252) of a table that is not UTF-8; UTF-16 is known by its mark"},
-    {"data", "standardize", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
-     FORM(scaling),
-     .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},
+     .help = "`csv`: `\"latin-1\"` (Windows-1252) for a table that is not UTF-8; UTF-16 is "
+             "detected by its byte order mark"},
+    {"data", "standardize", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize), .text = "true",
+     FORM(standardize),
+     .help = "`csv`: numbers become (value − mean) / deviation, with mean and standard deviation "
+             "of their column over the training rows"},
     {"data", "clip", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.clip), 0, 0, 1e6,
-     .help =
-         "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a wild value does not "
-         "decide a prediction; 0: they are not; `trainer init` writes 10"},
-    {"data", "standardize_target", LS_KEY_FORM, LS_RECIPE, AT(data_keys.standardize_target),
-     .text = "true", FORM(scaling),
-     .help =
-         "`csv`, `npy`, `safetensors`: with `mse` and one target for each row, the network learns "
-         "(target − mean) / deviation of the training rows; loss, metrics and predictions are in "
-         "the target's own unit"},
+     .help = "`csv`: standardised numbers are limited to −`clip` … `clip`, so that a single "
+             "extreme value does not dominate a prediction; 0: no limit; `trainer init` writes 10"},
+    {"data", "standardize_target", LS_KEY_CUSTOM, LS_RECIPE, AT(data_keys.standardize_target),
+     .text = "true", FORM(standardize),
+     .help = "`csv`, `npy`, `safetensors`: with the loss `mse` and one target for each row, the "
+             "network learns (target − mean) / deviation, computed over the training rows; "
+             "losses, metrics and predictions are in the unit of the target"},
     {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
-     .help =
-         "what targets are; `\"auto\"`: classes where they are whole numbers, one for each row, "
-         "and in a `csv`; else values"},
+     .help = "how targets are used: as `\"classes\"` or as `\"values\"`; `\"auto\"`: as classes "
+             "in a `csv`, and elsewhere if there is one whole number for each row; otherwise as "
+             "values"},
     {"data", "classes", LS_KEY_INT, LS_RECIPE, AT(data_keys.classes), 0, 0, INT_MAX,
-     .help = "how many there are; 0: as many as the training rows have"},
+     .help = "number of classes; 0: as many as the training rows have"},
     {"data", "missing", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.missing), .choices = at_missing,
      .former = "on_nan",
-     .help =
-         "a value that is missing, an empty field or NaN: `\"refuse\"`, or it becomes 0 (`\"zero\"`) or "
-         "the mean of its column's training rows (`\"mean\"`)"},
-    {"data", "packed", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.packed),
-     .help = "`folder`: the file it is packed in; the program sets it"},
+     .help = "what happens to a missing value (an empty field or NaN): `\"refuse\"`: it is an "
+             "error; `\"zero\"`: it becomes 0; `\"mean\"`: it becomes the mean of its column over "
+             "the training rows"},
+    {"data", "packed", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_keys.packed),
+     .help = "`folder`: file that contains the packed images; the program sets it"},
     {"data", "image_size", LS_KEY_INT, LS_RECIPE, AT(data_keys.image_size), 32, 1, 4096,
      .former = "size",
-     .help = "`folder`: height and width that its images are resized and cropped to"},
+     .help = "`folder`: height and width in pixels to which images are resized and cropped"},
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
-     .help = "`folder`: 3 for colours, 1 for grey"},
+     .help = "`folder`: 3 for colour, 1 for grey"},
     {"data", "skip_broken", LS_KEY_BOOL, LS_RECIPE, AT(data_keys.skip_broken),
-     .help =
-         "`folder`: images that cannot be read are left out, counted and named, in place of ending the "
-         "run"},
+     .help = "`folder`: images that cannot be read are skipped, counted and named; otherwise they "
+             "end the run"},
     {"data", "layout", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.layout), .choices = layouts,
-     .help = "`npy`, `safetensors`: where rows of three dimensions have their channels"},
+     .help = "`npy`, `safetensors`: position of the channels in rows of three dimensions"},
     {"data", "validation", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.validation), 0, 0, 1,
-     .help =
-         "the share of each class's training rows that is held out and evaluated on, drawn from the "
-         "seed; test rows are then for `trainer eval` alone"},
-    {"data", "mean", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
+     .help = "share of each class's training rows that is held out, drawn with `seed`; the run is "
+             "evaluated on these rows, and the test rows are used by `trainer eval` only"},
+    {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
-     .help = "pixels become (pixel / 255 − mean) / std, floats (value − mean) / std; a number, or "
-             "one per channel"},
-    {"data", "std", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
+     .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / std; "
+             "one number, or one for each channel"},
+    {"data", "std", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
      .text = "1", FORM(channels), .help = "see `data.mean`"},
-    {"", "model", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(model), .text = "required", FORM(node),
-     .help =
-         "`{\"name\": …, \"layers\": […]}`, or the path of such a file, relative to the config"},
+    {"", "model", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(model), .text = "required", FORM(node),
+     .help = "the model: `{\"name\": …, \"layers\": […]}`, or the path of a file with such an "
+             "object, relative to the config ([layers.md](layers.md))"},
     {"", "batch_size", LS_KEY_INT, LS_RECIPE, AT(batch_size), 256, 1, MOST_ROWS,
-     .help = "global: rows of a minibatch over all devices"},
-    {"", "seed", LS_KEY_FORM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */, .text = "0",
-     FORM(seed), .help = "every random draw is a function of it"},
-    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"kaiming\"", FORM(init),
-     .help =
-         "`\"kaiming\"`, also `\"he\"`: normal, variance 2 / fan_in; `\"xavier\"`, also "
-         "`\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
-         "`{\"name\": \"normal\", \"std\": 0.01}`; "
-         "biases start at 0; "
-         "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names (fp32, fp16 or bf16); with "
-         "`\"partial\": true` what fits by name and shape is taken, the rest listed and begun as "
-         "`\"name\"` says"},
-    {"", "optimizer", LS_KEY_FORM, LS_RECIPE, .text = "required", FORM(optimizer),
+     .help = "number of rows of a minibatch, that is of a step over all devices"},
+    {"", "seed", LS_KEY_CUSTOM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */,
+     .text = "0", FORM(seed), .help = "seed of all random numbers"},
+    {"", "init", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"kaiming\"", FORM(init),
+     .help = "first weights: `\"kaiming\"` or `\"he\"`: normal with variance 2 / fan_in; "
+             "`\"xavier\"` or `\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
+             "`{\"name\": \"normal\", \"std\": 0.01}`; biases start at 0. `{\"weights\": "
+             "\"FILE.safetensors\"}` reads them from a file with PyTorch's names (fp32, fp16 or "
+             "bf16). With `\"partial\": true` only the tensors that fit by name and shape are "
+             "read; the other parameters are listed, and start as `\"name\"` says"},
+    {"", "optimizer", LS_KEY_CUSTOM, LS_RECIPE, .text = "required", FORM(optimizer),
      .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
              "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "
-             "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`; "
-             "each takes `\"clip_norm\"`, the most of the merged gradient's norm (0: any)"},
-    {"", "freeze", LS_KEY_FORM, LS_RECIPE, AT(freeze), FORM(node),
-     .help =
-         "patterns of parameters' names that stay as they are, such as `[\"conv1.*\", \"bn*\"]`; "
-         "a frozen beginning is not computed backward, and its batch norms keep their "
-         "statistics"},
-    {"", "lr_factors", LS_KEY_FORM, LS_RECIPE, AT(lr_factors), FORM(node),
-     .help = "what the learning rate is multiplied with, by patterns of names: `{\"fc.*\": 10}`"},
+             "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`; both take `\"clip_norm\"`, the largest "
+             "norm of the gradient (0: no limit)"},
+    {"", "freeze", LS_KEY_CUSTOM, LS_RECIPE, AT(freeze), FORM(node),
+     .help = "patterns of the names of parameters that are not trained, such as `[\"conv1.*\", "
+             "\"bn*\"]`; if all layers up to some layer are frozen, no gradient is computed for "
+             "them, and their batch norms keep their statistics"},
+    {"", "lr_factors", LS_KEY_CUSTOM, LS_RECIPE, AT(lr_factors), FORM(node),
+     .help = "factors of the learning rate for parameters whose names match a pattern: "
+             "`{\"fc.*\": 10}`"},
     {"", "ema", LS_KEY_NUMBER, LS_RECIPE, AT(optimizer.ema), 0, 0, 0.9999999,
-     .help =
-         "0.999, say: a moving average of the weights, of which a step leaves so much, is what is "
-         "evaluated, saved and predicts; it begins with the first weights; 0: none"},
-    {"", "schedule", LS_KEY_FORM, LS_RECIPE, .text = "\"constant\"", FORM(schedule),
-     .help =
-         "`{\"name\": \"step\", \"every_epochs\": 30, \"gamma\": 0.1}`, `{\"name\": \"cosine\", "
-         "\"minimum\": 0}`, these and `\"constant\"` with `\"warmup_epochs\"`; `{\"name\": "
-         "\"one_cycle\", \"peak\": 0.3, \"start\": 0.04, \"minimum\": 4e-6}`, `{\"name\": "
-         "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}`, as PyTorch's OneCycleLR and "
-         "CyclicLR; `{\"name\": \"exponential\", \"minimum\": 1e-7, \"steps\": 300}`, up in equal "
-         "factors, as `trainer find-lr` trains"},
+     .help = "decay of an exponential moving average of the weights, such as 0.999: each step "
+             "keeps this share of the average. The average starts at the first weights, and is "
+             "what is evaluated, saved and used to predict; 0: none"},
+    {"", "schedule", LS_KEY_CUSTOM, LS_RECIPE, .text = "\"constant\"", FORM(schedule),
+     .help = "the learning rate over the run: `\"constant\"`; `{\"name\": \"step\", "
+             "\"every_epochs\": 30, \"gamma\": 0.1}`; `{\"name\": \"cosine\", \"minimum\": 0}`; "
+             "these three take `\"warmup_epochs\"`. `{\"name\": \"one_cycle\", \"peak\": 0.3, "
+             "\"start\": 0.04, \"minimum\": 4e-6}` is PyTorch's OneCycleLR, `{\"name\": "
+             "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}` its CyclicLR. `{\"name\": "
+             "\"exponential\", \"minimum\": 1e-7, \"steps\": 300}` grows by the same factor in "
+             "each step, as in `trainer find-lr`"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
-     .help = "`\"linear\"`: `optimizer.lr` is meant for 256 rows and grows with `batch_size`"},
+     .help = "`\"linear\"`: `optimizer.lr` is the rate for 256 rows, and is multiplied by "
+             "`batch_size` / 256"},
     {"", "loss", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(loss_name), .text = "auto",
-     .help = "`cross_entropy` of data with classes; of data with vectors `mse`, or `bce` for bits "
-             "(targets from 0 to 1); `auto`: the first that fits"},
+     .help = "`cross_entropy` for classes; `mse` for vectors of values, or `bce` for vectors of "
+             "bits (targets from 0 to 1); `auto`: the first one that fits the data"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
-     .help = "the share of the target that all classes have in equal parts"},
-    {"", "class_weights", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
-     .help =
-         "of `cross_entropy`: what a row's loss, smoothing included, is multiplied with by its "
-         "class, a list of numbers; or `\"balanced\"`: rows / (classes · rows of the class), of "
-         "the training rows. The mean is over rows, whatever they weigh. `eval --data` does not read the "
-         "training rows: its loss is without balanced weights, and it says so"},
+     .help = "share of the target that is divided equally among all classes"},
+    {"", "class_weights", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
+     .help = "`cross_entropy` only: a list of one factor for each class, by which the loss of a "
+             "row of that class is multiplied; or `\"balanced\"`: rows / (classes · rows of the "
+             "class), counted in the training rows. The mean loss is still divided by the number "
+             "of rows, not by the sum of the factors. `eval --data` does not read the training "
+             "rows; it reports the loss without balanced weights, and says so"},
     {"augment", "crop", LS_KEY_INT, LS_RECIPE, AT(preprocessing.crop), 0, 0, 64,
-     .help = "training images are shifted by up to so many pixels"},
+     .help = "training images are shifted by up to this many pixels in each direction"},
     {"augment", "flip", LS_KEY_BOOL, LS_RECIPE, AT(preprocessing.flip),
-     .help = "half of the training images are mirrored"},
+     .help = "training images are mirrored with probability one half"},
     {"augment", "rotate", LS_KEY_INT, LS_RECIPE, AT(preprocessing.rotate), 0, 0, 45,
-     .help = "training images are turned about their middle by up to so many degrees"},
+     .help = "training images are rotated about their centre by up to this many degrees"},
     {"augment", "erase", LS_KEY_INT, LS_RECIPE, AT(preprocessing.erase), 0, 0, 4096,
-     .help = "a square of so many pixels a side, anywhere in a training image, becomes 0"},
+     .help =
+         "side in pixels of a square, at a random position in a training image, that becomes 0"},
     {"augment", "brightness", LS_KEY_NUMBER, LS_RECIPE, AT(brightness), 0, 0, 1,
-     .help =
-         "pixels of a training image become up to so much brighter or darker: 0.2 is 0.8 to 1.2"},
+     .help = "largest relative change of the brightness of training images: 0.2 multiplies pixels "
+             "by 0.8 to 1.2"},
     {"augment", "mixup", LS_KEY_NUMBER, LS_RECIPE, AT(mixup), 0, 0, 0.5,
-     .help =
-         "training rows have up to such a share, drawn for each, of the row after them in the minibatch's "
-         "shard; vectors of targets are mixed alike, and a class is the other's as often as that"},
+     .help = "largest share of another row that is mixed into a training row; the share is drawn "
+             "for each row, and the other row is the next one in the same shard. Target vectors "
+             "are mixed with the same share; a class is replaced by that of the other row with "
+             "the share as probability"},
     {"", "gradient_scale", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
      .former = "normalize",
-     .help = "gradients are divided by the rows of the minibatch, or always by `batch_size` "
-             "(`\"nominal\"`: another step only for a ragged last minibatch)"},
+     .help = "divisor of the summed gradient: the number of rows of the minibatch, or "
+             "`\"nominal\"`: always `batch_size`, which differs only if the last minibatch of an "
+             "epoch is smaller"},
     {"", "precision", LS_KEY_CHOICE, LS_RECIPE, AT(precision), .choices = precisions,
      .help =
-         "of products on GPUs: `\"tf32\"`, `\"bf16\"` (weights stay fp32; what is rounded, and how "
-         "far a gradient errs: `ls_precision` in `<lockstep/device.h>`); the CPU has fp32 for any"},
+         "precision of matrix products on GPUs: `\"tf32\"` or `\"bf16\"` instead of "
+         "`\"fp32\"`; weights stay fp32. CPUs always compute in fp32. `ls_precision` in "
+         "`<lockstep/device.h>` says what is rounded, and how large the error of a gradient is"},
     {"", "allreduce", LS_KEY_TEXT, LS_RECIPE, AT(allreduce), .text = "ordered",
-     .help =
-         "`ordered`: the shard tree, every worker sums a chunk; `naive`: the textbook's, device "
-         "0 sums, parameter by parameter; on GPUs `ordered` takes any mix of workers "
-         "(`cuda:0,0,1,1`: two on each of two), and there are also `nccl` (fastest: merges while "
-         "backward still runs; a GPU for each worker; gives the same bits up) and `local` (all "
-         "workers share one GPU)"},
+     .help = "how gradients are added. `ordered`: in the order of the shard tree, each worker a "
+             "part; `naive`: device 0 adds all of them, as in textbooks. On GPUs `ordered` allows "
+             "any mix of workers (`cuda:0,0,1,1`: two on each of two GPUs). `nccl` is fastest, "
+             "because it adds while backward still runs, but needs a GPU for each worker, and the "
+             "bits of the sums depend on their number. `local` is for workers that all share one "
+             "GPU"},
     {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
-     .help = "at a loss that is not finite; `\"skip\"`: leave that step out"},
-    {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
-     .help =
-         "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
-         "that leaves each 16 rows, and uses of each weight 64 (or a million products), or 128 "
-         "where there are more than two, at most 8 (a perceptron of 256 rows has 2), or another "
-         "number up to 8 that leaves fewer vectors of 16 rows partly empty (48 rows have 3 shards); workers beyond "
-         "them only merge and stand by; `\"devices\"`: one per device, fastest on GPUs, but results then "
-         "depend on their number"},
-    {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,
-     .help = "how often the training rows are gone through"},
-    {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",
-     .help = "as `--devices`"},
-    {"", "threads", LS_KEY_INT, LS_PLACEMENT, AT(threads), 0, 0, 1024,
-     .help = "each CPU worker's team, which divides outputs: any size gives the same bits; 0: one "
-             "thread, or, where `auto` finds more cores than shards, an equal part of them"},
-    {"", "capacity", LS_KEY_FORM, LS_PLACEMENT, FORM(capacity),
-     .help = "one number per device: shards are dealt out in proportion (unequal devices; the bits "
-             "stay the same)"},
-    {"", "eval_every", LS_KEY_INT, LS_PLACEMENT, AT(eval_every), 1, 0, 1000000,
-     .help = "epochs between evaluations; 0: only after the last"},
-    {"checkpoint", "every_steps", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.every_steps), 0, 0,
-     INT_MAX, .help = "steps between checkpoints; 0: never because of steps"},
-    {"checkpoint", "every_epochs", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.every_epochs), 1, 0,
-     1000000, .help = "epochs between them; one more is saved at the end and on Ctrl-C"},
-    {"checkpoint", "keep", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.keep), 2, 1, 1000000,
-     .help = "how many are kept, the newest"},
-    {"checkpoint", "async", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.async), 1,
-     .help = "training goes on while one is written"},
-    {"checkpoint", "best", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.best),
+     .help = "what happens if a loss is not finite: `\"stop\"`: the run stops; `\"skip\"`: the "
+             "step is not applied"},
+    {"", "shards", LS_KEY_CUSTOM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
+     .help = "number of parts into which each minibatch is divided. The weights depend on it. "
+             "`\"devices\"`: one for each device, which is fastest on GPUs, but the weights then "
+             "depend on the number of devices. Absent: the largest power of two up to 8 for which "
+             "a shard has at least 16 rows and uses each weight at least 64 times (128 times with "
+             "more than two shards); two shards are also used if each needs a million products. "
+             "Another number up to 8 is used if it leaves fewer groups of 16 rows partly empty: 3 "
+             "for 48 rows. Workers beyond the number of shards only help to add gradients, and "
+             "replace lost ones"},
+    {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_LENGTH, AT(epochs), 10, 1, 1000000,
+     .help = "number of passes over the training rows"},
+    {"", "devices", LS_KEY_TEXT, LS_NOT_RECIPE, AT(devices), .text = "auto",
+     .help = "devices to train on, as for the option `--devices`"},
+    {"", "threads", LS_KEY_INT, LS_NOT_RECIPE, AT(threads), 0, 0, 1024,
+     .help = "number of threads of each CPU worker; the weights do not depend on it; 0: one, or "
+             "if `devices` is `auto` and there are more cores than shards, an equal part of the "
+             "cores"},
+    {"", "capacity", LS_KEY_CUSTOM, LS_NOT_RECIPE, FORM(capacity),
+     .help = "list of one number for each device: the device's relative speed. Shards are "
+             "distributed in proportion; the weights do not depend on it"},
+    {"", "eval_every", LS_KEY_INT, LS_NOT_RECIPE, AT(eval_every), 1, 0, 1000000,
+     .help = "number of epochs between evaluations; 0: only after the last epoch"},
+    {"checkpoint", "every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.every_steps), 0, 0,
+     INT_MAX, .help = "number of steps between checkpoints; 0: no checkpoints by steps"},
+    {"checkpoint", "every_epochs", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.every_epochs), 1, 0,
+     1000000,
+     .help = "number of epochs between checkpoints; 0: no checkpoints by epochs. One more is "
+             "saved at the end of the run and on Ctrl-C"},
+    {"checkpoint", "keep", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.keep), 2, 1, 1000000,
+     .help = "number of checkpoints that are kept; the oldest ones are deleted"},
+    {"checkpoint", "async", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.async), 1,
+     .help = "training continues while a checkpoint is written"},
+    {"checkpoint", "best", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.best),
      .help = "the checkpoint of the best evaluation is also kept, for `trainer eval RUN --best`"},
-    {"", "monitor", LS_KEY_TEXT, LS_PLACEMENT, AT(monitor_name), .text = "auto",
-     .help = "what decides which evaluation is the best: `loss`, or a metric that is measured and "
-             "has a number; `auto`: `accuracy` where the loss knows it, else `loss`"},
-    {"", "patience", LS_KEY_INT, LS_PLACEMENT, AT(patience), 0, 0, 1000000,
-     .help =
-         "so many evaluations in a row that are not better than the best one end the run; 0: none "
-         "do"},
-    {"metrics", "tensorboard", LS_KEY_BOOL, LS_PLACEMENT, AT(tensorboard),
-     .help = "event files in the run directory, for `tensorboard --logdir runs`"},
-    {"metrics", "names", LS_KEY_FORM, LS_PLACEMENT, AT(metric_names), .text = "\"auto\"",
+    {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto",
+     .help = "metric that decides which evaluation is the best: `loss`, or a measured metric that "
+             "is a number; `auto`: `accuracy` if the loss has one, else `loss`"},
+    {"", "patience", LS_KEY_INT, LS_NOT_RECIPE, AT(patience), 0, 0, 1000000,
+     .help = "the run ends after this many evaluations in a row that are not better than the best "
+             "one; 0: never"},
+    {"metrics", "tensorboard", LS_KEY_BOOL, LS_NOT_RECIPE, AT(tensorboard),
+     .help = "writes event files to the run directory, for `tensorboard --logdir runs`"},
+    {"metrics", "names", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(metric_names), .text = "\"auto\"",
      FORM(node),
-     .help =
-         "what evaluations measure besides the loss: `[\"accuracy\", \"top5\", \"confusion\"]` "
-         "(with each class's precision and recall) of classes, `mae` and `r2` of values, `auc` "
-         "of bits; `\"auto\"`: all that fit the loss, the matrix up to 100 classes, `top5` from 6 "
-         "on, and none that needs more than 256 MB of scores"},
-    {"", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(deadline_s), 0, 0, 86400,
-     .help =
-         "how long a worker may show no sign of life; 0: 20 times the longest step so far, at least "
-         "10 s. Time in which the process or the worker's thread is stopped, or its thread has no "
-         "CPU, does not count"},
-    {"", "verify_every_steps", LS_KEY_INT, LS_PLACEMENT, AT(verify_every_steps), 0, 0, INT_MAX,
-     .help = "how often replicas are compared; 0: at checkpoints and ends of epochs"},
-    {"", "on_device_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(stop_on_device_loss), .choices = at_loss,
-     .help = "the survivors take over and repeat the step; `\"stop\"`: save a checkpoint and stop"},
-    {"cluster", "engine", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.engine), .choices = engines,
-     .help =
-         "what processes on several hosts talk by; `\"auto\"`: MPI where a launcher has started "
-         "more than one, `\"none\"`: each trains for itself"},
-    {"cluster", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(cluster.deadline_s), 0, 0, 86400,
-     .help = "how long another host may be silent before it counts as lost; 0: 30 s"},
-    {"cluster", "on_host_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.survives_loss),
+     .help = "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
+             "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
+             "class), for values `mae` and `r2`, for bits `auc`; `\"auto\"`: all that fit the "
+             "loss, but the matrix only up to 100 classes, `top5` only from 6 classes on, and no "
+             "metric that needs more than 256 MB for the scores of all rows"},
+    {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,
+     .help = "time in seconds after which a worker that makes no progress counts as failed; 0: 20 "
+             "times the longest step so far, at least 10 s. Time in which the process or the "
+             "worker's thread is stopped, or in which the thread has no CPU, does not count"},
+    {"", "verify_every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(verify_every_steps), 0, 0, INT_MAX,
+     .help = "number of steps between comparisons of the replicas; 0: they are compared at "
+             "checkpoints and at the end of each epoch"},
+    {"", "on_device_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(stop_on_device_loss),
+     .choices = at_loss,
+     .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "
+             "shards and repeat the step; `\"stop\"`: the run saves a checkpoint and stops"},
+    {"cluster", "engine", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.engine), .choices = engines,
+     .help = "library that connects processes: `\"mpi\"`; `\"auto\"`: MPI if a launcher has "
+             "started more than one process; `\"none\"`: each process trains alone"},
+    {"cluster", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(cluster.deadline_s), 0, 0, 86400,
+     .help = "time in seconds after which a host that does not answer counts as lost; 0: 30 s"},
+    {"cluster", "on_host_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.survives_loss),
      .choices = at_host_loss, .former = "on_member_loss",
-     .help =
-         "when a host is lost the others save and stop; `\"continue\"`: those that are left, if "
-         "they are more than half, or half with the first, take over its shards and repeat the step ([hosts](hosts.md))"},
-    {"cluster", "on_arrival", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.admits),
+     .help = "what happens if a host is lost: `\"stop\"`: the other hosts save a checkpoint and "
+             "stop; `\"continue\"`: the remaining hosts take over its shards and repeat the step, "
+             "if they are more than half of the hosts, or half of them including the first "
+             "([hosts](hosts.md))"},
+    {"cluster", "on_arrival", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.admits),
      .choices = at_arrival,
-     .help =
-         "a host that comes after the run has begun is refused; `\"admit\"`, with `on_host_loss` "
-         "`\"continue\"`: it takes part from the end of the epoch on "
-         "([hosts](hosts.md#adding-a-host))"},
-    {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, AT(run_dir), .read = read_run_dir,
+     .help = "what happens if a host comes after the run has begun: `\"refuse\"`: it is refused; "
+             "`\"admit\"`, with `on_host_loss` `\"continue\"`: it waits, and takes part from the "
+             "end of the epoch on ([hosts](hosts.md#adding-a-host))"},
+    {"", "run_dir", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(run_dir), .read = read_run_dir,
      .write = write_text,
-     .help = "a directory that holds no run yet; `null`: none; absent: `runs/<time>-<name>`"},
+     .help = "directory of the run, which must not contain another run; `null`: none; absent: "
+             "`runs/<time>-<name>`"},
     {.key = NULL},
 };

@@ -12,7 +12,7 @@ const char *const ls_metric_names[LS_METRICS + 1] = {"loss", "accuracy", "top5",
 
 #define ONE(metric) (1u << LS_METRIC_##metric)
 
-ls_metric ls_metric_told(const ls_loss *loss, unsigned wanted, const ls_measured *measured)
+ls_metric ls_metric_to_report(const ls_loss *loss, unsigned wanted, const ls_measured *measured)
 {
     static const ls_metric order[] = {LS_METRIC_R2, LS_METRIC_MAE};
     for (size_t i = 0; !loss->hits && i < sizeof order / sizeof *order; i++)
@@ -46,7 +46,7 @@ unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
 {
     unsigned all = ls_metrics_of(loss, outputs);
     if (outputs <= 5)
-        all &= ~ONE(TOP5); /* the share would always be 1 */
+        all &= ~ONE(TOP5); /* with so few classes the share would always be 1 */
     return outputs <= LS_CONFUSION_CLASSES ? all : all & ~ONE(CONFUSION);
 }
 
@@ -97,7 +97,8 @@ static int largest(const float *score, int classes)
     return best;
 }
 
-/* Returns the number of classes that rank before the label. */
+/* Returns the number of classes that rank before the label: those with a larger score, and those
+ * with an equal score and a lower number. */
 static int rank_of(const float *score, int classes, int label)
 {
     int rank = 0;
@@ -232,8 +233,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the AUC of one output; NaN: not both kinds of rows occur. It counts twice the number of
- * pairs, so that a tie counts as an integer. */
+/* Returns the AUC of one output, or NaN if all rows have the same bit. Pairs are counted twice, so
+ * that a tie, half a pair, is counted as the integer 1. */
 static double auc_of(scored *list, uint32_t rows)
 {
     uint64_t pairs2 = 0, negatives = 0, positives = 0;

@@ -93,8 +93,8 @@ static double cosine(double first, double last, double done)
     return last + (first - last) * 0.5 * (1 + ls_cos(pi * fmin(1, done)));
 }
 
-/* Returns the factor of step t of `steps`. The last step of the way up is the one before peak ·
- * steps. */
+/* Returns the factor of the rate at step t of `steps`. The rate grows up to step peak · steps − 1,
+ * which has the full rate. */
 static double one_cycle(const ls_schedule *s, double t, double steps)
 {
     const double top = s->peak * steps - 1;

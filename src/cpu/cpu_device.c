@@ -20,7 +20,8 @@
 #if __has_include(<sys/platform/x86.h>)
 #include <sys/platform/x86.h>
 
-/* Does what x86_cpu_active in that header does, which shifts a bit into the sign of an int. */
+/* Returns what x86_cpu_active of <sys/platform/x86.h> returns. That function is not called because
+ * it shifts a bit into the sign of an int, which is undefined. */
 static bool is_active(unsigned feature)
 {
     const struct cpuid_feature *leaf = __x86_get_cpuid_feature_leaf(feature / 128);
@@ -188,7 +189,7 @@ static int cpu_sync(ls_device *device, ls_stream *stream, ls_error *err)
     (void)device;
     (void)stream;
     (void)err;
-    return LS_OK; /* every call has returned when its work is done */
+    return LS_OK; /* no work is left: each op had done its work when its call returned */
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */

@@ -100,7 +100,7 @@ static void lanes_plane(float *to, const source *s, int rows, size_t first, size
     }
 }
 
-/* Does the same with the vector kernel. */
+/* Does the same as lanes_plane for one channel, with the vector kernel. */
 static void lanes_computed(float *to, const gather_op *g, const source *s, int rows, int channel)
 {
     const ls_tensor *y = &g->base.op.y;
@@ -197,7 +197,7 @@ static void float_row(const gather_op *g, int r, float *to)
 static uint32_t other_row(const gather_op *g, int r)
 {
     const ls_step_args *args = g->base.b.args;
-    return ls_mixed_row(args->rows, g->base.op.y.rows, r, args->before, args->behind);
+    return ls_mixed_row(args->rows, g->base.op.y.rows, r, args->rows_before, args->rows_after);
 }
 
 static ls_change draw_change(const gather_op *g, uint32_t row)
@@ -212,7 +212,7 @@ static ls_change draw_change(const gather_op *g, uint32_t row)
     return c;
 }
 
-/* Computes one channel of a row, mixed with the other row if there is one. */
+/* Computes one channel of an augmented row, mixed with another row if mixup asks for it. */
 static void changed_plane(float *to, const gather_op *g, const ls_change c[2],
                           const void *const image[2], int channel)
 {
@@ -258,7 +258,8 @@ static void gather_rows(const gather_op *g, void (*make)(const gather_op *g, int
                  (size_t)(r % LS_LANES));
 }
 
-/* Writes the class or the target vector of row r, mixed with that of the other row. */
+/* Writes the class or the target vector of row r of the batch. With mixup it is mixed with that of
+ * the row that row r is mixed with. */
 static void mix_target(const gather_op *g, int r, size_t words)
 {
     const ls_op_buffers *b = &g->base.b;

@@ -1,6 +1,7 @@
-/* Steps over a whole arena: those of the optimizers, of gradient clipping, and of running
- * statistics. They work element by element and without fused multiply-adds, so that the bits depend
- * neither on the instruction set nor on the size of the team. */
+/* The ops that work on a whole arena instead of tensors: the updates of the optimizers, gradient
+ * clipping, and the update of running statistics. They work element by element and without fused
+ * multiply-adds, so that the bits depend neither on the instruction set nor on the size of the
+ * team. */
 #include "cpu/lanes_op.h"
 
 #include "base/error.h"
@@ -32,7 +33,7 @@ static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
     int adamw = kind == LS_OP_ADAMW, velocity = kind == LS_OP_SGD && u->desc.u.sgd.momentum != 0;
     if (!buffers->args || !buffers->param[0] || !buffers->grad[0] ||
         (kind == LS_OP_CLIP && !buffers->clip) || ((adamw || velocity) && !buffers->slot[0]) ||
-        (adamw && !buffers->slot[1]) || !buffers->guard != !buffers->held)
+        (adamw && !buffers->slot[1]) || !buffers->guard != !buffers->skip)
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", name_of(kind));
     return ls_lanes_op_bind(op, buffers, err);
 }
@@ -151,15 +152,15 @@ static void step_some(void *arg, uint32_t item)
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
-/* Returns true if the step must change nothing. A step whose loss is not finite sets *held, which
+/* Returns true if the step must change nothing. A step whose loss is not finite sets *skip, which
  * stops this step and all later ones until the caller clears it. */
-static bool is_held(const ls_op_buffers *b)
+static bool is_skipped(const ls_op_buffers *b)
 {
     if (!b->guard)
         return 0;
     if (!isfinite(*b->guard))
-        *b->held = 1;
-    return *b->held != 0;
+        *b->skip = 1;
+    return *b->skip != 0;
 }
 
 /* Runs one step of an optimizer. */
@@ -184,7 +185,7 @@ static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     const ls_step_args *args = u->base.b.args;
     (void)stream;
     (void)err;
-    if (is_held(&u->base.b))
+    if (is_skipped(&u->base.b))
         return LS_OK;
     if (u->desc.kind == LS_OP_RUNNING)
         step_running(u, u->desc.u.running.of_weights ? 1 : args->row_scale);

@@ -1,5 +1,7 @@
-/* Ops of few rows. Each has the same op in lanes inside, which knows the parameters. It runs either
- * that op's own code for few rows (`few`) or the op itself between two copies.
+/* Ops for few rows, that is with inputs and outputs in the layout of few.h. Such an op contains an
+ * op in lanes, the inner op, which has the parameters. It calls the inner op's code for few rows
+ * (`few` of ls_lanes_op) if there is such code. Otherwise it copies the inputs into lanes, runs the
+ * inner op, and copies the result back.
  *
  * Scratch with copies: [x in lanes][x2 in lanes][y in lanes][the inner op's scratch]. */
 #include "cpu/few.h"

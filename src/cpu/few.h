@@ -47,8 +47,8 @@ ls_cpu_create ls_few_create;
  * NULL. */
 const ls_op *ls_few_inner(const ls_op *op);
 
-/* Returns true if an op in lanes is created as the inner op of one of few rows; that op may then
- * set its `few` and `few_scratch`. */
+/* Returns true if the op in lanes that `desc` describes is created as the inner op of an op for few
+ * rows (ls_few_create). Its creator may then set `few` and `few_scratch` of ls_lanes_op. */
 static inline bool ls_few_wanted(const ls_op_desc *desc)
 {
     return desc->y_hint == &ls_layout_few && !desc->training;

@@ -135,7 +135,7 @@ static void by_winograd(ls_lanes_op *base)
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
     float *room = base->b.scratch;
-    const float *values = ls_conv_values(op, room);
+    const float *values = ls_conv_transformed_weights(op, room);
     room += op->kept ? 0 : ls_wino_weight_floats(&op->forward.wino);
     memset(room, 0, copy_floats(op) * sizeof *room);
     for (int g = 0, count; g < f->groups; g += count) {
@@ -399,5 +399,5 @@ int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
     if (status)
         return status;
     op->few.one = c;
-    return op->forward.used ? plan_winograd(op, err) : plan_direct(op, &c, err);
+    return op->forward.by_winograd ? plan_winograd(op, err) : plan_direct(op, &c, err);
 }

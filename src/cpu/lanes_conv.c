@@ -1,4 +1,39 @@
-/* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them. */
+/* The convolution op: runs the passes and their kernels as lanes_conv_plan.c has planned them. This
+ * page explains the words of this file; lanes_conv.h explains which form of a pass is chosen when.
+ *
+ * Rows. Tensors are in lanes (lanes_op.h): a *group* is 16 images, and element i of a vector
+ * register belongs to image i of the group, which is lane i. (The `groups` of a grouped convolution
+ * are another thing; lanes_groups.c.) A *block* is LS_LANES_BLOCK_GROUPS consecutive groups, 32
+ * images. The forward pass computes group by group. The backward pass computes block by block and
+ * adds the blocks' gradients of weights and bias in order, because the order decides the bits.
+ *
+ * Output channels. Weights are stored in blocks of eight output channels, called an *eight* in
+ * names to distinguish it from a block of groups. Threads of the team divide the eights.
+ *
+ * The staged gradient. A relu and an average pool may be fused into the convolution. The gradient
+ * dy is that of the op's output, after both. The kernels need the gradient d of the convolution's
+ * own result, before both. stage_gradient computes d from dy and the mask of signs that forward has
+ * saved, and stores it in scratch memory. Without relu and pool dy itself is d.
+ *
+ * The gradient of the weights, which pairs x with d, is computed in one of four forms:
+ *
+ *     Winograd    ls_wino_gradient, of a whole block
+ *     panels      (many channels) a matrix product. d is copied into *panels*: 16 output channels
+ *                 by a few pixels, with the channels side by side in a register. Threads divide the
+ *                 sets of 16 channels (weights_by_panels).
+ *     sums        (few channels) for each weight of an eight one sum per lane, over all pixels;
+ *                 finish_weights then adds the 16 lanes of each sum (weights_of_eight)
+ *     bands       the same sums for an op whose dx is not needed, usually that of the first layer:
+ *                 d is staged in *bands* of four output channels by a few image rows, which are
+ *                 used while they are in the L1 cache (eight_in_bands)
+ *
+ * The gradient of x, if it is needed, is computed per group from d of all output channels and the
+ * weights, either by Winograd's algorithm or directly.
+ *
+ * Transformed weights. Winograd's algorithm multiplies *values*, transforms of x and of the weights
+ * (wino.h). In evaluation the weights do not change from call to call (LS_RUN_CONSTANT), so an op
+ * that is not trained keeps their values. A *twin* is the op of the same layer for another number
+ * of rows; it has the same weights and shares these values. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -46,8 +81,8 @@ static void conv_unsample(const ls_conv_op *op, const float *d, float *dx)
         }
 }
 
-/* Returns one group of x as the direct kernels read it: padded or sampled into `room`, or x
- * itself. */
+/* Returns x of one group of images in the form in which the direct kernels read it: a copy in
+ * `room` that is padded or sampled, or x itself. */
 static const float *conv_x(const ls_conv_op *op, int group, float *room)
 {
     const float *x = (const float *)op->base.b.x + (size_t)group * op->x_group;
@@ -60,16 +95,17 @@ static const float *conv_x(const ls_conv_op *op, int group, float *room)
     return room;
 }
 
-const float *ls_conv_values(const ls_conv_op *op, float *room)
+/* With LS_RUN_CONSTANT the caller promises that only import_param changes the weights. */
+const float *ls_conv_transformed_weights(const ls_conv_op *op, float *room)
 {
     const float *weights = op->base.b.param[0];
     ls_conv_kept *kept = op->kept;
     const bool constant = (op->base.flags & LS_RUN_CONSTANT) != 0;
-    float *values = kept ? kept->values : room;
-    if (!kept || !constant || kept->from != weights)
+    float *values = kept ? kept->transformed : room;
+    if (!kept || !constant || kept->source != weights)
         ls_wino_weights(&op->forward.wino, values, weights);
     if (kept)
-        kept->from = constant ? weights : NULL;
+        kept->source = constant ? weights : NULL;
     return values;
 }
 
@@ -82,7 +118,7 @@ static void forward_by_winograd(const ls_conv_op *op)
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
     float *room = b->scratch;
-    const float *values = ls_conv_values(op, room);
+    const float *values = ls_conv_transformed_weights(op, room);
     room += op->kept ? 0 : ls_wino_weight_floats(w);
     ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
@@ -111,7 +147,7 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     (void)stream;
     (void)err;
     op->base.flags = flags;
-    if (op->forward.used)
+    if (op->forward.by_winograd)
         forward_by_winograd(op);
     else
         ls_team_run(op->base.team, (uint32_t)ls_team_size(op->base.team), forward_some, op);
@@ -120,7 +156,9 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
 
 /* ---- weights for conv_data; lanes_kernels.h has the layouts ---------------------------------- */
 
-/* Packs the weights (ls_lanes_packs). Places of input channels beyond the last are never read. */
+/* Packs the weights for conv_data as ls_lanes_packs describes: four input channels side by side. If
+ * the number of input channels is not a multiple of four, the elements of the missing channels are
+ * not written, and conv_data does not read them. */
 static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 {
     const int taps = c->kh * c->kw;
@@ -136,7 +174,7 @@ static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 
 /* ---- parts of the gradients ------------------------------------------------------------------ */
 
-/* Returns x of a block of groups as the direct kernels read it. */
+/* Returns x of a block of groups in the form in which the direct kernels read it. */
 static const float *block_x(const ls_conv_op *op, int group, int groups)
 {
     float *room = (float *)op->base.b.scratch + op->at.x;
@@ -146,9 +184,11 @@ static const float *block_x(const ls_conv_op *op, int group, int groups)
     return first;
 }
 
-/* Computes the gradient before pool and relu for some image rows and channels of one group. */
-static ls_lanes_grad stage(const ls_conv_op *op, int group, int first, int n, int y0, int y1,
-                           float *d)
+/* Computes d, the gradient of the convolution's result before the fused relu and pool, from dy: for
+ * one group, the output channels first … first + n − 1 and the image rows y0 … y1 − 1. Writes it to
+ * `d` and returns its layout. */
+static ls_lanes_grad stage_gradient(const ls_conv_op *op, int group, int first, int n, int y0,
+                                    int y1, float *d)
 {
     const ls_op_buffers *b = &op->base.b;
     const ptrdiff_t line = (ptrdiff_t)op->conv.ow * LS_LANES;
@@ -159,12 +199,13 @@ static ls_lanes_grad stage(const ls_conv_op *op, int group, int first, int n, in
     return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, n * line};
 }
 
-/* A block of groups. `g` is the gradient of the whole block; it is unused with bands. */
+/* A block of groups, the unit of the backward pass. */
 typedef struct conv_block {
     const ls_conv_op *op;
-    int group, groups, add;
-    const float *x;
-    ls_lanes_grad g;
+    int group, groups; /* first group of the block, and number of groups */
+    int add;           /* non-zero: adds to the gradients of the parameters */
+    const float *x;    /* x as the direct kernels read it */
+    ls_lanes_grad g;   /* d of the whole block; not set if d is staged in bands */
 } conv_block;
 
 static void stage_group(void *arg, uint32_t g)
@@ -172,10 +213,11 @@ static void stage_group(void *arg, uint32_t g)
     const conv_block *k = arg;
     const ls_conv_op *op = k->op;
     float *d = (float *)op->base.b.scratch + op->at.d;
-    stage(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
+    stage_gradient(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
 }
 
-/* Returns the gradient of a whole block, staged if it must be. */
+/* Returns d of a whole block: staged in scratch memory if there is a relu or a pool, else dy
+ * itself. */
 static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -190,6 +232,7 @@ static ls_lanes_grad block_gradient(const ls_conv_op *op, int group, int groups)
     return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, c->oc * line};
 }
 
+/* Returns the number of the memory for sums that the eight beginning with channel `first` uses. */
 static size_t slot_of(const ls_conv_op *op, int first)
 {
     return (size_t)(first / LS_LANES_OC) % op->cut.slots;
@@ -205,8 +248,9 @@ static float *sums_of(const ls_conv_op *op, int first)
     return (float *)op->base.b.scratch + op->at.weights + slot_of(op, first) * op->cut.sum_floats;
 }
 
-/* Adds up the lanes of the sums of eight channels' weights, for `inputs` inputs from input `i` on,
- * and writes them to the gradient. */
+/* Adds the 16 lanes of each sum and writes the results to the gradient of the weights: those of the
+ * eight output channels from `first` on and of the input channels i … i + inputs − 1 (as
+ * ls_lanes_conv_inputs counts input channels). */
 static void finish_weights(const ls_conv_op *op, int first, int i, int inputs, int add)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -221,8 +265,9 @@ static void finish_bias(const ls_conv_op *op, int first, int add)
     op->base.kernels->sum_lanes(op->base.b.grad[1] + first, bias_sums(op, first), LS_LANES_OC, add);
 }
 
-/* ---- the weights ----------------------------------------------------------------------------- */
+/* ---- the gradient of the weights ------------------------------------------------------------- */
 
+/* Returns the number of output channels of the eight that begins with channel `first`. */
 static int eight_or_less(const ls_conv_op *op, int first)
 {
     int left = op->conv.oc - first;
@@ -243,8 +288,9 @@ static void bias_of_eight(void *arg, uint32_t eight)
     finish_bias(op, first, k->add);
 }
 
-/* Computes the gradient of the weights of the outputs in `c` with `panels` of a few pixels at a
- * time. */
+/* Computes the gradient of the weights of c->oc output channels, whose d is `g`. For a few pixels
+ * at a time it copies d of the block to `panels`, memory for one set of panels, and multiplies that
+ * with x. `gw`: the gradient. */
 static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad g, float *panels,
                       float *gw)
 {
@@ -265,7 +311,7 @@ static void panels_of(const conv_block *k, const ls_lanes_conv *c, ls_lanes_grad
         }
 }
 
-/* Computes the gradient for the panels of one thread of the team. */
+/* Computes the gradient of the weights of one thread's share of the sets of 16 output channels. */
 static void weights_by_panels(void *arg, uint32_t part)
 {
     const conv_block *k = arg;
@@ -284,16 +330,17 @@ static void weights_by_panels(void *arg, uint32_t part)
                   op->base.b.grad[0] + first * 16 * (size_t)(c.ic * c.kh * c.kw));
 }
 
-/* Clears the sums of a last block with fewer than eight channels. The sums of the missing channels
- * thereby stay zero, and so does the padding of the gradients; those of the other channels are
- * written before they are read. */
+/* Clears the sums of the last eight, if it has fewer than eight channels. The sums of the missing
+ * channels are not written later, so they stay zero, and so does the padding of the gradient. The
+ * sums of the other channels are written before they are read. */
 static void clear_sums(const ls_conv_op *op, int first)
 {
     memset(bias_sums(op, first), 0, LS_CONV_BIAS_SUMS * sizeof(float));
     memset(sums_of(op, first), 0, op->cut.sum_floats * sizeof(float));
 }
 
-/* Computes the gradients of eight channels' weights from the gradient of a whole block. */
+/* Computes the gradient of the weights of one eight from d of a whole block, one input channel
+ * after the other. */
 static void weights_of_eight(void *arg, uint32_t eight)
 {
     const conv_block *k = arg;
@@ -311,7 +358,8 @@ static void weights_of_eight(void *arg, uint32_t eight)
     }
 }
 
-/* Adds the contribution of up to four channels of one group to the sums of their block of eight. */
+/* Adds the contribution of one group and of up to four output channels, `first` … first + n − 1, to
+ * the sums of their eight. d is staged band by band: `rows` image rows of these channels. */
 static void four_in_bands(const ls_conv_op *op, const float *x, int group, int first, int n,
                           int add)
 {
@@ -322,7 +370,7 @@ static void four_in_bands(const ls_conv_op *op, const float *x, int group, int f
     size_t at = (size_t)(first % LS_LANES_OC) * LS_LANES;
     for (int y0 = 0; y0 < c->oh; y0 += rows, add = 1) {
         int y1 = y0 + rows < c->oh ? y0 + rows : c->oh;
-        ls_lanes_grad g = stage(op, group, first, n, y0, y1, band);
+        ls_lanes_grad g = stage_gradient(op, group, first, n, y0, y1, band);
         if (op->bias)
             k->conv_bias(c, g, 1, n, y0, y1, bias_sums(op, first) + at, add);
         k->conv_correlate(c, x, g, 1, n, 0, ls_lanes_conv_inputs(c), y0, y1,
@@ -330,6 +378,7 @@ static void four_in_bands(const ls_conv_op *op, const float *x, int group, int f
     }
 }
 
+/* Computes the gradients of weights and bias of one eight, with d staged in bands. */
 static void eight_in_bands(void *arg, uint32_t eight)
 {
     const conv_block *k = arg;
@@ -348,13 +397,14 @@ static void eight_in_bands(void *arg, uint32_t eight)
     finish_weights(op, first, 0, ls_lanes_conv_inputs(&op->conv), k->add);
 }
 
+/* Computes the gradients of weights and bias from a block whose d is complete. */
 static void weights_of_block(conv_block *k)
 {
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     if (op->bias)
         ls_team_run(op->base.team, op->cut.eights, bias_of_eight, k);
-    if (op->weights.used) {
+    if (op->weights.by_winograd) {
         ls_wino_gradient(&op->weights.wino, k->groups, b->grad[0],
                          (const float *)b->x + (size_t)k->group * op->x_group, k->g.d, k->add,
                          (float *)b->scratch + op->at.weights);
@@ -367,17 +417,18 @@ static void weights_of_block(conv_block *k)
         ls_team_run(op->base.team, op->cut.eights, weights_of_eight, k);
 }
 
-/* ---- x --------------------------------------------------------------------------------------- */
+/* ---- the gradient of x ----------------------------------------------------------------------- */
 
-static void data_of_group(void *arg, uint32_t i)
+/* Computes dx of group i of a block directly. */
+static void dx_of_group(void *arg, uint32_t i)
 {
     const conv_block *k = arg;
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     float *dx = (float *)b->dx + (size_t)(k->group + (int)i) * op->x_group;
-    float *room = (float *)b->scratch + op->at.seen + i * op->padded_group;
+    float *room = (float *)b->scratch + op->at.sampled_dx + i * op->padded_group;
     const float *w =
-        ls_lanes_packs(&op->conv) ? (const float *)b->scratch + op->at.data : b->param[0];
+        ls_lanes_packs(&op->conv) ? (const float *)b->scratch + op->at.dx_weights : b->param[0];
     ls_lanes_grad g = k->g;
     g.d += (ptrdiff_t)i * g.group;
     op->base.kernels->conv_data(&op->conv, g, w, op->sampled ? room : dx);
@@ -385,26 +436,26 @@ static void data_of_group(void *arg, uint32_t i)
         conv_unsample(op, room, dx);
 }
 
-static void data_of_block(conv_block *k)
+static void dx_of_block(conv_block *k)
 {
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     const ls_wino_finish nothing = {0};
-    float *values = (float *)b->scratch + op->at.data;
-    if (op->data.used)
-        ls_wino_conv(&op->data.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
-                     k->g.d, &nothing, values, values + ls_wino_weight_floats(&op->data.wino));
+    float *values = (float *)b->scratch + op->at.dx_weights;
+    if (op->dx.by_winograd)
+        ls_wino_conv(&op->dx.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
+                     k->g.d, &nothing, values, values + ls_wino_weight_floats(&op->dx.wino));
     else
-        ls_team_run(op->base.team, (uint32_t)k->groups, data_of_group, k);
+        ls_team_run(op->base.team, (uint32_t)k->groups, dx_of_group, k);
 }
 
 /* Prepares the weights for dx: transformed for Winograd's algorithm, or packed. */
 static void prepare_weights(const ls_conv_op *op)
 {
     const float *w = op->base.b.param[0];
-    float *room = (float *)op->base.b.scratch + op->at.data;
-    if (op->data.used)
-        ls_wino_weights(&op->data.wino, room, w);
+    float *room = (float *)op->base.b.scratch + op->at.dx_weights;
+    if (op->dx.by_winograd)
+        ls_wino_weights(&op->dx.wino, room, w);
     else if (ls_lanes_packs(&op->conv))
         pack(&op->conv, w, room);
 }
@@ -427,7 +478,7 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
         k.g = block_gradient(op, group, k.groups);
         weights_of_block(&k);
         if (op->base.needs_dx)
-            data_of_block(&k);
+            dx_of_block(&k);
     }
     return LS_OK;
 }
@@ -438,7 +489,7 @@ static int conv_import(ls_op *base, int index, void *dst, const float *src, ls_e
 {
     const ls_conv_op *op = (const ls_conv_op *)base;
     if (op->kept)
-        op->kept->from = NULL;
+        op->kept->source = NULL;
     return ls_lanes_op_import(base, index, dst, src, err);
 }
 
@@ -447,7 +498,7 @@ static void conv_destroy(ls_op *base)
     ls_conv_op *op = (ls_conv_op *)base;
     if (op) {
         ls_few_conv_fini(op);
-        ls_free(op->base.host, op->own.values);
+        ls_free(op->base.host, op->own.transformed);
     }
     ls_lanes_op_destroy(base);
 }
@@ -462,19 +513,21 @@ static const ls_op_impl conv_impl = {
     .destroy = conv_destroy,
 };
 
-/* Decides which op keeps the transformed weights of forward: an op that is not trained, or its
- * twin. Called after the choice of kernels. */
+/* If forward uses Winograd's algorithm and the op is not trained, makes it keep its transformed
+ * weights: in memory of its own, or in that of its twin, which has the same weights. Called after
+ * the choice of kernels. */
 static int keep_values(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;
-    if (desc->training || !op->forward.used || (twin && !twin->kept))
+    if (desc->training || !op->forward.by_winograd || (twin && !twin->kept))
         return LS_OK;
     op->kept = twin ? twin->kept : &op->own;
     if (twin)
         return LS_OK;
-    op->own.values =
+    op->own.transformed =
         ls_alloc_array(op->base.host, ls_wino_weight_floats(&op->forward.wino), sizeof(float));
-    return op->own.values ? LS_OK : ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
+    return op->own.transformed ? LS_OK
+                               : ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
 }
 
 int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)

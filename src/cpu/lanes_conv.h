@@ -7,10 +7,12 @@
  * channels it computes one sum per lane and takes exactly the channels that exist. With many
  * channels it is a matrix product of panels of sixteen output channels, a few pixels at a time.
  *
- * The gradient before the fused relu and pool is computed into scratch memory ("staged"). If dx is
- * needed, the gradient of a whole block of rows is staged, because dx sums over all channels. A
- * network's first layer needs no dx: its gradient is staged in bands of four channels by a few
- * image rows, which stay in the L1 cache and are consumed at once. */
+ * Both gradients are computed from d, the gradient of the convolution's result before the fused
+ * relu and pool. If there is a relu or a pool, d is computed from dy into scratch memory
+ * ("staged"). If dx is needed, d of a whole block of 32 rows is staged, because dx sums over all
+ * channels. A network's first layer needs no dx: its d is staged in bands of four channels by a few
+ * image rows, which are used at once, while they are in the L1 cache. lanes_conv.c explains these
+ * words. */
 #ifndef CPU_LANES_CONV_H
 #define CPU_LANES_CONV_H
 
@@ -18,20 +20,21 @@
 
 /* One pass, and its plan if it uses Winograd's algorithm. */
 typedef struct ls_conv_wino {
-    bool used;
+    bool by_winograd; /* the pass uses Winograd's algorithm; false: it is direct */
     ls_wino wino;
 } ls_conv_wino;
 
-/* Transformed weights that stay valid from one forward call to the next as long as the parameters
- * do (LS_RUN_CONSTANT). An op that is not trained keeps them and shares them with its twins. */
+/* The weights as forward by Winograd's algorithm needs them, kept from one call to the next. They
+ * are valid as long as the parameters do not change, which the caller promises by LS_RUN_CONSTANT.
+ * An op that is not trained keeps them, and shares them with its twins (ls_op_desc.twin). */
 typedef struct ls_conv_kept {
-    float *values; /* NULL: none are kept */
-    /* parameters that `values` were computed from; NULL: `values` must be computed */
-    const float *from;
+    float *transformed; /* NULL: none are kept */
+    /* parameters that `transformed` was computed from; NULL: it must be computed */
+    const float *source;
 } ls_conv_kept;
 
-/* A run of the direct form for few rows: groups of sixteen pixels (or pooled pixels) whose sums use
- * the same rows of weights. */
+/* A run of the direct form for few rows (few_conv.c): groups of sixteen pixels, or pooled pixels,
+ * whose sums use the same rows of the kernel. */
 typedef struct ls_few_run {
     int first, groups; /* first group of sixteen pixels; number of groups */
     /* rows of zeros above the part of x that the pixels read; rows of x that they read */
@@ -60,7 +63,7 @@ typedef struct ls_few_conv {
 typedef struct ls_conv_cut {
     uint32_t eights, sixteens; /* numbers of blocks of eight and of sixteen output channels */
     uint32_t slots; /* number of blocks of eight that have memory for sums of their own */
-    int inputs;     /* number of inputs whose sums exist at a time */
+    int inputs;     /* number of input channels whose sums exist at the same time */
     int band_rows;  /* image rows of a band: whole pooling windows */
     int panel_rows, panel_columns;
     /* floats of a band of four channels; floats of a panel of sixteen */
@@ -68,22 +71,23 @@ typedef struct ls_conv_cut {
     size_t sum_floats; /* floats of the sums of eight channels */
 } ls_conv_cut;
 
-/* Layout of the scratch memory: offsets in floats. `forward` is the size of each thread's part in
- * forward. The others are backward's offsets: x is a block of x as the direct kernels read it, d
- * the staged gradient, bias the sums of the bias, weights the memory of the weights' gradient, seen
- * the dx of the sampled pixels, data the weights for dx. */
+/* Layout of the scratch memory, in floats. `forward` is the size of each thread's part in forward.
+ * The others are offsets in backward: `x` of a block of x as the direct kernels read it, `d` of the
+ * staged gradient, `bias` of the sums of the bias, `weights` of the working memory for the gradient
+ * of the weights, `sampled_dx` of dx at the pixels of a strided 1 × 1 kernel, `dx_weights` of the
+ * weights in the form that dx needs. */
 typedef struct ls_conv_scratch {
     size_t forward;
-    size_t x, d, bias, weights, seen, data;
+    size_t x, d, bias, weights, sampled_dx, dx_weights;
 } ls_conv_scratch;
 
 typedef struct ls_conv_op {
     ls_lanes_op base; /* base; must be first */
     ls_lanes_conv conv;
-    ls_conv_wino forward, weights, data;
+    ls_conv_wino forward, weights, dx;
     bool bias;
-    bool staged; /* dy must be taken back through pool and relu before use */
-    bool banded; /* only a direct gradient of the weights uses the staged gradient */
+    bool staged; /* there is a relu or a pool: d is computed from dy into scratch memory */
+    bool banded; /* d is staged in bands: dx is not needed, and the weights' form is `sums` */
     bool panels; /* the direct gradient of the weights is a product of panels */
     /* A 1 × 1 kernel with a stride: computed as a plain product over the pixels that it reads. */
     bool sampled;
@@ -94,7 +98,7 @@ typedef struct ls_conv_op {
     size_t y_group, d_group, mask_group;
     ls_conv_cut cut;
     ls_conv_scratch at;
-    /* `kept` points to this op's `own` or to the twin's; NULL: none are kept */
+    /* `kept` points to `own` of this op or of its twin; NULL: transformed weights are not kept */
     ls_conv_kept own, *kept;
     ls_few_conv few;
 } ls_conv_op;
@@ -111,12 +115,13 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 /* Computes the geometry of the described convolution. Errors: LS_EINVAL, LS_EUNSUPPORTED. */
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 
-/* Returns the transformed weights for forward by Winograd's algorithm: the kept ones if they are
- * valid, else it computes them into the kept memory, or into `room` if none is kept. */
-const float *ls_conv_values(const ls_conv_op *op, float *room);
+/* Returns the transformed weights for forward by Winograd's algorithm. If the op keeps them and
+ * they are valid, nothing is computed. Otherwise they are computed, into the memory in which the op
+ * keeps them, or into `room` if it does not. */
+const float *ls_conv_transformed_weights(const ls_conv_op *op, float *room);
 
-/* Plans forward of few rows for an op that ls_conv_plan has planned. Errors: LS_EUNSUPPORTED,
- * LS_EINVAL, LS_ENOMEM. */
+/* Plans forward for the layout of few rows (few.h), one to eight images, for an op that
+ * ls_conv_plan has planned. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
 int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err);
 /* Frees what ls_few_conv_plan allocated. */
 void ls_few_conv_fini(ls_conv_op *op);

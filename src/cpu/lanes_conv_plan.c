@@ -10,8 +10,8 @@ enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Returns true if int suffices for all that the kernels count: sides with padding, positions one
- * step beyond them, and the weights of a block of eight outputs. */
+/* Returns true if no number that the kernels count exceeds an int: sides of images with padding,
+ * positions one step beyond them, and the weights of a block of eight output channels. */
 static bool is_counted(const ls_conv2d *k, int inputs)
 {
     const int side[] = {k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw};
@@ -171,17 +171,18 @@ static void choose_winograd(ls_conv_op *op)
     const bool one_tile = c->oh <= 4 && c->ow <= 4;
     const int for_data = c->kh == 3 && 3 * four < 2 * two && !one_tile ? LS_WINO_4_3 : small;
     const int for_y = c->kh == 5 ? LS_WINO_2_5_HALVES : LS_WINO_2_3;
-    op->forward.used = winograd_fits(c, for_y, c->oh, c->ow);
-    op->weights.used = winograd_fits(c, for_weights, c->oh, c->ow);
+    op->forward.by_winograd = winograd_fits(c, for_y, c->oh, c->ow);
+    op->weights.by_winograd = winograd_fits(c, for_weights, c->oh, c->ow);
     const bool spread = products(for_data, c->oh, c->ow) < products(for_data, c->ih, c->x_w);
-    op->data.used = winograd_fits(c, for_data, spread ? c->oh : c->ih, spread ? c->ow : c->x_w);
+    op->dx.by_winograd =
+        winograd_fits(c, for_data, spread ? c->oh : c->ih, spread ? c->ow : c->x_w);
     ls_wino_init(&op->forward.wino, k, for_y, &s);
     ls_wino_init_gradient(&op->weights.wino, k, for_weights, &s, LS_LANES_BLOCK_GROUPS);
-    ls_wino_init_data(&op->data.wino, k, for_data, &s);
+    ls_wino_init_data(&op->dx.wino, k, for_data, &s);
     lie_as_pooled(op, &op->forward.wino.y);
     lie_as_staged(op, &op->weights.wino.y);
-    lie_as_staged(op, &op->data.wino.x);
-    op->forward.wino.team = op->weights.wino.team = op->data.wino.team = op->base.team;
+    lie_as_staged(op, &op->dx.wino.x);
+    op->forward.wino.team = op->weights.wino.team = op->dx.wino.team = op->base.team;
 }
 
 /* Returns true if the gradient of the weights is faster as a product of panels of sixteen outputs:
@@ -193,7 +194,9 @@ static bool panels_pay(const ls_lanes_conv *c)
     return c->ic >= 8 && c->oc >= least * panels;
 }
 
-/* Turns a 1 × 1 kernel into a product over pixels in one line. */
+/* Turns a 1 × 1 kernel without padding and pool into a product over pixels: the pixels that it
+ * reads are treated as one image row. If the kernel has a stride, they are copied first
+ * (`sampled`). */
 static void sample(ls_conv_op *op)
 {
     ls_lanes_conv *c = &op->conv;
@@ -247,13 +250,13 @@ static void set_cut(ls_conv_op *op)
     const ls_lanes_conv *c = &op->conv;
     ls_conv_cut *cut = &op->cut;
     const size_t sums = (size_t)c->kh * (size_t)ls_lanes_conv_columns(c) * LS_LANES_OC;
-    op->banded = op->staged && !op->base.needs_dx && !op->weights.used && !op->panels;
+    op->banded = op->staged && !op->base.needs_dx && !op->weights.by_winograd && !op->panels;
     cut->eights = (uint32_t)(c->oc + LS_LANES_OC - 1) / LS_LANES_OC;
     cut->sixteens = (uint32_t)(c->oc + 15) / 16;
     /* With a team each block of eight outputs has sums of its own. A single thread reuses one
      * block's sums, which stay in the cache. */
     cut->slots = ls_team_size(op->base.team) > 1 ? cut->eights : 1;
-    /* a band is multiplied with every input while it is in the cache */
+    /* a band is multiplied with every input channel while it is in the cache */
     cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1;
     cut->band_rows = band_rows(c);
     cut_panels(cut, c);
@@ -272,17 +275,17 @@ static size_t staged_floats(const ls_conv_op *op)
 
 static size_t weights_floats(const ls_conv_op *op)
 {
-    if (op->weights.used)
+    if (op->weights.by_winograd)
         return ls_wino_gradient_floats(&op->weights.wino);
     return op->panels ? op->cut.sixteens * op->cut.panel_floats
                       : op->cut.slots * op->cut.sum_floats;
 }
 
-static size_t data_floats(const ls_conv_op *op)
+static size_t dx_floats(const ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
-    if (op->data.used)
-        return ls_wino_weight_floats(&op->data.wino) + ls_wino_conv_floats(&op->data.wino);
+    if (op->dx.by_winograd)
+        return ls_wino_weight_floats(&op->dx.wino) + ls_wino_conv_floats(&op->dx.wino);
     return ls_lanes_packs(c) ? ceil_to((size_t)c->ic, 4) * (size_t)c->oc * (size_t)(c->kh * c->kw)
                              : 0;
 }
@@ -295,7 +298,7 @@ static size_t copied_floats(const ls_conv_op *op)
 
 static size_t forward_floats(ls_conv_op *op)
 {
-    if (op->forward.used)
+    if (op->forward.by_winograd)
         return ls_wino_weight_floats(&op->forward.wino) + ls_wino_conv_floats(&op->forward.wino);
     op->at.forward = ceil_to(ls_lanes_tile_floats(&op->conv) + copied_floats(op), 16);
     return (size_t)ls_team_size(op->base.team) * op->at.forward;
@@ -311,9 +314,9 @@ static size_t backward_floats(ls_conv_op *op)
     at->d = at->x + LS_LANES_BLOCK_GROUPS * copied_floats(op);
     at->bias = at->d + staged_floats(op);
     at->weights = at->bias + op->cut.slots * LS_CONV_BIAS_SUMS;
-    at->seen = at->weights + ceil_to(weights_floats(op), 16);
-    at->data = at->seen + LS_LANES_BLOCK_GROUPS * seen;
-    return at->data + (op->base.needs_dx ? data_floats(op) : 0);
+    at->sampled_dx = at->weights + ceil_to(weights_floats(op), 16);
+    at->dx_weights = at->sampled_dx + LS_LANES_BLOCK_GROUPS * seen;
+    return at->dx_weights + (op->base.needs_dx ? dx_floats(op) : 0);
 }
 
 void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias)

@@ -1,7 +1,8 @@
 /* The dense op.
  *
- * Scratch of backward: [dz][dz transposed]. Scratch of few rows: x, if its rows are not vectors
- * without padding. */
+ * dz is the gradient of the layer's result before the fused relu. The scratch memory of backward is
+ * [dz][dz transposed]. For few rows (few.h) it is a copy of x, if x has padding between the values
+ * of a row. */
 #include "base/error.h"
 #include "cpu/few.h"
 
@@ -23,7 +24,8 @@ static uint32_t items(int n)
     return (uint32_t)((n + SOME * LS_LANES - 1) / (SOME * LS_LANES));
 }
 
-/* Returns the part of a pass that divides `of` outputs or inputs. */
+/* Returns the part of a pass that `item` stands for, if the pass is divided by its `of` outputs or
+ * inputs. */
 static ls_lanes_dense part_of(const dense_op *op, uint32_t item, int of)
 {
     const int from = (int)item * SOME, all = (of + LS_LANES - 1) / LS_LANES;
@@ -40,7 +42,7 @@ static void forward_some(void *arg, uint32_t item)
                                     b->y);
 }
 
-/* Returns the memory of the transposed gradient before the relu. */
+/* Returns the memory for the transposed dz. */
 static float *dzt_of(const dense_op *op)
 {
     return (float *)op->base.b.scratch + (size_t)op->base.groups * LS_LANES * (size_t)op->padded;
@@ -74,13 +76,13 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
 
 /* ---- few rows -------------------------------------------------------------------------------- */
 
-/* Returns true if the channels of a row follow one another without padding. */
+/* Returns true if there is no padding between the channels of a row. */
 static bool is_vector(const ls_tensor *x)
 {
     return x->c == 1 || ls_few_plane(x) == (size_t)x->h * (size_t)x->w;
 }
 
-/* Returns x with rows that are vectors without padding, copied into scratch if necessary. */
+/* Returns x without padding inside its rows: x itself, or a copy in scratch memory. */
 static const float *vectors(const dense_op *op)
 {
     const ls_tensor *x = &op->x;

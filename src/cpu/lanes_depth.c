@@ -1,5 +1,6 @@
-/* The depthwise convolution: as many groups as channels. A team divides the channels; in backward
- * each thread also computes the gradient of its channels' weights. */
+/* The depthwise convolution: each channel is convolved with a kernel of its own. The threads of a
+ * team divide the channels; in backward each thread also computes the gradient of its channels'
+ * weights. */
 #include "base/error.h"
 #include "cpu/lanes_conv.h"
 
@@ -47,9 +48,10 @@ static void some_forward(void *arg, uint32_t item)
 
 /* ---- few rows ------------------------------------------------------------------------------
  *
- * Pixels are in lanes. A channel is copied with zeros left and right of it. Image rows of y that
- * use the same rows of weights are computed as one: with a stride of 1 their pixels are adjacent,
- * with pixels among them that belong to the zeros and are not used.
+ * A vector register holds sixteen pixels of one channel. The channel is copied with zeros left and
+ * right of it. Image rows of y that use the same rows of the kernel are computed as one long row.
+ * With a stride of 1 its pixels are adjacent; some of them lie in the zeros between two image rows
+ * and are not used.
  *
  * Scratch: [x of a channel, and what is read beyond it][y][offsets of the pixels]. */
 
@@ -81,8 +83,9 @@ static size_t sum_floats(const ls_lanes_depth *d)
     return to_sixteens((size_t)d->oh * (is_dense(d) ? wide_of(d) : (size_t)d->ow)) + BEYOND;
 }
 
-/* Finds the image rows of y from `first` on that use the same rows of weights; `*up` is the first
- * of those rows, `*rows` their number. Returns the image row after the last one. */
+/* Finds the image rows of y, from row `first` on, whose sums use the same rows of the kernel.
+ * Stores the first of these rows of the kernel in `*up`, and their number in `*rows`. Returns the
+ * image row after the last one found. */
 static int same_lines(const ls_lanes_depth *d, int first, int *up, int *rows)
 {
     int line = first;

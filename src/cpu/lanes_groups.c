@@ -1,6 +1,7 @@
-/* Convolution in groups of channels, and the choice of the op for any convolution. Each group is a
- * convolution of its own. One inner op for sixteen rows computes all groups: it is bound to the
- * channels and parameters of one group after another. */
+/* Grouped convolution (ls_conv2d.groups), and the choice of the op for any convolution. In this
+ * file a group is a group of channels, and each of them is a convolution of its own. One inner op
+ * for sixteen rows computes all groups: it is bound to the channels and parameters of one group
+ * after another. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/few.h"

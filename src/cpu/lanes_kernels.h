@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* number of groups of the blocks in which gradients of parameters are summed: the same for any
- * schedule */
+/* number of groups of a block, for which gradients of parameters are summed before they are added
+ * to those of earlier blocks: a constant, so that the order of the sum is always the same */
 #define LS_LANES_BLOCK_GROUPS 2
 
 /* Returns the number of groups of the block that starts at group `first`. */
@@ -28,11 +28,14 @@ static inline int ls_lanes_block(int groups, int first)
     return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
 }
 
-/* outputs of a block of convolution weights: [ceil(oc/8)][ic][kh][kw][8], zero-padded */
+/* number of output channels of a block of convolution weights, which are stored as
+ * [ceil(oc/8)][ic][kh][kw][8], zero-padded */
 #define LS_LANES_OC 8
-/* largest number of channels whose products are one sum; over more, such sums are added up */
+/* largest number of channels over which products are added to one sum; the sums of more channels
+ * are computed in parts of this size, which are then added */
 #define LS_LANES_DEPTH 64
-/* outputs of a block of dense weights: [ceil(out/16)][in][16], zero-padded */
+/* number of outputs of a block of dense weights, which are stored as [ceil(out/16)][in][16],
+ * zero-padded */
 #define LS_LANES_OUT 16
 
 /* Geometry of a convolution of one group of rows. The input's columns are already padded. Padding
@@ -49,7 +52,7 @@ typedef struct ls_lanes_conv {
     int y_h, y_w;       /* size after pooling: oh / pool_h, ow / pool_w */
 } ls_lanes_conv;
 
-/* Location of the gradient of a convolution's output before pooling. */
+/* Location of d, the gradient of a convolution's result before the fused relu and pool. */
 typedef struct ls_lanes_grad {
     const float *d;
     ptrdiff_t group, channel, row; /* distances in floats; columns are 16 floats apart */
@@ -161,15 +164,17 @@ typedef struct ls_lanes_norm {
     float mean, scale, shift;
 } ls_lanes_norm;
 
-/* Relu after a normalisation. With a relu, dy counts only where the relu's output is above zero. */
+/* The relu after a normalisation, if any. Its backward pass lets dy through only where its output
+ * is above zero. The values say from what the sign is computed. */
 typedef enum ls_lanes_mask {
     LS_LANES_MASK_NONE, /* no relu */
-    LS_LANES_MASK_X,    /* a relu directly after it: the sign is computed again from x */
-    LS_LANES_MASK_Y     /* a relu after an addition: the sign is that of y */
+    LS_LANES_MASK_X,    /* the relu directly follows: the sign is computed again from x */
+    LS_LANES_MASK_Y     /* the relu follows an addition: the sign is that of y */
 } ls_lanes_mask;
 
 /* One pass of a normalisation's gradient over n vectors of sixteen, of which the lanes below `rows`
- * hold rows. In the comments of the kernels g is dy where the mask is set, else 0. */
+ * hold rows. In the comments of the kernels g is the gradient of the normalised x: dy, or after a
+ * relu dy where the relu's output was above zero and 0 elsewhere. */
 typedef struct ls_lanes_norm_pass {
     size_t n;
     int rows;
@@ -290,9 +295,10 @@ typedef struct ls_lanes_kernels {
     const ls_wino_kernels *wino;
 } ls_lanes_kernels;
 
-/* Returns true if the weights of a convolution outnumber the pixels of an image, or if x stays in
- * the caches in any case. The kernels then go through all pixels for every few weights, else
- * through all weights for every few pixels. */
+/* Returns true if a convolution has more weights than its input and output have floats, or if x is
+ * so small that it stays in the caches. The outer loops of the kernels are then over the weights, a
+ * few at a time, and all pixels are computed with these; else the outer loops are over the pixels.
+ */
 static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
 {
     size_t weights = (size_t)c->ic * (size_t)c->oc * (size_t)c->kh * (size_t)c->kw;
@@ -300,16 +306,18 @@ static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
     return x <= (1 << 16) || weights > x + (size_t)c->oc * (size_t)c->oh * (size_t)c->ow * 16;
 }
 
-/* Returns true if conv_data takes packed weights, [ceil(ic/4)][kh][kw][oc][4]: if the last block of
- * eight outputs is not full, so that sums over the outputs would have two parts. */
+/* Returns true if conv_data reads packed weights, [ceil(ic/4)][kh][kw][oc][4]. It does if the last
+ * block of eight output channels is not full: with the usual layout the loop over the output
+ * channels, which is the sum, would have to be in two parts. */
 static inline int ls_lanes_packs(const ls_lanes_conv *c)
 {
     return c->oc % LS_LANES_OC != 0;
 }
 
-/* Returns the number of floats of conv_forward's `tile`: sums of eight channels for a few pixels,
- * or, if sums are made in parts (LS_LANES_DEPTH), of all channels, and of all pixels if weights are
- * the outer loop. */
+/* Returns the number of floats of conv_forward's memory `tile`, in which sums are kept. Usually
+ * these are the sums of eight channels for a few pixels. If sums are computed in parts
+ * (LS_LANES_DEPTH), they are those of all channels, and, if the outer loops are over the weights,
+ * of all pixels. */
 static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
 {
     size_t channels = c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8;

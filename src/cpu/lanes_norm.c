@@ -92,7 +92,7 @@ static void contribute(const norm_op *op, int c, const moments *m, double varian
         (add ? *spread : 0.0f) + (running ? running[op->channels + c] : (float)(rows * unbiased));
 }
 
-/* Computes the coefficients of y's formula for channel c. */
+/* Computes the coefficients with which y is computed from x in channel c (ls_lanes_norm). */
 static void settle_forward(norm_op *op, int c, unsigned flags)
 {
     const ls_op_buffers *b = &op->base.b;
@@ -184,7 +184,8 @@ static ls_lanes_norm_pass pass_of(const norm_op *op, int c, int group)
     };
 }
 
-/* Sums over all lanes, which is correct because dy is zero in lanes that hold no row. */
+/* Computes the two sums of the backward pass for channel c. They are taken over all lanes, because
+ * dy is zero in lanes that hold no row. */
 static void sums_of(const norm_op *op, int c, double *sum_g, double *sum_gx)
 {
     *sum_g = *sum_gx = 0;

@@ -59,10 +59,10 @@ typedef struct ls_lanes_op {
     const ls_lanes_kernels *kernels;
     ls_team *team; /* NULL: the worker's thread alone */
     ls_op_buffers b;
-    int groups; /* number of groups of sixteen rows, rounded up */
+    int groups; /* number of groups of sixteen rows; the last may be partly filled */
     int training, needs_dx;
-    /* Passes of the op, as far as it has them. `gradients` computes the gradients of the
-     * parameters. */
+    /* The passes of the op; a pass that the op does not have is zeroed. `gradients` computes the
+     * gradients of the parameters. */
     ls_lanes_pass forward, gradients, dx;
     unsigned flags; /* flags (LS_RUN_…) of the current call */
     /* Forward of few rows (few.h): all buffers have that layout. NULL if the op has no such

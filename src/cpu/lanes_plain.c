@@ -1,6 +1,6 @@
-/* An op that wraps one in lanes for plain inputs: rows of a caller's own, or the output of an
- * export. The inputs are copied into lanes before forward, and their gradients are copied back
- * after they are computed.
+/* An op for plain (row-major) inputs: rows that a caller passes, or the output of an export op. It
+ * contains an op in lanes, the inner op. It copies its inputs into lanes before the inner op's
+ * forward, and copies their gradients back after they are computed.
  *
  * Buffers, each part only if it is needed: saved is [x in lanes][x2 in lanes][the inner op's],
  * scratch is [dx][dx2][the inner op's]. */

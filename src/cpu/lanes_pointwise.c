@@ -197,7 +197,7 @@ static int dropout_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_er
     return LS_OK;
 }
 
-/* Copies x: dropout passes everything in evaluation. */
+/* Copies x to y, because dropout drops nothing in evaluation. */
 static void dropout_few(ls_lanes_op *op)
 {
     memcpy(op->b.y, op->b.x, few_sixteens(op) * LS_LANES * sizeof(float));

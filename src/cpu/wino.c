@@ -4,10 +4,10 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Sizes in bytes of a block's inputs and outputs: those of an L2 cache. The weights are read again
- * for every block, so that blocks are larger if the weights do not fit the caches (MANY_WEIGHTS). A
- * block's tiles decide where the sums of a gradient are cut, and therefore are the same on every
- * CPU. */
+/* Size in bytes of the values of a block's inputs and outputs: that of an L2 cache. The weights are
+ * read again for every block, so blocks are larger if the weights are too large for the caches
+ * (MANY_WEIGHTS). The number of tiles in a block decides how the sums of a gradient are divided,
+ * and with it the bits; it is therefore the same on every CPU. */
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define MANY_WEIGHTS ((size_t)12 << 20)
 #define FEWEST 3 /* fewest tiles of a block: the columns of the product kernel's tile */
@@ -135,8 +135,8 @@ static size_t part_floats(const ls_wino *w)
     return (size_t)w->points * (part_panels(w) + (w->whole ? PART_POINT : 0));
 }
 
-/* Returns the floats of the values of all outputs; 0 for a whole gradient, which is made in
- * parts. */
+/* Returns the number of floats of the gradient's values for all outputs; 0 if the gradient is
+ * computed from all tiles at once (ls_wino.whole), because it is then computed in parts. */
 static size_t gradient_floats(const ls_wino *w)
 {
     return w->whole ? 0 : (size_t)w->points * w->point_gradient;
@@ -195,8 +195,8 @@ static void transform_output(void *arg, uint32_t item)
         w->kernels->output[w->form](p->y, &some, p->out, w->block, p->first, p->count, p->finish);
 }
 
-/* Multiplies the points of one thread, which are adjacent, as are the results that the thread
- * writes. */
+/* Computes the products of one thread's points. These points are adjacent, so the results that a
+ * thread writes are adjacent too. */
 static void multiply_points(void *arg, uint32_t part)
 {
     const wino_pass *pass = arg;
@@ -240,8 +240,8 @@ static void transform_gradient(void *arg, uint32_t sixteen)
                                   w->x.channels, w->y.channels - o, p->add);
 }
 
-/* Computes the gradient for `outputs` outputs from `o` on, whose panels are made, and all
- * inputs. */
+/* Computes the gradient of the weights of `outputs` outputs, from output `o` on, and of all inputs.
+ * The panels of these outputs have been computed. */
 static void whole_gradient(const wino_pass *p, const float *panels, float *values, int o,
                            int outputs)
 {

@@ -40,7 +40,7 @@ enum { LS_WINO_2_3, LS_WINO_4_3, LS_WINO_2_5, LS_WINO_2_5_HALVES, LS_WINO_FORMS 
  * from top to bottom. Tile (y, x) of a group covers pixels from (y·m − top, x·m − left) on. */
 typedef struct ls_wino_image {
     int channels, h, w;          /* h, w: pixels; the image is surrounded by zeros */
-    int from, to;                /* channels to transform: all in a new image */
+    int from, to;                /* the channels to transform, from … to − 1; initially all */
     int top, left;               /* 0 … r − 1 */
     int down, across;            /* number of tiles in a column and in a row of a group */
     size_t group, channel, line; /* floats from one to the next; pixels are 16 floats apart */
@@ -62,7 +62,7 @@ typedef struct ls_wino_product {
     int to, from;     /* number of result channels; number of channels to sum over */
     size_t tile;      /* floats from one tile of an image to the next */
     int tiles, count; /* tiles from one channel to the next; number of tiles to compute */
-    int turned;       /* non-zero: `from` counts the weights' outputs and `to` their inputs */
+    int turned;       /* non-zero: the sum is over the weights' output channels (for dx) */
 } ls_wino_product;
 
 typedef struct ls_wino_kernels {
@@ -135,9 +135,10 @@ typedef struct ls_wino {
 /* Plans forward for tensors in lanes; the steps of x and y are set accordingly. */
 void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *shape);
 
-/* Plans the gradient of x from that of y in the same way: as the convolution that computes it, or,
- * if y has fewer tiles than x, as it has without padding, as the transpose of each step of the
- * convolution's own algorithm. */
+/* Plans the gradient of x from that of y in the same way. dx is a convolution of dy with the
+ * weights rotated by 180°, whose outputs are the pixels of x. If y has fewer tiles than x (which is
+ * so without padding), the pass instead transposes each step of the algorithm for y: it goes
+ * through the tiles of y, and adds the contributions of each tile to dx (`spread`). */
 void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
                        const ls_wino_shape *shape);
 

@@ -1,13 +1,13 @@
 /* Convolution, with a bias, a relu and pooling. Weights are stored as [out][kh][kw][c / groups].
  *
- * With pooling, forward runs a kernel after the library's convolution that pools, and also adds the
- * bias and applies the relu if the plan does not. Backward runs one kernel that takes the gradient
- * back to the pixels of the product and sums it up for the bias. */
+ * With fused pooling, forward runs the library's convolution and then a kernel that pools. That
+ * kernel also adds the bias and applies the relu, unless the convolution's plan does so. Backward
+ * runs one kernel that computes the gradient of the convolution's result and that of the bias. */
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
 
-/* largest value of each number, so that sums and products fit an int */
+/* Largest values in a description, so that sums and products of them fit an int. */
 enum { LIMIT = 1000000, SIDE = 10000 };
 
 /* ---- run ------------------------------------------------------------------------------------ */
@@ -47,9 +47,9 @@ static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
-/* Computes the gradient of the weights. A result that has to be added is computed into separate
- * memory first, because the library cannot add. A result in bf16 may stay in the shadow
- * (LS_RUN_SHADOW). */
+/* Computes the gradient of the weights. With LS_RUN_ACCUMULATE the library computes it into
+ * separate memory, because the library cannot add, and a kernel adds it. With LS_RUN_SHADOW a
+ * result in bf16 stays in shadow_grad. */
 static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaStream_t on,
                            ls_error *err)
 {
@@ -65,7 +65,8 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaSt
     return ls_cuda_done(op, ls_k_sum(grad, grad, part, count, on), err);
 }
 
-/* Computes the gradient of the product, back through pooling and relu, and that of the bias. */
+/* Computes the gradient of the convolution's result from that of the pooled tensor, through the
+ * relu if there is one, and the gradient of the bias. */
 static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
     const ls_k_quads quads = quads_of(op);
@@ -79,7 +80,8 @@ static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *e
                         err);
 }
 
-/* Sets *out to dy before the fused pool and relu, and writes the gradient of the bias. */
+/* Sets *out to the gradient of the convolution's result, before fused pooling and relu, and writes
+ * the gradient of the bias. */
 static int take_dy(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
     if (op->desc.fuse_pool)
@@ -105,8 +107,7 @@ static int conv_backward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 
 /* ---- create --------------------------------------------------------------------------------- */
 
-/* Returns the number of positions of the dilated kernel along one side, below 1 if it does not
- * fit. */
+/* Returns the number of outputs along one side; below 1 if the dilated kernel does not fit. */
 static int outputs(int size, int kernel, int dilation, int stride, int padding)
 {
     const int room = size + 2 * padding - (kernel - 1) * dilation - 1;
@@ -123,8 +124,10 @@ static int check(const ls_tensor *x, const ls_conv2d *k, ls_error *err)
                        "%d×%d make no sense",
                        k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
     if (k->groups < 1 || x->c % k->groups || k->out % k->groups)
-        return ls_fail(err, LS_EINVAL, "conv2d: %d groups of %d channels to %d", k->groups, x->c,
-                       k->out);
+        return ls_fail(
+            err, LS_EINVAL,
+            "conv2d: %d groups; the number must divide the %d channels of x and the %d of y",
+            k->groups, x->c, k->out);
     if (outputs(x->h, k->kh, k->dh, k->sh, k->ph) < 1 ||
         outputs(x->w, k->kw, k->dw, k->sw, k->pw) < 1)
         return ls_fail(err, LS_EINVAL,

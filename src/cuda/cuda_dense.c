@@ -1,6 +1,6 @@
-/* A dense layer: y = x·wᵀ + bias, with a relu. x is read in the order in which it is stored, so
- * that the weights have their inputs in the same order: [out][h][w][c] after a tensor that is
- * channels last. */
+/* A dense layer: y = x·wᵀ + bias, with an optional relu. The op reads x in the order in which it is
+ * stored, so it stores the weights in the same order of inputs: [out][h][w][c] if x is channels
+ * last. */
 #include "cuda/cuda_op.h"
 
 static int dense_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
@@ -43,8 +43,8 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
     };
 }
 
-/* Reserves memory. A product's results are fp32. If x is bf16, which is a factor as it is, dx is
- * computed in fp32 and rounded. */
+/* Reserves memory. Results of products are fp32. If x is bf16, it is used as a factor directly, and
+ * dx is computed in fp32 and then rounded to bf16. */
 static void reserve(ls_cuda_op *op)
 {
     const ls_tensor *x = &op->desc.x;

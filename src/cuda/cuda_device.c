@@ -18,8 +18,8 @@ static void version_text(char *out, size_t size, int version)
     snprintf(out, size, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/* Writes why there is no device: absent (no driver, no GPU) or, with `broken`, unusable (an old
- * driver, libraries that do not fit each other). */
+/* Writes the reason why there is no device. `broken`: a GPU is unusable because of an old driver or
+ * incompatible libraries; otherwise there is no driver or no GPU. */
 __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int broken,
                                                       const char *format, ...)
 {
@@ -31,8 +31,8 @@ __attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int 
     out->broken = broken;
 }
 
-/* Explains a failure to count the GPUs. cudaErrorInsufficientDriver stands for no driver as well as
- * for an old one; the driver's version tells which. */
+/* Writes the reason why the GPUs could not be counted. cudaErrorInsufficientDriver means that there
+ * is no driver or an old one; the driver's version distinguishes the two. */
 static void explain(ls_backend_info *out, cudaError_t error)
 {
     int driver = 0, runtime = 0;
@@ -90,7 +90,7 @@ static int read_properties(ls_cuda_device *d, ls_error *err)
     cudaError_t e = cudaGetDeviceProperties(&properties, d->ordinal);
     if (e == cudaSuccess)
         e = cudaDriverGetVersion(&d->driver);
-    int status = cuda_check(err, e, "%s: its properties", d->name);
+    int status = cuda_check(err, e, "%s: reading the properties of the device", d->name);
     if (status)
         return status;
     snprintf(d->model, sizeof d->model, "%.*s", (int)sizeof d->model - 1, properties.name);
@@ -142,7 +142,8 @@ static int cuda_bind(ls_device *device, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
     void *fault = NULL;
-    int status = cuda_check(err, cudaSetDevice(d->ordinal), "%s: making it current", d->name);
+    int status =
+        cuda_check(err, cudaSetDevice(d->ordinal), "%s: making the device current", d->name);
     if (status == LS_OK)
         status = ls_cuda_stream_create(&d->compute, device, 0, err);
     if (status == LS_OK)
@@ -178,14 +179,15 @@ static int cuda_alloc(void **out, ls_device *device, size_t bytes, ls_error *err
     cudaError_t e = cudaMalloc(out, size);
     if (e == cudaSuccess) {
         e = cudaMemsetAsync(*out, 0, size, d->compute->cuda);
-        if (e == cudaSuccess) /* the memory must be zero for every stream, not only for this one */
+        if (e == cudaSuccess) /* waits, because the memory must be zero for all streams, not only
+                               * for this one */
             e = cudaStreamSynchronize(d->compute->cuda);
         if (e != cudaSuccess) {
             cudaFree(*out);
             *out = NULL;
         }
     }
-    return cuda_check(err, e, "%s: no memory for %zu bytes", d->name, bytes);
+    return cuda_check(err, e, "%s: allocating %zu bytes", d->name, bytes);
 }
 
 static void cuda_free(ls_device *device, void *memory)
@@ -282,9 +284,11 @@ static int check_request(const ls_device_request *request, ls_error *err)
 {
     ls_backend_info info;
     if (request->size != sizeof *request || request->index < 0)
-        return ls_fail(err, LS_EINVAL, "cuda: a request for device %d", request->index);
+        return ls_fail(err, LS_EINVAL, "cuda: device %d is requested; devices are numbered from 0",
+                       request->index);
     if ((int)request->precision < LS_PRECISION_FP32 || request->precision > LS_PRECISION_BF16)
-        return ls_fail(err, LS_EINVAL, "cuda: there is no precision %d", (int)request->precision);
+        return ls_fail(err, LS_EINVAL, "cuda: %d is no precision (ls_precision)",
+                       (int)request->precision);
     probe(&info);
     if (info.devices < 1)
         return ls_fail(err, LS_EDEVICE, "no cuda device: %s (%s)", info.reason,

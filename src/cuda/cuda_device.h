@@ -4,12 +4,13 @@
  *     cudaStream_t s = ls_cuda_stream(d, stream);          NULL: the compute stream
  *     return cuda_check(err, cudaMemsetAsync(p, 0, bytes, s), "%s: clearing", d->name);
  *
- * Several workers may open the same GPU. Each has a device, streams and plans of its own in the
- * GPU's one primary context, so that the memory of one worker is visible to the others.
+ * Several workers may open the same GPU. Each has a device, streams and plans of its own. All of
+ * them use the primary context of the GPU, so that a kernel of one worker can access the memory of
+ * another.
  *
- * Threads: as plugin.h says. `open` may run on any thread and touches no GPU state. `bind` makes
- * the GPU current on the worker's thread and creates the streams, the staging memory and the
- * handles of the libraries; all other functions run on that thread. */
+ * Threads: the rules are those of plugin.h. `open` may run on any thread and touches no GPU state.
+ * `bind` makes the GPU current on the worker's thread and creates the streams, the staging memory
+ * and the handles of the libraries; all other functions run on that thread. */
 #ifndef CUDA_CUDA_DEVICE_H
 #define CUDA_CUDA_DEVICE_H
 
@@ -29,8 +30,8 @@ struct ls_cuda_spans; /* cuda_spans.c */
 struct ls_stream {
     cudaStream_t cuda;
     ls_k_args *args; /* [LS_RECORD_STEPS] on the GPU, at an address that never changes */
-    ls_k_args known; /* arguments of the first step that were copied to `args` last */
-    int has_known;   /* non-zero: `known` is valid */
+    ls_k_args sent;  /* args[0] as it is on the GPU once the stream's work is done */
+    int has_sent;    /* non-zero: `sent` is valid */
     int capturing;   /* non-zero: work is captured into a graph */
     int step;        /* step of the graph that is being captured, from 0 */
     ls_stream *next; /* next stream of the device */
@@ -41,9 +42,10 @@ struct ls_event {
     ls_event *next;
 };
 
-/* Pinned memory through which pageable host memory is copied. When an upload returns, the caller
- * may reuse its memory; a download reaches the caller's memory at the next synchronisation of its
- * stream. */
+/* Staging: pinned memory through which pageable host memory is copied. Uploads use LS_CUDA_SLOTS
+ * slots in turn; downloads use LS_CUDA_BACK_BYTES after them, in at most LS_CUDA_BACK_PIECES
+ * pieces. When an upload returns, the caller may reuse its memory. A download reaches the caller's
+ * memory at the next synchronisation of its stream. */
 enum {
     LS_CUDA_SLOTS = 16,
     LS_CUDA_SLOT_BYTES = 256 * 1024,
@@ -65,7 +67,8 @@ typedef struct ls_cuda_staging {
     int next;
     ls_cuda_piece piece[LS_CUDA_BACK_PIECES];
     int pieces;
-    size_t taken; /* bytes of the pinned memory for downloads that are in use */
+    /* number of bytes of the last LS_CUDA_BACK_BYTES that downloads in progress use */
+    size_t taken;
 } ls_cuda_staging;
 
 /* Pinned memory that the device's user has allocated. */
@@ -78,15 +81,17 @@ typedef struct ls_cuda_pinned {
 typedef struct ls_cuda_device {
     ls_device device; /* base; must be first */
     const ls_host *host;
-    const char *cache_dir; /* directory of kept choices, from the request */
-    int ordinal;           /* CUDA's number of the GPU */
-    char name[16];         /* "cuda(0)" */
+    /* directory of the cache of kernel choices, from the request; NULL: no cache */
+    const char *cache_dir;
+    int ordinal;   /* CUDA's number of the GPU */
+    char name[16]; /* "cuda(0)" */
     char model[96];
     int major, minor; /* compute capability */
     size_t memory_bytes;
     int driver; /* driver version as CUDA counts: 13000 */
     ls_precision precision;
-    bool lost; /* the context is dead; nothing in it may be waited for */
+    /* the CUDA context has failed; every later call fails, and nothing may be waited for */
+    bool lost;
 
     ls_stream *compute;       /* the default stream */
     ls_stream *communication; /* high-priority stream for communicators */
@@ -108,13 +113,13 @@ typedef struct ls_cuda_device {
 int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns true if every later call on the device fails too after this error. */
+/* Returns true if the error is one after which every later call on the device fails. */
 bool cuda_is_lost(cudaError_t error);
 
 /* ---- used by cuda_device.c only -------------------------------------------------------------- */
 
 /* cuda_stream.c: the device table's streams, with their step arguments, and its events.
- * ls_cuda_streams_fini destroys all of them. */
+ * ls_cuda_streams_fini destroys all streams and events of the device. */
 int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
 void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream);
 int ls_cuda_record(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
@@ -122,21 +127,22 @@ int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error
 void ls_cuda_streams_fini(ls_cuda_device *device);
 int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err);
 
-/* cuda_staging.c: the device table's pinned memory. ls_cuda_pinned_fini frees what is left of
- * it. */
+/* cuda_staging.c: the device table's pinned memory. ls_cuda_pinned_fini frees all of it that the
+ * user has not freed. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err);
 void ls_cuda_pinned_free(ls_device *device, void *memory);
 void ls_cuda_pinned_fini(ls_cuda_device *device);
 
-/* cuda_staging.c: the device table's upload and download. ls_cuda_deliver copies the finished
- * downloads of a stream, which must just have been synchronised, to the callers' memory. */
+/* cuda_staging.c: the device table's upload and download. ls_cuda_finish_downloads copies the
+ * finished downloads of a stream, which must just have been synchronised, to the callers' memory.
+ */
 int ls_cuda_staging_init(ls_cuda_device *device, ls_error *err);
 void ls_cuda_staging_fini(ls_cuda_device *device);
 int ls_cuda_upload(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                    ls_error *err);
 int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                      ls_error *err);
-void ls_cuda_deliver(ls_cuda_device *device, const ls_stream *stream);
+void ls_cuda_finish_downloads(ls_cuda_device *device, const ls_stream *stream);
 
 /* cuda_stream.c: the device table's recordings. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err);
@@ -185,9 +191,10 @@ static inline cudaStream_t ls_cuda_stream(const ls_cuda_device *device, ls_strea
     return ls_cuda_stream_of(device, stream)->cuda;
 }
 
-/* Copies `args` to the stream unless they are there already; *out is the memory that kernels read.
- * Enqueues at most one small kernel and never waits. While the stream is captured into a graph it
- * enqueues nothing: the launch of the graph copies the arguments. */
+/* Makes `args` available to the kernels that are enqueued next, and sets *out to the memory on the
+ * GPU from which they read them. Enqueues at most one small kernel, which copies the arguments
+ * unless the stream has them already, and never waits. While the stream is captured into a graph it
+ * enqueues nothing, because the launch of the graph copies the arguments. */
 int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *stream,
                  const ls_step_args *args, ls_error *err);
 

@@ -19,8 +19,8 @@ static float *statistics_of(const ls_cuda_op *op, int evaluate)
     return ls_cuda_at(op, !evaluate && op->desc.training ? &op->mean : &op->sums);
 }
 
-/* Writes the contribution of a single value, which has no variance: one row of the running
- * statistics, which thereby stay as they are. */
+/* Writes the contribution of a single value, which has no variance: the running statistics
+ * themselves, so that LS_OP_RUNNING leaves them unchanged. */
 static cudaError_t contribute_running(const ls_cuda_op *op, float *contribution, cudaStream_t on)
 {
     const size_t n = 2 * (size_t)op->desc.x.c;
@@ -37,9 +37,11 @@ static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, cud
     float *mean = statistics_of(op, evaluate), *inverse = mean + shape->c;
     float *contribution = op->desc.training ? op->b.contribution : NULL;
     if (evaluate && !op->b.running)
-        return ls_fail(err, LS_EINVAL, "batchnorm: evaluation without running statistics");
+        return ls_fail(err, LS_EINVAL,
+                       "batchnorm: evaluation needs running statistics, but `running` is NULL");
     if (!evaluate && op->desc.training && !contribution)
-        return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
+        return ls_fail(err, LS_EINVAL,
+                       "batchnorm: training needs a buffer `contribution`, but it is NULL");
     const int stays = !evaluate && contribution && shape->m == 1 && op->b.running != NULL;
     cudaError_t e = evaluate ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
                              : ls_k_norm_statistics(mean, inverse, stays ? NULL : contribution,
@@ -82,7 +84,7 @@ static cudaError_t norm_backward(ls_cuda_op *op, cudaStream_t on)
     return e;
 }
 
-/* Returns bf16 if all inputs are bf16. */
+/* Returns the form of y: bf16 if all inputs are bf16, else fp32 channels last. */
 static ls_cuda_form form_of(const ls_op_desc *d)
 {
     return ls_cuda_form_of(&d->x) == LS_FORM_HALF &&
@@ -110,7 +112,7 @@ int ls_cuda_norm_setup(ls_cuda_op *op, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     if (!(op->desc.u.batchnorm.epsilon >= 0))
-        return ls_fail(err, LS_EINVAL, "batchnorm: an epsilon of %g; it must not be negative",
+        return ls_fail(err, LS_EINVAL, "batchnorm: epsilon is %g; it must not be negative",
                        (double)op->desc.u.batchnorm.epsilon);
     for (int i = 0; i < 2; i++)
         ls_cuda_op_param(op, 0, x->c, 1);
@@ -148,7 +150,7 @@ int ls_cuda_layer_norm_setup(ls_cuda_op *op, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     if (!(op->desc.u.layernorm.epsilon > 0))
-        return ls_fail(err, LS_EINVAL, "layernorm: an epsilon of %g; it must be above 0",
+        return ls_fail(err, LS_EINVAL, "layernorm: epsilon is %g; it must be above 0",
                        (double)op->desc.u.layernorm.epsilon);
     for (int i = 0; i < 2; i++)
         ls_cuda_op_param(op, 1, x->c, x->h * x->w);

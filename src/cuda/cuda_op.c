@@ -165,16 +165,17 @@ void *ls_cuda_dx2(const ls_cuda_op *op)
 
 /* Converts a caller's tensor into the memory reserved for the op's form; does nothing if there is
  * none. */
-static int take(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form, const void *from,
-                const ls_tensor *t, cudaStream_t on, ls_error *err)
+static int convert_input(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form,
+                         const void *from, const ls_tensor *t, cudaStream_t on, ls_error *err)
 {
     void *to = ls_cuda_at(op, room);
     return to ? convert(op, to, form, from, ls_cuda_form_of(t), t, on, err) : LS_OK;
 }
 
 /* Converts a gradient back into the caller's form. */
-static int give(ls_cuda_op *op, void *to, const ls_cuda_room *room, ls_cuda_form form,
-                const ls_tensor *t, cudaStream_t on, ls_error *err)
+static int convert_gradient_back(ls_cuda_op *op, void *to, const ls_cuda_room *room,
+                                 ls_cuda_form form, const ls_tensor *t, cudaStream_t on,
+                                 ls_error *err)
 {
     const void *from = ls_cuda_at(op, room);
     return from ? convert(op, to, ls_cuda_form_of(t), from, form, t, on, err) : LS_OK;
@@ -220,10 +221,11 @@ static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *
     ls_cuda_op *op = self_of(base);
     ls_stream *on = ls_cuda_stream_of(op->device, stream);
     if (!op->bound)
-        return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
-    int status = take(op, &op->x, op->x_form, op->b.x, &op->desc.x, on->cuda, err);
+        return ls_fail(err, LS_EINVAL, "%s: bind must be called before forward and backward",
+                       op->name);
+    int status = convert_input(op, &op->x, op->x_form, op->b.x, &op->desc.x, on->cuda, err);
     if (status == LS_OK)
-        status = take(op, &op->x2, op->x2_form, op->b.x2, &op->desc.x2, on->cuda, err);
+        status = convert_input(op, &op->x2, op->x2_form, op->b.x2, &op->desc.x2, on->cuda, err);
     return status ? status : enqueue(op, &op->forward, on, flags, err);
 }
 
@@ -232,16 +234,20 @@ static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error 
     ls_cuda_op *op = self_of(base);
     ls_stream *on = ls_cuda_stream_of(op->device, stream);
     if (!op->desc.training)
-        return ls_fail(err, LS_EINVAL, "%s: backward of an op that is not for training", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: backward needs an op that was created with `training`",
+                       op->name);
     if (!op->bound)
-        return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: bind must be called before forward and backward",
+                       op->name);
     if (base->params == 0 && !op->desc.needs_dx)
         return LS_OK;
     int status = enqueue(op, &op->backward, on, flags, err);
     if (status == LS_OK)
-        status = give(op, op->b.dx, &op->dx, op->x_form, &op->desc.x, on->cuda, err);
+        status =
+            convert_gradient_back(op, op->b.dx, &op->dx, op->x_form, &op->desc.x, on->cuda, err);
     return status ? status
-                  : give(op, op->b.dx2, &op->dx2, op->x2_form, &op->desc.x2, on->cuda, err);
+                  : convert_gradient_back(op, op->b.dx2, &op->dx2, op->x2_form, &op->desc.x2,
+                                          on->cuda, err);
 }
 
 /* ---- parameters ----------------------------------------------------------------------------- */
@@ -327,7 +333,7 @@ static int match_twin(const ls_cuda_op *op, ls_error *err)
     for (int i = 0; twin && i < LS_OP_PARAMS; i++)
         if (twin->op.param_floats[i] != op->op.param_floats[i] ||
             memcmp(&twin->turned[i], &op->turned[i], sizeof op->turned[i]) != 0)
-            return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", op->name);
+            return ls_fail(err, LS_EINVAL, "%s: the twin is an op of another layer", op->name);
     return LS_OK;
 }
 
@@ -362,7 +368,7 @@ int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
 {
     const ls_cuda_op *twin = (const ls_cuda_op *)desc->twin;
     if (twin && twin->desc.kind != desc->kind)
-        return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", name);
+        return ls_fail(err, LS_EINVAL, "%s: the twin is an op of another layer", name);
     ls_cuda_op *op = ls_alloc(device->host, sizeof *op);
     if (!op)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for %s", device->name, name);

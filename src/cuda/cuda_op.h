@@ -1,4 +1,4 @@
-/* The common part of all ops of the CUDA back end.
+/* The parts that all ops of the CUDA back end share.
  *
  * Tensors are dense and have one of three forms: fp32 row-major (layout NULL), fp32 channels last,
  * [rows][h][w][c], and bf16 channels last. If a tensor has one channel or one pixel, both orders
@@ -22,25 +22,27 @@
 
 typedef struct ls_cuda_op ls_cuda_op;
 
-/* Enqueues one pass on `on`, which is never NULL. op->flags are the flags of the call. Inputs have
- * been converted to the op's form before; gradients of inputs are converted to the caller's form
- * after it. */
+/* A pass is one call of an op's forward or backward. A function of this type enqueues its work on
+ * `on`, which is never NULL. op->flags are the flags of the call. The inputs have already been
+ * converted to the op's form; the gradients of inputs are converted to the caller's form
+ * afterwards. */
 typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *on, ls_error *err);
-/* The same for a pass that fails only if enqueuing fails. */
+/* The type of such a function that fails only if a kernel cannot be enqueued. */
 typedef cudaError_t ls_cuda_kernels(ls_cuda_op *op, cudaStream_t on);
-/* At most one of the two functions is set. */
+/* The work of a pass: at most one of the two functions is set. */
 typedef struct ls_cuda_work {
     ls_cuda_pass *pass;
     ls_cuda_kernels *kernels;
 } ls_cuda_work;
 
-/* A part of an op's memory, at offset `at`; there is none if `bytes` is 0. */
+/* A region of an op's saved or scratch memory: `bytes` bytes at offset `at`; 0 bytes: none. */
 typedef struct ls_cuda_room {
     size_t at, bytes;
-    bool saved; /* in saved memory, else in scratch memory */
+    bool saved; /* true: in saved memory; false: in scratch memory */
 } ls_cuda_room;
 
-/* Passes of a layer that multiplies (convolution, dense). */
+/* Matrix products of a layer that multiplies (convolution, dense): y in the forward pass, and dx
+ * and the gradient of the weights in the backward pass. */
 enum { LS_PASS_FORWARD, LS_PASS_DATA, LS_PASS_WEIGHTS, LS_PASSES };
 
 typedef enum ls_cuda_form {
@@ -68,7 +70,7 @@ struct ls_cuda_op {
 
     ls_cuda_form x_form, x2_form; /* forms in which x and x2 are used */
     ls_tensor product;            /* y of a convolution before it is pooled */
-    size_t m;                     /* number of positions: rows · h · w of x */
+    size_t m;                     /* number of positions of x: rows · h · w */
     /* converted tensors; no bytes if the tensor is used in the caller's form */
     ls_cuda_room x, x2, dx, dx2;
     ls_cuda_room between;         /* intermediate tensor: from row-major to bf16 takes two steps */
@@ -106,8 +108,8 @@ static inline bool ls_cuda_is_half(const ls_cuda_op *op)
     return op->device->precision == LS_PRECISION_BF16;
 }
 
-/* Completes an op of its kind, in which only the description is set: checks the description, sets
- * y, parameters, forward and backward, and reserves memory. */
+/* Completes an op of one kind, of which only the description is set. Checks the description, sets
+ * y, the parameters, forward and backward, and reserves memory. */
 typedef int ls_cuda_setup(ls_cuda_op *op, ls_error *err);
 ls_cuda_setup ls_cuda_gather_setup, ls_cuda_conv_setup, ls_cuda_dense_setup;
 ls_cuda_setup ls_cuda_pool_setup, ls_cuda_loss_setup, ls_cuda_vector_loss_setup;
@@ -115,13 +117,13 @@ ls_cuda_setup ls_cuda_norm_setup, ls_cuda_layer_norm_setup, ls_cuda_upsample_set
 ls_cuda_setup ls_cuda_pointwise_setup; /* relu, add, curves, dropout, export */
 ls_cuda_setup ls_cuda_update_setup;    /* sgd, adamw, running, clip */
 
-/* Creates an op for the device table's op_create, after that has checked the description. Errors:
+/* Creates an op. Called by the device table's op_create, which has checked the description. Errors:
  * those of the setup; LS_EINVAL for a twin of another kind or with other parameters; LS_ENOMEM. */
 int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, const char *name,
                     ls_cuda_setup *setup, ls_error *err);
 
-/* Appends a parameter that is canonically [rows][a][b]; with rows 0 it is [a][b] and stored as it
- * is. */
+/* Appends a parameter with the canonical shape [rows][a][b], which is stored as [rows][b][a]. If
+ * `rows` is 0, its shape is [a][b], and it is stored in that order. */
 void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b);
 
 /* Reserve saved or scratch memory; 0 bytes is allowed. */
@@ -135,14 +137,15 @@ void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room);
 void ls_cuda_use_x(ls_cuda_op *op, ls_cuda_form form, int again);
 void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form);
 
-/* Return x and x2 in the op's form, and the memory for dx and dx2 in that form. With `again`,
- * backward finds the x that forward converted. x2 is valid in forward only. */
+/* Return x and x2 in the op's form, and the memory for dx and dx2 in that form. In backward, x is
+ * valid only if ls_cuda_use_x was called with `again`, and x2 is not valid. */
 const void *ls_cuda_x(const ls_cuda_op *op);
 const void *ls_cuda_x2(const ls_cuda_op *op);
 void *ls_cuda_dx(const ls_cuda_op *op);
 void *ls_cuda_dx2(const ls_cuda_op *op);
 
-/* Returns true for adjacent windows of 2 × 2, which have kernels of their own. */
+/* Returns true for windows of 2 × 2 with stride 2 and no padding, which have kernels of their own.
+ */
 bool ls_cuda_pools_quads(const ls_pool2d *pool);
 /* Returns the arguments of those kernels; x is the tensor that is pooled. */
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);
@@ -153,24 +156,27 @@ static inline bool ls_cuda_accumulates(const ls_cuda_op *op)
     return (op->flags & LS_RUN_ACCUMULATE) != 0;
 }
 
-/* Returns LS_OK, or the failure to enqueue a pass of this op. */
+/* Returns LS_OK, or fails with the error of enqueuing a pass of this op. */
 int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
 
 /* ---- layers that multiply (cuda_product.c) --------------------------------------------------- */
 
-/* Ends a setup: creates the plans of the passes that the op needs. `forward` is the shape of the
- * forward pass; the kinds of the other passes follow its kind. If the library does not support a
- * fused form, the plain form is planned. Reserves the workspace. */
+/* Last step of a setup: creates the plans of the products that the op needs, and reserves their
+ * workspace. `forward` is the shape of the forward product; the kinds of the other products follow
+ * from its kind. If the library does not support a fused bias or relu, the forward plan does not
+ * include it, and ls_cuda_product_bias adds it. */
 int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err);
 
-/* Reserves memory for x, which is used in form `x_form`, and dy in bf16 if the op multiplies in
- * bf16 and they have another form; and for the masked dy. */
+/* Reserves memory for copies of x and dy in bf16, if the op multiplies in bf16 and they are not in
+ * bf16 already, and for dy before the fused relu. `x_form`: form in which the op uses x. */
 void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form);
 
-/* Returns a parameter as the op multiplies it: its shadow in bf16, or itself. */
+/* Returns a parameter as a factor of the op's product: its bf16 shadow if there is one, else the
+ * parameter itself. */
 const void *ls_cuda_param(const ls_cuda_op *op, int index);
 
-/* Sets *out to `from` as a factor: itself, or rounded into `room` if that has bytes. */
+/* Sets *out to a tensor as a factor of a product: `from` itself, or its copy in bf16, which this
+ * function writes to `room`, if `room` has bytes. */
 int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,
                    size_t count, cudaStream_t stream, ls_error *err);
 
@@ -180,10 +186,10 @@ int ls_cuda_product_bias(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 /* Computes dy before the fused relu, in y's form, and writes the gradient of the bias. */
 int ls_cuda_product_dy(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 
-/* Computes dx from dy, which must be a factor. */
+/* Computes dx from dy, which must be the result of ls_cuda_factor. */
 int ls_cuda_product_dx(ls_cuda_op *op, const void *dy, cudaStream_t stream, ls_error *err);
 
-/* Runs one of the op's plans, with the bias if the plan includes it. */
+/* Runs one of the op's plans. If the plan includes the bias, passes the bias to it. */
 int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
                         cudaStream_t stream, ls_error *err);
 

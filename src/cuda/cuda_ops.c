@@ -33,13 +33,15 @@ static int check_x2(const ls_op_desc *d, ls_error *err)
         return status;
     if (d->kind == LS_OP_CONCAT &&
         (double)x->rows * x->h * x->w * ((double)x->c + x2->c) > LS_CUDA_MOST_ELEMENTS)
-        return ls_fail(err, LS_EUNSUPPORTED, "op_create: %d rows of %d + %d by %d×%d is too large",
+        return ls_fail(err, LS_EUNSUPPORTED, "op_create: %d rows of (%d + %d)×%d×%d are too large",
                        x->rows, x->c, x2->c, x->h, x->w);
     if (x->rows == x2->rows && (x->c == x2->c || d->kind == LS_OP_CONCAT) && x->h == x2->h &&
         x->w == x2->w)
         return LS_OK;
-    return ls_fail(err, LS_EINVAL, "op_create: %d rows of %d×%d×%d and %d rows of %d×%d×%d",
-                   x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
+    return ls_fail(
+        err, LS_EINVAL,
+        "op_create: x has %d rows of %d×%d×%d and x2 %d rows of %d×%d×%d; they do not fit", x->rows,
+        x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
 }
 
 static int refuse_fusion(const ls_op_desc *d, ls_error *err)
@@ -58,8 +60,8 @@ static int refuse_fusion(const ls_op_desc *d, ls_error *err)
 static int check_desc(const ls_op_desc *d, ls_error *err)
 {
     if (d->size != sizeof *d)
-        return ls_fail(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu", d->size,
-                       sizeof *d);
+        return ls_fail(err, LS_EINVAL, "op_create: the description has %zu bytes instead of %zu",
+                       d->size, sizeof *d);
     int status = refuse_fusion(d, err);
     if (status || is_arena(d->kind))
         return status;

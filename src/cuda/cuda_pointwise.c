@@ -20,7 +20,7 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
     }
 }
 
-/* Returns true if the gradient is a function of x, false if of y. */
+/* Returns true if the derivative is computed from x, false if it is computed from y. */
 static bool goes_by_x(const ls_op_desc *desc)
 {
     return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU;

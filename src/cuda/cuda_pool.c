@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-enum { LIMIT = 1000000 /* largest value of each number, so that their sums fit an int */ };
+enum { LIMIT = 1000000 /* largest value in a description, so that sums fit an int */ };
 
 static ls_k_pool shape_of(const ls_cuda_op *op)
 {

@@ -59,8 +59,8 @@ int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error 
     return LS_OK;
 }
 
-/* Returns the fused bias as the library takes it: fp32 for a dense layer whatever its factors are,
- * otherwise in the type of the factors. */
+/* Returns the fused bias in the type that the library requires: fp32 for a dense layer, otherwise
+ * the type of the factors. */
 static const void *fused_bias(const ls_cuda_op *op)
 {
     return op->desc.kind == LS_OP_DENSE ? op->b.param[1] : ls_cuda_param(op, 1);
@@ -87,7 +87,7 @@ static bool is_half_already(const ls_cuda_op *op, ls_cuda_form form)
     return !ls_cuda_is_half(op) || form == LS_FORM_HALF;
 }
 
-/* The factors of forward are saved, because backward needs both again. */
+/* The factors of the forward product are in saved memory, because backward uses both again. */
 void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
 {
     const ls_op_desc *d = &op->desc;

@@ -1,18 +1,19 @@
 /* The timeline of a GPU: the device table's spans_begin, spans_take and spans_end.
  *
- * CUPTI exists once in a process, and its callbacks have no user argument. There is therefore one
- * collector for all devices, the back end's only state outside a device. The collector gives CUPTI
- * buffers that are allocated at the start. A full buffer comes back on any thread of CUPTI's
- * choice; its records become spans of the device whose stream they name, and the buffer is free
- * again.
+ * CUPTI is NVIDIA's library that records kernels and copies. It has one state for the whole
+ * process, and its callbacks have no user argument. There is therefore one collector for all
+ * devices, the back end's only state outside a device. The collector gives CUPTI buffers, which it
+ * allocates when the first timeline begins. CUPTI returns a full buffer on a thread of its own. The
+ * collector turns the records of the buffer into spans of the devices whose streams the records
+ * name, and can then use the buffer again.
  *
  * Memory is bounded: LS_CUDA_SPAN_BUFFERS buffers, and LS_CUDA_SPANS spans of each device between
- * two takes. Spans for which there is no room are counted as lost. Spans of an unknown stream, such
+ * two takes. Spans that exceed these limits are counted as lost. Spans of an unknown stream, such
  * as a branch of a graph may have, go to the first device of that GPU.
  *
- * Clock: a callback gives CUPTI the clock of the host's timeline, and CUPTI relates the GPU's clock
- * to it. Subtracting an offset from CUPTI's own clock, CLOCK_REALTIME, would show every step by
- * which that clock is set. */
+ * Clock: CUPTI gets the time of the host's timeline from a callback, and converts the GPU's times
+ * to it. CUPTI's own clock is CLOCK_REALTIME. To convert its times by an offset would be wrong
+ * whenever that clock is set. */
 #include "cuda/cuda_device.h"
 
 #include "base/clock.h"
@@ -72,7 +73,7 @@ void ls_cuda_readable_name(char *out, size_t size, const char *name)
 #include <time.h>
 
 typedef struct name {
-    uint64_t hash; /* hash of the whole name, which alone tells names apart; 0: free entry */
+    uint64_t hash; /* hash of the whole name, by which names are distinguished; 0: free entry */
     char text[LS_CUDA_SPAN_NAME];
 } name;
 
@@ -88,9 +89,8 @@ struct ls_cuda_spans {
 };
 typedef struct ls_cuda_spans spans;
 
-/* The collector. `turn` is held by the thread that begins or ends a timeline, also while that
- * thread calls CUPTI. CUPTI's callbacks take only `lock`, which is never held during a call that
- * can run a callback. */
+/* The collector. A thread that begins or ends a timeline holds `turn`, also while it calls CUPTI.
+ * CUPTI's callbacks take only `lock`, which is never held during a call that can run a callback. */
 static struct collector {
     pthread_mutex_t turn, lock;
     ls_cupti cupti; /* `turn` protects the fields from here on */
@@ -124,7 +124,7 @@ static const char *keep_name(spans *s, const char *text)
     while (s->name[at].hash != 0 && s->name[at].hash != hash)
         at = (at + 1) % LS_CUDA_SPAN_NAMES;
     if (s->name[at].hash == 0) {
-        if (s->names == LS_CUDA_SPAN_NAMES - 1) /* one entry stays free so that a search ends */
+        if (s->names == LS_CUDA_SPAN_NAMES - 1) /* one entry stays free, so that each search ends */
             return "other";
         s->names++;
         s->name[at].hash = hash;
@@ -148,13 +148,14 @@ static spans *owner_of(uint32_t ordinal, uint32_t stream)
     return any;
 }
 
-static void put(uint32_t ordinal, uint32_t stream, const char *text, uint64_t begin, uint64_t end)
+static void spans_put(uint32_t ordinal, uint32_t stream, const char *text, uint64_t begin,
+                      uint64_t end)
 {
     spans *s = owner_of(ordinal, stream);
     if (!s)
         return;
     if (s->put - s->taken == LS_CUDA_SPANS || begin == 0 || end < begin) {
-        s->lost++; /* no room, or never timed because it was still running at a forced end */
+        s->lost++; /* the ring is full, or the work was still running when collecting ended */
         return;
     }
     s->ring[s->put++ % LS_CUDA_SPANS] =
@@ -181,22 +182,22 @@ static void take_record(const CUpti_Activity *record)
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
         const ls_cupti_kernel *k = (const void *)record;
-        put(k->deviceId, k->streamId, k->name, k->start, k->end);
+        spans_put(k->deviceId, k->streamId, k->name, k->start, k->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
         const ls_cupti_copy *c = (const void *)record;
-        put(c->deviceId, c->streamId, copy_name(c->copyKind), c->start, c->end);
+        spans_put(c->deviceId, c->streamId, copy_name(c->copyKind), c->start, c->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY2: {
         const ls_cupti_peer_copy *c = (const void *)record;
-        put(c->deviceId, c->streamId, "copy between devices", c->start, c->end);
+        spans_put(c->deviceId, c->streamId, "copy between devices", c->start, c->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
         const ls_cupti_fill *f = (const void *)record;
-        put(f->deviceId, f->streamId, "fill", f->start, f->end);
+        spans_put(f->deviceId, f->streamId, "fill", f->start, f->end);
         break;
     }
     default: break;
@@ -227,7 +228,8 @@ static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *most)
 static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
                                  size_t valid)
 {
-    const ls_cupti *cupti = &collector.cupti; /* not written while any kind is enabled */
+    const ls_cupti *cupti =
+        &collector.cupti; /* it is not written while any kind of record is enabled */
     CUpti_Activity *record = NULL;
     size_t dropped = 0;
     (void)size;
@@ -281,8 +283,8 @@ static int get_buffers(const ls_host *host, ls_error *err)
     return LS_OK;
 }
 
-/* Frees the buffers. If CUPTI has not given one back, that buffer may still be written; the memory
- * then stays allocated for the next beginning. */
+/* Frees the buffers. If CUPTI has not returned all of them, it may still write to one. The memory
+ * then stays allocated, and the next timeline uses it. */
 static void put_buffers_away(void)
 {
     pthread_mutex_lock(&collector.lock);
@@ -296,7 +298,7 @@ static void put_buffers_away(void)
     collector.memory = NULL;
 }
 
-static void stop(void)
+static void spans_stop(void)
 {
     while (collector.enabled > 0)
         (void)collector.cupti.cuptiActivityDisable(kinds[--collector.enabled]);
@@ -304,7 +306,7 @@ static void stop(void)
     put_buffers_away();
 }
 
-static int start(const ls_host *host, ls_error *err)
+static int spans_start(const ls_host *host, ls_error *err)
 {
     int status = load(err);
     if (status)
@@ -312,15 +314,15 @@ static int start(const ls_host *host, ls_error *err)
     status = get_buffers(host, err);
     if (status)
         return status;
-    /* The clock must be set first, because records that CUPTI has begun before have CUPTI's own
-     * clock. */
+    /* The clock must be set first, because CUPTI uses its own clock for records that it began
+     * before. */
     status = CHECK(cuptiActivityRegisterTimestampCallback(now_ns), err);
     if (status == LS_OK)
         status = CHECK(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), err);
     for (; status == LS_OK && collector.enabled < KINDS; collector.enabled += status == LS_OK)
         status = CHECK(cuptiActivityEnable(kinds[collector.enabled]), err);
     if (status)
-        stop();
+        spans_stop();
     return status;
 }
 
@@ -384,7 +386,7 @@ int ls_cuda_spans_begin(ls_device *device, ls_error *err)
         status = ls_fail(err, LS_EINVAL, "%s: another timeline is being taken", d->name);
     else if (status == LS_OK) {
         set_collecting(d->spans, 1);
-        status = collector.users == 0 ? start(d->host, err) : LS_OK;
+        status = collector.users == 0 ? spans_start(d->host, err) : LS_OK;
         const int started = status == LS_OK;
         if (started)
             status = name_streams(d, err);
@@ -393,7 +395,7 @@ int ls_cuda_spans_begin(ls_device *device, ls_error *err)
         else
             set_collecting(d->spans, 0);
         if (started && collector.users == 0)
-            stop();
+            spans_stop();
     }
     pthread_mutex_unlock(&collector.turn);
     return status;
@@ -404,7 +406,7 @@ void ls_cuda_spans_stream(ls_cuda_device *d, const ls_stream *stream)
     if (!d->spans)
         return;
     pthread_mutex_lock(&collector.turn);
-    /* without its name, the stream's spans still go to a device of this GPU */
+    /* if the stream's number is unknown, its spans still go to a device of this GPU */
     if (d->spans->collecting)
         (void)name_stream(d->spans, stream, NULL);
     pthread_mutex_unlock(&collector.turn);
@@ -426,15 +428,15 @@ int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_
     return count;
 }
 
-/* Ends the device's timeline. The end of the last one also collects what CUPTI still holds, for all
- * devices. */
+/* Ends the device's timeline. When the last timeline ends, the records that CUPTI still has are
+ * collected for all devices. */
 void ls_cuda_spans_end(ls_device *device)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
     pthread_mutex_lock(&collector.turn);
     if (d->spans && d->spans->collecting) {
         if (--collector.users == 0)
-            stop();
+            spans_stop();
         set_collecting(d->spans, 0);
     }
     pthread_mutex_unlock(&collector.turn);

@@ -14,11 +14,11 @@ int ls_cuda_staging_init(ls_cuda_device *d, ls_error *err)
     /* This memory is not zeroed, unlike that of ls_cuda_pinned_alloc, so that pages that are never
      * used take no memory. */
     int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
-                            "%s: %zu bytes of pinned memory", d->name, bytes);
+                            "%s: allocating %zu bytes of pinned memory", d->name, bytes);
     s->memory = memory;
     for (int i = 0; i < LS_CUDA_SLOTS && status == LS_OK; i++)
         status = cuda_check(err, cudaEventCreateWithFlags(&s->free[i], cudaEventDisableTiming),
-                            "%s: an event", d->name);
+                            "%s: creating an event", d->name);
     return status;
 }
 
@@ -42,7 +42,7 @@ static int upload_piece(ls_cuda_device *d, cudaStream_t stream, void *dst, const
     ls_cuda_staging *s = &d->staging;
     int slot = s->next;
     unsigned char *pinned = s->memory + (size_t)slot * LS_CUDA_SLOT_BYTES;
-    /* This returns at once if the event has never been recorded. */
+    /* cudaEventSynchronize returns at once if the event has never been recorded. */
     cudaError_t e = cudaEventSynchronize(s->free[slot]);
     if (e == cudaSuccess) {
         memcpy(pinned, src, bytes);
@@ -70,19 +70,19 @@ int ls_cuda_upload(ls_device *device, ls_stream *stream, void *dst, const void *
 
 /* ---- downloads ------------------------------------------------------------------------------ */
 
-static unsigned char *pinned_for_downloads(const ls_cuda_staging *s)
+static unsigned char *download_memory(const ls_cuda_staging *s)
 {
     return s->memory + (size_t)LS_CUDA_SLOTS * LS_CUDA_SLOT_BYTES;
 }
 
-void ls_cuda_deliver(ls_cuda_device *d, const ls_stream *stream)
+void ls_cuda_finish_downloads(ls_cuda_device *d, const ls_stream *stream)
 {
     ls_cuda_staging *s = &d->staging;
     int kept = 0;
     for (int i = 0; i < s->pieces; i++) {
         const ls_cuda_piece *piece = &s->piece[i];
         if (piece->stream == stream)
-            memcpy(piece->to, pinned_for_downloads(s) + piece->from, piece->bytes);
+            memcpy(piece->to, download_memory(s) + piece->from, piece->bytes);
         else
             s->piece[kept++] = *piece;
     }
@@ -91,7 +91,8 @@ void ls_cuda_deliver(ls_cuda_device *d, const ls_stream *stream)
         s->taken = 0;
 }
 
-/* Waits for all downloads in progress, so that the pinned memory is free again. */
+/* Waits for all downloads in progress and copies them to the callers' memory, so that the pinned
+ * memory for downloads is free again. */
 static int make_room(ls_cuda_device *d, ls_error *err)
 {
     while (d->staging.pieces > 0) {
@@ -100,7 +101,7 @@ static int make_room(ls_cuda_device *d, ls_error *err)
             cuda_check(err, cudaStreamSynchronize(stream->cuda), "%s: downloading", d->name);
         if (status)
             return status;
-        ls_cuda_deliver(d, stream);
+        ls_cuda_finish_downloads(d, stream);
     }
     return LS_OK;
 }
@@ -117,7 +118,7 @@ static int download_piece(ls_cuda_device *d, const ls_stream *stream, void *dst,
                           size_t bytes, ls_error *err)
 {
     ls_cuda_staging *s = &d->staging;
-    unsigned char *pinned = pinned_for_downloads(s) + s->taken;
+    unsigned char *pinned = download_memory(s) + s->taken;
     int status = copy_down(d, stream, pinned, src, bytes, err);
     if (status)
         return status;
@@ -160,8 +161,8 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
 
 /* ---- pinned memory of the device's user ------------------------------------------------------ */
 
-/* The GPU writes to this memory directly, so that a download into it is complete when its stream
- * gets there, and can be recorded. */
+/* The GPU writes to this memory directly. A download into it needs no copy by the host, so it is
+ * complete when the stream has executed it, and it can be part of a recording. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
@@ -169,9 +170,10 @@ int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *
     *out = NULL;
     ls_cuda_pinned *p = ls_alloc(d->host, sizeof *p);
     if (!p)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for pinned memory", d->name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for the record of a pinned allocation",
+                       d->name);
     int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
-                            "%s: %zu bytes of pinned memory", d->name, bytes);
+                            "%s: allocating %zu bytes of pinned memory", d->name, bytes);
     if (status) {
         ls_free(d->host, p);
         return status;

@@ -50,11 +50,13 @@ static int check_gather(const ls_op_desc *d, ls_error *err)
             return ls_fail(err, LS_EINVAL, "gather: std[%d] is %g; it must be above 0", c,
                            (double)g->std[c]);
     if (g->crop < 0 || g->crop > d->x.h + d->x.w)
-        return ls_fail(err, LS_EINVAL, "gather: a crop of %d pixels for images of %d×%d", g->crop,
-                       d->x.h, d->x.w);
-    if (!ls_augment_fits(g->rotate, g->erase, g->brightness, g->mixup))
         return ls_fail(err, LS_EINVAL,
-                       "gather: at most 45 degrees, 256 256ths of brightness and 128 of mixup");
+                       "gather: crop is %d pixels; it must be from 0 to %d, height plus width",
+                       g->crop, d->x.h + d->x.w);
+    if (!ls_augment_fits(g->rotate, g->erase, g->brightness, g->mixup))
+        return ls_fail(
+            err, LS_EINVAL,
+            "gather: rotate must be at most 45, brightness at most 256 and mixup at most 128");
     return LS_OK;
 }
 
@@ -89,7 +91,7 @@ static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
     if (op->desc.u.softmax_xent.weighted && !b->class_weight)
-        return ls_fail(err, LS_EINVAL, "softmax_xent: it is weighted, without class_weight");
+        return ls_fail(err, LS_EINVAL, "softmax_xent: `weighted` is set, but class_weight is NULL");
     return ls_cuda_done(op, ls_k_softmax_xent(&k, on->cuda), err);
 }
 
@@ -162,16 +164,17 @@ static int check_arenas(const ls_cuda_op *op, ls_error *err)
     if (!b->args || !b->param[0] || !b->grad[0])
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", op->name);
     if (op->desc.kind == LS_OP_CLIP && !b->clip)
-        return ls_fail(err, LS_EINVAL, "%s: there is nowhere to write to", op->name);
-    if (!b->guard != !b->held)
-        return ls_fail(err, LS_EINVAL, "%s: guard and held belong together", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: the buffer `clip` is missing", op->name);
+    if (!b->guard != !b->skip)
+        return ls_fail(err, LS_EINVAL, "%s: guard and skip must both be set or both be NULL",
+                       op->name);
     for (int i = 0; i < slots; i++)
         if (!b->slot[i])
             return ls_fail(err, LS_EINVAL, "%s: slot %d is missing", op->name, i);
     return LS_OK;
 }
 
-static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_t stream)
+static cudaError_t apply_step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_t stream)
 {
     const ls_op_buffers *b = &op->b;
     const ls_sgd *sgd = &op->desc.u.sgd;
@@ -184,7 +187,7 @@ static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_
                      .in_shadow = b->in_shadow,
                      .args = args,
                      .count = op->desc.count,
-                     .guard = {b->guard, b->held, b->clip, op->desc.rate}};
+                     .guard = {b->guard, b->skip, b->clip, op->desc.rate}};
     if (op->desc.kind == LS_OP_RUNNING)
         return ls_k_running(u.w, u.grad, args, u.guard, running->momentum, running->of_weights,
                             u.count, stream);
@@ -214,7 +217,7 @@ static int update_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
                                       op->desc.u.clip.most, ls_cuda_accumulates(op), op->desc.count,
                                       on->cuda),
                             err);
-    return ls_cuda_done(op, step(op, args, on->cuda), err);
+    return ls_cuda_done(op, apply_step(op, args, on->cuda), err);
 }
 
 int ls_cuda_update_setup(ls_cuda_op *op, ls_error *err)

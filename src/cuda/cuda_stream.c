@@ -11,7 +11,7 @@ static int make_stream(cudaStream_t *out, const ls_cuda_device *d, int high, ls_
     cudaError_t e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
     if (e == cudaSuccess)
         e = cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, high ? greatest : least);
-    return cuda_check(err, e, "%s: a stream", d->name);
+    return cuda_check(err, e, "%s: creating a stream", d->name);
 }
 
 int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err)
@@ -27,7 +27,7 @@ int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority,
     int status = make_stream(&s->cuda, d, high_priority, err);
     if (status == LS_OK)
         status = cuda_check(err, cudaMalloc(&args, LS_RECORD_STEPS * sizeof *s->args),
-                            "%s: a stream's numbers", d->name);
+                            "%s: allocating the step arguments of a stream", d->name);
     s->args = args;
     if (status != LS_OK) {
         ls_cuda_stream_destroy(device, s);
@@ -49,7 +49,7 @@ void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream)
             break;
         }
     if (stream->cuda && !d->lost && cudaStreamSynchronize(stream->cuda) == cudaSuccess)
-        ls_cuda_deliver(d, stream);
+        ls_cuda_finish_downloads(d, stream);
     if (stream->cuda)
         cudaStreamDestroy(stream->cuda);
     if (stream->args)
@@ -71,7 +71,7 @@ void ls_cuda_streams_fini(ls_cuda_device *d)
     d->compute = d->communication = NULL;
 }
 
-/* ---- events: created by their first record, destroyed with the device ------------------------ */
+/* ---- events; a device frees its events when it is closed ---------------------------------- */
 
 static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
 {
@@ -79,7 +79,7 @@ static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
     if (!event)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for an event", d->name);
     int status = cuda_check(err, cudaEventCreateWithFlags(&event->cuda, cudaEventDisableTiming),
-                            "%s: an event", d->name);
+                            "%s: creating an event", d->name);
     if (status) {
         ls_free(d->host, event);
         return status;
@@ -109,7 +109,8 @@ int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-/* Reports bad data that a kernel has met, once. */
+/* Fails with LS_EDATA if a kernel has found a label that is not a class. Clears the kernel's
+ * report, so that it is returned once. */
 static int report_fault(ls_cuda_device *d, ls_error *err)
 {
     ls_k_fault fault = *d->fault;
@@ -125,7 +126,7 @@ static int sync_one(ls_cuda_device *d, const ls_stream *stream, ls_error *err)
     cudaError_t e = cudaStreamSynchronize(stream->cuda);
     d->lost |= cuda_is_lost(e);
     if (e == cudaSuccess)
-        ls_cuda_deliver(d, stream);
+        ls_cuda_finish_downloads(d, stream);
     return cuda_check(err, e, "%s: work on the device failed", d->name);
 }
 
@@ -170,18 +171,19 @@ int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
 
 /* ---- arguments of a step --------------------------------------------------------------------- */
 
-_Static_assert(LS_K_STEPS == LS_RECORD_STEPS, "a launch brings the numbers of all its steps");
+_Static_assert(LS_K_STEPS == LS_RECORD_STEPS,
+               "one launch copies the arguments of all steps of its recording");
 
 /* Returns the arguments as kernels read them. Padding is zeroed because they are compared as
  * bytes. */
-static ls_k_args numbers_of(const ls_step_args *args)
+static ls_k_args kernel_args(const ls_step_args *args)
 {
     ls_k_args now;
     memset(&now, 0, sizeof now);
     now.rows = args->rows;
-    now.before = args->before;
-    now.behind = args->behind;
-    now.told = args->told;
+    now.rows_before = args->rows_before;
+    now.rows_after = args->rows_after;
+    now.stats_copy = args->stats_copy;
     now.step = args->step;
     now.seed = args->seed;
     now.epoch = args->epoch;
@@ -191,22 +193,22 @@ static ls_k_args numbers_of(const ls_step_args *args)
     return now;
 }
 
-/* Copies the arguments of `count` steps of a recording to the stream, unless they are there
- * already. */
-static int bring_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
-                      ls_error *err)
+/* Enqueues a kernel that copies the arguments of `count` steps to s->args on the GPU, unless a
+ * single step has the arguments that were sent last. */
+static int send_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
+                     ls_error *err)
 {
     ls_stream *s = ls_cuda_stream_of(d, stream);
     ls_k_steps now;
     memset(&now, 0, sizeof now);
     for (int i = 0; i < count; i++)
-        now.step[i] = numbers_of(&args[i]);
-    if (count == 1 && s->has_known && memcmp(&now.step[0], &s->known, sizeof s->known) == 0)
+        now.step[i] = kernel_args(&args[i]);
+    if (count == 1 && s->has_sent && memcmp(&now.step[0], &s->sent, sizeof s->sent) == 0)
         return LS_OK;
     int status = cuda_check(err, ls_k_set_args(s->args, &now, count, s->cuda),
-                            "%s: a step's numbers", d->name);
-    s->has_known = status == LS_OK;
-    memcpy(&s->known, &now.step[0], sizeof s->known);
+                            "%s: copying the arguments of a step", d->name);
+    s->has_sent = status == LS_OK;
+    memcpy(&s->sent, &now.step[0], sizeof s->sent);
     return status;
 }
 
@@ -215,12 +217,12 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
 {
     ls_stream *s = ls_cuda_stream_of(d, stream);
     *out = s->args + (s->capturing ? s->step : 0);
-    return s->capturing ? LS_OK : bring_args(d, stream, args, 1, err);
+    return s->capturing ? LS_OK : send_args(d, stream, args, 1, err);
 }
 
 /* ---- recordings ----------------------------------------------------------------------------- */
 
-/* A recording: work that is captured once and then enqueued as a whole; a CUDA graph. */
+/* A recording of the device table: a CUDA graph. */
 struct ls_recording {
     cudaGraphExec_t exec;
     int steps;
@@ -231,17 +233,20 @@ int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, cons
 {
     if (!stream->capturing)
         return LS_OK;
-    return ls_fail(err, LS_EINVAL, "%s: %s while the stream is being recorded", d->name, what);
+    return ls_fail(err, LS_EINVAL, "%s: %s is not allowed while the stream is being recorded",
+                   d->name, what);
 }
 
-/* Begins a recording. Other threads are not restricted in the meantime; this one may only enqueue
- * work. */
+/* Begins a recording. The capture mode restricts the calling thread only: until the recording ends,
+ * it may enqueue work but not wait. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
     ls_stream *s = ls_cuda_stream_of(d, stream);
     if (s->capturing)
-        return ls_fail(err, LS_EINVAL, "%s: the stream is being recorded already", d->name);
+        return ls_fail(err, LS_EINVAL,
+                       "%s: cannot begin a recording: the stream is being recorded already",
+                       d->name);
     cudaError_t e = cudaStreamBeginCapture(s->cuda, cudaStreamCaptureModeThreadLocal);
     s->capturing = e == cudaSuccess;
     s->step = 0;
@@ -253,8 +258,8 @@ int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err)
     ls_cuda_device *d = ls_cuda_device_of(device);
     ls_stream *s = ls_cuda_stream_of(d, stream);
     if (!s->capturing || s->step + 1 == LS_RECORD_STEPS)
-        return ls_fail(err, LS_EINVAL, "%s: another step in %s", d->name,
-                       s->capturing ? "a recording that is full" : "no recording");
+        return ls_fail(err, LS_EINVAL, "%s: cannot begin another step: %s", d->name,
+                       s->capturing ? "the recording is full" : "no recording is in progress");
     s->step++;
     return LS_OK;
 }
@@ -283,10 +288,11 @@ int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream,
     cudaGraph_t graph = NULL;
     *out = NULL;
     if (!s->capturing)
-        return ls_fail(err, LS_EINVAL, "%s: the stream is not being recorded", d->name);
+        return ls_fail(err, LS_EINVAL,
+                       "%s: cannot end a recording: the stream is not being recorded", d->name);
     s->capturing = 0;
     cudaError_t e = cudaStreamEndCapture(s->cuda, &graph);
-    int status = cuda_check(err, e, "%s: the end of a recording", d->name);
+    int status = cuda_check(err, e, "%s: ending a recording", d->name);
     if (status == LS_OK)
         status = instantiate(out, d, graph, s->step + 1, err);
     if (graph)
@@ -298,7 +304,7 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
                    const ls_step_args *args, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
-    int status = bring_args(d, stream, args, recording->steps, err);
+    int status = send_args(d, stream, args, recording->steps, err);
     if (status)
         return status;
     return cuda_check(err, cudaGraphLaunch(recording->exec, ls_cuda_stream(d, stream)),

@@ -28,8 +28,8 @@ int ls_beside_end(ls_beside *other)
 
 /* ---- hashing on another thread --------------------------------------------------------------- */
 
-/* Hashes until `over` is set and every byte that was reached is hashed. Without a thread it runs
- * within ls_hash_behind_end, when all bytes are there. */
+/* Hashes until `over` is set and all bytes below `reached` are hashed. If no thread could be
+ * started, it runs within ls_hash_behind_end, when all bytes have been written. */
 static int hash_behind(void *behind)
 {
     ls_hash_behind *h = behind;

@@ -1,4 +1,5 @@
-/* Formats the columns of a table for people: `trainer init` prints them, and a run logs them. */
+/* A summary of a data table, one line of text for each of its columns. `trainer init` prints these
+ * lines, and a run logs them. */
 #ifndef DATA_COLUMNS_H
 #define DATA_COLUMNS_H
 
@@ -6,11 +7,12 @@
 
 enum { LS_COLUMN_LINE = 128 };
 
-/* Writes the heading of the lines of ls_column_line, without a newline. */
+/* Writes the heading of the summary, without a newline. */
 void ls_column_head(char out[LS_COLUMN_LINE]);
 
-/* Writes a column's line: name, kind, levels, missing values, mean and deviation; "-" where there
- * is none. */
+/* Writes the line of one column: its name, its kind, the number of different texts in it (its
+ * levels), the number of missing values, and mean and deviation of its numbers. A value that the
+ * column does not have is "-". */
 void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_seen *column);
 
 #endif

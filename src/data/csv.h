@@ -1,5 +1,5 @@
-/* Internals of data_csv.c: the columns of a table, from its header and the keys (csv_header.c), and
- * its cells (csv_cells.c). */
+/* Internals of data_csv.c: the columns of a table, which are determined from its header and from
+ * the config's keys (csv_header.c), and its cells (csv_cells.c). */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 
@@ -19,7 +19,7 @@ typedef struct ls_csv_column {
     ls_csv_kind kind;
     bool named;     /* a key decides what the column is */
     int slot;       /* index of its cell in a row; −1: it is dropped */
-    const char *is; /* why it was dropped without being named: "a date"; else NULL */
+    const char *is; /* what its texts look like, if that dropped it ("a date"); else NULL */
     ls_levels levels;
     double mean, deviation; /* statistics of a column of numbers */
     int prepared;           /* index of its column in the preparation; −1: none */

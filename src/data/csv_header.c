@@ -34,7 +34,8 @@ static bool is_named(const cJSON *item, const char *name)
     return cJSON_IsNumber(item) && ls_field_is_number(name, &number) && number == item->valuedouble;
 }
 
-/* Accepts the name itself, one of several names between commas, or one of a list. */
+/* Returns whether a key names the column: by a text that is the column's name, by a text of several
+ * names between commas, or by a list of names. */
 bool ls_csv_names(const ls_names *key, const char *name)
 {
     const cJSON *item;
@@ -216,8 +217,8 @@ static int check_names(const ls_csv *c)
     return status;
 }
 
-/* Inspection (keys.lenient): chooses a target by customary names if no key names one; else the last
- * column. */
+/* With keys.lenient and no key that names a target: chooses the column with a customary name, such
+ * as "target", or else the last column. */
 static void guess_target(ls_csv *c)
 {
     static const char *const usual[] = {"target", "label", "class", "y", "species", "diagnosis"};

@@ -16,8 +16,9 @@ static ls_column_use use_of(const ls_csv *c, int i)
                                     : LS_COLUMN_NUMBER;
 }
 
-/* Counts the level if it is a number, and if it may have a fraction. In the target a number with a
- * comma counts as well, because its decimal separator may not be set yet. */
+/* Counts the level in seen->numeric if it is a number, and in seen->broken if that number may have
+ * a fraction. In the target column a number with a comma is counted as a number too, because the
+ * decimal separator of that column may not be known yet. */
 static void see_level(const ls_csv *c, int i, const char *text, ls_column_seen *seen)
 {
     const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
@@ -51,9 +52,9 @@ static double room_of(double a, double b)
     return size < 1 << 24 ? 0 : size / (1 << 23);
 }
 
-/* Returns the step of a column whose numbers may go in whole steps from the first to the last, such
- * as a time, an id or a row number; 0: they do not. Cells are floats, so the step of large numbers
- * is approximate. */
+/* Returns the constant difference that successive numbers of the column may have, as in a column of
+ * times, ids or row numbers, computed from the first and the last number; 0: it is not a whole
+ * number. Cells are floats, so for large numbers it is approximate. */
 static double step_of(const ls_csv *c, int i)
 {
     const size_t rows = c->cells.rows;

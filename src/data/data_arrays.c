@@ -537,10 +537,11 @@ static int open_safetensors(ls_dataset *split[2], const ls_opening *o)
 static int open_folder(ls_dataset *split[2], const ls_opening *o)
 {
     if (!o->spec->keys.packed)
-        return ls_dataset_refuse(o, "data.name",
-                                 "folders of images are packed where a run begins, and not here: "
-                                 "`trainer pack FOLDER --to FILE.safetensors`, and then data.name "
-                                 "safetensors and data.path FILE.safetensors");
+        return ls_dataset_refuse(
+            o, "data.name",
+            "a folder of images must be packed first, which only a run does by "
+            "itself: `trainer pack FOLDER --to FILE.safetensors`; then set "
+            "data.name to safetensors and data.path to FILE.safetensors");
     return open_tensors(split, o->spec->keys.packed, o);
 }
 

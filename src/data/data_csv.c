@@ -19,12 +19,12 @@
 #include <string.h>
 
 enum {
-    /* numbers among a column's different texts that suggest a column of numbers, if they are most
-     * of its texts */
+    /* A column of texts is taken for one of numbers if at least so many of its different texts,
+     * and more than three quarters of them, are numbers. */
     NUMBERS_AMONG_TEXTS = 10,
     VALUES = 1 << 30, /* limit of the floats in all rows, unless the table has as many fields */
-    CLASSES_OF_NUMBERS =
-        256 /* more different numbers are values to learn, unless data.labels says otherwise */
+    /* a target of more different numbers is refused unless data.labels is set */
+    CLASSES_OF_NUMBERS = 256
 };
 
 /* ---- columns of the training table ----------------------------------------------------------- */
@@ -83,7 +83,7 @@ static const char *level_text(const ls_csv_column *at, int place)
 
 /* Returns the decimal separator to store for new rows: a comma, or a point if commas separated
  * thousands; 0: not known. */
-static char decimal_told(const ls_csv_column *at)
+static char known_decimal(const ls_csv_column *at)
 {
     if (at->decimal == ',')
         return ',';
@@ -108,7 +108,7 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
         return status;
     at->prepared = c->prep->columns - 1;
     ls_prep_column *p = &c->prep->column[at->prepared];
-    p->fills = k->missing != LS_MISSING_REFUSED;
+    p->allows_missing = k->missing != LS_MISSING_REFUSED;
     if (is_text)
         return LS_OK;
     p->missing = k->missing == LS_MISSING_MEAN ? (float)at->mean : 0.0f;
@@ -116,7 +116,7 @@ static int prepare_column(ls_csv *c, ls_csv_column *at)
     p->mean = p->scaled ? at->mean : 0;
     p->deviation = p->scaled ? at->deviation : 1;
     p->clip = p->scaled ? k->clip : 0;
-    p->decimal = decimal_told(at);
+    p->decimal = known_decimal(at);
     return LS_OK;
 }
 
@@ -127,7 +127,7 @@ static int prepare(ls_csv *c)
         return status;
     const ls_csv_column *target = &c->column[c->target];
     c->prep->latin1 = c->o->spec->keys.latin1 != 0;
-    c->prep->target_decimal = target->kind == LS_CSV_NUMBER ? decimal_told(target) : '\0';
+    c->prep->target_decimal = target->kind == LS_CSV_NUMBER ? known_decimal(target) : '\0';
     c->prep->target = ls_strdup(c->o->host, target->name);
     if (!c->prep->target)
         return ls_csv_no_memory(c);
@@ -406,8 +406,8 @@ static int read_table(ls_csv *c, ls_dataset **out)
     return LS_OK;
 }
 
-/* Reads a table, once more if the decimal separator of a column was known only after numbers had
- * been read without it. */
+/* Reads a table. If numbers were read before the decimal separator of their column was known, reads
+ * it once more. */
 static int read_file(ls_csv *c, const char *path, ls_dataset **out)
 {
     int status = LS_OK;

@@ -201,7 +201,7 @@ static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     return status;
 }
 
-/* Returns whether the images are left unread. */
+/* Returns whether the images of this split are not read, because only its labels are needed. */
 static bool is_unread(const idx_split *s)
 {
     return !s->test && s->o->spec->labels_alone && !(s->o->spec->keys.validation > 0);

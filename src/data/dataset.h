@@ -73,9 +73,10 @@ typedef struct ls_dataset_info {
     int classes;                   /* labels are 0 … classes − 1; 0 if targets are vectors */
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
     /* Meaning of each value of a row, as JSON text: an array with one object for each value.
-     * {"column": TEXT, "is": TEXT} is 1 or 0. {"column": TEXT} is a number, which is (value − mean)
-     * / deviation if the object also has "mean" and "deviation". NULL: the meaning is unknown, or
-     * there are more than LS_FEATURES_TOLD values, or the text is longer than LS_FEATURES_BYTES. */
+     * {"column": C, "is": T}: the value is 1 if the row's text in column C is T, else 0.
+     * {"column": C}: the value is the number in column C, or (number − mean) / deviation if the
+     * object also has "mean" and "deviation". NULL: the meaning is unknown, or there are more than
+     * LS_FEATURES_TOLD values, or the text is longer than LS_FEATURES_BYTES. */
     const char *features;
     /* Training data only: how the user's rows were converted to these rows; NULL: they were not. */
     const ls_prep *prep;
@@ -175,7 +176,8 @@ typedef struct ls_data_keys {
     const char *packed; /* folder: file that contains the packed images */
     int classes;        /* 0: as many as the training rows have */
     int labels;         /* an ls_label_form */
-    /* Not a key: the requested loss needs vectors, so LS_LABELS_AUTO finds no classes in them. */
+    /* Not a key: the requested loss needs vectors, so LS_LABELS_AUTO takes no targets for classes.
+     */
     int vectors;
     int missing;     /* an ls_missing */
     int standardize; /* csv: columns are scaled to (value − mean) / deviation */
@@ -260,8 +262,8 @@ const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds);
 /* Returns the number of rows. Any thread. */
 uint32_t ls_dataset_rows(const ls_dataset *ds);
 
-/* Returns the number of steps in an epoch: the number of minibatches of at most `batch_size` rows
- * that `rows` rows make. Returns UINT32_MAX if `rows` is 0, because there are no epochs then. */
+/* Returns the number of steps in an epoch of `rows` rows, which is rows / batch_size rounded up.
+ * Returns UINT32_MAX if `rows` is 0, because there are no epochs then. */
 uint32_t ls_steps_per_epoch(uint32_t rows, uint32_t batch_size);
 
 /* Returns the number of rows in minibatch `index` of `total` rows, divided into minibatches of
@@ -274,9 +276,10 @@ size_t ls_dataset_target_bytes(const ls_dataset *ds);
 
 /* Copies `count` rows, which may repeat.
  *
- * - rows: [count] row numbers - images: output buffer, count × ls_dataset_image_bytes bytes -
- * targets: output buffer, count × ls_dataset_target_bytes bytes: int32_t [count] or float
- * [count][info.targets]
+ * - rows: [count] row numbers
+ * - images: output buffer, count × ls_dataset_image_bytes bytes
+ * - targets: output buffer, count × ls_dataset_target_bytes bytes: int32_t [count] or float
+ *   [count][info.targets]
  *
  * Errors: LS_EINVAL for a row number that does not exist, in which case nothing is written; errors
  * of the kind's read function. Any thread, several at once. */

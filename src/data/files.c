@@ -36,8 +36,8 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Looks for `name`, also with the suffix ".gz", also in a directory of its own name, as some
- * archives contain it. Stores what was found in `path`. */
+/* Looks for the file `name` or `name`.gz, in `directory` or in a folder of it that is called `name`
+ * too, as in some archives. Stores the path of the file that was found in `path`. */
 static bool find_named(char path[LS_PATH_BYTES], const char *directory, const char *name)
 {
     char gz[64], inner[LS_PATH_BYTES];

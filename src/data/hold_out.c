@@ -1,5 +1,5 @@
-/* Held-out rows: divides a training split into two parts, views of the same rows in memory. The
- * second part is for evaluating a run while it trains. */
+/* Holds rows out: divides a training split into a part for training and a part on which the run is
+ * evaluated. Both parts are views of the same rows in memory. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Common state of the two parts. The last part to be closed closes it. */
+/* The training split that was divided, shared by its two parts. It is closed with the part that is
+ * closed last. */
 typedef struct whole {
     ls_dataset *all;
     const ls_host *host;
@@ -89,8 +90,9 @@ static int by_lot(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Marks the rows that are held out: in each class the fraction with the lowest random numbers (of
- * all rows if targets are vectors). Returns their number. */
+/* Draws a random number for each row, and marks the rows that are held out: in each class the
+ * wanted fraction of rows, those with the lowest numbers; or that fraction of all rows, if targets
+ * are vectors. Returns their number. */
 static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls_dataset_spec *spec)
 {
     const ls_dataset_view view = ls_dataset_resident(all);

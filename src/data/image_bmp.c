@@ -18,7 +18,7 @@ static uint32_t number(const uint8_t *b, size_t n)
 
 /* Contents of the header other than width and height. */
 typedef struct bmp {
-    uint32_t pixels, header, bits, packing, colours; /* `pixels`: their offset in the file */
+    uint32_t pixels, header, bits, packing, colours; /* `pixels`: offset of the first pixel */
     bool downward;                                   /* the first row in the file is the top row */
     uint32_t mask[3];
 } bmp;

@@ -230,7 +230,7 @@ static void shrink_jpeg(ls_image *i, int height, int width)
         by *= 2;
     while (by < 8 && is_too_large(i, by))
         by *= 2;
-    j->d.scale_num = 1; /* libjpeg of the IJG sets it to 8 of 8 */
+    j->d.scale_num = 1; /* the IJG's libjpeg has set the scale to 8/8 */
     j->d.scale_denom = (unsigned)by;
     i->down = (double)i->height / by;
     i->across = (double)i->width / by;

@@ -66,8 +66,8 @@ static int read_png_header(ls_image *i)
     return check_png(i, result);
 }
 
-/* Marks the colours that the palette has with an alpha of 1. libspng takes a colour that the
- * palette lacks as black, without the mark. */
+/* Gives each colour of the palette an alpha of 1 as a mark. libspng decodes a pixel whose index is
+ * beyond the palette as black without the mark, so that check_marks finds it. */
 static int mark_palette(const ls_image *i)
 {
     struct spng_plte palette;

@@ -1,5 +1,5 @@
-/* Kinds of datasets, and what they share: finding and reading files (files.c), and rows in memory
- * (dataset.c). */
+/* The interface of a kind of dataset (MNIST, a table, a folder of images, …), and functions that
+ * all kinds share: finding and reading files (files.c), and rows in memory (dataset.c). */
 #ifndef DATA_KINDS_H
 #define DATA_KINDS_H
 

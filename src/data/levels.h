@@ -1,5 +1,5 @@
-/* The set of different texts of a column. Equal numbers are one level, however they are written: 1,
- * 1.0 and 01. */
+/* The levels of a column: the set of the different texts that occur in it. Texts that are equal
+ * numbers, such as 1, 1.0 and 01, are one level. */
 #ifndef DATA_LEVELS_H
 #define DATA_LEVELS_H
 

@@ -408,8 +408,8 @@ static int check_shape(const ls_new_rows *of, const ls_array *x, bool *last, ls_
                    of->height * of->width == 1 ? ", or (N, features)" : "", shape);
 }
 
-/* Checks the type of an array. Bytes are pixels and floats are any numbers: one in place of the
- * other has another unit. */
+/* Refuses an array whose type suggests that its numbers have another unit than the training rows:
+ * floats for a model that reads bytes, and bytes for a model that was trained on other numbers. */
 static int check_type(const ls_new_rows *of, const ls_array *x, ls_error *err)
 {
     const char *const known = of->prep->type, *const found = ls_array_type_name(x->type);

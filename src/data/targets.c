@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    FLOAT_CLASSES = 100,  /* floats: from this number of classes on they are values */
+    FLOAT_CLASSES = 100,  /* floats are labels only if all are below this */
     NAMED_CLASSES = 65536 /* limit of classes whose labels begin at 1 */
 };
 

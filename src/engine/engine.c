@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* how long stopping waits for stalled workers to come back */
+/* time for which ls_engine_stop waits for stalled workers to return from their calls */
 #define CLOSE_NS ((uint64_t)2 * 1000000000u)
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -72,8 +72,8 @@ int ls_engine_open(ls_engine **out, const ls_engine_desc *desc, ls_error *err)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* Stops this engine in a pool of the caller's, whose workers only release what belongs to the
- * engine. */
+/* Stops this engine if its pool belongs to the caller: the workers only release what belongs to the
+ * engine, and the pool goes on. */
 static int leave_pool(ls_engine *e)
 {
     int status = LS_OK;
@@ -139,8 +139,8 @@ ls_engine_state *ls_engine_weights(ls_engine *e)
 
 /* ---- the queue ------------------------------------------------------------------------------ */
 
-/* The range is copied to a slot of each worker. The inboxes have room for as many ranges as there
- * are slots. */
+/* Copies the range to a slot of each worker, and submits the copy as a job of the pool. The inboxes
+ * have room for as many ranges as there are slots. */
 int ls_engine_submit(ls_engine *e, const ls_range *range, ls_error *err)
 {
     const uint64_t slot = e->items++ % LS_IN_FLIGHT;

@@ -40,28 +40,39 @@
  * sum, or no worker does. If a worker fails before that point, the others get no sum, and no
  * worker applies the step. If it fails after that point, the others have the sum, and all of them
  * apply the step. After any failure the remaining workers therefore agree on the number of steps
- * done without a message, and no replica needs repair. A single worker has no one to agree with. On
- * a CPU its sum is computed in the array of its first partial sum, and with one shard that array is
- * the sum already. The weights change only in the update, so until then a failure of a single
- * worker leaves nothing of the step either: its arrays are overwritten when the step is repeated.
+ * done without a message, and no replica needs repair.
+ * A run with one worker has no other workers to agree with, but the rule is the same: the weights
+ * change only in the update, which is the last part of a step. If the worker fails before it, the
+ * step was not applied. The gradients that the step has computed do no harm, because the next
+ * attempt overwrites them. (On a CPU a single worker has no array for the total: it adds its
+ * partial sums in the array of the first one.)
  *
  * LOST WORKERS. A worker whose device fails says so in its report and takes no further part. A
- * worker that shows no sign of life for the deadline has stalled; wait.c decides this. The thread
- * of a stalled worker cannot be stopped, and may still use memory that it shares with the others.
- * The others leave that memory to it and get new memory (ls_engine_leave_stalled). In both cases
- * ls_engine_collect, or the current job, returns with faults (ls_engine_faults). The coordinator
- * then classifies the faults (train/recover.c), removes the workers whose devices failed
- * (ls_engine_drop), and has the remaining workers form a new group (ls_engine_form), which
- * distributes the shards anew. The tree is unchanged: if the step is submitted again, its sum, and
- * with it the final weights of the run, have the same bits as without the failure. Shards that were
- * dealt in the failed step count for nothing, because nobody gets its sum; a new group deals all of
- * them again, with a new ls_deal. A stalled worker that continues may still take shards of the old
- * one, which is kept with the old group and used by nobody else.
+ * worker that shows no sign of life for longer than a time limit, the deadline, has stalled; wait.c
+ * decides this. The thread of a stalled worker cannot be stopped, and may still use memory that it
+ * shares with the others. The others leave that memory to it and get new memory
+ * (ls_engine_leave_stalled). In both cases the function in which the coordinator waits for the
+ * workers (ls_engine_collect for steps, ls_engine_run_all for other work) returns, and
+ * ls_engine_faults then returns a fault of that worker. The coordinator then classifies the faults
+ * (train/recover.c), removes the workers whose devices failed (ls_engine_drop), and has the
+ * remaining workers form a new group (ls_engine_form), which distributes the shards anew. The tree
+ * is unchanged: if the step is submitted again, its sum, and with it the final weights of the run,
+ * have the same bits as without the failure. Shards that were dealt in the failed step count for
+ * nothing, because nobody gets its sum; a new group deals all of them again, with a new ls_deal. A
+ * stalled worker that continues may still take shards of the old one, which is kept with the old
+ * group and used by nobody else.
  *
  * SKIPPED STEPS. If the loss of a step is not finite, all workers have the same sum and skip the
  * step. Each then computes again the shards that it had in this step, one by one, and reports the
  * first whose loss is not finite. Every shard was dealt to exactly one worker, so none is searched
  * twice and none is left out.
+ *
+ * WORDS. An *arena* is one array with all parameters of the model, or with a value for each of them
+ * (gradient, optimizer state), always in the same order. The gradient of a shard is a *leaf* of the
+ * tree. A worker's *fold* (comm/comm.h) is its set of partial sums of leaves. The *exchange*
+ * (exchange.h) is memory through which the coordinator and the workers' jobs pass weights and
+ * results. The *feed* (feed.h) has the rows of steps in flight, if training rows are streamed. A
+ * *job* is any work of a worker that is not a step, such as an evaluation.
  *
  * The functions by purpose:
  *
@@ -72,8 +83,8 @@
  *
  * Functions that only observe an engine are in engine/view.h.
  *
- * Threads: only the coordinator calls these functions. While a worker has work, it calls only
- * ls_engine_submit and ls_engine_collect.
+ * Threads: only the coordinator calls these functions. While any worker has work, the coordinator
+ * may call only ls_engine_submit and ls_engine_collect.
  */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -105,11 +116,12 @@ struct ls_cluster;
 
 /* ---- the description ------------------------------------------------------------------------ */
 
-/* Description of the work. Everything that it points to must outlive the engine, except
- * `devices`. */
+/* Description of the work. Everything that it points to must outlive the engine, except `devices`,
+ * which is only read by ls_engine_open, and `class_weight`, which the engine frees. */
 typedef struct ls_engine_desc {
-    /* The workers' threads: `pool`, or if it is NULL a new pool made from `devices`, to which the
-     * engine adds the stop hook and the size of the inboxes. */
+    /* The workers' threads are those of `pool`. If `pool` is NULL, the engine creates a pool with
+     * the options `devices`, in which it sets `inbox`, and `stop` to a hook that frees the
+     * worker's replica. */
     ls_pool *pool;
     const ls_device_pool_options *devices;
     /* Model and training method. */
@@ -121,7 +133,9 @@ typedef struct ls_engine_desc {
     /* [classes], allocated with ls_alloc; the engine takes ownership. NULL: equal weights. */
     float *class_weight;
     uint64_t seed;
-    bool nominal; /* a sum of gradients is divided by batch_size instead of its number of rows */
+    /* the sum of a minibatch's gradients is divided by batch_size, even if the minibatch has fewer
+     * rows; if false, by its number of rows */
+    bool divides_by_batch_size;
     /* A step whose loss is not finite is not applied, and training goes on; if false, no further
      * step is begun after such a step. */
     bool skip_nonfinite;
@@ -137,8 +151,8 @@ typedef struct ls_engine_desc {
     int shards;                 /* number of shards of a minibatch; 0: one per worker */
     const double *capacity;     /* [workers] relative speed of each worker; NULL: all equal */
     struct ls_cluster *cluster; /* the other processes of the run; NULL: none */
-    /* Supervision. `deadline_s`: longest silence of a worker in seconds; 0: derived from the
-     * longest step. */
+    /* Supervision. `deadline_s`: time without a sign of life, in seconds, after which a worker has
+     * stalled; 0: derived from the longest step. */
     double deadline_s;
     ls_injections injections;
     /* Callbacks, which receive `user`; each may be NULL. `idle` is called on the coordinator's
@@ -214,9 +228,12 @@ typedef struct ls_report {
     float loss; /* loss summed over the whole minibatch; the same on every worker */
     float correct;
     float rows;
-    /* Time of ls_now_ns at the end of the step, if the report is sent later than that; else 0. */
+    /* If steps are so short that the worker wakes the coordinator only once for several of them:
+     * time of ls_now_ns at the end of the step. Otherwise 0: the report is sent when the step
+     * ends. */
     uint64_t ended_ns;
-    /* Number of steps that ended together and are not reported yet, this one included. */
+    /* If the device ran several steps as one launch, all of them end when the launch ends, and
+     * their reports follow each other. Number of these reports from this one on; otherwise 1. */
     int steps_left;
     ls_replica_times times;
     ls_comm_times comm;
@@ -237,17 +254,17 @@ typedef struct ls_outcome {
     int bad_worker, bad_shard;
 } ls_outcome;
 
-/* Waits until every worker has reported the next step, or until the workers that have not reported
- * it have been silent for the deadline. After a failure workers begin no further step; the steps in
- * flight must be collected before anything else is done. */
+/* Waits until every worker has reported the next step or has stalled. After a failure workers begin
+ * no further step; the steps in flight must be collected before anything else is done. */
 void ls_engine_collect(ls_engine *engine, ls_outcome *out);
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
 
-struct ls_train_worker;
-struct ls_exchange;
+struct ls_train_worker; /* a worker's data (engine/state.h) */
+struct ls_exchange;     /* memory shared by the coordinator and all workers (engine/exchange.h) */
 
-/* A job: work that every worker does between steps, on its own thread. */
+/* A job: work that every worker does between steps, on its own thread. `e` has the arguments and
+ * receives the results of all jobs. */
 typedef int ls_worker_job(struct ls_train_worker *worker, const struct ls_exchange *e);
 
 /* Runs a job on every worker that is not stalled, and waits for it. `steps_done`: number of
@@ -261,8 +278,9 @@ ls_worker_job ls_worker_describe;
 ls_worker_job ls_worker_choices;
 /* Builds the replica from ls_engine_weights, with the choices among kernels if there are any. */
 ls_worker_job ls_worker_open;
-/* Worker 0 computes the checksum of the gradient of shard 0 of the first minibatch, with rows in
- * stored order. */
+/* Worker 0 computes the gradient of the first shard's rows, in the order in which the data set
+ * stores them, and its checksum (ls_engine_worker). By that checksum the processes of a run find
+ * out whether their devices compute the same bits. */
 ls_worker_job ls_worker_probe;
 /* Evaluates this worker's shards of every test minibatch and writes the results to
  * ls_engine_test. */
@@ -278,12 +296,14 @@ typedef enum ls_presence {
     LS_STALLED /* the worker does not answer; its thread and memory are left alone */
 } ls_presence;
 
-/* Writes the faults of live workers since the last job or the last group, and those of lost workers
- * that ls_engine_drop has not returned yet. A worker has at most one fault, its first. Returns
- * their number; out: [LS_DEVICES_MAX]. */
+/* Writes all faults that the coordinator has to deal with: that of each live worker, which the next
+ * ls_engine_run_all or ls_engine_form clears, and that of each lost or stalled worker until
+ * ls_engine_drop has returned it. A worker has at most one fault, its first. Returns the number of
+ * faults; out: [LS_DEVICES_MAX]. */
 int ls_engine_faults(const ls_engine *engine, const ls_fault **out);
-/* Leaves the memory shared with newly stalled workers to them, and allocates new memory for the
- * others. Must be called first after a failure. Errors: LS_ENOMEM. */
+/* If workers have stalled since the last call of ls_engine_drop: leaves the exchange and the feed,
+ * which these workers may still use, to them, and allocates new ones for the others. It must be
+ * called before any other function after a failure. Errors: LS_ENOMEM. */
 int ls_engine_leave_stalled(ls_engine *engine, ls_error *err);
 /* Removes the workers whose devices failed. Returns the number of workers that failed or stalled
  * since the last call, and writes their faults; out: [LS_DEVICES_MAX]. */

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 typedef struct ls_fault {
-    int worker;       /* index of the worker; −1: another host */
-    uint64_t step;    /* number, from 1, of the step in which or after which the failure happened */
-    ls_error error;   /* the cause; its status is LS_OK if there is no fault */
+    int worker;     /* index of the worker that failed; −1: a worker or process on another host */
+    uint64_t step;  /* number, from 1, of the step in which or after which the failure happened */
+    ls_error error; /* the cause; its status is LS_OK if there is no fault */
     double silence_s; /* seconds without a sign of life, if the fault is a stall */
 } ls_fault;
 

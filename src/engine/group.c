@@ -55,8 +55,9 @@ void ls_assign_shards(ls_engine *e)
     }
 }
 
-/* Returns whether the shards are dealt to the workers while they compute: all of them fold in host
- * memory, alone, and merge in the tree's order, and there is something to deal. */
+/* Returns whether shards are dealt to the workers while they compute. They are if there are more
+ * shards than live workers, all live workers merge in the tree's order, and each of them adds its
+ * own partial sums in host memory with one thread (ls_worker_spreads). */
 static bool is_dealt(const ls_engine *e)
 {
     int lo, hi;
@@ -68,8 +69,9 @@ static bool is_dealt(const ls_engine *e)
     return can && hi - lo > e->live;
 }
 
-/* Creates the deal of a new group. A worker's first shard is the first of its share; that of the
- * last worker is the last shard. */
+/* Creates the deal of a new group. The first shard of a worker in the deal is the first shard of
+ * its share. That of the last worker is the last shard of its share, so that the deal ends with the
+ * last shard of this process. */
 static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
 {
     int first[LS_DEVICES_MAX];
@@ -113,19 +115,19 @@ static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
     const bool one_total = chosen && e->live > 1;
     e->sums_in_place = chosen && e->live == 1;
     e->total = one_total ? ls_host_group_total(*out) : NULL;
-    /* Each worker now allocates a total of its own when it joins. If that fails too, the caller may
-     * try once more (train/recover.c). */
+    /* If there is no memory for one total, each worker allocates a total of its own when it joins.
+     * If that fails too, the caller may try once more (train/recover.c). */
     if (one_total && !e->total)
         ls_log(e->desc.host, LS_LOG_WARNING,
-               "out of memory for one total of all workers: each has its own");
+               "out of memory for a total that all workers share: each worker gets its own");
     return status;
 }
 
-/* Returns whether a stalled worker may still use `group`: it was a member, or its stall has not
- * been dealt with yet. */
+/* Returns whether the worker has stalled and may still use `group`: it was a member, or
+ * ls_engine_drop has not returned its stall yet. */
 static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
 {
-    return w->presence == LS_STALLED && (w->member_of == group || !w->told);
+    return w->presence == LS_STALLED && (w->member_of == group || !w->loss_reported);
 }
 
 /* Returns whether a stalled worker may still read what the other workers have shown to the old
@@ -236,7 +238,7 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done,
     int retire_status = old ? retire(e, old, old_deal, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retire_status;
-    /* no group and no worker is left that could touch the memory of earlier sums */
+    /* no old group and no stalled worker is left that could use the memory of earlier sums */
     if (status == LS_OK && e->desc.cluster && !e->old_groups && !any_stalled(e))
         ls_cluster_free_old(e->desc.cluster);
     return status ? status : ls_engine_run_all(e, ls_worker_check, steps_done, err);
@@ -289,11 +291,11 @@ static int renew_feed(ls_engine *e, ls_error *err)
 
 int ls_engine_leave_stalled(ls_engine *e, ls_error *err)
 {
-    bool news = false;
+    bool stalled = false;
     for (int i = 0; i < e->workers; i++)
-        news |= e->worker[i].presence == LS_STALLED && ls_is_news(&e->worker[i]);
-    int status = news ? renew_exchange(e, err) : LS_OK;
-    return status == LS_OK && news ? renew_feed(e, err) : status;
+        stalled |= e->worker[i].presence == LS_STALLED && ls_loss_is_unreported(&e->worker[i]);
+    int status = stalled ? renew_exchange(e, err) : LS_OK;
+    return status == LS_OK && stalled ? renew_feed(e, err) : status;
 }
 
 int ls_engine_drop(ls_engine *e, const ls_fault **out)
@@ -308,9 +310,9 @@ int ls_engine_drop(ls_engine *e, const ls_fault **out)
         }
         if (w->presence == LS_LIVE)
             e->live++;
-        if (!ls_is_news(w))
+        if (!ls_loss_is_unreported(w))
             continue;
-        w->told = true;
+        w->loss_reported = true;
         out[count++] = &w->fault;
     }
     return count;

@@ -23,8 +23,8 @@ typedef struct ls_tally {
     double loss, correct;
 } ls_tally;
 
-/* The rows of the test subset, cut as in training: into minibatches of `batch` rows, and each of
- * these into shards. The results do not depend on how many workers share the shards. */
+/* The rows of the test subset, cut as in training: into minibatches of `batch` rows, and each
+ * minibatch into shards. The results do not depend on how the shards are distributed to workers. */
 typedef struct ls_sharded_rows {
     uint32_t rows, batch, shards;
     uint32_t *row;          /* [rows] the numbers from 0 on */

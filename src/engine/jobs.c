@@ -26,7 +26,7 @@ static int submit(ls_engine *e, ls_worker_job *job, ls_error *err)
         if (e->worker[i].presence == LS_STALLED)
             continue;
         e->worker[i].job = job;
-        /* The result if the caller cancels its pool before the job begins. */
+        /* This stays the worker's error if the caller cancels its pool before the job begins. */
         if (e->worker[i].presence == LS_LIVE)
             ls_fail(&e->worker[i].error, LS_ECANCELED,
                     "its job was dropped: the pool was cancelled");
@@ -44,7 +44,7 @@ int ls_engine_run_all(ls_engine *e, ls_worker_job *job, uint64_t steps_done, ls_
     ls_await_jobs(e, steps_done);
     for (int i = 0; i < e->workers; i++) {
         ls_train_worker *w = &e->worker[i];
-        if (w->presence == LS_STALLED && w->told)
+        if (w->presence == LS_STALLED && w->loss_reported)
             continue;
         if (w->presence == LS_LIVE)
             w->fault = (ls_fault){.worker = i, .step = steps_done, .error = w->error};

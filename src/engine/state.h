@@ -44,7 +44,7 @@ typedef struct ls_old_fold {
 typedef struct ls_train_worker {
     ls_engine *engine;
     int index;
-    bool idle;              /* the worker takes no part any more: its jobs do nothing */
+    bool idle;              /* its device has failed: it takes no part, and its jobs do nothing */
     int rank;               /* rank in the group, among the live workers */
     int shard_lo, shard_hi; /* shards shard_lo … shard_hi − 1 are its share */
     ls_hand hand;           /* shards that were dealt to it; hand.deal NULL: its share is fixed */
@@ -70,7 +70,7 @@ typedef struct ls_train_worker {
     int next_slot; /* result slot of the next launch */
     /* Set during a step: complete parts of the gradient are passed to the communicator. */
     bool merging_early;
-    bool failed;        /* a step failed, so no further step is begun */
+    bool failed;        /* a step failed, so the worker begins no further step of this group */
     ls_worker_job *job; /* most recent job other than training */
     uint32_t checksum;  /* checksum of its weights and optimizer states, by ls_worker_snapshot */
     void *scratch;      /* [LS_SCRATCH] buffer for computing the checksum */
@@ -82,7 +82,7 @@ typedef struct ls_train_worker {
     ls_report report; /* report of the step being collected */
     /* The first fault since the last job or group, or the fault by which the worker was lost. */
     ls_fault fault;
-    bool told;                /* ls_engine_drop has returned the loss of this worker */
+    bool loss_reported;       /* ls_engine_drop has returned the loss of this worker */
     ls_comm_group *member_of; /* the last group that it was told to join */
     /* Padding: the next worker's data is on another cache line. */
     char own_cache_line[64];
@@ -126,7 +126,7 @@ struct ls_engine {
     ls_park parking;             /* park word on which it sleeps until a report comes */
     uint64_t items;              /* number of ranges submitted; gives the next range's slot */
     uint64_t sent, taken;        /* number of steps submitted, and collected */
-    uint64_t ends[LS_IN_FLIGHT]; /* a slot is free once so many steps are collected */
+    uint64_t ends[LS_IN_FLIGHT]; /* slot i is free once `taken` is at least ends[i] */
     uint64_t next_number;        /* number, from 1, of the step that is collected next */
     ls_watch watch;              /* restarted whenever idle workers get work */
     uint64_t deadline_ns;        /* longest silence of a worker */
@@ -139,7 +139,8 @@ struct ls_engine {
     ls_feed *feed;
     ls_feed *old_feeds;
     ls_exchange *old_exchanges;
-    /* Set when the engine stops: a stalled worker may still read the partial sums of its peers. */
+    /* Set when the engine stops: a stalled worker may still read the partial sums of its peers, so
+     * these are not freed. */
     bool readers_asleep;
     bool lacks_scores; /* no exchange could be created for want of memory for scores */
 };
@@ -154,16 +155,16 @@ static inline int ls_first_live(const ls_engine *e)
 }
 
 /* Returns whether the worker was lost and ls_engine_drop has not returned that yet. */
-static inline bool ls_is_news(const ls_train_worker *w)
+static inline bool ls_loss_is_unreported(const ls_train_worker *w)
 {
-    return w->presence != LS_LIVE && !w->told;
+    return w->presence != LS_LIVE && !w->loss_reported;
 }
 
 /* Returns whether the worker has a fault that counts: any fault of a live worker, or a loss that
  * ls_engine_drop has not returned yet. */
 static inline bool ls_has_fault(const ls_train_worker *w)
 {
-    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_is_news(w);
+    return w->presence == LS_LIVE ? w->fault.error.status != LS_OK : ls_loss_is_unreported(w);
 }
 
 /* ---- wait.c --------------------------------------------------------------------------------- */
@@ -178,7 +179,8 @@ void ls_await_jobs(ls_engine *engine, uint64_t steps_done);
 
 /* Assigns a rank and shards to each live worker. */
 void ls_assign_shards(ls_engine *engine);
-/* Returns whether a stalled worker may still read what its peers have shown to their group. */
+/* Returns whether a stalled worker may still read arrays that its peers have shown to their
+ * group. */
 bool ls_readers_asleep(const ls_engine *engine);
 /* Frees the current group and all old groups. */
 void ls_free_groups(ls_engine *engine);

@@ -106,7 +106,7 @@ bool ls_engine_lacks_scores(const ls_engine *e)
     return e->lacks_scores;
 }
 
-void ls_engine_mark(ls_engine *e, int worker, ls_marks *marks)
+void ls_engine_set_marks(ls_engine *e, int worker, ls_marks *marks)
 {
     e->worker[worker].heartbeat.marks = marks;
 }

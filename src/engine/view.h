@@ -11,7 +11,7 @@
 bool ls_engine_has_room(const ls_engine *engine);
 /* Returns the number of steps that were submitted and not yet collected. */
 uint64_t ls_engine_in_flight(const ls_engine *engine);
-/* Returns the preferred number of steps of the next range, if the epoch has so many left. It is 1
+/* Returns how many steps the next range should have if the epoch has as many left. The number is 1
  * unless one worker is left, its rows are resident, and either its device takes several steps in
  * one launch, or its steps end sooner than the coordinator can be woken. */
 uint32_t ls_engine_steps_at_once(const ls_engine *engine);
@@ -44,7 +44,7 @@ typedef struct ls_worker_view {
     /* Checksum of its weights and states at the last read-back, or of the gradient of a probe. */
     uint32_t checksum;
     const ls_report *report; /* report of the step collected last; NULL: the worker has a fault */
-    int queued;              /* number of jobs and ranges that it has, the current one included */
+    int queued;              /* number of its jobs and ranges that have not ended */
 } ls_worker_view;
 
 /* Returns the state of a worker. */
@@ -72,7 +72,7 @@ bool ls_engine_lacks_scores(const ls_engine *engine);
 
 /* Sets the buffer in which a worker records marks for a timeline. Must be called before anything is
  * computed. */
-void ls_engine_mark(ls_engine *engine, int worker, ls_marks *marks);
+void ls_engine_set_marks(ls_engine *engine, int worker, ls_marks *marks);
 /* Returns the address of the worker's pointer to its replica, for a reader of the worker's marks.
  * The pointer is set before the first mark of one of the replica's ops. */
 const ls_replica *const *ls_engine_replica_at(const ls_engine *engine, int worker);

@@ -1,11 +1,12 @@
 /* Waiting: the coordinator waits for the reports of a step, or for a job that all workers do, and
  * watches the workers' signs of life meanwhile.
  *
- * While it waits it looks every LS_NAP_NS at the heartbeat of each awaited worker. A worker without
- * a sign of life for the deadline is declared stalled. Time during which the worker could not run
- * (the process was stopped, or no CPU was free) does not count (sync/heartbeat.h). A worker that
- * waits for its peers in a merge shows no signs of life of its own; it counts as silent for as long
- * as the liveliest of its peers. Threads: the coordinator's.
+ * While it waits, the coordinator looks every LS_NAP_NS at the heartbeat of each awaited worker. A
+ * worker that shows no sign of life for longer than deadline_ns is declared stalled. Time during
+ * which the worker could not run (the process was stopped, or no CPU was free) does not count
+ * (sync/heartbeat.h). A worker that waits for its peers in a merge cannot show signs of life; its
+ * silence is therefore taken to be the shortest silence of all awaited workers. Threads: the
+ * coordinator's.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -21,7 +22,7 @@
 #define LEAST_NS ((uint64_t)10 * 1000000000u)
 /* A derived deadline in units of the longest step. */
 #define TIMES_LONGEST 20
-#define GRACE_NS 500000000u /* time to leave a merge once the group was aborted */
+#define GRACE_NS 500000000u /* time that a worker gets to leave a merge after the group's abort */
 #define PAUSE_NS 500000000u /* shorter pauses are not reported */
 
 /* ---- the process's pauses ------------------------------------------------------------------- */
@@ -51,7 +52,8 @@ static void note_pause(ls_engine *e, uint64_t begin_ns)
     if (away < queued + PAUSE_NS)
         return;
     e->paused_ns += away - queued;
-    ls_log(e->desc.host, LS_LOG_INFO, "stopped for %.1f s, which count against no worker",
+    ls_log(e->desc.host, LS_LOG_INFO,
+           "stopped for %.1f s, which do not count as silence of a worker",
            (double)(away - queued) * 1e-9);
 }
 
@@ -76,9 +78,12 @@ void ls_watch_begin(ls_watch *watch)
     *watch = (ls_watch){.seen_ns = ls_now_ns()};
 }
 
-/* Returns for how long the watcher itself had no CPU since its last look. This is read only once a
- * worker is suspected, so that a thread that hangs on a busy machine is found no later. */
-static uint64_t had_no_cpu(ls_watch *watch, const ls_engine *e)
+/* Returns for how long the watching thread itself had no CPU since its last look; 0 as long as no
+ * worker is suspected, because finding out costs system calls. ls_attended_ns counts that time as
+ * attended. Without it, a watcher that was away because it had no CPU would take its absence for a
+ * stop of the whole process, in which no silence counts, and a worker that hangs would be found
+ * later on a busy machine than on an idle one. */
+static uint64_t own_queued_ns(ls_watch *watch, const ls_engine *e)
 {
     const ls_thread_use before = watch->own;
     watch->own.state = 0;
@@ -90,9 +95,9 @@ static uint64_t had_no_cpu(ls_watch *watch, const ls_engine *e)
     return 0;
 }
 
-static void listen(ls_watch *watch, const ls_engine *e)
+static void update_silences(ls_watch *watch, const ls_engine *e)
 {
-    const uint64_t attended = ls_attended_ns(&watch->seen_ns, had_no_cpu(watch, e));
+    const uint64_t attended = ls_attended_ns(&watch->seen_ns, own_queued_ns(watch, e));
     for (int w = 0; w < e->workers; w++)
         if (e->worker[w].presence == LS_STALLED || ls_pool_busy(e->pool, w) == 0)
             watch->silence[w] = (ls_silence){0}; /* the worker has no work or has stalled */
@@ -101,8 +106,9 @@ static void listen(ls_watch *watch, const ls_engine *e)
                             ls_pool_thread_number(e->pool, w), attended, e->deadline_ns / 8);
 }
 
-/* Reduces the silence of workers that wait in a merge to that of the liveliest awaited worker: as
- * long as one worker makes progress, or is kept from it, the others have a reason to wait. */
+/* Reduces the silence of workers that wait in a merge to the shortest silence of all awaited
+ * workers: as long as one worker makes progress, or lacks a CPU, the others have a reason to
+ * wait. */
 static void excuse_waiting(ls_watch *watch, const ls_engine *e, const bool *awaited)
 {
     uint64_t least = UINT64_MAX;
@@ -160,7 +166,7 @@ static void say_how_long(char *out, size_t size, const ls_silence *silence)
 
 /* Declares a worker stalled that shows no sign of life in or after step `step`: records its fault,
  * abandons its thread in the pool, and aborts the group. */
-static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silence *silence)
+static void declare_stalled(ls_engine *e, int worker, uint64_t step, const ls_silence *silence)
 {
     ls_train_worker *w = &e->worker[worker];
     char where[160], how_long[100];
@@ -180,16 +186,16 @@ static void leave_behind(ls_engine *e, int worker, uint64_t step, const ls_silen
  * declared stalled, in or after step `step`. A merge does not end by itself, so a worker that is in
  * a merge gets a grace period: the group is aborted first, which releases the workers that only
  * wait there. A worker that shows no sign of life even then is the one that hangs. */
-static void look(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
+static void check_workers(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t step)
 {
-    listen(watch, e);
+    update_silences(watch, e);
     excuse_waiting(watch, e, awaited);
     for (int w = 0; w < e->workers; w++) {
         const uint64_t held = watch->silence[w].held_ns;
         if (!awaited[w] || held <= e->deadline_ns)
             continue;
         if (held > e->deadline_ns + (is_merging(&watch->silence[w]) ? GRACE_NS : 0))
-            leave_behind(e, w, step, &watch->silence[w]);
+            declare_stalled(e, w, step, &watch->silence[w]);
         else if (e->group)
             e->group->type->abort(e->group);
     }
@@ -198,7 +204,7 @@ static void look(ls_watch *watch, ls_engine *e, const bool *awaited, uint64_t st
 /* ---- a job ---------------------------------------------------------------------------------- */
 
 /* Calls the caller's callback for idle time. */
-static void be_idle(const ls_engine *e)
+static void call_idle(const ls_engine *e)
 {
     if (e->desc.idle)
         e->desc.idle(e->desc.user);
@@ -206,16 +212,16 @@ static void be_idle(const ls_engine *e)
 
 /* Checks all workers that have a job. Jobs of a lost worker do nothing, but its thread is
  * awaited. */
-static void look_after_jobs(ls_engine *e, ls_watch *watch, uint64_t steps_done)
+static void check_jobs(ls_engine *e, ls_watch *watch, uint64_t steps_done)
 {
     bool awaited[LS_DEVICES_MAX];
     for (int w = 0; w < e->workers; w++)
         awaited[w] = e->worker[w].presence != LS_STALLED && ls_pool_busy(e->pool, w) > 0;
-    look(watch, e, awaited, steps_done);
+    check_workers(watch, e, awaited, steps_done);
 }
 
 /* Waits up to LS_NAP_NS for the end of all jobs. Returns LS_ETIMEDOUT if some are still running. */
-static int nap(ls_engine *e)
+static int wait_briefly(ls_engine *e)
 {
     const uint64_t begin = ls_now_ns();
     const int status = ls_pool_wait(e->pool, LS_NAP_NS, NULL);
@@ -223,16 +229,16 @@ static int nap(ls_engine *e)
     return status;
 }
 
-/* Uses the watch over steps, which is free since no step is in progress; a second one would be too
- * large for a small stack. */
+/* Uses the engine's watch, which is otherwise for steps: no step is in progress now, and a second
+ * watch on the stack would be too large for a small stack. */
 void ls_await_jobs(ls_engine *e, uint64_t steps_done)
 {
     ls_watch_begin(&e->watch);
-    while (nap(e) == LS_ETIMEDOUT) {
-        look_after_jobs(e, &e->watch, steps_done);
-        be_idle(e);
+    while (wait_briefly(e) == LS_ETIMEDOUT) {
+        check_jobs(e, &e->watch, steps_done);
+        call_idle(e);
     }
-    be_idle(e);
+    call_idle(e);
 }
 
 /* ---- waiting for reports -------------------------------------------------------------------- */
@@ -256,7 +262,7 @@ static void await_all(awaited *a, ls_engine *e)
 }
 
 /* Removes one entry. */
-static void strike(awaited *a, int index)
+static void remove_awaited(awaited *a, int index)
 {
     a->count--;
     a->worker[index] = a->worker[a->count];
@@ -264,7 +270,7 @@ static void strike(awaited *a, int index)
 }
 
 /* Stores a report and, if the step failed, makes a fault of it. */
-static void take_in(awaited *a, ls_engine *e, const ls_report *report, int index)
+static void store_report(awaited *a, ls_engine *e, const ls_report *report, int index)
 {
     ls_train_worker *w = &e->worker[a->worker[index]];
     w->report = *report;
@@ -272,7 +278,7 @@ static void take_in(awaited *a, ls_engine *e, const ls_report *report, int index
         w->fault = (ls_fault){.worker = w->index, .step = report->number, .error = w->error};
         w->fault.error.status = report->status;
     }
-    strike(a, index);
+    remove_awaited(a, index);
 }
 
 /* Returns whether the caller has cancelled its pool before the worker began the range, in which
@@ -296,30 +302,30 @@ static void note_dropped(ls_engine *e, int worker, uint64_t step)
 }
 
 /* Checks the awaited workers, and removes those that have stalled or whose range was dropped. */
-static void look_after(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
+static void check_awaited(awaited *a, ls_engine *e, uint64_t step, ls_watch *watch)
 {
     bool out[LS_DEVICES_MAX] = {false};
     for (int i = 0; i < a->count; i++)
         out[a->worker[i]] = true;
-    look(watch, e, out, step);
+    check_workers(watch, e, out, step);
     for (int i = a->count - 1; i >= 0; i--) {
         const int w = a->worker[i];
         const bool dropped = e->worker[w].presence != LS_STALLED && was_dropped(e, w);
         if (dropped)
             note_dropped(e, w, step);
         if (dropped || e->worker[w].presence == LS_STALLED)
-            strike(a, i);
+            remove_awaited(a, i);
     }
 }
 
-/* Takes all reports that have arrived. Several arrive together if steps are short; a wait with its
- * reading of the clock for each would take longer. */
+/* Takes all reports that have arrived. If steps are short, several arrive together, and waiting for
+ * each by itself would take longer, because each wait reads the clock. */
 static void take_ready(awaited *a, ls_engine *e)
 {
     ls_report report;
     for (int i = a->count - 1; i >= 0; i--)
         if (ls_ring_try_pop(a->ring[i], &report) == LS_OK)
-            take_in(a, e, &report, i);
+            store_report(a, e, &report, i);
 }
 
 /* Waits until every worker has reported the next step, has stalled, or has dropped the step. */
@@ -335,10 +341,10 @@ static void await_reports(ls_engine *e)
         int status = ls_ring_pop_any(&report, &which, a.ring, a.count, begin + LS_NAP_NS, NULL);
         note_pause(e, begin);
         if (status == LS_OK) {
-            take_in(&a, e, &report, which);
+            store_report(&a, e, &report, which);
         } else {
-            look_after(&a, e, e->next_number, &e->watch);
-            be_idle(e);
+            check_awaited(&a, e, e->next_number, &e->watch);
+            call_idle(e);
         }
     }
 }

@@ -56,8 +56,10 @@ static int import_state(ls_train_worker *w, const ls_exchange *x, bool slots)
     return status;
 }
 
-/* Returns whether the group provides the total's memory after joining. It does not if the total
- * also holds the moving average. */
+/* Returns whether the replica gets the memory of its total when it joins a group, instead of
+ * allocating it when it is created. It does not if a moving average is kept: while the average is
+ * evaluated, the replica keeps its trained weights in the total (ls_replica_use_average), so the
+ * workers cannot share one. */
 static bool has_total_later(const ls_train_worker *w)
 {
     return ls_worker_rebinds(w) && w->engine->desc.optimizer->ema == 0;

@@ -2,17 +2,18 @@
  *
  * In parts: the worker computes the gradients of its shards, merges them with those of the other
  * workers, and applies the update. If there are no other workers, and the model is so small that a
- * step ends sooner than a thread can be woken, the coordinator sends several steps in a range, and
- * the report of the last one wakes it.
+ * step takes less time than waking a thread, the coordinator sends several steps in a range, and
+ * the worker wakes the coordinator only when it reports the last one.
  *
- * Whole: if the minibatch has one shard and there is one worker, its device gets a step as one
- * launch, and the next step before the result of this one is known, so that the device never waits
- * for the host. For a small model LS_UNROLLED steps are one launch. At most LS_IN_FLIGHT launches
- * are in progress. Steps are reported in order, when their launch is done. A step whose loss is not
- * finite changes nothing on the device, and neither do the steps after it. The host notices this
- * when it reads the result, handles the step as any other skipped step, and then, if the run
- * continues, enqueues the later steps again. The results are therefore the same as if the steps had
- * been taken one after another.
+ * Whole: if the minibatch has one shard and there is one worker, the worker enqueues a whole step
+ * (gradient and update) on its device as one launch, and enqueues the next step before the result
+ * of this one is known, so that the device never waits for the host. For a small model one launch
+ * has LS_UNROLLED steps. At most LS_IN_FLIGHT launches are in progress. Steps are reported in
+ * order, when their launch is done. If the loss of a step is not finite, the device applies neither
+ * that step nor the steps that are enqueued after it. The worker notices this when it reads the
+ * result, handles the step as any other skipped step, and then, if the run continues, enqueues the
+ * later steps again. The results are therefore the same as if the steps had been taken one after
+ * another.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -60,8 +61,8 @@ static bool is_quick(const ls_engine_desc *d)
 }
 
 /* If each worker has one shard, the shard's gradient is the worker's contribution to the merge, so
- * complete parts of it can be merged during backward. If there is also only one worker, the
- * gradient is the sum. */
+ * complete parts of it can be merged during backward. If there is only one worker with one shard,
+ * and no other process, nothing is merged: the gradient is the sum, and steps can be whole. */
 int ls_worker_choose_steps(ls_train_worker *w)
 {
     const ls_engine *e = w->engine;
@@ -72,14 +73,14 @@ int ls_worker_choose_steps(ls_train_worker *w)
     w->alone = e->one_shard_each && ranks == 1 && !e->desc.cluster;
     int whole = 0; /* number of steps of one launch; 0: steps are taken in parts */
     if (status == LS_OK && w->alone) {
-        status = ls_replica_prepare_whole(w->replica, &w->error);
-        whole = ls_replica_steps_whole(w->replica, e->desc.batch_size);
+        status = ls_replica_record_whole_steps(w->replica, &w->error);
+        whole = ls_replica_most_whole_steps(w->replica, e->desc.batch_size);
     }
     w->quick = ranks == 1 && !e->desc.cluster && whole == 0 && is_quick(&e->desc);
     w->length = w->quick ? QUICK_STEPS : whole > 1 ? LS_UNROLLED : 1;
     /* The old group may have failed with a block on the device after a skipped step; lift the
      * block. */
-    return status ? status : ls_replica_release(w->replica, &w->error);
+    return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
 /* ---- shards --------------------------------------------------------------------------------- */
@@ -126,11 +127,11 @@ static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_rep
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
-/* Computes the gradient of a shard, and folds it. `on_left`: its neighbour on the right has been
- * folded. */
+/* Computes the gradient of a shard, and adds it to the worker's fold. `on_left`: the shard lies
+ * left of those that are in the fold already; else right of them. */
 static int fold_shard(ls_train_worker *w, ls_step *s, int shard, bool on_left)
 {
-    /* a part that was already merged could not be overwritten */
+    /* an injected NaN is written when the gradient is complete, so no part is merged before */
     w->merging_early = s->spoilt < 0;
     int status = compute_shard(w, s, shard, &s->report.times);
     w->merging_early = false;
@@ -142,8 +143,8 @@ static int fold_shard(ls_train_worker *w, ls_step *s, int shard, bool on_left)
     return status;
 }
 
-/* Computes shards as they are dealt: the worker's first one, then neighbours of those that it has,
- * until no worker has left one to it. */
+/* Computes shards as they are dealt (sync/deal.h): first the worker's own first shard, then shards
+ * next to those that it has computed, until none is left that it could take. */
 static int compute_dealt_shards(ls_train_worker *w, ls_step *s)
 {
     int status = LS_OK;
@@ -301,7 +302,7 @@ static ls_step step_of(const ls_range *range, uint32_t index)
         .draw = range->engine->streams ? (uint32_t)number : range->epoch,
         .spoilt = -1,
         .update = {.lr = range->lr[index],
-                   .scale = 1.0f / (float)(d->nominal ? batch : n),
+                   .scale = 1.0f / (float)(d->divides_by_batch_size ? batch : n),
                    .rows = n,
                    .number = number},
         .report = {.number = number, .status = LS_EABORTED, .bad_shard = -1, .steps_left = 1}};
@@ -321,7 +322,7 @@ static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range
     const uint32_t batch = w->engine->desc.batch_size;
     const uint64_t number = range->first_step + index + 1;
     const uint32_t n = ls_minibatch_rows(range->row_count, batch, index);
-    const uint32_t most = w->alone ? (uint32_t)ls_replica_steps_whole(w->replica, n) : 0;
+    const uint32_t most = w->alone ? (uint32_t)ls_replica_most_whole_steps(w->replica, n) : 0;
     if (most == 0 || is_planned(w, number))
         return 0;
     if (most > range->steps - index || range->row_count < (index + most) * batch)
@@ -343,8 +344,8 @@ static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
         how[i] = first[i].update;
     f->status = refresh_rows(w, first, 0, first->n);
     if (f->status == LS_OK)
-        f->status = ls_replica_step_whole(w->replica, first->rows, first->draw, how, count, f->slot,
-                                          &times, &w->error);
+        f->status = ls_replica_run_whole_steps(w->replica, first->rows, first->draw, how, count,
+                                               f->slot, &times, &w->error);
     for (int i = 0; i < count; i++) {
         first[i].report.times.forward += times.forward / count;
         first[i].report.steps_left = count - i;
@@ -383,13 +384,14 @@ static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
 
 /* ---- the end of a launch -------------------------------------------------------------------- */
 
-/* Handles a step whose loss is not finite; the device has changed nothing since that step. */
+/* Handles a step whose loss is not finite. The device has applied neither this step nor a later
+ * one. */
 static int skip_step(ls_train_worker *w, ls_step *s)
 {
     int status = ls_replica_sync(w->replica, &w->error);
     if (status == LS_OK)
         status = find_bad_shard(w, s);
-    return status ? status : ls_replica_release(w->replica, &w->error);
+    return status ? status : ls_replica_resume_updates(w->replica, &w->error);
 }
 
 /* Reports a step of a launch that has ended. Returns whether the steps enqueued after it have no
@@ -439,8 +441,9 @@ static void retire_down_to(ls_train_worker *w, int most)
             retire_first(w);
 }
 
-/* Enqueues `count` steps, and reports the steps that are done by then. These steps are reported
- * later, at the latest when the worker has no other work. */
+/* Enqueues the `count` steps of a range from `index` on as one launch, and reports the steps of
+ * earlier launches that have ended. The new launch is reported when a later one is enqueued, or at
+ * the latest when the worker has no other work. */
 static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;

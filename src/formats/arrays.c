@@ -18,7 +18,8 @@
 #define MOST_HEADER ((size_t)16 << 20)
 
 static const struct {
-    const char *numpy, *tensor; /* names in the formats; "": the format lacks the type */
+    const char *numpy,
+        *tensor; /* names of the type in the two formats; "": the format does not have the type */
     const char *name;
     size_t bytes;
 } types[] = {
@@ -95,8 +96,8 @@ size_t ls_array_last_place(const ls_array *a, size_t i)
     return (row * area + pixel) * channels + channel;
 }
 
-/* Checks that shape and type make exactly `bytes` bytes. Products that exceed the file, or 64 bits,
- * are the header's fault and are refused. */
+/* Checks that an array of this shape and type has exactly `bytes` bytes. Fails if the product
+ * exceeds the file or 64 bits, because then the header is damaged. */
 static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error *err)
 {
     uint64_t left = bytes / types[a->type].bytes;
@@ -106,7 +107,7 @@ static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error
                            "expected a shape without zeros; there are no rows in it");
         left /= a->dim[i];
     }
-    uint64_t product = types[a->type].bytes; /* at most `bytes` if left > 0 */
+    uint64_t product = types[a->type].bytes; /* if left > 0, at most `bytes` */
     for (int i = 0; i < a->rank; i++)
         product *= a->dim[i];
     if (left > 0 && product == bytes)

@@ -13,7 +13,7 @@ enum { LS_ARRAY_RANK = 4 };
 
 typedef enum ls_array_type {
     LS_ARRAY_U8,
-    LS_ARRAY_BOOL, /* bytes; any value but 0 is read as 1 */
+    LS_ARRAY_BOOL, /* one byte each; any value but 0 is read as 1 */
     LS_ARRAY_I8,
     LS_ARRAY_U16,
     LS_ARRAY_I16,
@@ -33,9 +33,9 @@ typedef struct ls_array {
     ls_array_type type;
     bool big_endian;
     int rank;
-    uint64_t dim[LS_ARRAY_RANK]; /* none is 0 */
+    uint64_t dim[LS_ARRAY_RANK]; /* [rank] sizes, all above 0 */
     const uint8_t *data;
-    void *map; /* the map, if it belongs to this array; else NULL */
+    void *map; /* the mapped memory if this array must unmap it; else NULL */
     size_t map_bytes;
 } ls_array;
 
@@ -44,25 +44,27 @@ typedef struct ls_array {
  * array. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err);
 
-/* Maps an array: an .npy file, or an array in an .npz file, "FILE.npz/NAME". For "FILE.npz" it is
- * the first of `names` (NULL-terminated) that the file contains; if one of `names` is "", the only
- * array of the file will do as well. A deflated array is unpacked into memory. `path` must outlive
- * the array, which the caller closes. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA with file and
- * offset; LS_EUNSUPPORTED (a member that is encrypted, or compressed by another method). */
+/* Maps an array: an .npy file, or an array in an .npz file, "FILE.npz/NAME". For "FILE.npz" it maps
+ * the array with the first of `names` (NULL-terminated) that the file contains. If one of `names`
+ * is
+ * "", and the file contains a single array, it maps that one whatever its name is. A deflated array
+ * is unpacked into memory. `path` must outlive the array, which the caller closes. Errors:
+ * LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA with file and offset; LS_EUNSUPPORTED (a member that is
+ * encrypted, or compressed by another method). */
 int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_error *err);
 /* Reads an array as ls_array_open does, from `count` bytes in memory, which messages call `name`.
  * Both must outlive the array, which the caller closes. */
 int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count,
                   const char *const *names, ls_error *err);
-/* ls_array_is_npy and ls_array_is_npz return whether the `count` bytes begin
- * as such a file does. */
+/* ls_array_is_npy and ls_array_is_npz return whether the `count` bytes begin as an .npy file or an
+ * .npz file does. */
 bool ls_array_is_npy(const void *bytes, size_t count);
 bool ls_array_is_npz(const void *bytes, size_t count);
 /* ls_path_is_npz returns whether the path ends with ".npz". ls_array_is_there returns whether the
  * file at `path` is an .npz file that contains an array with one of these names. */
 bool ls_path_is_npz(const char *path);
 bool ls_array_is_there(const char *path, const char *const *names);
-/* Unmaps an array. It may be called again. */
+/* Unmaps an array. Calls after the first have no effect. */
 void ls_array_close(ls_array *array);
 
 /* Default names of arrays in .npz files, NULL-terminated: rows and their targets,
@@ -114,7 +116,7 @@ size_t ls_array_last_place(const ls_array *array, size_t i);
 double ls_array_number(const ls_array *array, size_t i);
 /* Returns whether the type is u8. */
 bool ls_array_of_bytes(const ls_array *array);
-/* Returns whether the type is one of integers or bool. */
+/* Returns whether the type is an integer type or bool. */
 bool ls_array_is_whole(const ls_array *array);
 /* Returns whether a->data can be used directly: bytes, or aligned floats in the
  * machine's byte order. */

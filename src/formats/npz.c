@@ -21,7 +21,8 @@ enum {
     LOCAL = 30,     /* bytes of the header before a member */
     STORED = 0,
     DEFLATED = 8,
-    RATIO = 1032 /* deflate needs at least 2 bits for 258 bytes */
+    RATIO = 1032 /* largest ratio of unpacked to packed bytes: deflate needs at least 2 bits for 258
+                  * bytes */
 };
 
 typedef struct archive {
@@ -231,7 +232,7 @@ static int find_bytes(const archive *z, const member *m, const uint8_t **out)
 }
 
 /* Parses the .npy file in the archive. Messages contain the member's name. The archive's own map
- * may have been unmapped before. */
+ * may have been unmapped before, if the array was unpacked. */
 static int parse_member(ls_array *a, const archive *z, const char *name, const uint8_t *bytes,
                         uint64_t count)
 {

@@ -5,7 +5,8 @@
  *     ls_pb_message(&outer, 5, &inner);       // copies and empties inner
  *
  * Source: the encoding's description (protobuf.dev/programming-guides/encoding): a field is a
- * varint (number << 3 | wire type) followed by its value. The buffer stores that memory ran out. */
+ * varint (number << 3 | wire type) followed by its value. If memory runs out, the buffer is marked
+ * as failed (base/buffer.h). */
 #ifndef FORMATS_PROTOBUF_H
 #define FORMATS_PROTOBUF_H
 
@@ -21,7 +22,7 @@ void ls_pb_float(ls_buffer *b, unsigned field, float value);
 void ls_pb_double(ls_buffer *b, unsigned field, double value);
 void ls_pb_text(ls_buffer *b, unsigned field, const char *text);
 /* Appends `message` as a field and empties it, so that it can be used again. If memory ran out for
- * `message`, `b` has failed as well. */
+ * `message`, `b` is marked as failed as well. */
 void ls_pb_message(ls_buffer *b, unsigned field, ls_buffer *message);
 
 #endif

@@ -32,8 +32,8 @@ typedef struct ls_tensor_group {
 
 /* Metadata of a file; NULL: none. */
 typedef struct ls_tensor_notes {
-    const char *state; /* "lockstep"; if given, the file also has a checksum */
-    const char *card;  /* "lockstep_model" */
+    const char *state; /* the member "lockstep"; a file that has it also has a checksum */
+    const char *card;  /* the member "lockstep_model" (config/card.h) */
 } ls_tensor_notes;
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -58,21 +58,22 @@ void ls_floats_sha256(char out[65], const float *values, size_t count);
 
 /* Reads the group's tensors into group->to; F16 and BF16 are converted to F32. Programs put a
  * prefix such as "module." or "_orig_mod." before all names. If all names of the file begin
- * with one prefix that ends with a dot, and the group has no prefix, it is removed, and the
- * host's log says so. Tensors that the group does not name are ignored. A file with a state is
- * verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset and what was expected;
- * LS_ENOMEM. Any thread. */
+ * with one prefix that ends with a dot, and the group has no prefix, the prefix is ignored, and a
+ * line in the host's log says so. Tensors that the group does not name are ignored. A file with a
+ * state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset and what was
+ * expected; LS_ENOMEM. Any thread. */
 int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
                         ls_error *err);
 
-/* Reads the tensors of the group that the file contains in the same shape, and keeps the contents
- * of the others. Logs a line for each tensor of the group that was not read and for each of the
- * file that was not used. Errors: those of ls_tensor_file_load, and LS_EDATA if no tensor fits. */
+/* Reads the tensors of the group that the file contains in the same shape; leaves the other tensors
+ * of the group unchanged. Logs a line for each tensor of the group that was not read, and for each
+ * tensor of the file that was not used. Errors: those of ls_tensor_file_load, and LS_EDATA if no
+ * tensor fits. */
 int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, const ls_host *host,
                                 ls_error *err);
 
-/* Reads what ls_tensor_file_write has written: the file must contain all tensors of all groups, as
- * F32, and no others. A file with a state is verified first. After a failure the contents of the
+/* Reads a file of ls_tensor_file_write: it must contain all tensors of all groups, as F32, and no
+ * other tensors. A file with a state is verified first. After a failure the contents of the
  * arrays are undefined. Errors: those of ls_tensor_file_load. */
 int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
                                const ls_host *host, ls_error *err);

@@ -1,7 +1,7 @@
 /* Reads safetensors files. Before any tensor is read, the header is checked as a whole: its spans
  * must cover the rest of the file without gaps and overlaps, and a file that has a state is
- * compared with its checksum. Nothing is mapped: a file that shrinks meanwhile is an error, not a
- * signal. */
+ * compared with its checksum. Nothing is mapped: if a file shrinks while it is read, the result
+ * is an error instead of a signal. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -25,7 +25,7 @@ typedef struct file {
     int fd;
     uint64_t size; /* size of the file in bytes */
     uint64_t data; /* offset where the tensors begin */
-    bool strict;   /* only what this library writes is accepted */
+    bool strict;   /* only files that this library has written are accepted */
     ls_json *header;
     const ls_host *host;
     ls_error *err;
@@ -519,9 +519,9 @@ static bool all_begin_with(const cJSON *tensors, const char *prefix)
     return true;
 }
 
-/* Programs put "module." or "_orig_mod." before the names of a model that they wrap. If all names
- * of the file begin with such a prefix, and none is a name of the group as it is, the prefix
- * becomes that of the group. */
+/* Sets the prefix of the group. Programs put "module." or "_orig_mod." before the names of a model
+ * that they wrap. If all names of the file begin with such a prefix, and none of them is a name of
+ * the group without it, the group gets this prefix. */
 static void take_prefix_off(const file *f, ls_tensor_group *group, char prefix[TENSOR_NAME])
 {
     char text[TENSOR_NAME + 64];

@@ -1,10 +1,11 @@
-/* Threads of a server: the daemon's own threads report connections and their phases; the thread
- * `watch` closes connections that are late or too many; the thread `door` accepts connections while
- * there is room. All three use the list of connections under `lock`; `changed` is signalled when
- * one arrives, when room becomes free, and at the end.
+/* Threads of a server: libmicrohttpd's own threads, called the daemon, report connections and their
+ * phases. The thread `watch` closes connections that exceed a time limit, or that are too many. The
+ * thread `acceptor` accepts connections while fewer than the largest number are open. All of them
+ * use the list of connections under `lock`. `changed` is signalled when a connection is added, when
+ * one is removed from a full list, and when the server stops.
  *
- * Connections are never closed here but shut down. The daemon owns their descriptors and closes
- * them when it notices. */
+ * To close a connection, this file shuts its socket down. The daemon owns the descriptor; it
+ * notices the shutdown and closes the descriptor. */
 #include "http/guard.h"
 
 #include <arpa/inet.h>
@@ -21,40 +22,43 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GRACE_S 0.1 /* seconds that every connection has for the start of its request */
+#define GRACE_S 0.1 /* seconds for which a new phase protects a connection from close_one */
 
 enum {
-    SPARE = 8,           /* connections beyond those that are answered, so that a
-                            new one always gets in */
-    CLIENTS = 1024,      /* number of client addresses that are told apart; addresses are hashed */
-    KEPT = 24,           /* descriptors for the rest of the program: saves,
-                            logs, the server's own */
-    ANSWERS_MS = 10000,  /* most time at the end for answers that are being computed */
-    STRAGGLERS_MS = 1000 /* most time at the end for requests and answers in transfer */
+    SPARE = 8,      /* connections beyond options.connections that are accepted, so that a new
+                     * client need not wait until an answer is complete */
+    CLIENTS = 1024, /* number of values of the hash by which client addresses are distinguished */
+    KEPT = 24,      /* descriptors that are left for the rest of the program, such as log files
+                     * and files that are saved */
+    /* time limits when the server stops: for answers that are being computed, and for requests and
+     * answers in transfer */
+    ANSWERS_MS = 10000,
+    STRAGGLERS_MS = 1000
 };
 
-/* The phase of a connection: idle or sending headers (WAITS), sending the body (BRINGS), waiting
- * for the server (ANSWERED), receiving the answer (TAKES), shut down (CLOSES). The server waits for
- * the client in all phases but ANSWERED and CLOSES. */
-typedef enum phase { WAITS, BRINGS, ANSWERED, TAKES, CLOSES } phase;
+/* The phase of a connection: the client is idle or sends headers (IDLE), it sends the body
+ * (SENDING_BODY), the server computes the answer (ANSWERING), the client receives the answer
+ * (RECEIVING), or the socket is shut down (SHUT_DOWN). The server waits for the client in the
+ * phases IDLE, SENDING_BODY and RECEIVING. */
+typedef enum phase { IDLE, SENDING_BODY, ANSWERING, RECEIVING, SHUT_DOWN } phase;
 
-typedef struct visitor {
-    struct visitor *next, **at;
+typedef struct connection {
+    struct connection *next, **at;
     int fd;
-    unsigned client; /* hash of its address, below CLIENTS */
+    unsigned client; /* hash of the client's address, below CLIENTS */
     phase phase;
     double since;
-} visitor;
+} connection;
 
 struct http_guard {
     http_guard_options options;
     struct MHD_Daemon *daemon;
     int listening;
-    pthread_t watch, door;
+    pthread_t watch, acceptor;
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    visitor *visitors;
-    int count, in[CLOSES + 1], stopping, ending;
+    connection *first; /* newest connection of the list */
+    int count, in[SHUT_DOWN + 1], stopping, ending;
     unsigned admitted; /* number of connections since the start */
 };
 
@@ -75,11 +79,11 @@ static int descriptor(struct MHD_Connection *c)
     return MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
-/* ---- connections; enter, close_visitor, is_crowded and close_one need the lock --------------- */
+/* ---- connections; set_phase, shut_down, is_crowded and close_one need the lock --------------- */
 
-static void enter(http_guard *g, visitor *v, phase to)
+static void set_phase(http_guard *g, connection *v, phase to)
 {
-    if (v->phase == CLOSES)
+    if (v->phase == SHUT_DOWN)
         return;
     g->in[v->phase]--;
     g->in[to]++;
@@ -87,53 +91,53 @@ static void enter(http_guard *g, visitor *v, phase to)
     v->since = seconds();
 }
 
-/* Shuts a connection down. The server notices that and closes it later; until then the descriptor
- * belongs to the server. */
-static void close_visitor(http_guard *g, visitor *v)
+/* Shuts a connection's socket down. The daemon notices that later and closes the descriptor. */
+static void shut_down(http_guard *g, connection *v)
 {
     shutdown(v->fd, SHUT_RDWR);
-    enter(g, v, CLOSES);
+    set_phase(g, v, SHUT_DOWN);
 }
 
-/* Returns the largest number of connections: those that are answered, SPARE for the newest ones,
- * and SPARE that are being closed. */
-static int most_visitors(const http_guard *g)
+/* Returns the largest number of connections: options.connections, SPARE for new ones, and SPARE
+ * whose sockets are shut down but not yet closed. */
+static int most_connections(const http_guard *g)
 {
     return g->options.connections + 2 * SPARE;
 }
 
 static bool is_crowded(const http_guard *g)
 {
-    return g->count - g->in[CLOSES] > g->options.connections + SPARE;
+    return g->count - g->in[SHUT_DOWN] > g->options.connections + SPARE;
 }
 
-static bool server_waits(const visitor *v)
+static bool server_waits(const connection *v)
 {
-    return v->phase != ANSWERED && v->phase != CLOSES;
+    return v->phase != ANSWERING && v->phase != SHUT_DOWN;
 }
 
-/* Closes the connection that has kept the server waiting longest, of the client that has most
- * connections. Each connection has GRACE_S seconds before that. Returns 0 if one was closed, else
- * the time when one may be. */
+/* Shuts down one connection on which the server waits for the client. It chooses the client with
+ * the most connections, and of these the one that has been waited for longest. A connection whose
+ * phase began less than GRACE_S seconds ago is not shut down. Returns 0 if a connection was shut
+ * down, else the time at which one may be. */
 static double close_one(http_guard *g, double now)
 {
     unsigned of[CLIENTS] = {0};
-    visitor *worst = NULL;
-    for (const visitor *v = g->visitors; v; v = v->next)
-        of[v->client] += v->phase != CLOSES;
-    for (visitor *v = g->visitors; v; v = v->next)
+    connection *worst = NULL;
+    for (const connection *v = g->first; v; v = v->next)
+        of[v->client] += v->phase != SHUT_DOWN;
+    for (connection *v = g->first; v; v = v->next)
         if (server_waits(v) && (!worst || of[v->client] > of[worst->client] ||
                                 (of[v->client] == of[worst->client] && v->since < worst->since)))
             worst = v;
     const double patient = worst ? worst->since + GRACE_S : now + GRACE_S;
     if (patient > now)
         return patient;
-    close_visitor(g, worst);
+    shut_down(g, worst);
     return 0;
 }
 
-/* Hashes a client's address to a number below CLIENTS. For IPv6 only the first half counts: whoever
- * has one such address has all addresses with that half. */
+/* Hashes a client's address to a number below CLIENTS. Of an IPv6 address only the first half is
+ * used, because one client usually owns all addresses with that half. */
 static unsigned number_client(const struct sockaddr *from)
 {
     const http_place *p = (const http_place *)(const void *)from;
@@ -145,8 +149,8 @@ static unsigned number_client(const struct sockaddr *from)
     return (unsigned)(address * 0x9e3779b97f4a7c15u >> 54);
 }
 
-/* Sets *what to 1 and wakes up all waiting threads. */
-static void announce(http_guard *g, int *what)
+/* Sets *what to 1 under the lock and wakes up all threads that wait for `changed`. */
+static void set_flag(http_guard *g, int *what)
 {
     pthread_mutex_lock(&g->lock);
     *what = 1;
@@ -154,30 +158,30 @@ static void announce(http_guard *g, int *what)
     pthread_mutex_unlock(&g->lock);
 }
 
-static void admit(http_guard *g, visitor *v)
+static void add_connection(http_guard *g, connection *v)
 {
     pthread_mutex_lock(&g->lock);
     v->since = seconds();
-    v->at = &g->visitors;
-    v->next = g->visitors;
+    v->at = &g->first;
+    v->next = g->first;
     if (v->next)
         v->next->at = &v->next;
-    g->visitors = v;
-    g->in[WAITS]++;
+    g->first = v;
+    g->in[IDLE]++;
     g->count++;
     g->admitted++;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
 }
 
-static void forget(http_guard *g, visitor *v)
+static void remove_connection(http_guard *g, connection *v)
 {
     pthread_mutex_lock(&g->lock);
     *v->at = v->next;
     if (v->next)
         v->next->at = v->at;
     g->in[v->phase]--;
-    if (g->count-- == most_visitors(g))
+    if (g->count-- == most_connections(g))
         pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
     free(v);
@@ -185,19 +189,19 @@ static void forget(http_guard *g, visitor *v)
 
 /* ---- callbacks of the daemon ----------------------------------------------------------------- */
 
-/* Called when a connection begins or ends. If there is no memory for a new connection, it
- * is shut down at once. */
+/* Called by the daemon when a connection begins or ends. If there is no memory for the record of a
+ * new connection, its socket is shut down at once. */
 static void on_connection(void *user, struct MHD_Connection *c, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
     http_guard *g = user;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         if (*context)
-            forget(g, *context);
+            remove_connection(g, *context);
         *context = NULL;
         return;
     }
-    visitor *v = *context = calloc(1, sizeof *v);
+    connection *v = *context = calloc(1, sizeof *v);
     if (!v) {
         shutdown(descriptor(c), SHUT_RDWR);
         return;
@@ -205,17 +209,17 @@ static void on_connection(void *user, struct MHD_Connection *c, void **context,
     v->fd = descriptor(c);
     v->client =
         number_client(MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
-    admit(g, v);
+    add_connection(g, v);
 }
 
 /* Sets a connection's phase. Returns the number of connections that are being answered. */
-static int move(http_guard *g, struct MHD_Connection *c, phase to)
+static int set_phase_of(http_guard *g, struct MHD_Connection *c, phase to)
 {
-    visitor *v = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    connection *v = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     pthread_mutex_lock(&g->lock);
     if (v)
-        enter(g, v, to);
-    const int answered = g->in[ANSWERED];
+        set_phase(g, v, to);
+    const int answered = g->in[ANSWERING];
     pthread_mutex_unlock(&g->lock);
     return answered;
 }
@@ -224,55 +228,57 @@ static void on_end(void *user, struct MHD_Connection *c, void **state,
                    enum MHD_RequestTerminationCode how)
 {
     http_guard *g = user;
-    move(g, c, WAITS);
+    set_phase_of(g, c, IDLE);
     if (g->options.on_end)
         g->options.on_end(g->options.user, c, state, how);
 }
 
 unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, char *why, size_t room)
 {
-    move(g, c, BRINGS);
+    set_phase_of(g, c, SENDING_BODY);
     return http_names_check(&g->options.names, c, why, room);
 }
 
 int http_guard_enter(http_guard *g, struct MHD_Connection *c)
 {
-    return move(g, c, ANSWERED);
+    return set_phase_of(g, c, ANSWERING);
 }
 
 void http_guard_leave(http_guard *g, struct MHD_Connection *c)
 {
-    move(g, c, TAKES);
+    set_phase_of(g, c, RECEIVING);
 }
 
 /* ---- the thread that enforces time limits ---------------------------------------------------- */
 
-/* Closes the connections whose time is over. Returns the time at which the next one's is over,
- * since a phase that begins later also ends later. */
+/* Shuts down the connections that have exceeded the time limit of their phase. Returns the time at
+ * which the next connection can exceed it; all phases have the same limit, so a phase that begins
+ * after this call cannot exceed it earlier. */
 static double close_late(http_guard *g, double now)
 {
     const double patience = g->options.patience_s;
     double next = now + patience;
-    for (visitor *v = g->visitors; v; v = v->next) {
+    for (connection *v = g->first; v; v = v->next) {
         if (!server_waits(v))
             continue;
         if (v->since + patience <= now)
-            close_visitor(g, v);
+            shut_down(g, v);
         else if (v->since + patience < next)
             next = v->since + patience;
     }
     return next;
 }
 
-static void look(http_guard *g)
+static void enforce_limits(http_guard *g)
 {
     const double now = seconds();
     const double next = close_late(g, now);
     double room = 0;
     while (is_crowded(g) && room == 0)
         room = close_one(g, now);
-    /* The daemon may not have noticed that other connections have ended; closing one wakes it. */
-    if (g->count >= most_visitors(g) && room == 0 && (room = close_one(g, now)) == 0)
+    /* The daemon may not have noticed yet that other connections have ended. Shutting one down
+     * wakes the daemon. */
+    if (g->count >= most_connections(g) && room == 0 && (room = close_one(g, now)) == 0)
         room = now + GRACE_S;
     const struct timespec until = time_at((room > 0 && room < next ? room : next) + 0.001);
     pthread_cond_timedwait(&g->changed, &g->lock, &until);
@@ -286,7 +292,7 @@ static void *watch(void *user)
         if (g->count == 0)
             pthread_cond_wait(&g->changed, &g->lock);
         else
-            look(g);
+            enforce_limits(g);
     }
     pthread_mutex_unlock(&g->lock);
     return NULL;
@@ -294,9 +300,9 @@ static void *watch(void *user)
 
 /* ---- the thread that accepts connections, only while there is room --------------------------- */
 
-/* Accepts a connection and waits up to 50 ms until the daemon has reported it. The daemon closes a
- * connection that it cannot take. */
-static void let_in(http_guard *g)
+/* Accepts a connection, gives it to the daemon, and waits up to 50 ms until the daemon has reported
+ * it. The daemon closes a connection that it has no resources for. */
+static void accept_one(http_guard *g)
 {
     http_place from;
     socklen_t length = sizeof from;
@@ -316,18 +322,18 @@ static void let_in(http_guard *g)
     pthread_mutex_unlock(&g->lock);
 }
 
-static void *keep_door(void *user)
+static void *accept_connections(void *user)
 {
     http_guard *g = user;
     for (;;) {
         pthread_mutex_lock(&g->lock);
-        while (!g->stopping && g->count >= most_visitors(g))
+        while (!g->stopping && g->count >= most_connections(g))
             pthread_cond_wait(&g->changed, &g->lock);
         const int stopping = g->stopping;
         pthread_mutex_unlock(&g->lock);
         if (stopping)
             return NULL;
-        let_in(g);
+        accept_one(g);
     }
 }
 
@@ -351,7 +357,7 @@ static int listen_at(const struct sockaddr *at)
 
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
-/* Returns how many of `wanted` descriptors could be opened now. */
+/* Returns the number of descriptors, at most `wanted`, that can be opened now. */
 static int free_descriptors(int wanted)
 {
     struct rlimit most;
@@ -376,7 +382,7 @@ static int fit_connections(http_guard *g)
 
 static void end_watch(http_guard *g)
 {
-    announce(g, &g->ending);
+    set_flag(g, &g->ending);
     pthread_join(g->watch, NULL);
 }
 
@@ -394,7 +400,7 @@ static int start_daemon(http_guard *g)
     errno = 0;
     g->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, o->on_request, o->user, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)most_visitors(g) + 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, g,
+        (unsigned)most_connections(g) + 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, g,
         MHD_OPTION_NOTIFY_COMPLETED, on_end, g, MHD_OPTION_ARRAY, memory, MHD_OPTION_END);
     return g->daemon ? 0 : errno ? errno : EIO;
 }
@@ -405,7 +411,7 @@ static int start_threads(http_guard *g)
     if (error)
         return error;
     error = pthread_create(&g->watch, NULL, watch, g);
-    if (!error && (error = pthread_create(&g->door, NULL, keep_door, g)) != 0)
+    if (!error && (error = pthread_create(&g->acceptor, NULL, accept_connections, g)) != 0)
         end_watch(g);
     if (error)
         MHD_stop_daemon(g->daemon);
@@ -439,7 +445,7 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
     *out = g; /* set before the threads start, because a request may arrive at once */
     if (!error && (g->listening = listen_at(options->address)) < 0)
         error = -g->listening;
-    if (!error) { /* the program handles all signals, not these threads */
+    if (!error) { /* the server's threads block all signals; other threads handle them */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         error = start_threads(g);
@@ -479,8 +485,8 @@ static void wait_for_answers(http_guard *g)
     const struct timespec pause = {0, 5000000};
     for (int ms = 0; ms < ANSWERS_MS; ms += 5) {
         pthread_mutex_lock(&g->lock);
-        const int stragglers = ms < STRAGGLERS_MS ? g->in[BRINGS] + g->in[TAKES] : 0;
-        const int left = g->in[ANSWERED] + stragglers;
+        const int stragglers = ms < STRAGGLERS_MS ? g->in[SENDING_BODY] + g->in[RECEIVING] : 0;
+        const int left = g->in[ANSWERING] + stragglers;
         pthread_mutex_unlock(&g->lock);
         if (left == 0)
             return;
@@ -490,9 +496,9 @@ static void wait_for_answers(http_guard *g)
 
 void http_guard_stop(http_guard *g)
 {
-    announce(g, &g->stopping);
+    set_flag(g, &g->stopping);
     shutdown(g->listening, SHUT_RDWR); /* new connections are refused, and accept() returns */
-    pthread_join(g->door, NULL);
+    pthread_join(g->acceptor, NULL);
     wait_for_answers(g);
     end_watch(g);
     MHD_stop_daemon(g->daemon);

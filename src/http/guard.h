@@ -1,17 +1,20 @@
-/* Protects an HTTP server: starts libmicrohttpd's daemon such that no client can lock others out,
- * and that no web page from elsewhere can make a browser talk to it.
+/* Protects an HTTP server: starts libmicrohttpd such that no client can prevent others from being
+ * answered, and such that no web page of another server can make a browser send requests to it.
  *
- * - A request must be for one of the server's own names; others are refused.
- * - A connection has a limited time to send a request's headers, as long for the body, and as long
- *   to receive the answer. It may be idle for as long.
- * - A new connection is never refused. If there are too many, one that is not being answered is
- *   closed: of the client that has most connections, the one that has kept the server waiting
- *   longest. New connections wait a moment meanwhile.
+ * - A request must name the server by one of its own names (Host and Origin); other requests are
+ *   refused.
+ * - A client has patience_s seconds to send the headers of a request, as long again to send the
+ *   body, and as long again to receive the answer. A connection may be idle for as long.
+ * - A new connection is never refused. If there are then too many, the server closes one on which
+ *   it waits for the client: of the client with the most connections, the one that has been waited
+ *   for longest. Further connections are accepted when closed ones have been removed.
  * - Descriptors are left for the rest of the program.
  *
- * Threads: one enforces the time limits, one accepts connections, and the daemon has its own.
+ * Threads: one thread enforces the time limits, one accepts connections, and libmicrohttpd has
+ * threads of its own.
  *
- * It is an object library for programs, which needs libmicrohttpd and nothing else of Lockstep. */
+ * This directory is built as an object library of CMake, which programs link. It uses
+ * libmicrohttpd, and no other part of Lockstep. */
 #ifndef HTTP_GUARD_H
 #define HTTP_GUARD_H
 
@@ -20,7 +23,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-/* An address of either family. */
+/* An IPv4 or IPv6 address. */
 typedef union http_place {
     struct sockaddr any;
     struct sockaddr_in v4;
@@ -32,10 +35,11 @@ typedef union http_place {
  * page that sends requests. Without this check a web page could give the server's address a name of
  * its own (DNS rebinding), and a browser would let it read and write there. */
 typedef struct http_names {
-    /* names besides those of loopback and the address that the client connected to */
+    /* allowed names, besides those of loopback and the address to which the client connected */
     const char *const *given;
     int count;
-    const char *option; /* command-line option that adds a name, for the message */
+    const char
+        *option; /* command-line option that adds a name; the message of a refusal mentions it */
 } http_names;
 
 /* Checks Host and Origin of a request. Returns 0, or 403 and a line in `why`, `room` bytes, that
@@ -46,27 +50,27 @@ unsigned http_names_check(const http_names *names, struct MHD_Connection *c, cha
 typedef struct http_guard http_guard;
 
 typedef struct http_guard_options {
-    const struct sockaddr *address; /* address on which it listens */
+    const struct sockaddr *address; /* address on which the server listens */
     http_names names;
     int connections; /* largest number of connections that are answered at the same time */
     /* time limit in seconds: for the headers, for the body, and for receiving the answer */
     int patience_s;
-    size_t memory;       /* bytes for each connection; 0: the library's default */
-    int thread_for_each; /* a thread for each connection, so that answers may wait */
+    size_t memory;       /* memory of libmicrohttpd for each connection in bytes; 0: its default */
+    int thread_for_each; /* non-zero: each connection has a thread, so that on_request may block */
     MHD_AccessHandlerCallback on_request;
     MHD_RequestCompletedCallback on_end; /* NULL is allowed */
     void *user;                          /* argument of both callbacks */
 } http_guard_options;
 
 /* Starts the server. Its threads are created by this function and block all signals. *out is set
- * before the first request can arrive. Returns 0 or an errno; EMFILE: fewer descriptors are free
- * than one connection and the program itself need. */
+ * before the first request can arrive. Returns 0 or an errno; EMFILE means that there are too few
+ * free descriptors for one connection and the rest of the program. */
 int http_guard_start(http_guard **out, const http_guard_options *options);
 /* Returns the port on which the server listens, or 0 if it is unknown. */
 int http_guard_port(const http_guard *guard);
 
-/* Returns how many connections are answered at the same time: fewer than options.connections if
- * descriptors are short. */
+/* Returns the number of connections that can be answered at the same time. It is smaller than
+ * options.connections if too few descriptors are free. */
 int http_guard_connections(const http_guard *guard);
 
 /* To be called in on_request's first call for a request. Returns 0, or the HTTP status with which
@@ -75,8 +79,8 @@ unsigned http_guard_check(http_guard *guard, struct MHD_Connection *c, char *why
 
 /* Mark the begin and the end of the work for a request that has arrived completely, in a server
  * with a thread for each connection. http_guard_enter returns the number of connections that are
- * being answered, this one included. If it is more than http_guard_connections, the client must be
- * told to come again, unless the answer needs no waiting. */
+ * being answered, this one included. If it is more than http_guard_connections, on_request must
+ * answer 503, so that the client tries again later, unless it can answer without blocking. */
 int http_guard_enter(http_guard *guard, struct MHD_Connection *c);
 void http_guard_leave(http_guard *guard, struct MHD_Connection *c);
 

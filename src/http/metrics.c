@@ -37,7 +37,7 @@ metric *metrics_histogram(metrics *all, const char *name, const char *labels, co
     return m;
 }
 
-/* ---- measuring; atomics are relaxed, because statistics order no other memory accesses ------- */
+/* ---- measuring; atomics are relaxed, because no other memory is accessed depending on them --- */
 
 static double number(uint64_t bits)
 {
@@ -61,7 +61,7 @@ void metric_add(metric *m, double amount)
         continue;
 }
 
-/* A NaN that no arithmetic returns: marks a hidden gauge. */
+/* Value of a hidden gauge: a NaN with bits that no arithmetic produces. */
 #define HIDDEN UINT64_C(0x7ff800006d697373)
 
 void metric_hide(metric *m)
@@ -124,8 +124,9 @@ static void put_name(writer *w, const metric *m, const char *behind)
         put(w, "{%s}", m->labels);
 }
 
-/* Writes a histogram. A bucket counts the values up to its bound. The count is that of the last
- * bucket, so that the two never differ, however many threads observe values meanwhile. */
+/* Writes a histogram. A bucket counts all values up to its bound, those of earlier buckets
+ * included. The histogram's count is computed as the last bucket's, so that the two are equal even
+ * if other threads observe values at the same time. */
 static void put_histogram(writer *w, const metric *m)
 {
     const char *labels = m->labels ? m->labels : "", *comma = m->labels ? "," : "";
@@ -149,7 +150,7 @@ size_t metrics_write(const metrics *all, char *out, size_t size)
     writer w = {out, size, 0};
     if (size > 0)
         *out = '\0';
-    const char *name = ""; /* the name that was written last */
+    const char *name = ""; /* name of the metric that was written last */
     for (int i = 0; i < all->count; i++) {
         const metric *m = &all->list[i];
         if (m->kind == METRIC_GAUGE &&

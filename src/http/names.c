@@ -1,4 +1,4 @@
-/* Checks the names by which a server is addressed. */
+/* Checks the names by which a request addresses the server. */
 #include "http/guard.h"
 
 #include <arpa/inet.h>
@@ -38,8 +38,8 @@ static bool is_loopback(const char *name)
     return strcasecmp(name, "localhost") == 0;
 }
 
-/* Returns whether `name` is the address that the client connected to, which is
- * one of this host's. */
+/* Returns whether `name` is the address to which the client connected. It is an address of this
+ * host, so no other server can have it as its name. */
 static bool is_here(struct MHD_Connection *c, const char *name)
 {
     http_place here;
@@ -96,8 +96,8 @@ static enum MHD_Result check_host(void *user, enum MHD_ValueKind kind, const cha
     return a->wrong ? MHD_NO : MHD_YES;
 }
 
-/* Checks an Origin header. A page of another server on this host is foreign,
- * too: its port differs. */
+/* Checks an Origin header. A page of another server on this host is also foreign, because its port
+ * differs. */
 static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const char *key,
                                     const char *value)
 {
@@ -125,8 +125,8 @@ unsigned http_names_check(const http_names *names, struct MHD_Connection *c, cha
         return 0;
     snprintf(
         why, room,
-        "%s: %.100s is none of this server's names; if it is meant to be one, start the server "
-        "with %s and that name",
+        "%s: %.100s is not a name of this server; to make it one, start the server with %s and "
+        "that name",
         a.wrong, a.value, names->option);
     return MHD_HTTP_FORBIDDEN;
 }

@@ -6,16 +6,19 @@
 
 #define LS_JSON_NO_KEY UINT32_MAX
 
-/* Computes line and column of the byte at `offset`. Lines are counted from
- * `first`, columns from 1. */
+/* Computes line and column of the byte at `offset`. The first line of the text has the number
+ * `first`, the first column 1. */
 void ls_json_line_column(const char *text, size_t offset, int first, int *line, int *column);
 
-/* A node and its position: byte offsets into the text. */
+/* The origin of a node: where its text is, for messages. */
 typedef struct ls_json_origin {
-    const cJSON *node;   /* NULL: the node has been replaced */
-    const char *label;   /* "--set a.b=v", whose offsets have no meaning; NULL:
-                            the document's text */
-    uint32_t key, value; /* LS_JSON_NO_KEY: an array's element, or the root */
+    const cJSON *node; /* NULL: the node has been replaced */
+    /* NULL: the node is from the document's text. Otherwise the assignment "--set a.b=v" that
+     * created the node; `key` and `value` are then not used in messages. */
+    const char *label;
+    uint32_t key;   /* byte offset of the member's key; LS_JSON_NO_KEY: an array's element, or the
+                     * root */
+    uint32_t value; /* byte offset of the value */
 } ls_json_origin;
 
 typedef struct ls_json_label {

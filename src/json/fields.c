@@ -101,7 +101,7 @@ bool ls_fields_know(const ls_fields *f, const char *key)
 
 const cJSON *ls_field_any(ls_fields *f, const char *key)
 {
-    /* A caller may ask for a key twice: for any value, then for a number. */
+    /* A caller may read a key twice: first as any value, then as a number. */
     if (!ls_fields_know(f, key)) {
         assert(f->count < LS_FIELDS_MAX);
         f->known[f->count++] = key;
@@ -118,7 +118,7 @@ static const cJSON *needed(ls_fields *f, const char *key, bool required)
     return node;
 }
 
-/* Reports what the member must be. Returns false. */
+/* Records the failure that the member is not what it must be. Returns false. */
 __attribute__((format(printf, 4, 5))) static bool refuse(ls_fields *f, const char *key,
                                                          const cJSON *node, const char *format, ...)
 {

@@ -6,9 +6,10 @@
  *     ls_field_int(&f, "padding", 0, 64, &zero, &padding);   // optional
  *     status = ls_fields_end(&f);                            // unknown keys, first error
  *
- * After the first failure every further call only records the key. A caller may therefore read all
- * fields and check the status once, in ls_fields_end. Readers always write *out: after a failure
- * the fallback, or zero. All errors are LS_ECONFIG, and the messages begin with "FILE:LINE:COLUMN:
+ * After the first failure every further call only marks its key as known. A caller may therefore
+ * read all fields and check the status once, in ls_fields_end. A reader always writes *out: after a
+ * failure it writes the fallback, or zero if there is none. All errors are LS_ECONFIG, and the
+ * messages begin with "FILE:LINE:COLUMN:
  * ". One thread at a time. Texts that are returned belong to the document. */
 #ifndef JSON_FIELDS_H
 #define JSON_FIELDS_H
@@ -34,7 +35,8 @@ void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, cons
                      ls_error *err);
 
 /* Read a number from `min` to `max`, a boolean or a text. `fallback` NULL: the member is required.
- * Return true if the member is present and valid. *out becomes the fallback if it is absent. */
+ * Return true if the member is present and valid. If the member is absent, *out becomes the
+ * fallback. */
 bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
                   long *out);
 bool ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
@@ -70,7 +72,8 @@ void ls_fields_fail_key(ls_fields *f, const cJSON *member, const char *format, .
     __attribute__((format(printf, 3, 4)));
 
 /* Returns LS_OK or the first failure. An unknown member is a failure, whose message has "did you
- * mean". It is reported before a missing member, because it is mostly the missing one misspelt. */
+ * mean". It is reported before a missing member, because usually the unknown key is a misspelling
+ * of the missing one. */
 int ls_fields_end(ls_fields *f);
 
 #endif

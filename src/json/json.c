@@ -67,7 +67,7 @@ int ls_json_read_file(ls_json **out, const char *path, const ls_host *host, ls_e
     if (status == LS_OK)
         status = ls_json_parse(out, path, text, size, host, err);
     ls_free(host, text);
-    return ls_json_tidied(status, err); /* paths come from configs, too */
+    return ls_json_tidied(status, err); /* the path may come from a config, and contain any bytes */
 }
 
 void ls_json_destroy(ls_json *doc)
@@ -99,7 +99,8 @@ const char *ls_json_name(const ls_json *doc)
     return doc->name;
 }
 
-/* Searches all origins: positions are needed for messages only. */
+/* Finds the origin of a node by searching all of them, because positions are needed only for
+ * messages. */
 static const ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
 {
     if (!node)

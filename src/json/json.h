@@ -67,7 +67,7 @@ const char *ls_json_name(const ls_json *doc);
 int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column);
 
 /* Report an error at a node: "FILE:LINE:COLUMN: message"; or "--set a.b=v: message" for a value
- * that ls_json_set put there; or "FILE: message" for a node without a position, such as NULL.
+ * that ls_json_set has set; or "FILE: message" for a node without a position, such as NULL.
  * ls_json_fail reports the position of a member's key, ls_json_fail_value that of its value.
  * Both return `status`. */
 int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int status,

@@ -20,7 +20,7 @@ typedef struct scan {
     size_t len;
     int line;       /* number of the first line in messages */
     size_t at;      /* offset of the next byte */
-    uint32_t depth; /* number of arrays and objects around it */
+    uint32_t depth; /* number of arrays and objects that contain the next byte */
     uint32_t first; /* index of the root's origin in the document */
     cJSON *root;
     ls_error *err;
@@ -129,7 +129,7 @@ static int hex4(const scan *s, size_t offset)
     return code;
 }
 
-/* Scans an escape at its 'u'. Both halves of a surrogate pair must be there. */
+/* Scans a \uXXXX escape at its 'u'. Fails if only one half of a surrogate pair is there. */
 static int scan_unicode_escape(scan *s)
 {
     size_t start = s->at - 1;
@@ -139,7 +139,7 @@ static int scan_unicode_escape(scan *s)
     if (code == 0)
         return fail(
             s, start,
-            "expected a character other than \\u0000, which no text here can hold; remove it");
+            "expected a character other than \\u0000, which texts must not contain; remove it");
     s->at += 5;
     if (code < 0xD800 || code > 0xDFFF)
         return LS_OK;
@@ -448,8 +448,8 @@ static void skip_space(scan *s)
         s->at++;
 }
 
-/* Reports a comment of some other language, if one begins here: that message helps
- * more than any other. */
+/* Fails with a message about comments if a comment of another language begins here, because this
+ * message is more helpful than any other. */
 static int fail_if_comment(scan *s)
 {
     int c = peek(s);
@@ -526,7 +526,7 @@ static int scan_container(scan *s, cJSON *node, char close)
     const size_t open = s->at;
     const uint32_t index = s->doc->count;
     if (s->depth >= LS_JSON_DEPTH)
-        return fail(s, open, "expected at most %d arrays and objects in each other, found more",
+        return fail(s, open, "expected at most %d nested arrays and objects, found more",
                     LS_JSON_DEPTH);
     node->type = close == '}' ? cJSON_Object : cJSON_Array;
     s->depth++;

@@ -113,7 +113,7 @@ static int make_object(assignment *a, cJSON **out, cJSON *parent, const char *ke
     return status;
 }
 
-/* Returns the element whose index is written in `key`, or NULL. */
+/* Returns the element of an array with the index `key`, a text; NULL if there is none. */
 static cJSON *element(const cJSON *array, const char *key)
 {
     int index = 0;

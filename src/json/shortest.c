@@ -1,13 +1,13 @@
 /* Finds the shortest decimal digits of a number with exact integer arithmetic.
  *
- * Problem: to print a number with the fewest digits that read back as the same number. Trying
- * snprintf and strtod with one more digit at a time is correct, but slow.
+ * Problem: a number is to be printed with the fewest digits that read back as the same number. To
+ * try snprintf and strtod with one more digit at a time is correct, but slow.
  *
  * Method: value · 10^p, with p such that the digits wanted are an integer, is a quotient of two
- * integers. If both fit into 128 bits, all that follows is exact: the quotient rounded to d
- * digits, half to even as the C library does, and whether the digits read back as the same
- * number, which is whether their distance from the value is less than half of the distance to
- * the next number. Numbers for which 128 bits are too few, about those below 10^-6 or above
+ * integers. If both fit into 128 bits, two results can be computed exactly: the quotient rounded to
+ * d digits (half to even, as in the C library), and whether these digits read back as the same
+ * number. They do if their distance from the value is less than half of the distance to the next
+ * number. Numbers for which 128 bits are too few, about those below 10^-6 or above
  * 10^15 (floats: below 10^-22 or above 10^15), are left to the C library, which is tried with
  * one more digit at a time. */
 #include "json/shortest.h"
@@ -96,9 +96,8 @@ static uint64_t power_of_ten(int p)
     return power[p];
 }
 
-/* Returns whether 128 bits suffice. 10^31 fits beside the 24 bits of a float's mantissa,
- * 10^22 beside the 53 bits of a double's; 40 bits of shift are more than enough for
- * integers up to 10^15. */
+/* Returns whether 128 bits suffice: 10^31 times the 24 bits of a float's mantissa fits, and 10^22
+ * times the 53 bits of a double's. A shift of 40 bits is more than integers up to 10^15 need. */
 static bool has_room(const number *v, int p)
 {
     return p >= -16 && p <= (v->bits == 24 ? 31 : 22) && v->shift < 127 && v->shift >= -40;
@@ -154,7 +153,9 @@ static uint64_t round_wide(const number *v, int p, bool *exact)
     const uint64_t n = divide(&s, v->shift, p);
     const bool up = 2 * s.value > s.unit || (2 * s.value == s.unit && (n & 1));
     const wide off = up ? s.unit - s.value : s.value;
-    const bool lowest = v->m == (uint64_t)1 << (v->bits - 1); /* the number below is nearer */
+    const bool lowest =
+        v->m == (uint64_t)1 << (v->bits -
+                                1); /* the next smaller number is nearer than the next larger one */
     const wide away = lowest && !up ? 4 * off : 2 * off;
     *exact = away < s.next || (away == s.next && (v->m & 1) == 0);
     return n + up;

@@ -19,9 +19,9 @@
  * back as the same value, and '.' as decimal separator in every locale. A number that is not finite
  * becomes null. Strings are UTF-8; invalid bytes are replaced by U+FFFD.
  *
- * Functions do not fail when memory runs out: the writer stores that until reset, and
- * ls_json_writer_text reports it. Once the buffer has grown to its size, nothing allocates. A
- * writer belongs to one thread at a time. */
+ * The functions do not return errors. If memory runs out, the writer records the failure until
+ * ls_json_writer_reset, and ls_json_writer_text returns it. Once the buffer is large enough,
+ * nothing is allocated. A writer belongs to one thread at a time. */
 #ifndef JSON_WRITER_H
 #define JSON_WRITER_H
 
@@ -65,7 +65,6 @@ void ls_json_open_array(ls_json_writer *w, const char *key);
 /* Closes the innermost array or object. */
 void ls_json_close(ls_json_writer *w);
 
-/* NULL: null */
 /* These functions write a value: ls_json_put_string a string, or null if `value` is NULL; the
  * others a number, a boolean or null. */
 void ls_json_put_string(ls_json_writer *w, const char *key, const char *value);

@@ -205,7 +205,8 @@ static ls_span span_of(const ls_merge_group *group)
     return ls_merge_has_members(group) ? group->desc.span : (ls_span){0, group->desc.shards};
 }
 
-/* Returns whether the program still matches the partial sums that the ranks show. */
+/* Returns whether the program is still right: its parts are the partial sums that the ranks show,
+ * and together they are the shards `all`. */
 static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span all)
 {
     for (int i = 0; i < rest->count; i++) {
@@ -220,7 +221,7 @@ static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span 
 }
 
 /* Finds the partial sum whose first shard is `shard`. The search begins at rank `from`, which has
- * the shard before, because ranks usually hold the shards in order. */
+ * the shard before `shard`: usually the same rank or the next one has this shard. */
 static bool find(ls_tree_rest_part *part, const ls_merge_group *group, int shard, int from)
 {
     const int ranks = group->base.ranks;
@@ -304,8 +305,8 @@ int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_erro
     return status;
 }
 
-/* Number of floats for which the program is run at a time: few enough for the temporaries of the
- * whole stack to stay in the first-level cache. */
+/* Number of floats for which the program is run at a time. It is small enough that the temporary
+ * sums of the whole stack stay in the first-level cache. */
 #define REST_PIECE 256
 
 /* Computes out = left + right. The two loops are separate because compilers vectorise each of them,
@@ -389,7 +390,8 @@ static int write_addends(const ls_merge_check *c, float *piece, uint32_t factor,
     return status;
 }
 
-/* Merges `scratch` of all ranks into `total`; it stands for each of a rank's partial sums. */
+/* Merges `scratch` of all ranks into `total`. A rank shows its `scratch` as each of its partial
+ * sums. */
 static int merge(const ls_merge_check *c, ls_error *err)
 {
     ls_span spans[LS_PARTIALS_MAX];
@@ -455,7 +457,7 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
     ls_comm_group *group = c->comm->group;
     const ls_comm_type *type = group->type;
     float *piece = ls_alloc_array(c->host, PIECE, sizeof *piece);
-    ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = true;
+    ls_merge_group_of(c->comm)->rank[c->comm->rank].in_startup_check = true;
     int status = piece ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
     if (status == LS_OK && type->check_reads)
         status = type->check_reads(c->comm, c->scratch, c->total, err);
@@ -473,6 +475,6 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
     if (status)
         type->abort(group); /* no rank may train with this group; others may still be checking */
     else
-        ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = false;
+        ls_merge_group_of(c->comm)->rank[c->comm->rank].in_startup_check = false;
     return status;
 }

@@ -1,6 +1,7 @@
-/* The common part of groups that merge: ranks show each other their partial sums, meet at barriers,
- * and abort. A communicator (<lockstep/sys/communicator.h>) builds on it, and adds only how sums
- * are computed:
+/* The common part of all communicators (<lockstep/sys/communicator.h>): a group of ranks that show
+ * each other their partial sums, meet at barriers, and abort. A rank is one worker with its device;
+ * all ranks of a group are threads of one process. A communicator builds on this file as a derived
+ * class does on a base class, and adds only how sums are computed:
  *
  *     struct my_group { ls_merge_group merge; … };       its first member
  *     ls_merge_group_init(&mine->merge, desc, &err)      in the slot group_create
@@ -17,27 +18,36 @@
  * (sync/barrier.h) carries the memory order: what a rank wrote before a meeting is visible to all
  * ranks after it, and each meeting ends in the same way for all ranks.
  *
- * Abandoned ranks. A rank that sleeps inside a merge, and wakes after it was abandoned, may still
- * read what the other ranks have shown, until it looks at the barrier. Its flag `reading` tells:
- * the rank sets it before it arrives at the first meeting, and clears it with release order after
- * its last read. ls_merge_may_read first checks with an acquire load that the group is aborted, and
- * then loads the flag with acquire order. Why a 0 is final:
+ * Abandoned ranks. A rank R that sleeps inside a merge, and wakes after it was abandoned, may still
+ * read what the other ranks have shown, until it looks at the barrier. The flag `reading` of R says
+ * whether this is possible. R sets the flag before it arrives at the first meeting of a merge, and
+ * clears it with release order after its last read in that merge. Another thread Q that wants to
+ * reuse or free shown memory calls ls_merge_may_read(R). That function first loads the barrier's
+ * word with acquire order and checks that the abort bit is set, and then loads the flag with
+ * acquire order. If the flag is 0, R has finished all its reads and will begin no other. The proof:
  *
- * - Let B be the modification that sets the abort bit of the barrier's word. After B the word does
- *   not change, so arrivals after B are refused. Let k be the last merge whose first meeting this
- *   rank R has arrived at, and A(k) that arrival, which then precedes B. In later merges R is
- *   refused at the first meeting and reads nothing. (If there is no k, R has never read anything.)
- * - R has set `reading` for merge k before A(k), which has release order. B is a read-modify-write
- *   after A(k), so it belongs to the release sequence headed by A(k). The acquire load that finds
- *   the abort bit reads from that sequence and synchronizes with A(k): the flag was set for merge k
- *   before it is loaded.
- * - So the load of `reading` returns that value, 1, or a later one (coherence). Only R writes its
- *   flag. If the load returns 0, it reads a clearing after merge k was begun, which is a release
- *   after R's last read. Thus all reads of R happen before what the caller does next, and no read
- *   follows.
+ * 1. Let B be the modification of the barrier's word that sets the abort bit. The word never
+ *    changes after B, and every arrival after B is refused.
+ * 2. Let k be the last merge at whose first meeting R's arrival was accepted, and let A be that
+ *    arrival. If there is none, R has never read anything. A precedes B in the modification order
+ *    of the word, because of 1. In every merge after k, R is refused at the first meeting and reads
+ *    nothing.
+ * 3. R sets its flag for merge k, and then A follows in the same thread. A has release order. All
+ *    modifications of the word are read-modify-writes, so B belongs to the release sequence headed
+ *    by A. Q's load finds the abort bit, so because of 1 it has read the value of B. Hence it
+ *    synchronizes with A, and R's setting of the flag for merge k happens before Q's load of the
+ *    flag.
+ * 4. By coherence Q's load of the flag returns the value of that setting, which is 1, or of a later
+ *    store to the flag. Only R stores to it. So if Q loads 0, R has cleared the flag after that
+ *    setting. The clearing has release order and follows R's last read in merge k, and Q's load has
+ *    acquire order. Therefore all reads of R happen before what Q does next, and because of 2 R
+ *    begins no other read.
  *
- * The argument does not cover the group's own total (the field `total` of ls_merge_group). Ranks
- * read it after a merge as well, and it exists as long as the group.
+ * (If R sets the flag for a merge after k, and is refused then, Q may load 1 although R does not
+ * read. Q then waits longer than necessary, until R has called ls_merge_stop_reading.)
+ *
+ * The proof does not cover the group's own total (the field `total` of ls_merge_group). Ranks read
+ * it after a merge as well; it exists as long as the group.
  */
 #ifndef MERGE_GROUP_H
 #define MERGE_GROUP_H
@@ -52,8 +62,8 @@ typedef struct ls_merge_rank {
     int count;
     float *total;            /* array in which the rank receives the sum */
     atomic_bool reading;     /* the rank, or its device, may be reading what other ranks show */
-    char name[16];           /* name of its device; the communicator sets it in join */
-    bool checks;             /* the rank is in the start-up check */
+    char name[16];           /* name of the rank's device; the communicator sets it in join */
+    bool in_startup_check;   /* the rank is inside ls_merge_check_group */
     char own_cache_line[64]; /* padding: the next rank's data is on another cache line */
 } ls_merge_rank;
 
@@ -68,8 +78,8 @@ typedef struct ls_merge_group {
                           * none */
 } ls_merge_group;
 
-/* Initialises a group, of which the rest must be zeroed. Copies `desc`. Errors: LS_EINVAL,
- * LS_ENOMEM. */
+/* Initialises the common part of a group. All of the group's memory must be zeroed before. Copies
+ * `desc`. Errors: LS_EINVAL, LS_ENOMEM. */
 int ls_merge_group_init(ls_merge_group *group, const ls_comm_group_desc *desc, ls_error *err);
 
 /* Frees the memory of the group. A zeroed group is allowed. */
@@ -81,12 +91,13 @@ static inline ls_merge_group *ls_merge_group_of(const ls_comm *comm)
     return (ls_merge_group *)comm->group;
 }
 
-/* Returns whether a merge includes the other processes of the run (its members). It is called
- * between the first meeting of a merge and its commit point. The start-up check never includes
- * them, because it is repeated whenever this process loses a device. */
+/* Returns whether a merge also sums over the other processes of the run. (The processes of a run
+ * are its members; a group's ranks are threads of one of them.) It is called between the first
+ * meeting of a merge and its commit point. The merges of the start-up check never include other
+ * processes, because this process repeats the check whenever it loses a device. */
 static inline bool ls_merge_has_members(const ls_merge_group *group)
 {
-    return group->desc.members && !group->rank[0].checks;
+    return group->desc.members && !group->rank[0].in_startup_check;
 }
 
 /* ---- slots of the table --------------------------------------------------------------------- */
@@ -117,14 +128,19 @@ void ls_merge_stop_reading(const ls_comm *comm);
  * LS_EABORTED, LS_ETIMEDOUT. */
 int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
 
-/* Sums over all processes of a run, if ls_merge_has_members. It waits until every rank has
- * delivered its parts of this process's nodes; rank 0 then sums the nodes with those of the other
- * processes. After it, every rank may copy the total. It contains two meetings. Errors: as
- * ls_merge_meet and ls_members_ops.sum. */
+/* Sums over all processes of a run, if ls_merge_has_members. Each process contributes its cover:
+ * the nodes of the shard tree that together contain its shards (ls_members_ops). Before the call
+ * each rank has computed its own chunk of these nodes, in the buffers of ls_members_ops.node. The
+ * function waits until all ranks have done so (first meeting), rank 0 calls ls_members_ops.sum,
+ * which adds the nodes of all processes, and the other ranks wait for it (second meeting). After
+ * the function has returned LS_OK, each rank may copy the total from ls_members_ops.total. Errors:
+ * as ls_merge_meet and ls_members_ops.sum. */
 int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *err);
-/* Reports the status of an all_reduce to the other processes' interface; called at the end of each
- * all_reduce. If this process's ranks do not commit a sum that was completed, the other processes
- * are one step further, and this process leaves the run (ls_members_ops.commit). */
+/* Passes the status of rank 0's all_reduce to ls_members_ops.commit, if the run has several
+ * processes. Each rank calls it at the end of each all_reduce. If the sum over the processes was
+ * completed but the last meeting of this process's ranks was aborted, the other processes apply a
+ * step that this process does not. Their replicas then differ from those here, and this process
+ * leaves the run. */
 void ls_merge_committed(const ls_comm *comm, int status);
 
 /* Returns whether the group is aborted. A rank checks it between two pieces of work: after an abort
@@ -142,20 +158,22 @@ void ls_merge_chunk(const ls_merge_group *group, int parts, int index, size_t *f
                     size_t *count);
 
 /* ---- the rest of the tree --------------------------------------------------------------------- *
- * The part of the shard tree that remains after each rank has summed its own shards.
+ * The additions of the shard tree that remain after each rank has summed its own shards.
  *
- * It is a program for a stack of sums. The parts are the ranks' partial sums in the order of their
- * shards, each with a number of joins:
+ * They are stored as a program for a stack of sums. The parts of the program are the ranks' partial
+ * sums in the order of their shards, each with a number of joins:
  *
  *     for each part: push the partial sum; `joins` times: replace the two topmost sums by their sum
  *
- * At the end the stack holds the sum over all shards, computed in tree order. If the ranks have
- * only a span of the shards (ls_comm_group_desc.span), it holds the sums of the nodes of its cover.
+ * If the ranks have all shards, the stack holds one sum at the end: the sum over all shards, added
+ * in the order of the tree. If this process has only some of the shards (ls_comm_group_desc.span),
+ * the stack holds several sums at the end: those of the process's cover, the fewest nodes of the
+ * tree that together contain exactly these shards.
  * Threads: one rank's thread, between two meetings of a merge. */
 
 /* One step of the program: a partial sum and its joins. */
 typedef struct ls_tree_rest_part {
-    int rank, index;   /* the partial sum number `index` of `rank` */
+    int rank, index;   /* identifies the partial sum: number `index` of those that `rank` shows */
     ls_span span;      /* shards of the partial sum */
     int joins;         /* number of additions after it is pushed */
     const float *data; /* the partial sum's arena */
@@ -194,7 +212,8 @@ void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first,
 void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host);
 
 /* ---- the start-up check ----------------------------------------------------------------------- *
- * A test, before training, that data moves correctly between the ranks and merges are exact. */
+ * A test, before training, that data moves correctly between the ranks and that merges add
+ * correctly. */
 
 /* Arguments of the check, for one rank. */
 typedef struct ls_merge_check {
@@ -214,8 +233,10 @@ typedef struct ls_merge_check {
  * - a merge of integers that depend on the rank and on the position in the arena, so that a float
  *   from a wrong position, from a wrong rank or from old memory changes the sum. All sums are below
  *   2²⁴, and therefore exact in any order;
- * - a merge of zeros, by which all ranks return LS_OK or none does. After LS_OK both arrays are all
- *   zero, as the padding of an arena has to be.
+ * - a merge of zeros. A rank that has found an error before aborts the group and does not take part
+ *   in this merge, which therefore fails on every other rank: either all ranks return LS_OK from
+ *   the check, or none does. After LS_OK both arrays are all zero. They are used as arenas later,
+ *   whose padding must be zero.
  *
  * Errors: LS_EDEVICE ("cpu(1) (rank 1) got 7 as the sum of integers at float 12345: expected 8";
  * the group is aborted), LS_EABORTED, LS_ETIMEDOUT, LS_ENOMEM. */

@@ -21,14 +21,14 @@ int ls_tree_middle(int lo, int hi);
 /* Returns whether [lo, hi) is a node of the tree over `shards` leaves. */
 bool ls_tree_is_node(int shards, int lo, int hi);
 
-/* Returns whether the adjacent spans `left` and `right` are the two halves of a node. Code that
- * pushes partial sums on a stack from left to right, and adds the two topmost whenever they join,
- * follows the tree. */
+/* Returns whether the adjacent spans `left` and `right` join, that is, whether they are the two
+ * children of a node. Code that pushes partial sums on a stack from left to right, and adds the two
+ * topmost sums as long as they join, adds in the order of the tree. */
 bool ls_tree_joins(int shards, ls_span left, ls_span right);
 
-/* Writes the maximal nodes inside [lo, hi) in order: the sums that a worker with these leaves can
- * compute alone. Returns their number, at most LS_PARTIALS_MAX, which is 0 if the range is
- * empty. */
+/* Writes the cover of [lo, hi): the fewest nodes that together contain exactly these leaves, in
+ * order. They are the sums that a worker with these leaves can compute alone. Returns their number,
+ * at most LS_PARTIALS_MAX, which is 0 if the range is empty. */
 int ls_tree_cover(ls_span out[LS_PARTIALS_MAX], int shards, int lo, int hi);
 
 /* ---- buckets --------------------------------------------------------------------------------- *

@@ -1,8 +1,9 @@
 /* liblockstep-mpi.so: the transport over MPI's point-to-point messages.
  *
- * It blocks in MPI only in open and close. Transfers are tested, with short sleeps in between, so
- * that the time limits of its callers hold. After an abort no function of MPI is called any more,
- * MPI_Finalize included: if a member has been lost, MPI_Finalize may not return. */
+ * Only open and close may block in a function of MPI. poll tests transfers with MPI_Testsome and
+ * sleeps between two tests, so that it returns after its caller's time limit. After abort this file
+ * calls no function of MPI any more, MPI_Finalize included, because MPI_Finalize may not return if
+ * a member has been lost. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+/* A wait yields the CPU YIELDS times before it sleeps NAP_NS nanoseconds at a time. */
 enum { YIELDS = 100, NAP_NS = 30000 };
 
 typedef struct mpi_wire {
@@ -51,7 +53,7 @@ static bool version_after(const char *text, const char *name, int version[2])
     return at && sscanf(at + strlen(name), "%*[^0-9]%d.%d", &version[0], &version[1]) == 2;
 }
 
-/* MPICH 4 hung in trivial runs over three hosts. */
+/* Refuses versions that do not work. MPICH 4 hung in trivial runs over three hosts. */
 static int check_library(ls_error *err)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -59,11 +61,11 @@ static int check_library(ls_error *err)
     MPI_Get_library_version(text, &length);
     if (version_after(text, "MPICH Version", v) && v[0] < 5)
         return ls_fail(err, LS_EUNSUPPORTED,
-                       "MPICH %d.%d hangs when it starts over several hosts: take Open MPI 4.1 or "
+                       "MPICH %d.%d hangs when it starts over several hosts: use Open MPI 4.1 or "
                        "newer, or MPICH 5",
                        v[0], v[1]);
     if (version_after(text, "Open MPI v", v) && (v[0] < 4 || (v[0] == 4 && v[1] < 1)))
-        return ls_fail(err, LS_EUNSUPPORTED, "Open MPI %d.%d is too old: take 4.1 or newer", v[0],
+        return ls_fail(err, LS_EUNSUPPORTED, "Open MPI %d.%d is too old: use 4.1 or newer", v[0],
                        v[1]);
     return LS_OK;
 }
@@ -76,8 +78,9 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
     if (ended)
         return ls_fail(
             err, LS_EUNSUPPORTED,
-            "MPI has ended in this process, and starts only once: start it yourself, and "
-            "hand over a communicator (ls_trainer_cluster.comm)");
+            "MPI was finalized in this process and cannot be started again: next time call "
+            "MPI_Init_thread before the first run and MPI_Finalize after the last, and pass a "
+            "communicator (ls_trainer_cluster.comm)");
     if (!started && o->comm)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_cluster.comm needs a program that has called MPI_Init_thread");
@@ -90,8 +93,8 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
         return fail_mpi(err, LS_ESYSTEM, code, "starting");
     if (level < MPI_THREAD_SERIALIZED)
         return ls_fail(err, LS_EUNSUPPORTED,
-                       "MPI was started for one thread alone: ask MPI_Init_thread for "
-                       "MPI_THREAD_MULTIPLE");
+                       "MPI was started for a single thread: request MPI_THREAD_MULTIPLE from "
+                       "MPI_Init_thread");
     return LS_OK;
 }
 
@@ -108,10 +111,11 @@ static int join(mpi_wire *w, const ls_wire_options *o, ls_error *err)
     if (code == MPI_SUCCESS)
         code = MPI_Comm_size(w->comm, &w->base.members);
     if (code != MPI_SUCCESS)
-        return fail_mpi(err, LS_ESYSTEM, code, "joining the others");
+        return fail_mpi(err, LS_ESYSTEM, code, "joining the other processes");
     return w->base.members <= LS_MEMBERS_MAX
                ? LS_OK
-               : ls_fail(err, LS_EUNSUPPORTED, "%d processes; at most %d", w->base.members,
+               : ls_fail(err, LS_EUNSUPPORTED,
+                         "%d processes were started; at most %d are supported", w->base.members,
                          LS_MEMBERS_MAX);
 }
 
@@ -119,7 +123,7 @@ static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
 {
     mpi_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
+        return ls_fail(err, LS_ENOMEM, "out of memory for the MPI transport");
     int status = check_library(err);
     if (status == LS_OK)
         status = start_mpi(w, o, err);
@@ -136,8 +140,8 @@ static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 
-/* Makes room for one more transfer. This happens in the first steps only, because all steps have
- * the same number of transfers. */
+/* Enlarges the arrays if they have no room for one more transfer. Only the first steps of a run
+ * allocate memory, because all steps have the same number of transfers. */
 static int make_room(mpi_wire *w, ls_error *err)
 {
     bool complete = true;
@@ -195,12 +199,12 @@ static int check_status(const ls_transfer *t, MPI_Status *s, bool failed, ls_err
     MPI_Get_count(s, MPI_BYTE, &bytes);
     return (size_t)bytes == t->bytes
                ? LS_OK
-               : ls_fail(err, LS_EDATA, "a message of %d bytes where %zu were expected", bytes,
+               : ls_fail(err, LS_EDATA, "a message has %d bytes, but %zu were expected", bytes,
                          t->bytes);
 }
 
-/* Moves the transfers that are still in progress to the front. */
-static void close_ranks(mpi_wire *w)
+/* Removes the transfers that have ended from request[] and transfer[]. */
+static void remove_finished(mpi_wire *w)
 {
     int kept = 0;
     for (int i = 0; i < w->count; i++) {
@@ -217,14 +221,14 @@ static int test_all(mpi_wire *w, ls_error *err)
     int count = 0, status = LS_OK;
     const int code = MPI_Testsome(w->count, w->request, &count, w->index, w->status);
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
-        return fail_mpi(err, LS_EIO, code, "testing");
+        return fail_mpi(err, LS_EIO, code, "testing transfers");
     for (int i = 0; i < count && count != MPI_UNDEFINED && status == LS_OK; i++) {
         ls_transfer *t = w->transfer[w->index[i]];
         status = check_status(t, &w->status[i], code != MPI_SUCCESS, err);
         w->ended[w->ended_count++] = t;
     }
     if (count > 0 && count != MPI_UNDEFINED)
-        close_ranks(w);
+        remove_finished(w);
     return status;
 }
 
@@ -239,10 +243,10 @@ static int take_ended(mpi_wire *w, ls_transfer **out, int most)
     return count;
 }
 
-static void pause_before(unsigned look)
+static void pause_before_poll(unsigned polls)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    if (look < YIELDS)
+    if (polls < YIELDS)
         sched_yield();
     else
         nanosleep(&nap, NULL);
@@ -253,13 +257,13 @@ static int poll_mpi(ls_wire *base, ls_transfer **ended, int most, uint64_t timeo
 {
     mpi_wire *w = (mpi_wire *)base;
     const uint64_t until = ls_now_ns() + timeout_ns;
-    for (unsigned look = 0;; look++) {
+    for (unsigned polls = 0;; polls++) {
         int status = w->ended_count == 0 && w->count > 0 ? test_all(w, err) : LS_OK;
         if (status)
             return status;
         if (w->ended_count > 0 || ls_now_ns() >= until)
             return take_ended(w, ended, most);
-        pause_before(look);
+        pause_before_poll(polls);
     }
 }
 
@@ -279,6 +283,7 @@ static void close_mpi(ls_wire *base)
     ls_free(NULL, w);
 }
 
+/* Returns 1, because MPI may still write to the memory of transfers in progress. */
 static int abort_mpi(ls_wire *base)
 {
     (void)base;

@@ -3,9 +3,10 @@
  *     "blocks": {"same": [{"type": "conv2d", "out": "$out", …}, …]},
  *     "layers": [{"block": "same", "name": "b1", "repeat": 2, "out": 64}, …]
  *
- * The parser expands each use as if its layers stood in the model's own list: "$out" becomes the
- * value of the use's key "out", the layers' names get the use's name as a prefix, and "input"
- * stands for the layer that the use reads. Nothing but the parser knows blocks. */
+ * An object {"block": …} in the list of layers is a *use* of the block. The parser expands each use
+ * as if the layers of the block were in the list of the model: "$out" becomes the value of the
+ * use's key "out", the names of the layers get the use's name as a prefix, and "input" stands for
+ * the layer that the use reads. After parsing, no other part of the program knows blocks. */
 #include "base/error.h"
 #include "nn/reader.h"
 
@@ -49,8 +50,8 @@ int ls_check_blocks(const ls_reader *r, const cJSON *list)
             "model: \"blocks\" must be an object of lists of layers, found %s",
             ls_json_kind(r->blocks));
     if (cJSON_GetArraySize(list) > LS_MODEL_LAYERS)
-        /* A list that is too long is refused later, by make_room. Returning here avoids comparing
-         * every use with every block of such a list. */
+        /* A list that is too long is refused later (make_room in model.c). The return avoids the
+         * comparison of every use with every block of such a list. */
         return LS_OK;
     for (const cJSON *b = r->blocks ? r->blocks->child : NULL; b; b = b->next) {
         if (!cJSON_IsArray(b) || !b->child)
@@ -88,9 +89,9 @@ static const char *value_name(const cJSON *node)
     return cJSON_IsString(node) && node->valuestring[0] == '$' ? node->valuestring + 1 : NULL;
 }
 
-/* Registers every "$key" of a definition as a known key of its use. *missing becomes the first key
- * that the use lacks. The caller reports an unknown key before a missing one, because the unknown
- * key is mostly the missing one misspelt. */
+/* Registers every "$key" of a definition as a known key of its use. *missing becomes the first such
+ * key that the use does not have. The caller reports an unknown key of the use before a missing
+ * one, because the unknown key is usually the missing one, misspelt. */
 static void read_values(ls_fields *f, const cJSON *node, const char **missing)
 {
     const char *key = value_name(node);
@@ -104,8 +105,8 @@ static void read_values(ls_fields *f, const cJSON *node, const char **missing)
         read_values(f, child, missing);
 }
 
-/* Replaces every "$key" in a copy of a definition's layer by the use's value. Returns 0
- * when out of memory. */
+/* Replaces every "$key" in a copy of a layer of the definition by the value of the use. Returns 0
+ * if there is no memory. */
 static int fill_in(cJSON *node, const cJSON *use)
 {
     cJSON *next;
@@ -149,7 +150,7 @@ static void fail_unknown_block(const ls_reader *r, ls_fields *f, const cJSON *na
                        name->valuestring);
 }
 
-/* Contents of the object that uses a block, except its values. */
+/* The contents of a use, except the values for "$key". */
 typedef struct block_use {
     const cJSON *definition;
     char name[64];

@@ -1,4 +1,4 @@
-/* Which neighbouring layers may be offered to a back end as one op. */
+/* Decides which neighbouring layers are offered to a back end as one op (plan.h). */
 #include "nn/plan.h"
 
 int ls_fuse_producer(const ls_model *model, int layer)
@@ -17,8 +17,7 @@ int ls_fuse_reader(const ls_model *model, int layer)
     return -1;
 }
 
-/* Returns the layer that is the only reader of `layer` and reads it once; −1 if
- * there is no such layer. */
+/* Returns the layer that reads `layer`, if it is the only one and reads it once; otherwise −1. */
 static int only_reader(const ls_model *model, int layer)
 {
     int reader = -1;
@@ -34,8 +33,8 @@ static int only_reader(const ls_model *model, int layer)
     return reader;
 }
 
-/* Returns the only reader of `layer` if it is of the given kind, else −1. A flatten layer in
- * between has no op and ends the chain. */
+/* Returns the only reader of `layer` if its op is of the given kind, else −1. If the reader is a
+ * flatten layer, which has no op, the result is −1. */
 static int next_of_kind(const ls_model *model, int layer, ls_op_kind kind)
 {
     int next = only_reader(model, layer);

@@ -6,16 +6,17 @@
 #include "nn/model.h"
 #include "json/fields.h"
 
-/* Largest values that layers accept in their JSON. Together with LS_MODEL_VALUES they keep every
- * sum and product below 2⁶³. */
+/* Largest values that layers accept in their JSON. With these limits and LS_MODEL_VALUES every sum
+ * and product of sizes is below 2⁶³. */
 enum { LS_MAX_FEATURES = 1 << 20, LS_MAX_KERNEL = 255, LS_MAX_STRIDE = 255 };
 
 /* Returns the number at `key`, from `min` to `max`, or `fallback` if the key is absent.
  * Errors go to the fields. */
 float ls_read_float(ls_fields *fields, const char *key, double min, double max, double fallback);
 
-/* Reads "out": an integer, or "classes", which means the number of classes or targets of the data.
- * That number is also the default if the layer is the model's last one. Errors go to the fields. */
+/* Reads "out": an integer, or "classes", which stands for the number of classes or targets of the
+ * data. If the layer is the last one of the model, "classes" is the default. Errors go to the
+ * fields. */
 int ls_read_out(ls_layer *layer, ls_fields *fields);
 
 /* The window of a convolution or a pooling, in pixels: [0] is the height, [1] the width. */
@@ -24,19 +25,19 @@ typedef struct ls_window {
     int d[2];             /* dilation */
 } ls_window;
 
-/* Reads "kernel", "stride" and "padding". out->d must be set. `stride`: the default stride; NULL:
- * the default stride is the kernel. Errors go to the fields. */
+/* Reads "kernel", "stride" and "padding". out->d must be set before. `stride`: the default stride;
+ * if it is NULL, the default stride is the size of the kernel. Errors go to the fields. */
 void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride);
 
-/* Computes the output's height and width for input `in`; leaves the channels alone. Errors:
+/* Computes the height and width of the output for input `in`. Does not change the channels. Errors:
  * LS_ECONFIG if the window does not fit into the image; the message says which window would. */
 int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, ls_error *err);
 
 /* Returns LS_ECONFIG if the layer needs an image but its input was flattened, else LS_OK. */
 int ls_layer_wants_image(const ls_layer *layer, ls_error *err);
 
-/* Adds a weight of `rank` dimensions and, if `bias`, a bias of dim[0] numbers. fan_in and fan_out
- * are those of the weight. Errors: LS_ECONFIG if the weight has too many numbers. */
+/* Adds a weight of `rank` dimensions and, if `bias` is not 0, a bias of dim[0] numbers. Both get
+ * the fan_in and fan_out of the weight. Errors: LS_ECONFIG if the weight has too many numbers. */
 int ls_layer_add_params(ls_layer *layer, int rank, const int dim[4], int bias, ls_error *err);
 
 /* Returns a tensor of the given shape whose elements all start with the same value: a scale, a
@@ -48,8 +49,8 @@ static inline long long ls_shape_values(const ls_shape *shape)
     return (long long)shape->c * shape->h * shape->w;
 }
 
-/* Sets the shape of a layer whose op takes memory in any layout: y has the shape of x and the
- * same memory layout. */
+/* The function `shape` of layer types whose op reads memory in any layout: the output has the shape
+ * of the input and the same memory layout. */
 int ls_layer_same_shape(ls_layer *layer, ls_error *err);
 
 #endif

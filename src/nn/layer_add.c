@@ -1,6 +1,6 @@
-/* {"type": "add", "with": "name"} sums the output of the layer before it (or of "from") and that
- * of another layer. {"type": "concat", "with": "name"} concatenates their channels, those of the
- * layer before it first. */
+/* {"type": "add", "with": "name"} adds the output of the layer before it (or of the layer "from")
+ * and the output of the layer "name". {"type": "concat", "with": "name"} concatenates the channels
+ * of the two outputs, in this order. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)

@@ -1,5 +1,5 @@
-/* {"type": "flatten"}: reads an image as a vector in c, h, w order. Nothing is computed or moved:
- * the layer has no op, and its readers get the tensor before it. */
+/* {"type": "flatten"}: reads an image as a vector in c, h, w order. The layer computes and moves
+ * nothing: it has no op, and the layers that read it get the tensor that it reads. */
 #include "nn/layer.h"
 
 static int shape(ls_layer *layer, ls_error *err)

@@ -1,4 +1,4 @@
-/* Losses: the function that training minimises. Each is a row of the table in loss.c. */
+/* Losses: the functions that training can minimise. Each is a row of the table in loss.c. */
 #ifndef NN_LOSS_H
 #define NN_LOSS_H
 
@@ -22,8 +22,8 @@ extern const ls_loss ls_losses[];
  * if there is no such loss or it is for the other kind of targets. */
 const ls_loss *ls_loss_find(const char *name, bool vectors);
 
-/* Returns the fraction of `rows` rows that are correct; NaN if the loss has no
- * notion of a correct row. */
+/* Returns the accuracy, correct / rows, or NaN if the loss does not define when a row is
+ * correct. */
 double ls_loss_accuracy(const ls_loss *loss, double correct, double rows);
 
 /* Checks that the targets [rows][each] are from 0 to 1 if the loss requires it (`bits`). `source`:

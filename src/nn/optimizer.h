@@ -1,4 +1,5 @@
-/* The optimizer's configuration: how a step changes the weights. Immutable; shared by replicas. */
+/* The configuration of the optimizer: how a step changes the weights. It does not change after
+ * parsing, and all replicas share it. */
 #ifndef NN_OPTIMIZER_H
 #define NN_OPTIMIZER_H
 
@@ -16,8 +17,8 @@ typedef struct ls_optimizer {
     const ls_optimizer_type *type;
     double lr;
     double clip_norm; /* upper bound of the gradient's norm; 0: none */
-    /* Decay of the moving average of the weights: the fraction of the average that a step keeps. 0:
-     * there is no average. */
+    /* Decay of the moving average of the weights: the fraction of the average that a step keeps, 0
+     * … 1. 0: there is no average. */
     double ema;
     int slots;     /* number of state arenas beside the weights, ≤ LS_OP_SLOTS */
     ls_op_desc op; /* description of the update op; the caller sets `count` and `rate` */

@@ -59,8 +59,8 @@ static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape 
     return ops->preferred_layout(plan->device, &desc);
 }
 
-/* Checks that both gather ops produce the same layout and size: the nodes are created for one
- * tensor and read from one place whatever either gather has written. */
+/* Checks that the gather ops for training and for evaluation produce the same layout and size. The
+ * nodes are created once and read the output of either from the same memory. */
 static int check_gathers(const ls_plan *plan, ls_error *err)
 {
     const ls_op *const *gather = (const ls_op *const *)plan->gather;
@@ -101,8 +101,9 @@ static const ls_op *twin_of(const ls_plan *twin, int layer)
     return NULL;
 }
 
-/* Checks that an op of a layer has the parameters of the layer and of the other plans' op (`twin`).
- * Otherwise the plans could not share arenas. */
+/* Checks that the op of a layer has as many parameters as the layer, each at least as large as the
+ * layer's, and of the same sizes as in the op of the other plans (`twin`), because all plans use
+ * the same arenas. */
 static int check_params(const ls_op *op, const ls_op *twin, const ls_layer *layer, ls_error *err)
 {
     int same = op->params == layer->params;
@@ -119,8 +120,7 @@ static int check_params(const ls_op *op, const ls_op *twin, const ls_layer *laye
                    layer->type->name, layer->name, op->kernel ? op->kernel : "?");
 }
 
-/* Sets the inputs of the form's op, and whether the op learns and needs a
- * gradient for its inputs. */
+/* Sets the node's inputs, and whether its backward runs and computes gradients of the inputs. */
 static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form)
 {
     int layer[LS_INPUTS];
@@ -137,12 +137,14 @@ static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form
     node->backward = plan->training && node->learns;
 }
 
-/* Returns whether the form would fuse a batch norm that has nothing to learn, in itself or before
- * it, with an addition whose other input learns. Such a batch norm normalises with its running
- * statistics (is_settled), so the addition must stay an op of its own. This holds in plans for
- * evaluation as well, because bf16 values are rounded between two ops: a row must have the same
- * bits in all plans of a run. */
-static bool would_unsettle(const ls_plan *plan, const ls_fuse_form *form, const ls_node *node)
+/* Returns whether the form must be rejected because it fuses a frozen batch norm with an addition
+ * whose other input learns. A batch norm is frozen if neither it nor a layer before it has
+ * parameters that are trained. It then uses its running statistics in training as well
+ * (is_frozen_norm), which a fused op that learns would not do. The form is rejected in plans for
+ * evaluation as well: bf16 values are rounded between two ops, and a row must give the same bits in
+ * all plans of a run. */
+static bool would_fuse_frozen_norm(const ls_plan *plan, const ls_fuse_form *form,
+                                   const ls_node *node)
 {
     const ls_fuse_form alone = {form->first, form->first, -1, -1, -1};
     ls_node bare;
@@ -156,7 +158,7 @@ static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form
 {
     ls_node *node = &plan->node[plan->nodes];
     connect(node, plan, form);
-    if (would_unsettle(plan, form, node))
+    if (would_fuse_frozen_norm(plan, form, node))
         return LS_EUNSUPPORTED;
     ls_op_desc d = ls_fuse_desc(plan->model, form);
     d.x = *ls_plan_tensor(plan, node->input[0]);
@@ -202,9 +204,10 @@ static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return status;
 }
 
-/* Appends an EXPORT op if the loss cannot read the output as it is. A loss needs vectors: if the
- * model ends with a flattened image, EXPORT converts it to c, h, w order, which is the vector. A
- * loss that compares vectors, and a caller that reads the logits, need them row-major as well. */
+/* Appends an EXPORT op if the loss cannot read the output of the last op. A loss reads vectors: if
+ * the model ends with a flattened image, EXPORT converts the image to c, h, w order, which is the
+ * order of the vector. A loss with vector targets, and a caller that reads the logits, also need
+ * row-major memory (`plain_logits`). */
 static int make_export(ls_plan *plan, bool plain_logits, ls_error *err)
 {
     const int from = ls_plan_output(plan);
@@ -249,9 +252,8 @@ static int make_losses(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return LS_OK;
 }
 
-/* Creates the op that converts the scores for the caller to row-major. The loss reads the
- * last node's own layout even then, so that evaluated rows go through the same kernels with
- * and without scores. */
+/* Creates the op that converts the scores to row-major for the caller. The loss still reads the
+ * layout of the last node, so that the same kernels run with and without scores. */
 static int make_scores(ls_plan *plan, bool wanted, ls_error *err)
 {
     const ls_op_desc d = {.size = sizeof d, .kind = LS_OP_EXPORT, .x = logits(plan)};
@@ -274,7 +276,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .loss_desc = ls_loss_desc(criterion, desc->smoothing, desc->weighted),
                       .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
     int status = LS_OK;
-    size_t most = (size_t)desc->model->layers + 1; /* one more for an export */
+    size_t most = (size_t)desc->model->layers + 1; /* + 1 for an export */
     plan->node = ls_alloc_array(desc->host, most, sizeof *plan->node);
     plan->node_of = ls_alloc_array(desc->host, most, sizeof *plan->node_of);
     if (!plan->node || !plan->node_of)
@@ -314,7 +316,8 @@ void ls_plan_drop_recordings(ls_plan *plan, int program)
     }
 }
 
-/* Destroys in reverse order, because a tensor's layout belongs to the op that produces it. */
+/* Ops are destroyed in reverse order, because a tensor's layout belongs to the op that produces the
+ * tensor, and later ops refer to it. */
 void ls_plan_destroy(ls_plan *plan)
 {
     if (!plan)
@@ -335,8 +338,9 @@ void ls_plan_destroy(ls_plan *plan)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* A heartbeat's position: PHASE times what is being done, plus the node. Numbers below PHASE are
- * left to the callers of replicas (LS_PLACE_IDLE and following). */
+/* A heartbeat's position encodes what the worker is doing: PHASE · (an AT_ constant) + (number of
+ * the node). Positions below PHASE are those of the replica's callers (LS_PLACE_IDLE and
+ * following). */
 enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, AT_RECORDING, PHASES };
 enum { PHASE = 1 << 20 };
 
@@ -353,9 +357,10 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err)
     return op->impl->forward(op, NULL, 0, err);
 }
 
-/* Returns whether node `k` is a batch norm that has nothing to learn, in itself or before it. It
- * then normalises with its running statistics in training as well. */
-static bool is_settled(const ls_plan *plan, int k)
+/* Returns whether node `k` is a frozen batch norm: neither it nor a node that it depends on has
+ * parameters that are trained. It then normalises with its running statistics in training as
+ * well. */
+static bool is_frozen_norm(const ls_plan *plan, int k)
 {
     const ls_node *node = &plan->node[k];
     return !node->backward && node->form.first >= 0 &&
@@ -368,7 +373,7 @@ int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err
     for (int k = 0; k < plan->nodes; k++) {
         ls_op *op = plan->node[k].op;
         const unsigned mode =
-            constant | (loss == LS_TEST || is_settled(plan, k) ? LS_RUN_EVALUATE : 0);
+            constant | (loss == LS_TEST || is_frozen_norm(plan, k) ? LS_RUN_EVALUATE : 0);
         beat(plan, AT_FORWARD, k);
         int status = op->impl->forward(op, NULL, mode, err);
         if (status != LS_OK)

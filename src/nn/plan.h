@@ -11,15 +11,16 @@
  * The plans of a replica run one after another, so they share activations and scratch. All
  * functions are called on the device's worker thread. Nothing allocates after bind.
  *
- * Forward runs the nodes in ascending order, backward in descending order. The gradient of a tensor
- * that several nodes read is the sum of the gradients that they write. The last of these nodes
- * writes its dx to the place where dy is read; each earlier node writes to a buffer of its own,
- * which is then added. The order of additions is therefore always the same.
+ * Each op is a node of the plan. Forward runs the nodes in ascending order, backward in descending
+ * order. If several nodes read a tensor, the gradient of the tensor is the sum of the gradients
+ * (dx) that these nodes compute. The node with the highest number comes first in the backward pass
+ * and writes its dx to the tensor's gradient (dy). Each of the other nodes writes its dx to a
+ * buffer of its own, which is then added. The order of additions is therefore always the same.
  *
- * The memory of activations is planned: a buffer's place is free again once no op will read the
- * buffer (ls_live_buffer). Backward reads the outputs of forward, so the peak is at its beginning.
- * Backward always frees more than the gradients that it creates, so letting dy and dx share memory
- * would gain nothing. */
+ * Activations share memory: when no later op reads a buffer, its memory is used for another one
+ * (ls_live_buffer). Backward reads the outputs of forward, so most memory is in use when backward
+ * begins. From then on backward frees more memory than its gradients need, so it would gain nothing
+ * to let dy and dx of an op share memory. */
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 
@@ -30,8 +31,9 @@
 
 /* ---- fuse.c ---------------------------------------------------------------------------------
  *
- * Selects the neighbouring layers that may be offered to a back end as one op. Any thread; these
- * functions cannot fail.
+ * Fusion: decides which neighbouring layers are offered to a back end as one op (a form). The back
+ * end may refuse a form; then the next smaller one is tried. Any thread; these functions cannot
+ * fail.
  *
  *     conv2d [+ relu] [+ pool]      dense + relu      batch_norm [+ add] [+ relu]      add + relu
  *
@@ -47,8 +49,8 @@ typedef struct ls_fuse_form {
     int relu, pool, add; /* indices of the fused layers, or −1 */
 } ls_fuse_form;
 
-/* Lists the forms that can be tried for the op of layer `first`, which must have an op: the form
- * with the most layers first, the layer alone last. Returns the number of forms. */
+/* Lists the forms that begin with layer `first`, which must have an op, in the order in which they
+ * are tried: the form with the most layers first, the layer alone last. Returns their number. */
 int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_model *model, int first);
 
 /* Returns the layer's op description with the form's fused layers. x, x2, y_hint, twin, training
@@ -72,7 +74,7 @@ int ls_fuse_reader(const ls_model *model, int layer);
 /* The gradient of one input of a node. */
 typedef struct ls_node_dx {
     size_t at;         /* byte offset in the activations */
-    bool add;          /* must be added to the input's dy, to which a later node has written */
+    bool add;          /* it must be added to the input's dy, because a node has written there */
     float *sum;        /* destination of the addition, set by bind */
     const float *part; /* source of the addition, set by bind */
     size_t count;      /* number of floats to add */
@@ -84,15 +86,16 @@ typedef struct ls_node {
     ls_fuse_form form; /* the layers it computes; first −1: an export for the loss */
     int inputs;
     int input[LS_INPUTS]; /* nodes whose y it reads; LS_INPUT: the gathered rows */
-    bool learns;          /* the node or one before it learns, when the model is trained */
-    bool backward;        /* backward is called: it learns, and the plan is for training */
-    bool needs_dx;        /* a node before it learns */
+    bool learns;   /* this node, or one that it depends on, has parameters that are trained */
+    bool backward; /* `learns`, and the plan is for training: backward is called */
+    bool needs_dx; /* a node that it depends on has `backward` */
     ls_node_dx dx[LS_INPUTS];
     size_t y_at, dy_at, saved_at; /* byte offsets in the activations */
 } ls_node;
 
-/* A segment of a step: the backward pass of nodes `first` down to `last`, and the parts given here,
- * in the order of these constants except that the backward pass follows LS_PART_FORWARD. */
+/* A segment of a step: the backward pass of the nodes `first` down to `last`, and the parts that
+ * the bits of `parts` name. They run in the order of these constants. The backward pass runs after
+ * LS_PART_FORWARD and before the others. */
 enum {
     LS_PART_FORWARD = 1, /* before the backward pass: gather, forward and loss */
     LS_PART_TAIL = 2,    /* writes the tail of the gradient, except what the loss op has written */
@@ -103,7 +106,7 @@ typedef struct ls_segment {
     unsigned parts;
     int first, last;
     int steps;               /* number of consecutive steps; more than 1 only if recorded */
-    size_t floats;           /* number of the gradient's first floats that are complete after it */
+    size_t floats;           /* number of first floats of the gradient that are then complete */
     ls_recording *recording; /* NULL: the segment runs op by op */
 } ls_segment;
 
@@ -128,16 +131,17 @@ typedef struct ls_plan {
     const ls_host *host;
     int rows;
     bool training;
-    bool constant;             /* the weights change by imports only */
+    bool constant;             /* only imports write the weights */
     ls_op_desc loss_desc;      /* without x */
     int targets;               /* number of 4-byte words in a row's label or target */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
     ls_node *node;
     int nodes;
     int *node_of; /* [layer]: 1 + index of the node that computes it; 0: none does */
-    /* LS_TRAIN: with gradient, NULL if the plan is not for training; LS_TEST: without gradient */
+    /* loss[LS_TRAIN] also computes the gradient and is NULL if the plan is not for training;
+     * loss[LS_TEST] does not. */
     ls_op *loss[LS_SUBSETS];
-    /* makes the logits row-major; NULL: they are, or no caller reads them */
+    /* op that converts the logits to row-major; NULL: they are, or no caller reads them */
     ls_op *scores;
     size_t x_at, labels_at, scores_at, loss_saved_at[LS_SUBSETS];
     size_t activation_bytes; /* bytes of activations as planned */
@@ -146,7 +150,7 @@ typedef struct ls_plan {
     size_t scratch_bytes;
     /* The replica's programs (replica_impl.h). Their recordings are destroyed with the plan. */
     ls_program program[LS_PROGRAMS];
-    /* on the device: the tail of gradients that are recorded; NULL: none is recorded */
+    /* constant tail on the device, which recorded gradients copy; NULL: none is recorded */
     const float *tail;
     ls_heartbeat *heartbeat; /* NULL: none */
     const float *gradient;   /* the gradient arena to which the plan is bound */
@@ -192,9 +196,9 @@ typedef struct ls_plan_memory {
     ls_heartbeat *heartbeat;
 } ls_plan_memory;
 
-/* Creates a plan. It tries each form that the model offers, the one with the most layers first.
- * The caller destroys *out. Errors: those of the back end; LS_EDEVICE if its ops do not fit
- * together; LS_ENOMEM. */
+/* Creates a plan. For each layer it offers the back end the forms of ls_fuse_forms until the back
+ * end accepts one. The caller destroys *out. Errors: those of the back end; LS_EDEVICE if its ops
+ * do not fit together; LS_ENOMEM. */
 int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err);
 /* Destroys the plan, its ops and its recordings. NULL is allowed. */
 void ls_plan_destroy(ls_plan *plan);
@@ -205,9 +209,10 @@ int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 
 /* Enqueues the gather of the rows given by the args: writes x and the labels. */
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
-/* Enqueues the ops from x to the logits, then the loss op `loss`. With LS_TEST the ops are told
- * that no backward pass follows. `flags` are for the loss op (LS_RUN_ACCUMULATE); the plans of
- * models with batch norm always have whole shards. */
+/* Enqueues the ops from x to the logits, then the loss op `loss`. With LS_TEST the ops run as in
+ * evaluation (LS_RUN_EVALUATE), and no backward pass may follow. `flags` are passed to the loss op
+ * only (LS_RUN_ACCUMULATE): ops of batch norm add up contributions as well, but plans with batch
+ * norm always compute whole shards at once. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 /* Called after a forward pass: makes the logits [rows][classes] row-major. *at becomes their byte
  * offset in the activations. */
@@ -216,7 +221,7 @@ int ls_plan_scores(size_t *at, ls_plan *plan, ls_error *err);
  * is less than `last`. */
 int ls_plan_backward(ls_plan *plan, int first, int last, unsigned flags, ls_error *err);
 
-/* Enqueues a recorded segment. `args`: one entry for each of the segment's steps. */
+/* Enqueues a recorded segment. `args`: one entry for each step of the segment. */
 int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *args, ls_error *err);
 /* Destroys the recordings of the program. */
 void ls_plan_drop_recordings(ls_plan *plan, int program);
@@ -230,8 +235,8 @@ int ls_plan_output(const ls_plan *plan);
 /* Gives every buffer its offset. `share`: buffers may share memory. Errors: LS_ENOMEM. */
 int ls_plan_place(ls_plan *plan, bool share, ls_error *err);
 
-/* Writes the name of the op that reported position `place` to the heartbeat, such as "backward of
- * conv2+relu". Returns 0 if no op of this plan did. */
+/* Writes the name of the op to which the heartbeat's position `place` belongs, such as "backward of
+ * conv2+relu". Returns 0 if it belongs to no op of this plan. */
 int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place);
 
 /* Writes the description of an op, one line of `size` bytes. Returns 0 past the last line. */

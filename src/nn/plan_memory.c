@@ -9,7 +9,7 @@
 
 /* ---- placing buffers ------------------------------------------------------------------------- */
 
-/* A size that no machine has, yet small enough that sums of a few cannot overflow. */
+/* A size that no machine has, and small enough that the sum of a few such sizes cannot overflow. */
 #define LIMIT (SIZE_MAX / 4)
 
 static size_t rounded(size_t bytes)
@@ -128,7 +128,7 @@ static int backward_at(const ls_plan *plan, int k)
     return 2 * plan->nodes + 1 - k;
 }
 
-/* Returns the time after which node `k` no longer reads its inputs. */
+/* Returns the time at which node `k` reads its inputs for the last time. */
 static int done_at(const ls_plan *plan, int k)
 {
     return plan->node[k].backward ? backward_at(plan, k) : forward_at(k);
@@ -136,7 +136,8 @@ static int done_at(const ls_plan *plan, int k)
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-/* Indices in the list of buffers: these, then PER_NODE for each node. */
+/* Indices in the list of buffers. The list begins with these NODES buffers; PER_NODE buffers for
+ * each node follow. */
 enum { LABELS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
@@ -150,8 +151,8 @@ static void need_until(ls_live_buffer *b, int step)
     b->last = step > b->last ? step : b->last;
 }
 
-/* Lists the outputs of the gather and of the nodes. Forward writes y; the backward pass of the node
- * and of its readers may read it. */
+/* Lists the outputs of the gather and of the nodes. Forward of a node writes y. Backward of the
+ * node, and of the nodes that read y, may read it. */
 static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
 {
     const int output = ls_plan_output(plan);
@@ -175,8 +176,9 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
         (ls_live_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
 }
 
-/* Lists the gradients. The first node that writes a dy writes it in place. Later ones need a buffer
- * for their part, and so do gradients that an op writes although no node reads them. */
+/* Lists the gradients. The first node in the backward pass that contributes to a dy writes it in
+ * place. Each later one needs a buffer for its contribution (PART). A buffer is also needed for a
+ * dx that an op writes although no node reads it. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)

@@ -29,9 +29,9 @@ int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const
                               ls_json_name(r->doc), line, column);
 }
 
-/* Reports an error in the filled-in copy of a block's layer. The copy has no position in
- * the text, so its messages begin with the file's name alone; the position of the block's
- * layer is put in instead. */
+/* Reports an error in the filled-in copy of a layer of a block. The copy has no position in the
+ * text, so the message begins with the name of the file only. This function inserts the position of
+ * the layer in the block. */
 static int fail_copy(const ls_reader *r, ls_layer_place place, const ls_error *why)
 {
     const char *name = ls_json_name(r->doc);
@@ -134,7 +134,8 @@ static void fail_reference(const ls_reader *r, const ls_scope *scope, ls_fields 
     size_t count = 1;
     for (int i = scope->first; i < r->model->layers; i++) {
         const char *own = r->model->layer[i].name + skip;
-        /* A number is close to every short name, so it is skipped. */
+        /* Default names (numbers) are not suggested, because a number is close to every short
+         * name. */
         if (!isdigit((unsigned char)own[0]))
             names[count++] = own;
     }
@@ -170,8 +171,7 @@ static void read_inputs(const ls_reader *r, const ls_scope *scope, ls_layer *lay
     layer->input[0] = ls_read_reference(r, scope, f, "from", before);
 }
 
-/* Reads "with", the second input. It has no default, because only the user can know
- * which layer is meant. */
+/* Reads "with", the second input. It is required, because no layer is a likely default. */
 static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *layer, ls_fields *f)
 {
     if (layer->inputs < 2)
@@ -273,7 +273,8 @@ static bool are_alike(const ls_layer *layer, const ls_shape *a, ls_shape b)
     return same_shape(a, &b);
 }
 
-/* Checks that both inputs have the same shape, and the same shape in memory (`lies`, `lies2`). */
+/* Checks that both inputs have the same shape, and also the same shape in memory (`lies` and
+ * `lies2`). */
 static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *lies,
                         const ls_shape *lies2, ls_error *err)
 {
@@ -321,7 +322,7 @@ static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
         status = layer->type->shape(layer, err);
     if (status != LS_OK)
         return status;
-    /* Without an op, or with one that takes any layout, y has the memory shape of x. */
+    /* If the layer has no op, or an op that reads any layout, y has the shape of x in memory. */
     layer->y = layer->op.kind == 0 || layer->same_shape ? lies : layer->out;
     if (layer->op.kind == LS_OP_CONCAT)
         layer->y = (ls_shape){lies.c + lies2.c, lies.h, lies.w};

@@ -1,4 +1,5 @@
-/* State of the parsing of one model, shared by model.c, read_layer.c and blocks.c. One thread. */
+/* State while a model is parsed, shared by model.c, read_layer.c and blocks.c. Only one thread uses
+ * it. */
 #ifndef NN_READER_H
 #define NN_READER_H
 
@@ -18,7 +19,7 @@ typedef struct ls_layer_place {
     const cJSON *node, *use;
 } ls_layer_place;
 
-/* The name of a block's use, which refers to the last layer of the use. */
+/* The name of a use of a block. As an input of a layer it stands for the last layer of the use. */
 typedef struct ls_block_name {
     char name[64];
     int layer;
@@ -36,14 +37,14 @@ typedef struct ls_reader {
 
 /* ---- read_layer.c --------------------------------------------------------------------------- */
 
-/* Reads the next layer from `node`: either `origin` itself or the copy of `origin` into which a
- * block's use has been filled in. `position` is the index in its list. Errors: LS_ECONFIG, with the
- * position in the text. */
+/* Reads the next layer from `node`, which is either `origin` itself or, for a layer of a block, a
+ * copy of `origin` with the values of the use filled in. `position`: index of the layer in its
+ * list. Errors: LS_ECONFIG, with the position in the text. */
 int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON *node,
                   const cJSON *origin);
 
-/* Reads "name" of a layer or of a use into `full`, with the scope's prefix; the default is the
- * position in the list. Errors go to the fields. */
+/* Reads the "name" of a layer or of a use, and writes it to `full` after the scope's prefix. The
+ * default name is the position in the list. Errors go to the fields. */
 void ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
                   char full[64]);
 
@@ -62,8 +63,8 @@ int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const
  * Errors: LS_ECONFIG. */
 int ls_check_blocks(const ls_reader *r, const cJSON *list);
 
-/* Returns the number of layers that a member of the list stands for; 1 for the use
- * of an unknown block. */
+/* Returns the number of layers that a member of the list stands for: 1 for a layer, and also for a
+ * use of an unknown block. */
 int ls_count_layers(const ls_reader *r, const cJSON *node);
 
 /* Reads a use {"block": …}: all layers of all its repetitions. Errors: LS_ECONFIG, LS_ENOMEM. */

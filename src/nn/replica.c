@@ -50,16 +50,17 @@ uint32_t ls_replica_most_calls(const ls_replica *r)
     return r->optimizer && r->device->ops->record_next ? LS_UNROLLED : 1;
 }
 
-/* Returns how many of the first entries of desc->shard_rows may occur in training. Where shards are
- * computed in blocks, all may, because any remainder of a shard may. */
+/* Returns how many of the first entries of desc->shard_rows may occur in training. If shards are
+ * computed in blocks of rows, all may: the rest of a shard after its last whole block can have any
+ * number of rows. */
 static int trained_counts(const ls_replica *r, const ls_replica_desc *desc)
 {
     const bool all = r->info.block_rows > 0 || desc->trained_row_counts == 0;
     return all ? desc->shard_row_counts : desc->trained_row_counts;
 }
 
-/* Inserts `rows` into a list unless it is 0 or in the list already. The list is in descending order
- * from index `first` on. */
+/* Inserts `rows` into a list unless it is 0 or is in the list already. The entries from index
+ * `first` on are kept in descending order. */
 static void add_count(uint32_t *list, int *count, int first, uint32_t rows)
 {
     int i = first;
@@ -150,7 +151,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
 
 static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
-    /* There is one more for a block, and one for a zero at the end. */
+    /* + 1 for the size of a block, + 1 for a zero at the end */
     size_t most = (size_t)desc->shard_row_counts + 2;
     uint32_t *counts = ls_alloc_array(r->host, most, sizeof *counts);
     r->plan = ls_alloc_array(r->host, most, sizeof *r->plan);
@@ -166,9 +167,10 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
 
 /* ---- programs ------------------------------------------------------------------------------- */
 
-/* Returns the number of the gradient's first floats that are complete after the backward pass of
- * node `k`: all before the parameters of the next node that has any. */
-static size_t complete_behind(const ls_replica *r, const ls_plan *plan, int k)
+/* Returns the number of first floats of the gradient that are complete after the backward pass of
+ * node `k`: those before the parameters of the next node, in the order of the backward pass, that
+ * has parameters. */
+static size_t complete_after(const ls_replica *r, const ls_plan *plan, int k)
 {
     for (int next = k - 1; next >= 0; next--)
         if (plan->node[next].op->params > 0)
@@ -181,7 +183,7 @@ static void add_segment(ls_program *p, const ls_segment *segment)
     p->segment[p->segments++] = *segment;
 }
 
-/* Lists the segments of a backward pass by buckets. A segment ends after each node that
+/* Lists the segments of LS_GRADIENT_BY_BUCKETS. A segment ends after each node whose backward pass
  * completes a bucket. */
 static void list_buckets(ls_program *p, const ls_replica *r, const ls_plan *plan)
 {
@@ -189,7 +191,7 @@ static void list_buckets(ls_program *p, const ls_replica *r, const ls_plan *plan
     ls_segment next = {.parts = LS_PART_FORWARD, .first = plan->nodes - 1, .steps = 1};
     int bucket = 0;
     for (int k = plan->nodes - 1; k > 0; k--) {
-        next.floats = complete_behind(r, plan, k);
+        next.floats = complete_after(r, plan, k);
         const int complete = ls_buckets_complete(b->end, b->count, next.floats);
         if (complete > bucket) {
             next.last = k;
@@ -235,7 +237,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Allocates activations and scratch. After a failure ls_replica_alloc does nothing. */
+/* Allocates activations, scratch memory and some small arrays. After a failure the further calls of
+ * ls_replica_alloc do nothing. */
 static int alloc_activations(ls_replica *r, ls_error *err)
 {
     size_t activations = 0;
@@ -327,7 +330,7 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
                                           : LS_OK;
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
         if (s == LS_TEST && desc->data[s].images == desc->data[LS_TRAIN].images)
-            /* The subsets are parts of the same rows, or there is no data. */
+            /* Both subsets are parts of the same rows, or neither has data. */
             r->data[s] = r->data[LS_TRAIN];
         else if (desc->data[s].images)
             status = copy_subset(r, s, &desc->data[s], err);
@@ -410,10 +413,10 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return status == LS_OK && !desc->no_recording ? ls_replica_record(r, err) : status;
 }
 
-/* Returns the number of rows in a block, a multiple of the device's own number `rows`. Blocks keep
- * activations in the caches, but all weights are read again for each block. If the weights are
- * larger than a block's activations, as in a perceptron, larger blocks are faster. The bits of the
- * result do not change. */
+/* Returns the number of rows in a block: `rows`, which the device prefers, times a power of two up
+ * to 8. With small blocks the activations stay in the caches, but all weights are read again for
+ * each block. Larger blocks are faster if the weights are larger than the activations of a block,
+ * as in a perceptron. The bits of the result are the same for all sizes of blocks. */
 static int block_rows(const ls_model *model, int rows)
 {
     const int most = 8 * rows;
@@ -439,8 +442,9 @@ int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *e
     r->host = desc->host;
     r->args.seed = desc->seed;
     r->device->ops->describe(r->device, &r->info);
-    r->info.block_rows = r->model->stats > 0 ? 0 /* the statistics are those of the whole shard */
-                                             : block_rows(r->model, r->info.block_rows);
+    r->info.block_rows = r->model->stats > 0
+                             ? 0 /* batch norm needs the statistics of the whole shard */
+                             : block_rows(r->model, r->info.block_rows);
     int status = build(r, desc, err);
     if (status == LS_OK)
         *out = r;
@@ -454,7 +458,7 @@ void ls_replica_destroy(ls_replica *r)
     if (!r)
         return;
     if (r->plans > 0)
-        r->device->ops->sync(r->device, NULL, NULL); /* work in progress may still use the memory */
+        r->device->ops->sync(r->device, NULL, NULL); /* enqueued work may still use the memory */
     if (r->apply.recording)
         r->device->ops->recording_destroy(r->device, r->apply.recording);
     ls_replica_destroy_updates(r);
@@ -485,7 +489,7 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out)
     *out = replica->memory;
 }
 
-/* The lines are those of each plan, and then one for the update. */
+/* The lines are those of each plan, then a line for the update. */
 const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line)
 {
     const ls_updates *u = &replica->updates[OF_TOTAL];
@@ -511,7 +515,7 @@ int ls_replica_recordings(const ls_replica *r)
     return count;
 }
 
-/* All plans have the same nodes, so the first plan stands for all. */
+/* All plans have the same nodes, so the names in the first plan are right for all. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place)
 {
     return ls_plan_place_text(out, size, replica->plan[0], place);

@@ -2,7 +2,7 @@
  *
  * Threads: all functions are called on the device's worker thread unless they say otherwise. After
  * ls_replica_create nothing allocates, except the functions that prepare further recordings of a
- * step (ls_replica_on_ready, ls_replica_prepare_whole) and ls_replica_total_at.
+ * step (ls_replica_on_ready, ls_replica_record_whole_steps) and ls_replica_total_at.
  *
  * Recordings. If the device supports recordings, a replica that trains records each plan's
  * gather, forward and backward when it is created, and also the update if that has several
@@ -42,8 +42,8 @@
 enum {
     LS_TAIL_LOSS = 0,    /* loss, summed over rows */
     LS_TAIL_CORRECT = 1, /* number of rows whose largest logit is the label's */
-    LS_TAIL_ROWS = 2,
-    LS_TAIL = 16
+    LS_TAIL_ROWS = 2,    /* number of rows */
+    LS_TAIL = 16         /* length of the tail; the rest is zero */
 };
 
 typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
@@ -81,7 +81,7 @@ typedef struct ls_replica_desc {
     /* The training data are copied even if the device reads host memory, so that
      * ls_replica_data_at need not bind its ops again. */
     bool copies_training_data;
-    const uint32_t *shard_rows; /* every number of rows that a call will have */
+    const uint32_t *shard_rows; /* [shard_row_counts] all numbers of rows that calls will have */
     int shard_row_counts;
     /* number of first entries of shard_rows that are used in training; the others are evaluated
      * only; 0: all are used in training */
@@ -90,7 +90,8 @@ typedef struct ls_replica_desc {
     ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
     bool no_sharing;         /* activations do not share memory; for comparison */
     bool no_recording;       /* everything is enqueued op by op; for comparison */
-    bool total_later;        /* ls_replica_total_at will be called before the first update */
+    bool total_later;        /* no total arena is allocated: the caller sets one before the first
+                              * update (ls_replica_total_at) */
     size_t bucket_floats;    /* least size of a bucket in floats; 0: LS_BUCKET_FLOATS */
     const ls_host *host;
 } ls_replica_desc;
@@ -157,8 +158,8 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
 /* Returns the number of recordings: one for each plan, and one of the update if it has several ops;
  * 0: everything runs op by op. A plan that runs by buckets (ls_replica_on_ready) has one more for
- * each bucket, a plan for whole steps (ls_replica_prepare_whole) one more, and the largest plan of
- * a small model one of several steps. */
+ * each bucket, a plan for whole steps (ls_replica_record_whole_steps) one more, and the largest
+ * plan of a small model one of several steps. */
 int ls_replica_recordings(const ls_replica *replica);
 
 /* Writes the description of an op, such as "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512".
@@ -194,14 +195,14 @@ ls_phase ls_replica_phase(int place);
  * what does not change. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place);
 
-/* If `on`, replaces the weights by their moving average and keeps them in the total arena;
- * otherwise restores them. For use between steps. Does nothing if the optimizer keeps no average.
- * Waits for the device. */
+/* If `on` is true, replaces the weights by their moving average, and keeps a copy of the weights in
+ * the total arena; otherwise copies the weights back. For use between steps. Does nothing if the
+ * optimizer keeps no average. Waits for the device. */
 int ls_replica_use_average(ls_replica *replica, bool on, ls_error *err);
 /* Copies a canonical host array (model->floats floats) to an arena in this replica's layout, and
  * back. `arena` may be the weights, a gradient or a slot: all have the same layout. The tail is not
- * copied. In the canonical array, the running statistics stand for whatever the arena's section
- * contains. Waits for the device. */
+ * copied. The running statistics of the canonical array correspond to the arena's section, whatever
+ * it contains in this arena. Waits for the device. */
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
@@ -219,9 +220,9 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
  * only on the model and on the back end's layouts. The gradient has the same bits either way. */
 
 /* Reports that the first `floats` floats of the gradient arena are complete once the work that has
- * been enqueued is done; no later work of this call changes them. It is called within
- * ls_replica_gradient, on its thread, after each bucket but the last, with ascending `floats`. If
- * it does not return LS_OK, the call ends with that status. */
+ * been enqueued is done; no later work of this call changes them. It is called by
+ * ls_replica_gradient, on the same thread, after each bucket but the last, with ascending `floats`.
+ * If it returns an error, ls_replica_gradient returns that error. */
 typedef int ls_ready_fn(void *user, size_t floats, ls_error *err);
 
 /* Sets the function that is called after each bucket; NULL: none, and the backward pass is one
@@ -235,8 +236,9 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
  * gather, forward, backward and update are one recording. Its update writes the results that the
  * host needs into one of LS_RESULT_SLOTS slots in host memory. No thread waits: the next step can
  * be enqueued, with the other slot, before the result of this one is known. A step whose loss is
- * not finite changes nothing and blocks all later steps until ls_replica_release. The bits are
- * those of ls_replica_gradient, a total equal to the gradient, and ls_replica_apply.
+ * not finite changes nothing, and neither does any later step until ls_replica_resume_updates is
+ * called. The results have the same bits as if ls_replica_gradient were called, the gradient were
+ * copied to the total, and ls_replica_apply were called.
  *
  * A step of a small model ends before the next step has been enqueued. LS_UNROLLED steps of such a
  * model are therefore one recording. A model is small if it needs at most LS_UNROLL_BYTES for
@@ -250,36 +252,36 @@ typedef struct ls_replica_step {
     uint64_t number; /* number of the step, from 1 */
 } ls_replica_step;
 
-/* Records whole steps if the device can record them. One call is enough. Not for use within a
- * step. Errors: LS_ENOMEM. */
-int ls_replica_prepare_whole(ls_replica *replica, ls_error *err);
-/* Returns how many steps of n rows can be enqueued at once: 0 (there are no recordings of whole
- * steps), 1 or LS_UNROLLED. */
-int ls_replica_steps_whole(const ls_replica *replica, uint32_t n);
+/* Records whole steps, if the device supports that. One call is enough; a further call records
+ * nothing more. Not for use within a step. Errors: LS_ENOMEM. */
+int ls_replica_record_whole_steps(ls_replica *replica, ls_error *err);
+/* Returns the largest number of whole steps of n rows that one launch can run: 0 (none has been
+ * recorded), 1 or LS_UNROLLED. */
+int ls_replica_most_whole_steps(const ls_replica *replica, uint32_t n);
 
-/* Enqueues `count` whole steps: one, or as many as ls_replica_steps_whole returns. Each has the
- * same number of rows. `rows` holds the row indices of the steps one after another, as in
+/* Enqueues `count` whole steps: one, or as many as ls_replica_most_whole_steps returns. Each has
+ * the same number of rows. `rows` holds the row indices of the steps one after another, as in
  * ls_replica_gradient. `slot` must not be in use. After an error no step has been enqueued; after
  * LS_EDEVICE that is unknown. */
-int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int count, int slot, ls_replica_times *times,
-                          ls_error *err);
-/* Sets *arrived to whether the steps of a slot are done. Never waits. Errors: LS_EDATA (a
- * row whose label or target is invalid; it blocks later steps as a loss that is not
- * finite does), LS_EDEVICE. */
+int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
+                               const ls_replica_step *step, int count, int slot,
+                               ls_replica_times *times, ls_error *err);
+/* Sets *arrived to whether the steps of a slot are done. It does not wait. Errors: LS_EDATA (a row
+ * has an invalid label or target; later steps are then skipped, as after a loss that is not
+ * finite), LS_EDEVICE. */
 int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *err);
 /* Returns the tail of the k-th step of a slot. It is valid once the steps have arrived, until the
  * slot is used again. */
 const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k);
-/* Lifts the block after a loss that was not finite: steps that are enqueued from now
- * on are applied again. */
-int ls_replica_release(ls_replica *replica, ls_error *err);
+/* Ends the state in which all updates are skipped because a loss was not finite: steps that are
+ * enqueued from now on change the weights again. */
+int ls_replica_resume_updates(ls_replica *replica, ls_error *err);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Computes forward and loss of `n` rows of a subset. *loss becomes the sum over the rows, *correct
- * the number of correct rows. `scores` gets the logits [n][classes]; NULL: not needed. n must be
- * one of shard_rows or 0. Waits for the device. */
+/* Evaluates `n` rows of a subset: runs forward and loss. *loss becomes the loss summed over the
+ * rows, *correct the number of correct rows. `scores` gets the logits [n][classes]; NULL: not
+ * needed. n must be one of shard_rows or 0. Waits for the device. */
 int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
                         double *loss, double *correct, float *scores, ls_error *err);
 
@@ -305,7 +307,7 @@ int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, fl
 
 /* Enqueues one update of the weights and of the running statistics from the total arena. If the
  * total's loss is not finite when the update runs, it changes nothing, and neither does any later
- * step until ls_replica_release. `times` may be NULL. */
+ * step until ls_replica_resume_updates. `times` may be NULL. */
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 

@@ -64,8 +64,8 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     return LS_OK;
 }
 
-/* Creates the bit mask of the gradients that stay in their shadows: one bit for
- * each GRAIN of an arena. */
+/* Creates the bit mask that tells the update which gradients are in their shadows: one bit for
+ * every GRAIN floats of an arena. */
 static int mark_shadows(ls_replica *r, ls_error *err)
 {
     const size_t words = r->tail_at / GRAIN / 32 + 1;
@@ -134,15 +134,16 @@ int ls_replica_make_tails(ls_replica *r, ls_error *err)
 /* ---- updates -------------------------------------------------------------------------------- */
 
 /* A range of the arenas that one update op processes. */
-typedef struct stretch {
-    int next; /* index of the parameter, or layer, at which the search for the next range begins */
+typedef struct arena_range {
+    int next; /* index of the parameter, or of the layer, at which the search for the next range
+                 begins */
     size_t at, end;
     float rate, momentum;
-} stretch;
+} arena_range;
 
 /* Finds the next range of adjacent parameters with the same learning-rate factor, frozen ones
  * excluded. Returns false if there is none. */
-static bool next_params(stretch *s, const ls_replica *r)
+static bool next_params(arena_range *s, const ls_replica *r)
 {
     const int params = r->param_begins - 1;
     int i = s->next;
@@ -159,28 +160,28 @@ static bool next_params(stretch *s, const ls_replica *r)
     return true;
 }
 
-/* Returns whether the layer's running statistics change in training. They do not if neither the
- * layer nor any layer before it learns. */
-static bool moves(const ls_replica *r, int layer)
+/* Returns whether the layer has running statistics that change in training. They do not change if
+ * neither the layer nor a layer before it has parameters that are trained. */
+static bool stats_change(const ls_replica *r, int layer)
 {
     const ls_plan *plan = r->plan[0];
     return r->model->layer[layer].stats > 0 && plan->node[plan->node_of[layer] - 1].backward;
 }
 
-/* Finds the next range of adjacent running statistics that change with the same momentum. Returns
- * false if there is none. */
-static bool next_stats(stretch *s, const ls_replica *r)
+/* Finds the next range of adjacent running statistics that change in training and have the same
+ * momentum. Returns false if there is none. */
+static bool next_stats(arena_range *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
     int i = s->next;
-    while (i < r->model->layers && !moves(r, i))
+    while (i < r->model->layers && !stats_change(r, i))
         i++;
     if (i == r->model->layers)
         return false;
     s->at = r->stat_at[i];
     s->momentum = layer[i].momentum;
     for (; i < r->model->layers &&
-           (layer[i].stats == 0 || (moves(r, i) && layer[i].momentum == s->momentum));
+           (layer[i].stats == 0 || (stats_change(r, i) && layer[i].momentum == s->momentum));
          i++)
         if (layer[i].stats > 0)
             s->end = r->stat_at[i] + stat_floats(&layer[i]);
@@ -206,7 +207,8 @@ static int add_update(ls_replica *r, ls_updates *u, const ls_op_desc *desc, size
 static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (stretch s = {0}; status == LS_OK && r->optimizer->clip_norm > 0 && next_params(&s, r);) {
+    for (arena_range s = {0};
+         status == LS_OK && r->optimizer->clip_norm > 0 && next_params(&s, r);) {
         ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CLIP, .count = s.end - s.at};
         desc.u.clip.most = (float)r->optimizer->clip_norm;
         status = add_update(r, u, &desc, s.at, u->count > 0 ? LS_RUN_ACCUMULATE : 0, err);
@@ -217,7 +219,7 @@ static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (stretch s = {0}; status == LS_OK && next_params(&s, r);) {
+    for (arena_range s = {0}; status == LS_OK && next_params(&s, r);) {
         ls_op_desc desc = r->optimizer->op;
         desc.count = s.end - s.at;
         desc.rate = s.rate;
@@ -229,7 +231,7 @@ static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
 static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (stretch s = {0}; status == LS_OK && next_stats(&s, r);) {
+    for (arena_range s = {0}; status == LS_OK && next_stats(&s, r);) {
         ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = s.end - s.at};
         desc.u.running.momentum = s.momentum;
         status = add_update(r, u, &desc, s.at, 0, err);
@@ -269,12 +271,12 @@ static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
     b.param[0] = r->arena[WEIGHTS] + at;
     b.grad[0] = from + at;
     b.guard = from + r->tail_at + LS_TAIL_LOSS;
-    b.held = r->held;
+    b.skip = r->held;
     for (int i = 0; i < r->optimizer->slots; i++)
         b.slot[i] = r->arena[SLOT + i] + at;
     b.shadow[0] = r->shadow ? r->shadow + shadow : NULL;
     b.shadow_grad[0] = r->shadow_grad ? r->shadow_grad + shadow : NULL;
-    b.in_shadow = sum == OF_GRADIENT && ls_replica_leaves_shadows(r) ? r->in_shadow : NULL;
+    b.in_shadow = sum == OF_GRADIENT && ls_replica_updates_read_shadows(r) ? r->in_shadow : NULL;
     return b;
 }
 
@@ -299,7 +301,7 @@ int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)
     return status == LS_OK ? ls_replica_bind_updates(r, OF_TOTAL, err) : status;
 }
 
-bool ls_replica_leaves_shadows(const ls_replica *r)
+bool ls_replica_updates_read_shadows(const ls_replica *r)
 {
     for (int i = 0; i < r->param_begins - 1; i++)
         if (r->rate_of[i] != r->rate_of[0] || r->rate_of[i] == 0)
@@ -394,9 +396,9 @@ const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count)
 
 /* ---- import and export of weights ------------------------------------------------------------ */
 
-/* Copies parameters and running statistics from the canonical array to an arena if `in`, else back.
- * The two statistics of a layer are adjacent in both. */
-static int carry(ls_replica *r, float *arena, float *canonical, bool in, ls_error *err)
+/* Copies parameters and running statistics from the canonical array to an arena (`in`), or from an
+ * arena to the canonical array. The two statistics of a layer are adjacent in both. */
+static int transfer_weights(ls_replica *r, float *arena, float *canonical, bool in, ls_error *err)
 {
     const ls_plan *plan = r->plan[0];
     const ls_device_ops *ops = r->device->ops;
@@ -424,7 +426,7 @@ static int carry(ls_replica *r, float *arena, float *canonical, bool in, ls_erro
 
 int ls_replica_import(ls_replica *r, float *arena, const float *canonical, ls_error *err)
 {
-    int status = carry(r, arena, (float *)canonical, true, err);
+    int status = transfer_weights(r, arena, (float *)canonical, true, err);
     if (status != LS_OK || arena != r->arena[WEIGHTS] || !r->shadow)
         return status;
     return r->device->ops->shadow(r->device, NULL, r->shadow, arena, r->tail_at, err);
@@ -432,5 +434,5 @@ int ls_replica_import(ls_replica *r, float *arena, const float *canonical, ls_er
 
 int ls_replica_export(ls_replica *r, float *canonical, const float *arena, ls_error *err)
 {
-    return carry(r, (float *)arena, canonical, false, err);
+    return transfer_weights(r, (float *)arena, canonical, false, err);
 }

@@ -5,25 +5,27 @@
  *     replica_step.c    training: stages rows for the device; records and runs programs
  *     replica_infer.c   inference
  *
- * A step is a program: a list of segments, each with its nodes, an optional recording, and the
- * number of floats that are complete after it (ls_segment in plan.h). Every way to take a step is
- * such a list, and one function runs them all:
+ * A program is a list of segments (ls_segment in plan.h). A segment has the nodes of the backward
+ * pass that it runs, the other parts of a step that it runs, and the number of floats of the
+ * gradient that are complete after it. It is enqueued op by op or, once it has been recorded, by
+ * launching its recording. All ways to take a step are programs, and one function runs them all:
  *
- *     LS_GRADIENT            one segment, the whole gradient of a shard       ls_replica_gradient
- *     LS_GRADIENT_BY_BUCKETS one for each bucket; `ready` is called after     the same, once
- *                            each but the last                               ls_replica_on_ready
- *     LS_STEP                one: the gradient and the update from it,        ls_replica_step_whole
- *                            which reports the loss to the host
- *     LS_STEPS               LS_UNROLLED of these                             the same
- *     apply                  one, in the replica: the update from the total   ls_replica_apply
+ *     LS_GRADIENT            one segment: the whole gradient of a shard       ls_replica_gradient
+ *     LS_GRADIENT_BY_BUCKETS a segment for each bucket; after each of them    ls_replica_gradient,
+ *                            but the last, the function `ready` is called     ls_replica_on_ready
+ *     LS_STEP                one segment: the gradient and the update from    ls_replica_run_
+ *                            it, which also copies the loss to the host       whole_steps
+ *     LS_STEPS               one segment: LS_UNROLLED such steps              the same
+ *     apply                  one segment, which belongs to the replica and    ls_replica_apply
+ *                            to no plan: the update from the total
  *
- * All programs are listed, op by op, when the replica is created; they depend only on the model
- * and on the layouts. LS_GRADIENT and `apply` are recorded at creation, the buckets when the
- * caller sets `ready`, and whole steps by ls_replica_prepare_whole, since the group decides
- * which of them it needs. A program is recorded as a whole or not at all. Without recordings
- * gradients run op by op, and whole steps are not available. Recordings do not depend on the
- * members of the group, so that a new group reuses them and records only what is missing. They
- * are destroyed with the plan. */
+ * All programs are made when the replica is created: they depend only on the model and on the
+ * layouts. LS_GRADIENT and `apply` are recorded then as well, LS_GRADIENT_BY_BUCKETS when the
+ * caller sets `ready`, and LS_STEP and LS_STEPS by ls_replica_record_whole_steps, because it
+ * depends on the group of workers which of them are needed. A program is recorded as a whole or not
+ * at all. Without recordings gradients run op by op, and whole steps are not available. Recordings
+ * do not depend on the members of the group, so a new group uses them again and records only what
+ * is missing. They are destroyed with the plan. */
 #ifndef NN_REPLICA_IMPL_H
 #define NN_REPLICA_IMPL_H
 
@@ -57,17 +59,19 @@ struct ls_replica {
     ls_heartbeat *heartbeat; /* NULL: none */
     ls_step_args args;
 
-    ls_plan **plan; /* the largest that trains is first: its ops define the parameter layouts */
+    ls_plan **plan; /* [plans] the largest plan that trains is first: its ops define the layouts
+                     * of the parameters */
     int plans;
     ls_updates updates[SUMS];
     size_t update_scratch; /* largest scratch size of an update op in bytes */
     float *clip;           /* on the device: LS_CLIP_FLOATS; NULL: gradients are not clipped */
-    ls_segment apply;      /* the segment of ls_replica_apply, which has no plan */
-    float *held;           /* on the device: non-zero blocks all updates */
+    ls_segment apply;      /* segment of ls_replica_apply, which belongs to no plan */
+    float *held;           /* one float on the device: non-zero skips all updates */
     float *row_tails;      /* on the device: `tail` of each plan, LS_TAIL floats each */
     size_t *param_at;      /* [layer · LS_OP_PARAMS + k]: offset in every arena, in floats */
     size_t *stat_at;       /* [layer]: offset of its running statistics in every arena, in floats */
-    /* offsets of the parameters, ascending; of the tail; of the arena's end */
+    /* [param_begins + 1] offsets in floats: of each parameter, ascending, of the tail, and of the
+     * end of the arena */
     size_t *param_begin;
     int param_begins;   /* number of parameters, plus one for the tail */
     float *rate_of;     /* [param_begins]: factor of a parameter's learning rate */
@@ -76,7 +80,7 @@ struct ls_replica {
     void *ready_user;
     /* Fields of whole steps. */
     float *arrived;                      /* pinned tails [slot][LS_UNROLLED][LS_TAIL]; NULL: none */
-    ls_event *arrival[LS_RESULT_SLOTS];  /* reached when the steps of a slot are done */
+    ls_event *arrival[LS_RESULT_SLOTS];  /* events, reached when the steps of a slot are done */
     ls_step_args step_args[LS_UNROLLED]; /* arguments of the steps that are being enqueued */
 
     size_t tail_at; /* offset of the tail, after the parameters, in floats */
@@ -94,14 +98,14 @@ struct ls_replica {
     float *class_weight;                           /* on the device; NULL: none */
     void *images[LS_SUBSETS], *labels[LS_SUBSETS]; /* copies; NULL if the device reads the host's */
     size_t image_bytes, label_bytes;               /* size of a row in bytes */
-    ls_replica_data data[LS_SUBSETS];              /* the data as the device sees them */
-    ls_replica_data host_data[LS_SUBSETS];         /* the data as the caller gave them */
+    ls_replica_data data[LS_SUBSETS];              /* the data in memory that the device reads */
+    ls_replica_data host_data[LS_SUBSETS];         /* the data that the caller has passed */
     uint32_t *device_rows;                         /* NULL: the device reads staged_rows */
 
     uint32_t most_rows;    /* largest number of rows of one call */
     uint32_t *staged_rows; /* [most_rows · ls_replica_most_calls()] */
-    /* a field, because uploads and downloads may end after the function that
-     * enqueues them has returned */
+    /* The tail while it is uploaded or downloaded. It is a field, because that may end after the
+     * function that enqueues it has returned. */
     float staged_tail[LS_TAIL];
     void *allocation[LS_ALLOCATIONS]; /* all device memory; freed with the replica */
     int allocations;
@@ -110,53 +114,58 @@ struct ls_replica {
 
 /* ---- replica.c ------------------------------------------------------------------------------ */
 
-/* Reports LS_ENOMEM for host memory. Returns it. */
+/* Writes the error that host memory ran out, and returns LS_ENOMEM. */
 int ls_replica_no_memory(ls_error *err);
 /* Allocates zeroed device memory and adds its size to *use. Returns NULL and does nothing if
  * *status is not LS_OK; returns NULL and sets *status if the allocation fails. */
 void *ls_replica_alloc(ls_replica *r, size_t bytes, size_t *use, int *status, ls_error *err);
 
-/* Binds the plan again if the gradient arena has moved since, because the memory of the
- * former arena (a leaf of a fold) may have been freed. Allocates nothing on a device that
- * uses the host's memory. */
+/* Binds the plan again if it was bound to another gradient arena than the present one, whose memory
+ * (an arena of a fold) may have been freed. Allocates nothing on a device that uses the host's
+ * memory. */
 int ls_replica_bind_again(ls_replica *r, ls_plan *plan, ls_error *err);
 
 /* ls_replica_plan_for returns the plan for exactly `rows` rows, or NULL. ls_replica_block_rows
  * returns the number of rows in the block that begins at row `done` of n. */
 ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows);
 uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done);
-/* Returns the number of calls whose rows can be staged at once. */
+/* Returns the largest number of steps whose row indices can be staged at the same time:
+ * LS_UNROLLED, or 1 if the device cannot record several steps. */
 uint32_t ls_replica_most_calls(const ls_replica *r);
 
 /* ---- replica_arenas.c, called after the plans have been created ------------------------------ */
 
-/* Computes the offsets of all parameters and running statistics in the arenas. */
+/* Computes the offsets of all parameters and running statistics in the arenas. Errors: LS_ENOMEM.
+ */
 int ls_replica_lay_out(ls_replica *r, ls_error *err);
-/* Creates the update ops. */
+/* Creates the update ops that read a sum. Errors: those of the back end, LS_ENOMEM. */
 int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err);
-/* also allocates the shadows */
+/* Allocates the arenas and the shadows. `total_later`: no total arena. Errors: LS_ENOMEM, those of
+ * the back end. */
 int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err);
-/* allocates and sets the tails of recorded gradients */
+/* Allocates and sets the constant tails that recordings copy (`row_tails`). Errors: LS_ENOMEM,
+ * those of the back end. */
 int ls_replica_make_tails(ls_replica *r, ls_error *err);
 /* Binds the update ops of a sum to the arenas. Errors: those of the back end. */
 int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err);
 /* Destroys all update ops. */
 void ls_replica_destroy_updates(ls_replica *r);
-/* Returns whether whole steps may leave gradients in their shadows: only if
- * one op reads them all. */
-bool ls_replica_leaves_shadows(const ls_replica *r);
+/* Returns whether the update of whole steps can read gradients from their shadows (plugin.h). That
+ * requires that one update op reads all of them: no parameter is frozen, all have the same
+ * learning-rate factor, and gradients are not clipped. */
+bool ls_replica_updates_read_shadows(const ls_replica *r);
 
 /* ---- replica_step.c ------------------------------------------------------------------------- */
 
-/* ls_replica_stage_rows checks the rows of `calls` calls of n rows each and copies
- * them to where the gather ops read them. ls_replica_staged returns that address for
- * the row with index `done`. */
+/* ls_replica_stage_rows checks the row indices of `calls` steps of n rows each, and copies them to
+ * the memory in which the gather ops read them. ls_replica_staged returns the address of the index
+ * number `done` in that memory. */
 int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
                           uint32_t calls, ls_error *err);
 const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
 
-/* Runs every op once, then records each plan's gradient and the update from the total. Everything
- * must have been bound. Weights and slots are zero and stay zero. */
+/* Runs every op once, then records the program LS_GRADIENT of each plan and `apply`. All ops must
+ * have been bound. Weights and slots must be zero, so that the ops that run leave them zero. */
 int ls_replica_record(ls_replica *r, ls_error *err);
 
 #endif

@@ -1,5 +1,18 @@
-/* The functions of a replica that run in every step: they record and run programs (replica_impl.h).
- * A step allocates nothing. */
+/* The functions of a replica that run in every step. They allocate nothing.
+ *
+ * A step is a program (replica_impl.h): a list of segments, each of which is a sequence of ops of
+ * the plan: gather, forward, backward, writing the tail, update. A segment runs in one of two ways:
+ *
+ * - op by op: each op is enqueued on the device;
+ * - as a recording, if the device supports that (with CUDA, a graph). The ops are captured once,
+ * before training, and from then on one launch enqueues all of them.
+ *
+ * Words of this file. The *tail* of a gradient (LS_TAIL in replica.h) is a short array after the
+ * parameters, with the other numbers that a step must sum over the shards: the loss, the number of
+ * correct rows and the number of rows. A *whole step* is a step in which one launch also makes the
+ * update, without a merge, because this replica's gradient is the whole sum. The host then enqueues
+ * the next step before it knows the loss of this one. So there are LS_RESULT_SLOTS *slots*, used in
+ * turn: places in host memory to which the device copies the losses of one launch. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
@@ -10,10 +23,12 @@
 #include <string.h>
 
 _Static_assert(LS_UNROLLED <= LS_RECORD_STEPS, "a recording has room for as many steps");
-_Static_assert(LS_TAIL_LOSS == 0 && LS_TAIL_ROWS == LS_OP_STATS, "the tail begins with the loss's");
+_Static_assert(LS_TAIL_LOSS == 0 && LS_TAIL_ROWS == LS_OP_STATS,
+               "the tail begins with the floats of the loss op");
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
+/* Returns whether there is a plan for each block of a shard of `n` rows. */
 static bool has_plans(const ls_replica *r, uint32_t n)
 {
     for (uint32_t done = 0; done < n; done += ls_replica_block_rows(r, n, done))
@@ -58,6 +73,7 @@ static bool is_recorded(const ls_plan *plan, int program)
     return plan->program[program].segment[0].recording != NULL;
 }
 
+/* Returns whether gradients are computed bucket by bucket. */
 static bool by_buckets(const ls_replica *r)
 {
     return r->ready && r->plan[0]->program[LS_GRADIENT_BY_BUCKETS].segments > 1;
@@ -65,7 +81,7 @@ static bool by_buckets(const ls_replica *r)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* One run of a segment. */
+/* Arguments of one run of a segment. */
 typedef struct pass {
     ls_plan *plan; /* NULL: the segment is `apply` */
     ls_segment *segment;
@@ -73,7 +89,7 @@ typedef struct pass {
     ls_replica_times *times;
 } pass;
 
-/* Returns the seconds since *since and sets *since to now. */
+/* Returns the time since *since in seconds, and sets *since, in nanoseconds, to now. */
 static double lap(uint64_t *since)
 {
     const uint64_t begin = *since;
@@ -82,7 +98,7 @@ static double lap(uint64_t *since)
 }
 
 /* Enqueues the ops that update parameters, running statistics and the moving average. */
-static int update(ls_replica *r, ls_sum sum, ls_error *err)
+static int enqueue_updates(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
     int status = LS_OK;
@@ -91,8 +107,9 @@ static int update(ls_replica *r, ls_sum sum, ls_error *err)
     return status;
 }
 
-/* Writes the part of the tail that the loss op does not write. */
-static int put_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
+/* Writes the part of the tail after the LS_OP_STATS floats that the loss op writes: the number of
+ * rows, and zeros. In a recording it is copied from the plan's constant tail. */
+static int write_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
     float *tail = r->arena[GRADIENT] + r->tail_at + LS_TAIL_ROWS;
@@ -102,8 +119,9 @@ static int put_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
                : ops->upload(r->device, NULL, tail, r->staged_tail + LS_TAIL_ROWS, bytes, err);
 }
 
-/* Returns the place in host memory to which the tail of the k-th whole step
- * of a slot is written. */
+/* Returns the tail, in pinned host memory, of step `k` of the launch that uses the slot `slot`. The
+ * device copies the loss and the number of correct rows there; the host has written the number of
+ * rows. */
 static float *tail_of(const ls_replica *r, int slot, int k)
 {
     return r->arrived + ((size_t)slot * LS_UNROLLED + (size_t)k) * LS_TAIL;
@@ -123,23 +141,26 @@ static int run_forward(const pass *p, ls_error *err)
 static int run_ops(ls_replica *r, const pass *p, ls_error *err)
 {
     const ls_segment *s = p->segment;
-    const bool stays = s->parts & LS_PART_UPDATE && ls_replica_leaves_shadows(r);
-    const unsigned shadow = stays ? LS_RUN_SHADOW : 0;
+    /* In a whole step the gradients may stay in the form in which the device's products deliver
+     * them (their shadows), because the update, which follows at once, can read that form. */
+    const bool in_shadow = s->parts & LS_PART_UPDATE && ls_replica_updates_read_shadows(r);
+    const unsigned shadow = in_shadow ? LS_RUN_SHADOW : 0;
     int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;
     uint64_t since = ls_now_ns();
     if (status == LS_OK)
         status = ls_plan_backward(p->plan, s->first, s->last, p->flags | shadow, err);
     p->times->backward += lap(&since);
     if (status == LS_OK && s->parts & LS_PART_TAIL)
-        status = put_tail(r, p->plan, err);
+        status = write_tail(r, p->plan, err);
     if (status == LS_OK && s->parts & LS_PART_UPDATE)
-        status = update(r, OF_GRADIENT, err);
+        status = enqueue_updates(r, OF_GRADIENT, err);
     if (status == LS_OK && s->parts & LS_PART_APPLY)
-        status = update(r, OF_TOTAL, err);
+        status = enqueue_updates(r, OF_TOTAL, err);
     return status;
 }
 
-/* Runs or launches a segment. `args`: one entry for each of its steps. */
+/* Enqueues a segment: launches its recording, or enqueues its ops one by one. `args`: one entry for
+ * each step of the segment. */
 static int run_segment(ls_replica *r, const pass *p, const ls_step_args *args, ls_error *err)
 {
     uint64_t since = ls_now_ns();
@@ -150,13 +171,15 @@ static int run_segment(ls_replica *r, const pass *p, const ls_step_args *args, l
     return status;
 }
 
-static int tell(ls_replica *r, size_t floats, ls_error *err)
+/* Calls `ready`, if it is set: the first `floats` floats of the gradient are complete. */
+static int report_ready(ls_replica *r, size_t floats, ls_error *err)
 {
     return r->ready ? r->ready(r->ready_user, floats, err) : LS_OK;
 }
 
-/* Runs a program and calls `ready` after each segment but the last; the caller
- * returns then anyway. */
+/* Runs a program. After each segment but the last it calls the function `ready`, which reports how
+ * much of the gradient is complete. After the last segment the return of ls_replica_gradient says
+ * the same. */
 static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags,
                        ls_replica_times *times, ls_error *err)
 {
@@ -165,23 +188,24 @@ static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags
     for (int i = 0; i < p->segments && status == LS_OK; i++) {
         status = run_segment(r, &(pass){plan, &p->segment[i], flags, times}, &r->args, err);
         if (status == LS_OK && i < p->segments - 1)
-            status = tell(r, p->segment[i].floats, err);
+            status = report_ready(r, p->segment[i].floats, err);
     }
     return status;
 }
 
 /* ---- recording ------------------------------------------------------------------------------ */
 
-/* Returns whether gradients can be recorded. Recordings are of whole shards: a shard that is
- * computed in blocks would need recordings with other flags to accumulate. */
+/* Returns whether gradients can be recorded. A shard that is computed in several blocks of rows
+ * cannot: its first block overwrites the gradient and the others add to it, so each block would
+ * need two recordings. */
 static bool can_record(const ls_replica *r)
 {
     return r->device->ops->record_begin && r->optimizer && r->data[LS_TRAIN].images &&
            r->data[LS_TRAIN].rows > 0 && r->info.block_rows == 0;
 }
 
-/* Runs each op once, on row 0. A kernel is loaded when it runs for the first time, which must not
- * happen while it is recorded. */
+/* Runs each op once before recording begins; all row indices are 0. The device loads a kernel when
+ * it runs for the first time, which it must not do while it records. */
 static int run_once(ls_replica *r, ls_error *err)
 {
     ls_replica_times unused = {0};
@@ -192,10 +216,11 @@ static int run_once(ls_replica *r, ls_error *err)
         if (r->plan[i]->training)
             status = run_program(r, r->plan[i], LS_GRADIENT, 0, &unused, err);
     if (status == LS_OK)
-        status = update(r, OF_TOTAL, err);
+        status = enqueue_updates(r, OF_TOTAL, err);
     return status == LS_OK ? ls_replica_sync(r, err) : status;
 }
 
+/* Runs the ops of all steps of a segment, for a recording that has begun. */
 static int run_steps(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error *err)
 {
     ls_replica_times unused = {0};
@@ -226,8 +251,8 @@ static int record_segment(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error 
     return status;
 }
 
-/* Records all segments of a program or, after a failure, none. Does nothing if they
- * have been recorded. */
+/* Records all segments of a program. After a failure none of them is recorded. Does nothing if the
+ * program has been recorded. */
 static int record_program(ls_replica *r, ls_plan *plan, int program, ls_error *err)
 {
     ls_program *p = &plan->program[program];
@@ -241,7 +266,7 @@ static int record_program(ls_replica *r, ls_plan *plan, int program, ls_error *e
     return status;
 }
 
-/* Records a program of each plan whose gradient is recorded. */
+/* Records the program with index `program` of each plan whose gradient has been recorded. */
 static int record_more(ls_replica *r, int program, ls_error *err)
 {
     int status = LS_OK;
@@ -251,16 +276,18 @@ static int record_more(ls_replica *r, int program, ls_error *err)
     return status;
 }
 
-/* Handles a failed recording: what was refused runs op by op. Lack of memory and a failure of the
- * device itself remain errors. */
-static int judge(ls_replica *r, int status, const ls_error *why, ls_error *err)
+/* Handles the result of recording. If the device has refused to record a program, that program runs
+ * op by op, a warning is logged, and LS_OK is returned. LS_ENOMEM, and a failure of the device in
+ * ls_replica_sync, remain errors. */
+static int fall_back(ls_replica *r, int status, const ls_error *why, ls_error *err)
 {
     if (status == LS_OK)
         return LS_OK;
     if (status == LS_ENOMEM)
         return ls_fail(err, status, "%s", why->text);
-    ls_log(r->host, LS_LOG_WARNING, "%s: what it cannot record of a step runs op by op: %s",
-           r->info.name, why->text);
+    ls_log(r->host, LS_LOG_WARNING,
+           "%s: a part of the step cannot be recorded and runs op by op: %s", r->info.name,
+           why->text);
     return ls_replica_sync(r, err);
 }
 
@@ -277,11 +304,11 @@ int ls_replica_record(ls_replica *r, ls_error *err)
     for (int i = 0; i < r->plans && status == LS_OK; i++)
         if (r->plan[i]->training)
             status = record_program(r, r->plan[i], LS_GRADIENT, &why);
-    const bool several =
-        r->updates[OF_TOTAL].count > 1; /* a single op is enqueued faster without a recording */
+    /* A single op is enqueued faster without a recording. */
+    const bool several = r->updates[OF_TOTAL].count > 1;
     if (status == LS_OK && several)
         status = record_segment(r, NULL, &r->apply, &why);
-    return judge(r, status, &why, err);
+    return fall_back(r, status, &why, err);
 }
 
 int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_error *err)
@@ -291,13 +318,13 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
     replica->ready_user = user;
     if (!by_buckets(replica))
         return LS_OK;
-    return judge(replica, record_more(replica, LS_GRADIENT_BY_BUCKETS, &why), &why, err);
+    return fall_back(replica, record_more(replica, LS_GRADIENT_BY_BUCKETS, &why), &why, err);
 }
 
 /* ---- gradient and update -------------------------------------------------------------------- */
 
-/* Sets an empty shard's gradient, a leaf of the reduction tree, to zero. It uploads small pieces,
- * so that no second arena of zeros is needed. */
+/* Sets the gradient to zero, for a shard without rows. The zeros are uploaded in small pieces, so
+ * that no second arena is needed. */
 static int clear_gradient(ls_replica *r, ls_error *err)
 {
     static const float zeros[4096];
@@ -311,12 +338,12 @@ static int clear_gradient(ls_replica *r, ls_error *err)
         done += count;
     }
     for (int i = 0; i < p->segments - 1 && status == LS_OK; i++)
-        status = tell(r, p->segment[i].floats, err);
+        status = report_ready(r, p->segment[i].floats, err);
     return status;
 }
 
-/* Computes a shard block by block. All blocks but the first add to the gradient, which is
- * complete after the last. */
+/* Computes the gradient of a shard of `n` rows, block by block. The first block overwrites the
+ * gradient arena, and the others add to it (LS_RUN_ACCUMULATE). */
 static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_error *err)
 {
     int status = LS_OK;
@@ -327,11 +354,12 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
         const int program =
             done + count == n && by_buckets(r) ? LS_GRADIENT_BY_BUCKETS : LS_GRADIENT;
         r->args.rows = ls_replica_staged(r, done);
-        r->args.before = done;
-        r->args.behind = n - done - count;
+        r->args.rows_before = done;
+        r->args.rows_after = n - done - count;
         ls_plan *plan = ls_replica_plan_for(r, count);
         if (!plan->training)
-            return ls_fail(err, LS_EINVAL, "replica: %u rows are evaluated only", (unsigned)count);
+            return ls_fail(err, LS_EINVAL, "replica: the plan for %u rows is for evaluation only",
+                           (unsigned)count);
         status = ls_replica_bind_again(r, plan, err);
         if (status == LS_OK)
             status = run_program(r, plan, program, done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
@@ -375,7 +403,7 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     int status = replica->apply.recording
                      ? replica->device->ops->launch(replica->device, NULL, replica->apply.recording,
                                                     &replica->args, err)
-                     : update(replica, OF_TOTAL, err);
+                     : enqueue_updates(replica, OF_TOTAL, err);
     if (times)
         times->apply += lap(&since);
     return status;
@@ -383,28 +411,30 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
-/* Returns the bytes by which a step is judged to be small. Its duration depends on the memory that
- * it moves, not on the scratch memory of a library's kernels, nor on what evaluation needs. */
-static size_t bytes_of_a_step(const ls_replica *r, const ls_plan *plan)
+/* Returns how much memory a training step of the plan reads and writes, in bytes: arenas and
+ * activations. It is compared with LS_UNROLL_BYTES, because it determines how long a step takes.
+ * The scratch memory of a library's kernels and the memory for evaluation do not count. */
+static size_t step_bytes(const ls_replica *r, const ls_plan *plan)
 {
     return r->memory.arenas + plan->activation_bytes;
 }
 
-/* Records several steps at once for the first plan, which has the most rows of those that train:
- * the rows of a whole minibatch. */
+/* Records LS_UNROLLED steps as one program, if a step is small. It does that for the first plan
+ * only, which has the most rows of the plans that train: those of a full minibatch. */
 static int record_unrolled(ls_replica *r, ls_error *err)
 {
     ls_plan *plan = r->plan[0];
     if (!is_recorded(plan, LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED)
         return LS_OK;
-    const size_t bytes = bytes_of_a_step(r, plan);
+    const size_t bytes = step_bytes(r, plan);
     const bool small = bytes <= LS_UNROLL_BYTES;
-    ls_log(r->host, LS_LOG_INFO, "%s: %s a launch: a step needs %zu KiB", r->info.name,
-           small ? "several steps are" : "each step is", bytes >> 10);
+    ls_log(r->host, LS_LOG_INFO, "%s: a launch runs %d %s: a step uses %zu KiB", r->info.name,
+           small ? LS_UNROLLED : 1, small ? "steps" : "step", bytes >> 10);
     return small ? record_program(r, plan, LS_STEPS, err) : LS_OK;
 }
 
-/* Creates the updates of whole steps, and the memory and events by which their results arrive. */
+/* Creates what whole steps need: update ops that read the gradient, host memory for the tails, and
+ * an event for each slot. */
 static int make_arrivals(ls_replica *r, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -425,7 +455,7 @@ static int make_arrivals(ls_replica *r, ls_error *err)
     return status;
 }
 
-int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
+int ls_replica_record_whole_steps(ls_replica *replica, ls_error *err)
 {
     const ls_device_ops *ops = replica->device->ops;
     ls_error why = {0};
@@ -440,10 +470,10 @@ int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
     status = record_more(replica, LS_STEP, &why);
     if (status == LS_OK)
         status = record_unrolled(replica, &why);
-    return judge(replica, status, &why, err);
+    return fall_back(replica, status, &why, err);
 }
 
-int ls_replica_steps_whole(const ls_replica *replica, uint32_t n)
+int ls_replica_most_whole_steps(const ls_replica *replica, uint32_t n)
 {
     const ls_plan *plan = ls_replica_plan_for(replica, n);
     if (!plan || !is_recorded(plan, LS_STEP))
@@ -451,9 +481,9 @@ int ls_replica_steps_whole(const ls_replica *replica, uint32_t n)
     return is_recorded(plan, LS_STEPS) ? LS_UNROLLED : 1;
 }
 
-/* Turns an error of work that has been enqueued into LS_EDEVICE, because repeating the work might
- * apply it twice. LS_EDATA remains. */
-static int unknown_end(int status, ls_error *err)
+/* Turns an error of work that has already been enqueued into LS_EDEVICE, after which the caller
+ * does not repeat the step: its update may have been applied. LS_EDATA is returned unchanged. */
+static int as_device_error(int status, ls_error *err)
 {
     if (status == LS_OK || status == LS_EDATA)
         return status;
@@ -462,33 +492,34 @@ static int unknown_end(int status, ls_error *err)
     return LS_EDEVICE;
 }
 
-static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count,
-                      int slot)
+/* Sets the arguments of `count` whole steps, whose row indices have been staged. */
+static void set_step_args(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count,
+                          int slot)
 {
     r->args.epoch = epoch;
     for (int k = 0; k < count; k++) {
         r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
         set_step(&r->args, &step[k]);
         r->step_args[k] = r->args;
-        r->step_args[k].told = tail_of(r, slot, k) + LS_TAIL_LOSS;
+        r->step_args[k].stats_copy = tail_of(r, slot, k) + LS_TAIL_LOSS;
         tail_of(r, slot, k)[LS_TAIL_ROWS] = (float)step->rows;
     }
 }
 
-int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int count, int slot, ls_replica_times *times,
-                          ls_error *err)
+int ls_replica_run_whole_steps(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
+                               const ls_replica_step *step, int count, int slot,
+                               ls_replica_times *times, ls_error *err)
 {
     ls_plan *plan = ls_replica_plan_for(replica, step->rows);
     int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
     if (status != LS_OK)
         return status;
-    set_steps(replica, epoch, step, count, slot);
+    set_step_args(replica, epoch, step, count, slot);
     ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
     status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);
     if (status != LS_OK)
         return status;
-    return unknown_end(
+    return as_device_error(
         replica->device->ops->record(&replica->arrival[slot], replica->device, NULL, err), err);
 }
 
@@ -498,7 +529,7 @@ int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *e
     const int status =
         replica->device->ops->reached(&reached, replica->device, replica->arrival[slot], err);
     *arrived = reached;
-    return unknown_end(status, err);
+    return as_device_error(status, err);
 }
 
 const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
@@ -506,7 +537,7 @@ const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
     return tail_of(replica, slot, k);
 }
 
-int ls_replica_release(ls_replica *replica, ls_error *err)
+int ls_replica_resume_updates(ls_replica *replica, ls_error *err)
 {
     static const float no = 0;
     return replica->device->ops->upload(replica->device, NULL, replica->held, &no, sizeof no, err);

@@ -1,5 +1,5 @@
-/* What the pages have in common: records, text and tables as elements, and charts. Contents of records are inserted as
- * text, never as markup. */
+/* Functions that the pages have in common: elements for text and tables, formats of numbers, and charts. The contents of
+ * records are inserted as text, never as markup. */
 'use strict';
 
 const finite = x => typeof x === 'number' && Number.isFinite(x);
@@ -18,8 +18,8 @@ function number(x, digits = 0) {
     : '–';
 }
 
-/* Formats a number with about four digits for an axis or a table: 1.25 M, 250 k, 0.0012. Six digits do not fit beside
- * an axis. */
+/* Formats a number with about four digits for an axis or a table, such as 1.25 M, 250 k or 0.0012, because there is no
+ * room for six digits beside an axis. */
 function brief(x, digits) {
   for (const [unit, factor, from] of [['G', 1e9, 1e9], ['M', 1e6, 1e6], ['k', 1e3, 1e5]])
     if (Math.abs(x) >= from) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
@@ -97,21 +97,28 @@ function decimate(points, lo, hi, columns) {
   return out;
 }
 
-/* Returns a point of a curve without ranges. */
+/* Returns a point of a curve whose points have no ranges. */
 const point = (x, y) => ({ from: x, x, sum: y, weight: finite(y) ? 1 : 0, lo: y, hi: y, y });
 
-/* Returns the value below which points have `share` of the total weight. */
+/* Returns the smallest value such that the points up to it have at least `share` of the total weight. */
 function quantile(points, share) {
   const ranked = [...points].sort((p, q) => p.y - q.y);
   let left = share * ranked.reduce((sum, p) => sum + p.weight, 0);
   return ranked.find(p => (left -= p.weight) <= 0).y;
 }
 
-/* A chart. Options: title; x_name; digits of a value; from_zero; of_time: weights are seconds; most: largest value of
- * the y axis; view: {lo, hi}, shared by charts that zoom together, NaN: everything; empty: text if there are no points;
- * trim: values have at most four significant digits;
- * near: the cursor also reads curves whose points lie beside it; x_digits: digits of x, 0: whole numbers.
- * A curve: {name, colour, points, line, dots}. */
+/* A chart. Options:
+ *   title, x_name    texts
+ *   digits           number of decimals of a value
+ *   trim             values have at most four significant digits
+ *   x_digits         number of decimals of x; 0: x is a whole number
+ *   from_zero        the y axis begins at 0
+ *   most             largest value of the y axis
+ *   of_time          weights of points are seconds
+ *   view             visible range {lo, hi} of x, shared by charts that zoom together; NaN: all points
+ *   empty            text that is shown if there are no points
+ *   near             the cursor also reads a curve whose nearest point is within a few pixels
+ * A curve is {name, colour, points, line, dots}. */
 class Chart {
   constructor(options) {
     Object.assign(this, options, { curves: [], events: [], cursor: null, drag: null });
@@ -185,7 +192,7 @@ class Chart {
   show(lo, hi) {
     const all = this.whole();
     if (!all) return;
-    if (finite(lo)) { /* at least the width of two points, and within the range of all points */
+    if (finite(lo)) { /* the range is at least two points wide, and lies within that of all points */
       const width = Math.min(Math.max(hi - lo, Math.min(4 * 10 ** -(this.x_digits || 0), all[1] - all[0])), all[1] - all[0]);
       lo = Math.max(all[0], Math.min((lo + hi - width) / 2, all[1] - width));
       hi = lo + width;
@@ -239,8 +246,9 @@ class Chart {
     this.draw();
   }
 
-  /* Computes the y axis. Its top is above all means and ranges. For rates it is above the values of nearly all of the
-   * time: when two steps are reported together, the second one seems to have taken no time. */
+  /* Returns the range and the step of the y axis. The top of the axis is above all means and ranges. With of_time it is
+   * above the values of 98 % of the time only: if two steps are reported together, the second one seems to have taken no
+   * time, and its rate is far too high. */
   scale(drawn) {
     const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
     let lo = Math.min(...points.map(p => p.y));
@@ -345,7 +353,7 @@ class Chart {
     return Math.abs(this.X(q.x) - this.X(p.x)) <= 4 ? q : undefined;
   }
 
-  /* Marks the point at the cursor, or the range that is being selected. */
+  /* Draws a mark at the point under the cursor, or the range that the user is selecting. */
   mark() {
     if (!this.columns) return;
     const bottom = HEIGHT - BOTTOM, marks = [];

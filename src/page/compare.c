@@ -109,7 +109,8 @@ static void format_figure(char out[TEXT], enum figure what, const ls_run_facts *
     }
 }
 
-/* Names a figure. Those of the evaluation have the name of the metric that all runs have. */
+/* Writes the name of a figure. The figures VALUE and BEST have the name of the metric if all runs
+ * have the same metric. */
 static void name_figure(char out[64], enum figure what, const ls_comparison *c)
 {
     static const char *const names[FIGURES] = {
@@ -153,7 +154,7 @@ static int add_figures(ls_comparison *c)
             any |= text[0] != '\0';
             status = set_value(c, row, i, text);
         }
-        if (status == LS_OK && !any) { /* no run has it */
+        if (status == LS_OK && !any) { /* no run has this figure */
             for (int i = 0; i < c->count; i++)
                 ls_free(c->host, row->value[i]);
             ls_free(c->host, row->name);
@@ -202,7 +203,7 @@ static int add_leaf(ls_comparison *c, int run, const char *key, const cJSON *nod
     ls_json_put_node(&w, NULL, node);
     const char *text = ls_json_writer_text(&w, NULL, NULL);
     const char *plain = cJSON_IsString(node) ? node->valuestring : text;
-    char epochs[16]; /* a resumed run may have been given more */
+    char epochs[16]; /* a resumed run may have more epochs than its first config says */
     snprintf(epochs, sizeof epochs, "%d", c->facts[run].of_epochs);
     if (strcmp(key, "epochs") == 0 && c->facts[run].of_epochs > 0)
         plain = epochs;
@@ -213,8 +214,8 @@ static int add_leaf(ls_comparison *c, int run, const char *key, const cJSON *nod
     return status;
 }
 
-/* Adds all values of an object or an array, whose key is `prefix`. The depth is that of the JSON
- * parser, which is bounded. */
+/* Adds all values of the object or array with the key `prefix`. The recursion is bounded, because
+ * the JSON parser limits the depth. */
 static int add_values(ls_comparison *c, int run, const char *prefix, const cJSON *node)
 {
     char key[KEY];
@@ -237,7 +238,8 @@ static void free_row(const ls_comparison *c, ls_compared_row *row)
     ls_free(c->host, row->name);
 }
 
-/* Returns whether the runs have different values. The directory of a run always differs. */
+/* Returns whether the runs have different values of a key. Returns false for run_dir, which always
+ * differs. */
 static bool differs(const ls_comparison *c, const ls_compared_row *row)
 {
     if (strcmp(row->name, "run_dir") == 0)
@@ -255,7 +257,8 @@ static bool is_of_model(const ls_compared_row *row)
     return row->config && strncmp(row->name, "model.", 6) == 0;
 }
 
-/* Removes the rows from `from` on that `wanted` rejects, and keeps the order of the others. */
+/* Removes those rows, from index `from` on, for which `wanted` returns false. The order of the
+ * other rows does not change. */
 static void keep_rows(ls_comparison *c, size_t from,
                       bool (*wanted)(const ls_comparison *, const ls_compared_row *))
 {
@@ -275,7 +278,7 @@ static bool is_not_of_model(const ls_comparison *c, const ls_compared_row *row)
     return !is_of_model(row);
 }
 
-/* Models that differ in many keys are one row, with their number of layers. */
+/* Replaces the rows of models that differ in many keys by one row with the numbers of layers. */
 static int shorten_model(ls_comparison *c, size_t from)
 {
     char text[TEXT];
@@ -389,7 +392,7 @@ static void put_row(ls_buffer *out, ls_json_writer *w, const ls_comparison *c,
     ls_page_add_line(out, w);
 }
 
-/* Writes a line {"type":"run",…}, after which the records of the run follow. */
+/* Writes a line {"type":"run",…}. The caller writes the records of the run after it. */
 static void put_run(ls_buffer *out, ls_json_writer *w, const ls_comparison *c, int run)
 {
     const ls_run_facts *f = &c->facts[run];

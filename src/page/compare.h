@@ -1,5 +1,5 @@
-/* Several runs side by side: what their configs differ in, their final figures, and a page with
- * their curves over each other.
+/* Compares runs: the keys in which their configs differ, their final figures, and a page that draws
+ * their curves in the same charts.
  *
  *     ls_comparison c;
  *     int status = ls_comparison_open(&c, run_dirs, 3, host, &err);
@@ -12,12 +12,12 @@
 
 #include "page/facts.h"
 
-/* LS_COMPARED: largest number of runs. LS_COMPARED_STEPS: number of entries of steps of each run
- * that the page has. */
+/* LS_COMPARED: largest number of runs. LS_COMPARED_STEPS: largest number of step records of a run
+ * on the page. */
 enum { LS_COMPARED = 8, LS_COMPARED_STEPS = 4096 };
 
 typedef struct ls_compared_row {
-    bool config;              /* a key of the configs, in which they differ; else a figure */
+    bool config;              /* true: a key in which the configs differ; false: a figure */
     char *name;               /* "optimizer.lr" or "accuracy" */
     char *value[LS_COMPARED]; /* texts, one for each run; "": the run has none */
 } ls_compared_row;

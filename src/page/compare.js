@@ -1,9 +1,9 @@
-/* Draws several runs over each other: the page of `trainer compare`. */
+/* Draws the curves of several runs in the same charts: the page of `trainer compare`. */
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
-/* The lines that src/page/compare.c writes: rows of the tables, and for each run a line of its own and the records that
- * src/page/page.h describes. */
+/* The records that src/page/compare.c writes: the rows of the tables, and for each run a record of type "run", followed by
+ * the records that src/page/page.h describes. */
 const runs = [], rows = [];
 
 function take(text) {
@@ -18,7 +18,7 @@ function take(text) {
   }
 }
 
-/* Returns what the paths of the runs do not have in common, as short names. */
+/* Sets short names of the runs: their paths without the directories that all paths begin with. */
 function short_names() {
   const parts = runs.map(r => r.path.replace(/\/+$/, '').split('/'));
   while (parts.every(p => p.length > 1 && p[0] === parts[0][0])) parts.forEach(p => p.shift());
@@ -27,7 +27,8 @@ function short_names() {
 
 /* ---- the x axis ------------------------------------------------------------------------------------------- */
 
-/* Returns functions that give the x of a step record: its number, the epochs so far, or the seconds of training so far. */
+/* The x axes of curves of steps. `of` returns a function that returns the x of a step record: the number of the step, the
+ * number of epochs so far, or the seconds of training so far. */
 const axes = {
   step: { name: 'step', digits: 0, of: () => r => r.step },
   epoch: { name: 'epoch', digits: 2, of: run => {
@@ -44,7 +45,7 @@ const axes = {
 };
 let axis = 'step';
 
-/* Returns the points of a run's steps; of(record) gives value and weight. */
+/* Returns the points of a run's step records. `of` returns the value and the weight of a record. */
 function step_points(run, of) {
   const x = axes[axis].of(run), list = [];
   let from = 0;
@@ -93,7 +94,7 @@ function draw() {
 
 /* ---- the page --------------------------------------------------------------------------------------------- */
 
-/* A button for each run, which shows or hides its curves. */
+/* Returns a button for each run, which shows or hides the run's curves. */
 function run_buttons() {
   return runs.map(r => {
     const b = el('button', { type: 'button', class: 'run ' + r.colour, 'aria-pressed': 'true', title: 'show or hide ' + r.path },
@@ -107,7 +108,7 @@ function run_buttons() {
   });
 }
 
-/* Buttons that choose the x axis of the curves of steps. */
+/* Returns the buttons that choose the x axis of the curves of steps. */
 function axis_buttons() {
   const buttons = Object.keys(axes).map(key => {
     const b = el('button', { type: 'button', 'aria-pressed': String(key === axis) }, key);

@@ -23,20 +23,20 @@ static double number(const cJSON *object, const char *key)
     return cJSON_IsNumber(node) ? node->valuedouble : NAN;
 }
 
-/* Copies a text if the object has it; else `out` keeps what it holds. */
+/* Copies the text of a key to `out`; leaves `out` unchanged if the object has no such text. */
 static void copy(char *out, size_t size, const cJSON *object, const char *key)
 {
     const cJSON *node = member(object, key);
     if (!cJSON_IsString(node))
         return;
     snprintf(out, size, "%s", node->valuestring);
-    ls_json_tidy(out); /* a long text may be cut within a character */
+    ls_json_tidy(out); /* snprintf may have cut a long text within a character */
 }
 
 #define COPY(out, object, key) copy(out, sizeof(out), object, key)
 
-/* Returns whether a process holds the lock of the directory. The lock is requested, shared, for the
- * moment of this call, because the system offers no other way to see it. */
+/* Returns whether a process holds the lock of the directory. The function takes a shared lock and
+ * releases it, because the system offers no other way to find out. */
 static bool is_held(const char *run_dir)
 {
     char path[LS_PATH_BYTES];
@@ -85,7 +85,7 @@ static void take_resume(ls_run_facts *f, const cJSON *r)
 {
     const double epochs = number(r, "epochs");
     f->resumed++;
-    f->state = LS_RUN_KILLED; /* until a last record follows */
+    f->state = LS_RUN_KILLED; /* it stays so if no last record follows */
     f->hash[0] = '\0';
     if (epochs >= 0 && epochs < 1e9)
         f->of_epochs = (int)epochs;
@@ -101,7 +101,8 @@ static void take_epoch(ls_run_facts *f, const cJSON *r, double *rows)
         f->epochs = (int)epoch;
     if (seconds > 0 && rate > 0) {
         *rows += seconds * rate;
-        f->rate += seconds; /* the divisor, until all records were taken */
+        f->rate +=
+            seconds; /* until all records have been read, `rate` is the divisor: the seconds */
         f->seconds += seconds;
     }
 }

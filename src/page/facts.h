@@ -10,19 +10,19 @@
 
 #include "page/page.h"
 
-/* How a run ended, as far as its records and the lock of its directory tell. */
+/* State of a run, determined from its records and the lock of its directory. */
 typedef enum ls_run_state {
     LS_RUN_RUNNING,  /* a process holds the lock */
-    LS_RUN_FINISHED, /* all epochs, or stopped early by the config's rule */
+    LS_RUN_FINISHED, /* all epochs are done, or `patience` has ended the run */
     LS_RUN_INTERRUPTED,
     LS_RUN_FAILED,
-    LS_RUN_KILLED /* the process is gone and has not written a last record */
+    LS_RUN_KILLED /* the process has ended without writing a last record */
 } ls_run_state;
 
 /* Names of the states. */
 extern const char *const ls_run_states[];
 
-/* Numbers that do not exist are NaN, and texts "". */
+/* Facts of a run. Numbers that do not exist are NaN, and such texts are "". */
 typedef struct ls_run_facts {
     ls_run_state state;
     char name[128], data[128]; /* name of the run and of its data, from the config */
@@ -36,10 +36,10 @@ typedef struct ls_run_facts {
     char begun[24];            /* time of the first record, UTC: "2024-01-31T09:30:00Z" */
     char hash[65];             /* SHA-256 of the final weights */
     char devices[256];         /* "cpu(0), cpu(1)" */
-    int epochs, of_epochs;     /* finished epochs, and those that the config asks for */
+    int epochs, of_epochs;     /* number of finished epochs; number of epochs in the config */
     uint64_t steps;            /* number of the last step */
     uint64_t parameters;
-    int resumed; /* how often the run was resumed */
+    int resumed; /* number of times that the run was resumed */
     bool synthetic;
 } ls_run_facts;
 

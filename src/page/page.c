@@ -101,7 +101,7 @@ static void find_outcome(outcome *o, const ls_run_log *log)
             keep(&o->end, doc);
         } else {
             if (strcmp(type, "resume") == 0)
-                keep(&o->end, NULL); /* a run that was resumed has not ended */
+                keep(&o->end, NULL); /* a later resume: the earlier end does not count any more */
             ls_json_destroy(doc);
         }
     }
@@ -136,7 +136,7 @@ static void add_number(ls_buffer *b, const cJSON *record, const char *key, int d
     ls_buffer_put(b, "</td>");
 }
 
-/* Returns whether the run has an accuracy: not if the model learns values rather than classes. */
+/* Returns whether the run has an accuracy: false if the targets are values instead of classes. */
 static bool has_accuracy(const outcome *o)
 {
     const cJSON *start = root_of(o->start);
@@ -304,16 +304,16 @@ static int check_directory(const char *dir, ls_error *err)
     return LS_OK;
 }
 
-/* Adds a line, without its newline. If the last line is not a record, it was cut off,
- * and the log says so. */
+/* Adds a line, without its newline. If the last line is not a record, it was cut off: it is
+ * skipped, and log->cut_line is set. */
 static int take_line(ls_run_log *log, const char *path, int number, const char *line, size_t length,
                      int last, ls_error *err)
 {
     char name[201]; /* leaves room for the reason */
     snprintf(name, sizeof name, "%s", path);
     int status = ls_run_log_line(log, name, number, line, length, err);
-    /* A part of a file's end that a loss of power has destroyed reads as zeros, if
-     * something after it was kept. */
+    /* After a loss of power, a lost part near the end of the file reads as zeros if a part after it
+     * was kept. */
     if (status == LS_EDATA && (last || memchr(line, '\0', length))) {
         log->cut_line = number;
         return LS_OK;
@@ -399,8 +399,8 @@ int ls_report_read(ls_run_log *log, const char *run_dir, ls_error *err)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
-/* Writes the page to `chosen` or, if it is NULL, to the run's directory, where only a
- * regular file is expected. */
+/* Writes the page to `chosen` or, if that is NULL, to report.html in the run's directory. `chosen`
+ * may be a terminal or a pipe; report.html must be a regular file. */
 static int write_page(const char *run_dir, const char *chosen, const ls_buffer *page,
                       const ls_host *host, ls_error *err)
 {
@@ -415,7 +415,8 @@ static int write_page(const char *run_dir, const char *chosen, const ls_buffer *
 
 enum { NOTES_MOST = 4 << 20 };
 
-/* Adds lines of JSON that are no records. A damaged line is left out: they only add to a page. */
+/* Adds lines of JSON that are no records of the run. Skips damaged lines, because the page is
+ * complete without them. */
 static void add_lines(ls_run_log *log, const char *text, size_t length)
 {
     for (const char *at = text, *end; at < text + length; at = end + 1) {
@@ -426,7 +427,7 @@ static void add_lines(ls_run_log *log, const char *text, size_t length)
     }
 }
 
-/* Adds the notes of the program that trained, if it left any in the run's directory. */
+/* Adds the lines that the program that trained has written to the run's directory, if any. */
 static void add_notes(ls_run_log *log, const char *run_dir)
 {
     char path[LS_PATH_BYTES];

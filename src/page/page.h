@@ -1,5 +1,5 @@
-/* The page of a run: page.html, page.css, chart.js and report.js, which draw it from the run's
- * records. The page needs no other files.
+/* The page of a run: one HTML file that contains page.css, chart.js, report.js and the run's
+ * records. The scripts draw the records.
  *
  *     ls_report_write("runs/20240131-093000-lenet", NULL, NULL, &err);  // …-lenet/report.html */
 #ifndef PAGE_PAGE_H
@@ -32,13 +32,13 @@ enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
 
 /* One or more consecutive steps. */
 typedef struct ls_run_step {
-    uint64_t step;                 /* number of the last of them, from 1 */
-    uint32_t steps, epoch, finite; /* finite: how many of them have a finite loss */
+    uint64_t step;                 /* number of the last step of the entry, from 1 */
+    uint32_t steps, epoch, finite; /* finite: number of steps with a finite loss */
     float lr, loss_lo, loss_hi, rate_lo, rate_hi;
     double loss, rows, seconds; /* sums over the steps */
 } ls_run_step;
 
-/* Any other record, unchanged. */
+/* A record of another type, unchanged. */
 typedef struct ls_run_record {
     uint64_t at;
     char *json;
@@ -85,7 +85,7 @@ void ls_run_log_thin(ls_run_log *log, size_t most);
  * "warning" ("text"), of which LS_RUN_EVENTS are kept, faults included. Errors: LS_ENOMEM. */
 int ls_run_log_note(ls_run_log *log, const char *type, const char *const *pairs, ls_error *err);
 
-/* The position up to which a page has records already. */
+/* Position in the log up to which a page has the records. */
 typedef struct ls_run_seen {
     uint64_t run, width, steps, others;
 } ls_run_seen;

@@ -1,10 +1,12 @@
-/* Draws a run from its records: those in this page or, while the run is in progress, those that the server sends
- * from /records. Contents of records are inserted as text, never as markup. */
+/* Draws a run from its records. The page contains them or, while the run is in progress, requests them from the
+ * server's path /records. The contents of records are inserted as text, never as markup. */
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
-/* The lines that src/page/page.h describes. `steps`: step records, each for one or more steps; `others`: all other
- * records, in order. */
+/* The records that have been received, as src/page/page.h describes them. `id`: number of the run; `width`: number of
+ * steps that one step record stands for; `steps`: the step records; `others`: all other records, in order; `times`,
+ * `newest`: the newest records of the times of the parts of a step; `cut`: line of metrics.jsonl that is incomplete, 0
+ * if there is none. */
 const run = { id: 0, width: 1, steps: [], others: [], times: null, newest: null, cut: 0 };
 
 function take(text) {
@@ -25,13 +27,14 @@ function take(text) {
 
 const last = type => run.others.findLast(r => r.type === type);
 
-/* The metrics of evaluations; the first one that the evaluations have is the run's metric. */
+/* The metrics that can be the run's main metric: it is the first of them that the evaluations have. */
 const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accuracy' }, { key: 'test_r2', name: 'R²' },
   { key: 'test_auc', name: 'AUC' }];
+/* Keys and names of the metrics that are shown besides the main metric. */
 const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC']];
 
-/* Whether a fault or a step that was left out says what this warning says. */
-const told = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)
+/* Returns whether the record of a fault, or of a step that was not applied, reports the same as this warning. */
+const is_reported = warning => run.others.some(r => r.type === 'fault' ? warning.text.includes(r.error)
   : r.type === 'nonfinite' && warning.text.startsWith(`step ${r.step}: the loss of `));
 
 /* Returns a summary of all records. */
@@ -47,22 +50,22 @@ function summary() {
       { at: e.at ?? r.at }));
   }
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
-    r => ['fault', 'nonfinite', 'arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !told(r))) };
-  s.live = { ...last('program'), ...last('live') }; /* where the run is */
+    r => ['fault', 'nonfinite', 'arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
+  s.live = { ...last('program'), ...last('live') }; /* host, directory and command of the run */
   s.data = start.data || {};
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
-  s.rows = s.data.images === false ? 'rows' : 'images'; /* older records lack it */
+  s.rows = s.data.images === false ? 'rows' : 'images'; /* records of older versions do not have data.images */
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
   s.name = config.name || 'run';
-  const values = s.data.targets && config.loss !== 'bce'; /* no accuracy, even without evaluations */
+  const values = s.data.targets && config.loss !== 'bce'; /* the targets are values, for which there is no accuracy */
   s.metric = METRICS.find(m => s.epochs.some(e => finite(e[m.key]))) || METRICS[values ? 1 : 0];
   s.tested = s.epochs.filter(e => finite(e[s.metric.key]));
   s.step = run.steps.length ? run.steps.at(-1).step : end ? end.steps : 0;
   return Object.assign(s, progress(s));
 }
 
-/* Returns the progress of the run and an estimate of the remaining time: the missing steps, at the pace of the newest
- * tenth of the steps, and the missing evaluations. */
+/* Returns the progress of the run and an estimate of the remaining time. The estimate is the number of missing steps
+ * times the mean duration of the newest tenth of the steps, plus the time of the missing evaluations. */
 function progress(s) {
   const total_epochs = s.start.epochs ?? s.config.epochs, whole = s.epochs.findLast(e => finite(e.seconds));
   const per_epoch = whole && whole.at ? whole.at / whole.epoch
@@ -106,11 +109,11 @@ function note(title, text, kind = '') {
   return el('p', { class: 'note ' + kind, role: 'note' }, el('strong', {}, title), ' ' + text);
 }
 
-/* Describes an event that the curves do not show: a lost worker, a step that was left out, a host that came, a
-   resumed run. */
+/* Describes an event that the curves do not show: a lost worker, a step that was not applied, a host that was
+   admitted, or a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
-    return note(`Resumed after step ${number(r.step)}.`, 'What came before was done in an earlier process.');
+    return note(`Resumed after step ${number(r.step)}.`, 'The earlier steps were computed by another process.');
   if (r.type === 'warning') return note('Warning:', r.text);
   if (r.type === 'arrival')
     return note(`After step ${number(r.step)} host ${r.host} was admitted.`, `Devices: ${r.devices.join(', ')}.`);
@@ -126,30 +129,30 @@ const EVENTS_SHOWN = 16;
 function notes(s) {
   const status = s.end ? s.end.status : '', list = [];
   if (live && live.gone && s.end)
-    list.push(note('Ended.', 'The run has ended, and its server with it.'
+    list.push(note('Ended.', 'The run has ended, and so has its server.'
       + (s.live.run_dir ? ` \`trainer report ${s.live.run_dir}\` writes this page to a file.` : '')));
   else if (live && live.gone)
-    list.push(note('No answer.', `What is shown is from ${live.since}; this page goes on asking.`));
+    list.push(note('No answer.', `The server does not answer. The page shows its state of ${live.since} and keeps asking.`));
   if (s.synthetic)
     list.push(note('SYNTHETIC DATA.',
-      'The images were made up by the program: these results say nothing of real data.', 'loud'));
+      'The images were made up by the program. The results say nothing about real data.', 'loud'));
   if (s.data.payload === 'differs')
     list.push(note('Other data.',
-      'The files are not the published ones of this name: results do not compare.', 'loud'));
+      'The files are not the published ones of this name. The results cannot be compared with published results.', 'loud'));
   if (status === 'failed') list.push(note('The run failed:', s.end.error || 'no reason was given', 'loud'));
   if (status === 'interrupted')
     list.push(note('Interrupted.', 'The run was stopped before its last epoch was over.'));
-  if (!s.end && !live) list.push(note('No end.', 'The run was still going when this was written, or it was killed.'));
+  if (!s.end && !live) list.push(note('No end.', 'The run was in progress when this page was written, or it was killed.'));
   if (s.end && s.end.stopped_early) list.push(note('Stopped early.', s.end.stopped_early + '.'));
   if (run.cut)
     list.push(note('Cut off.',
-      `The last record, line ${run.cut} of metrics.jsonl, is incomplete and was left out.`));
+      `The last record, line ${run.cut} of metrics.jsonl, is incomplete and is not shown.`));
   list.push(...s.events.slice(0, EVENTS_SHOWN).map(event_note));
-  if (s.events.length > EVENTS_SHOWN) list.push(note('And more.', 'metrics.jsonl has all faults and resumes.'));
+  if (s.events.length > EVENTS_SHOWN) list.push(note('More events.', 'metrics.jsonl contains all of them.'));
   return list;
 }
 
-/* Returns a name that may be broken after its underscores. */
+/* Returns the parts of a name such that a line may be broken after each underscore. */
 const breakable = text => String(text).split(/(?<=_)/).flatMap((t, i) => i ? [el('wbr'), t] : [t]);
 
 function tile(name, value, unit, ...details) {
@@ -163,12 +166,12 @@ function metric_tile(s) {
   const epoch = trained && s.epochs.findLast(e => finite(e[trained]));
   if (!newest)
     return tile('Test ' + name, '–', '', 'no evaluation yet');
-  const best = s.tested.reduce((a, e) => e[key] > a[key] ? e : a); /* the first of equal values, as in training */
+  const best = s.tested.reduce((a, e) => e[key] > a[key] ? e : a); /* of equal values the first, as in checkpoint.best */
   const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${number(newest[k], 4)}`);
   return tile('Test ' + name, number(newest[key], 4), '',
     [`after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`, ...others].join(', ')
       + (best === newest ? '' : `; best ${number(best[key], 4)} after epoch ${best.epoch}`),
-    epoch && `training: ${number(epoch[trained], 4)}, the mean over epoch ${epoch.epoch} as it was trained`);
+    epoch && `training: ${number(epoch[trained], 4)}, mean over the steps of epoch ${epoch.epoch}`);
 }
 
 function progress_tile(s) {
@@ -216,7 +219,7 @@ const charts = {
     of_time: true, view: by_step, empty: 'No values were recorded.' }),
 };
 
-/* Returns the points of steps, with values `sum` over `weight`. */
+/* Returns a point for each step record. `of` returns the record's `sum`, `weight`, `lo` and `hi`; y is sum / weight. */
 function step_points(of) {
   return run.steps.map(r => {
     const p = { from: r.step - (r.steps || 1) + 1, x: r.step, ...of(r) };
@@ -230,7 +233,7 @@ function draw_charts(s) {
     const there = finite(r.loss), [lo, hi] = r.loss_range || [r.loss, r.loss], weight = there ? r.steps || 1 : 0;
     return { sum: there ? r.loss * weight : 0, weight, lo: there ? lo : NaN, hi: there ? hi : NaN };
   });
-  const rate = step_points(r => { /* rows over seconds, so that means of rates are right */
+  const rate = step_points(r => { /* sum: rows, weight: seconds, so that the mean of several records is rows / seconds */
     const there = r.images_per_s > 0, [lo, hi] = r.rate_range || [r.images_per_s, r.images_per_s];
     const rows = r.rows || r.steps || 1;
     return { sum: there ? rows : 0, weight: there ? rows / r.images_per_s : 0, lo: there ? lo : NaN, hi: there ? hi : NaN };
@@ -253,11 +256,12 @@ function draw_charts(s) {
 /* ---- classes ---------------------------------------------------------------------------------------------- */
 
 /* The confusion matrix of the newest evaluation: a row for each true class, a column for each predicted class. The
- * intensity of a cell is the root of its share of the row, so that a few errors are visible beside many correct rows.
- * A cell is as large as its count needs. A matrix of few classes shows names and counts, one of many classes has ticks. */
+ * intensity of a cell is the square root of its share of the row, so that a few errors are visible beside many correct
+ * predictions. Up to NAMED classes the matrix shows names and counts; with more classes it shows the number of every
+ * tenth class. */
 const NAMED = 24, CELL = 46, matrix = el('figure', {}), classes = el('figure', {});
 
-/* Returns the sizes of a matrix of n classes on a card of `width` pixels. */
+/* Returns the sizes of a matrix of n classes that is at most `width` pixels wide. `longest`: length of the longest name. */
 function matrix_layout(n, longest, width) {
   const named = n <= NAMED, left = (named ? Math.min(0.32 * width, 14 + 6.6 * longest) : 34) + 20;
   const cell = Math.min(CELL, (width - left - 8) / n), tilt = named && 6.6 * longest > cell ? -40 : 0;
@@ -288,7 +292,7 @@ function draw_matrix(e, name, judged) {
   const l = matrix_layout(n, longest, room), { left, size } = l;
   const width = left + size + 8, height = size + l.below + 6, short = k => name(k).length > 18 ? name(k).slice(0, 17) + '…' : name(k);
   const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, class: 'matrix', role: 'img', style: `max-width: ${width}px`,
-    'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the same by class.` });
+    'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the figures of each class.` });
   matrix_cells(svg, e, name, l);
   e.confusion.forEach((_, i) => {
     if (!l.named && i % 10) return;
@@ -317,7 +321,7 @@ function draw_classes(s) {
       most < 0 ? '' : `${name(most)} (${number(row[most])})`];
   });
   classes.replaceChildren(el('figcaption', {}, 'Classes', el('small', {}, `epoch ${e.epoch}`)),
-    table(['class', 'rows', 'precision', 'recall', 'mistaken most for'], rows));
+    table(['class', 'rows', 'precision', 'recall', 'most often mistaken for'], rows));
 }
 
 /* ---- tables ----------------------------------------------------------------------------------------------- */
@@ -327,7 +331,7 @@ const PHASES = [['gather_s', 'gather'], ['forward_s', 'forward'], ['backward_s',
 
 const phase_key = (name, i) => el('span', { class: 'key c' + (i + 1) }, el('i', {}), name);
 
-/* The parts of a step's time: a bar for each worker, and a table. */
+/* The figure of the parts of a step's time: a bar for each worker, and a table. */
 const times = el('figure', {});
 
 function draw_times() {
@@ -346,7 +350,7 @@ function draw_times() {
       PHASES.map(([, name], i) => [phase_key(name, i), ...rows.map(r => number(r[i], 2))])));
 }
 
-/* Returns a table of the newest step: the parts of each worker's time, and the length of its inbox. */
+/* Returns a table of the newest step: for each worker the parts of its time, and the number of items in its inbox. */
 function newest_workers(s) {
   if (!live || s.end || !run.newest || !run.newest.workers.length) return [];
   const workers = run.newest.workers, all = workers.map(w => PHASES.reduce((sum, [key]) => sum + (w[key] || 0), 0) || 1);
@@ -378,29 +382,30 @@ function facts(s) {
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));
 }
 
-/* Returns the seconds since the run's beginning or, if it has ended or was resumed, those that it has computed. */
+/* Returns the seconds since the start of the run. If the run has ended or was resumed, returns the time that its steps
+ * and evaluations took. */
 function elapsed(s) {
   const begun = Date.parse(s.start.time), resumed = s.events.some(r => r.type === 'resume');
   return live && !s.end && !live.gone && !resumed && finite(begun) ? (Date.now() - begun) / 1000 : s.spent;
 }
 
-/* The model's layers, as the program has recorded them. */
+/* The figure of the model's layers, which are in the record of type "program". */
 const model = el('figure', {});
 
 function draw_model(s) {
-  const own = last('program'), layers = own && own.layers;
+  const program = last('program'), layers = program && program.layers;
   const caption = el('figcaption', {}, 'Model', el('small', {}, [s.start.parameters ? number(s.start.parameters) + ' parameters' : '',
-    layers ? `input ${own.input.join(' × ')}` : ''].filter(Boolean).join(', ')));
+    layers ? `input ${program.input.join(' × ')}` : ''].filter(Boolean).join(', ')));
   if (!layers) return model.replaceChildren(caption, el('p', { class: 'none' }, 'The layers were not recorded.'));
-  if (draw_model.drawn === own) return;
-  draw_model.drawn = own;
+  if (draw_model.drawn === program) return;
+  draw_model.drawn = program;
   model.replaceChildren(caption, table(['layer', 'output', 'parameters'],
     layers.map(l => [l.name === l.type ? l.type : `${l.name} ${l.type}`, l.output.join(' × '), l.parameters ? number(l.parameters) : ''])));
 }
 
 /* ---- predictions ------------------------------------------------------------------------------------------ */
 
-/* Predictions of rows of the test set: {"type":"samples","channels":…,"height":…,"width":…,"rows":[…]}; each row has its
+/* The figure of predictions of test rows. Their record: {"type":"samples","channels":…,"height":…,"width":…,"rows":[…]}; each row has its
  * number, the texts "true" and "predicted", "right", and "pixels", bytes in base64, if it is a picture. */
 const samples = el('figure', { class: 'samples' });
 
@@ -453,8 +458,8 @@ function render() {
   if (places.config.textContent !== config) places.config.textContent = config;
 }
 
-/* Requests new records once a second, for as long as the page is open: a server that is gone may come back, with
- * this run or another one. */
+/* Requests new records once a second as long as the page is open. It goes on if the server does not answer, because the
+ * server may come back with this run or another one. */
 const records = document.getElementById('records'), from = records.dataset.from;
 const live = from ? { gone: false, since: new Date().toLocaleTimeString() } : null;
 

@@ -49,7 +49,7 @@ static void merge(ls_run_step *a, const ls_run_step *b)
     a->rate_hi = fmaxf(a->rate_hi, b->rate_hi);
 }
 
-/* Merges every two adjacent entries; the last one of an odd number stays as it is. */
+/* Merges every two adjacent entries. If their number is odd, the last one is not changed. */
 static void halve(ls_run_log *log)
 {
     const size_t pairs = log->steps / 2;
@@ -159,7 +159,7 @@ static int take_other(ls_run_log *log, int event, const char *json, size_t lengt
 {
     if (event && log->events++ >= LS_RUN_EVENTS)
         return LS_OK;
-    const char *brace = memchr(json, '{', length); /* skips spaces */
+    const char *brace = memchr(json, '{', length); /* the object may follow spaces */
     length -= (size_t)(brace - json);
     ls_run_record *all = ls_grown(log->host, log->other, log->others, &log->capacity, sizeof *all);
     char *copy = ls_alloc(log->host, length);
@@ -182,8 +182,8 @@ static size_t find(const char *json, size_t at, size_t length, const char *text)
     return at + n <= length ? at : length;
 }
 
-/* Removes the matrix of the newest evaluation, because a page draws that of the next one only. A
- * matrix of 100 classes has 20 KB. */
+/* Removes the confusion matrix of the newest evaluation before the next one is added, because a
+ * page draws only the newest matrix. A matrix of 100 classes takes 20 KB. */
 static void drop_matrix(ls_run_log *log)
 {
     ls_run_record *r = newest_of(log, LS_RECORD_EVAL);
@@ -232,7 +232,7 @@ static void read_times(ls_worker_times *out, const cJSON *workers)
         }
 }
 
-/* Adds the record of a step; values that it lacks are NaN or 0. */
+/* Adds the record of a step. Values that the record does not have become NaN or 0. */
 static int add_read_step(ls_run_log *log, ls_record *r, const cJSON *record, ls_error *err)
 {
     const cJSON *workers = cJSON_GetObjectItemCaseSensitive(record, "workers");
@@ -300,8 +300,8 @@ int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *j
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Appends JSON text that may be part of a page. The bytes that a page must not contain occur in
- * strings only, where they can be escaped. */
+/* Appends JSON text such that it can be part of a page. The characters that a page must not contain
+ * occur only in JSON strings, where they can be escaped. */
 static void add_safe(ls_buffer *out, const char *json, size_t length)
 {
     size_t from = 0;

@@ -1,4 +1,4 @@
-/* Pages whose marks <!--NAME--> are replaced. For the files of this room. */
+/* Fills in pages: replaces marks <!--NAME--> by text. Used only in src/page. */
 #ifndef PAGE_TEMPLATE_H
 #define PAGE_TEMPLATE_H
 

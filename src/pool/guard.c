@@ -107,10 +107,10 @@ void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
     pthread_mutex_unlock(&latch->lock);
 }
 
-void ls_latch_mute(ls_latch *latch, atomic_bool *mute)
+void ls_latch_set_mute(ls_latch *latch, atomic_bool *mute)
 {
-    /* The lock orders this against ls_latch_set: a call of that function is complete before, or
-     * finds *mute set. */
+    /* Because of the lock, each call of ls_latch_set either is complete before this store or finds
+     * *mute set. */
     pthread_mutex_lock(&latch->lock);
     atomic_store_explicit(mute, true, memory_order_relaxed);
     pthread_mutex_unlock(&latch->lock);

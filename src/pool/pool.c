@@ -44,7 +44,7 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
     int status = check_job(pool, job, err);
     if (status)
         return status;
-    if (ls_pool_gave_up(&pool->worker[worker]))
+    if (ls_pool_was_abandoned(&pool->worker[worker]))
         return ls_fail(err, LS_ESTALLED, "worker %d was given up: it takes no jobs", worker);
     status = post(&pool->worker[worker], job, arg);
     if (status == LS_EAGAIN)
@@ -56,7 +56,7 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
 /* Returns whether the owner has to wait for the worker. */
 static bool is_awaited(const struct ls_pool_worker *w)
 {
-    return !ls_pool_gave_up(w) && ls_pool_pending(w) > 0;
+    return !ls_pool_was_abandoned(w) && ls_pool_pending(w) > 0;
 }
 
 /* Condition of the owner's waits: no worker is awaited any more. */
@@ -133,7 +133,7 @@ static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     int takers = pool->options.caller_works;
     for (int i = takers; i < pool->workers; i++) {
-        if (ls_pool_gave_up(&pool->worker[i]))
+        if (ls_pool_was_abandoned(&pool->worker[i]))
             continue;
         takers++;
         if (!has_room(&pool->worker[i].inbox, patience))
@@ -156,7 +156,7 @@ int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_err
     if (status)
         return status;
     for (int i = pool->options.caller_works; i < pool->workers; i++) {
-        if (ls_pool_gave_up(&pool->worker[i]))
+        if (ls_pool_was_abandoned(&pool->worker[i]))
             continue;
         status = post(&pool->worker[i], job, arg);
         if (status)

@@ -138,7 +138,7 @@ void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
 
 /* Sets *mute. When the function returns, no call of ls_latch_set with this `mute` latches an error
  * any more. */
-void ls_latch_mute(ls_latch *latch, atomic_bool *mute);
+void ls_latch_set_mute(ls_latch *latch, atomic_bool *mute);
 
 /* Returns the latched status, or LS_OK. With an error, `worker` and `err` receive the worker's
  * index and the error; both may be NULL. */
@@ -155,9 +155,10 @@ struct ls_pool_job {
     void *arg;
 };
 
-/* Phase of a worker's thread. A single compare-exchange decides how RUNNING ends: with STOPPING, if
- * the thread reaches its stop hook in time, or with LEFT, if the thread that destroys the pool
- * gives up waiting first. In the same way STARTING of a lent thread ends with RUNNING or LEFT. */
+/* Phase of a worker's thread. The phase RUNNING ends in one of two ways, which a single
+ * compare-exchange decides: the worker's thread sets STOPPING when it begins its stop hook, or the
+ * thread that destroys the pool sets LEFT when it stops waiting for the worker. In the same way the
+ * phase STARTING of a lent thread ends with RUNNING or LEFT. */
 enum ls_pool_phase {
     LS_PHASE_UNSERVED, /* borrowed worker without a thread */
     LS_PHASE_STARTING, /* before or in the start hook */
@@ -167,8 +168,8 @@ enum ls_pool_phase {
     LS_PHASE_LEFT      /* left running when the pool was destroyed */
 };
 
-/* Decides whether a waiting thread spins before it sleeps (spin.c). Only that thread accesses
- * it. */
+/* State from which a thread decides, when it has to wait, whether it spins before it sleeps
+ * (spin.c). Only that thread accesses it. */
 typedef struct ls_spin_habit {
     bool allowed;          /* every thread can have a CPU, so spinning delays no other thread */
     unsigned misses;       /* number of successive waits that ended in sleep */
@@ -185,8 +186,8 @@ struct ls_pool_worker {
     ls_cpus part;     /* CPUs that the thread is pinned to; empty: not pinned */
     /* Written by the owner. */
     alignas(64) _Atomic uint64_t submitted; /* number of jobs put into the inbox */
-    atomic_bool abandoned;                  /* set by ls_latch_mute; mutes the worker's errors */
-    bool left;                              /* left running by ls_pool_destroy */
+    atomic_bool abandoned; /* set by ls_latch_set_mute; mutes the worker's errors */
+    bool left;             /* left running by ls_pool_destroy */
     /* Written by the worker. */
     alignas(64) _Atomic uint64_t finished; /* number of jobs that were run or dropped */
     _Atomic int phase;                     /* an ls_pool_phase; also written by other threads */
@@ -233,13 +234,13 @@ int ls_pool_check_owner(const ls_pool *pool, ls_error *err);
 /* Returns LS_OK, or LS_ECANCELED if the pool was cancelled. Any thread. */
 int ls_pool_check_canceled(const ls_pool *pool, ls_error *err);
 
-/* Makes the pool free `memory`, which ls_alloc returned for the pool's host, when the pool itself
- * is freed. So it is never freed while a thread that was left running may use it. Once per pool.
- * Owner. */
+/* Passes `memory`, which ls_alloc returned for the pool's host, to the pool, which frees it when
+ * the pool itself is freed. A thread that was left running can therefore use the memory for ever.
+ * Called at most once per pool, by the owner. */
 void ls_pool_adopt(ls_pool *pool, void *memory);
 
 /* Returns whether the worker was abandoned. Any thread. */
-bool ls_pool_gave_up(const struct ls_pool_worker *w);
+bool ls_pool_was_abandoned(const struct ls_pool_worker *w);
 
 /* Returns the number of jobs of the worker that have not finished. If it is 0, everything that the
  * jobs wrote is visible to the caller. The number is exact on the owner's thread. Any thread. */
@@ -257,15 +258,16 @@ int ls_pool_thread_number(const ls_pool *pool, int worker);
 /* Frees the pool. Its threads must have ended. */
 void ls_pool_free(ls_pool *pool);
 
-/* Calls ready(arg) repeatedly for as long as spinning is expected to pay, until it returns true.
- * Returns whether it did. `deadline_ns` is as for ls_park_until. */
+/* Spins: calls ready(arg) again and again until it returns true, for at most 0.1 ms, and not at all
+ * if the last spins were in vain (spin.c). Returns whether ready(arg) returned true. `deadline_ns`
+ * is as for ls_park_until. */
 bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
 
 /* Records that the thread has slept for `ns` nanoseconds until its condition held. */
 void ls_pool_slept(ls_spin_habit *habit, uint64_t ns);
 
-/* Returns whether the recorded sleeps were too short too often, so that the thread should move to a
- * CPU on which it can spin. If so, the thread will spin in its next wait. */
+/* Returns whether so many of the recorded sleeps were shorter than a spin that the thread should
+ * move to another CPU, on which it can spin instead. If so, the thread spins in its next wait. */
 bool ls_pool_ought_to_spin(ls_spin_habit *habit);
 
 /* ---- functions of a worker, on its thread ---------------------------------------------------- */
@@ -307,7 +309,8 @@ int ls_pool_start_caller(ls_pool *pool);
  * Does nothing in a pool without caller_works, or if the start hook has failed. */
 void ls_pool_end_caller(ls_pool *pool);
 
-/* Waits until no lent thread that has given its worker back accesses the pool any more. */
-void ls_pool_see_off(ls_pool *pool);
+/* Waits until every lent thread that has given its worker back has made its last access to the
+ * pool. Only then may the pool be freed: a lent thread cannot be joined. */
+void ls_pool_await_lent(ls_pool *pool);
 
 #endif

@@ -1,26 +1,26 @@
 /* Decides whether a waiting thread spins or sleeps.
  *
  * Waking a sleeping thread takes some tens of microseconds, on some machines a hundred; a spinning
- * thread reacts within one. If a thread spins for about as long as a wake-up takes, two threads
- * that hand work back and forth stay awake, and also get into this state: one spins while the other
- * is being woken. If work arrives at longer intervals, or if the awaited thread cannot run because
- * this thread occupies its CPU, the time of the spin is lost. So spinning is a habit: it is given
- * up after a few misses in a row, tried again from time to time, and resumed after the first
- * success.
+ * thread reacts within one. Two threads that hand work to each other at short intervals stay awake
+ * if each spins for about as long as a wake-up takes. They also come to stay awake after a sleep,
+ * because one thread spins while the other is being woken. If work arrives at longer intervals, or
+ * if the awaited thread cannot run because the spinning thread occupies its CPU, the time of the
+ * spin is lost. A thread therefore stops spinning after a few spins in vain in a row (misses),
+ * tries it again from time to time, and spins in every wait again after the first spin that was not
+ * in vain.
  *
- * If a worker is woken again and again after short sleeps, it need not have slept at all. The
- * scheduler has put it on the CPU of the thread that it works for, where neither can spin for the
- * other, and leaves both there, because neither waits long for a CPU. Only the worker can notice
- * this, and it moves to another CPU (step_aside in worker.c).
- */
+ * A worker whose sleeps are all shorter than a spin would better spin. This happens if the
+ * scheduler has put the worker on the CPU of the owner: while one of the two threads spins the
+ * other cannot run. The scheduler leaves both threads there, because neither waits long for a CPU.
+ * Only the worker can notice this, and it moves to another CPU (step_aside in worker.c). */
 #include "base/clock.h"
 #include "pool/pool.h"
 
 #define SPIN_NS 100000      /* length of a spin */
-#define MISSES_ALLOWED 4    /* successive misses after which spinning is given up */
-#define TRIED_EVERY 32      /* waits after which it is tried again */
+#define MISSES_ALLOWED 4    /* number of successive misses after which a thread stops spinning */
+#define TRIED_EVERY 32      /* number of waits after which a thread tries to spin again */
 #define CHECKS_PER_LOOK 32  /* checks of the condition per reading of the clock */
-#define PATIENCE_FIRST 8    /* short sleeps after which a worker first moves to another CPU */
+#define PATIENCE_FIRST 8    /* number of short sleeps after which a worker first moves */
 #define PATIENCE_MOST 65536 /* largest number of short sleeps before it moves again */
 
 /* Returns whether the thread should spin in this wait. */
@@ -68,7 +68,8 @@ bool ls_pool_ought_to_spin(ls_spin_habit *habit)
         habit->patience = PATIENCE_FIRST;
     if (habit->short_sleeps < habit->patience)
         return false;
-    /* If moving does not help, the next move comes later. A successful spin resets the patience. */
+    /* If the move does not help, the worker waits for twice as many short sleeps before it moves
+     * again. A spin that was not in vain resets this number. */
     if (habit->patience < PATIENCE_MOST)
         habit->patience *= 2;
     habit->short_sleeps = 0;

@@ -13,7 +13,7 @@ int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
                        pool->workers - 1);
     if (worker == 0 && pool->options.caller_works)
         return ls_fail(err, LS_EINVAL, "worker 0 is the caller, who cannot be given up");
-    ls_latch_mute(&pool->latch, &pool->worker[worker].abandoned);
+    ls_latch_set_mute(&pool->latch, &pool->worker[worker].abandoned);
     return LS_OK;
 }
 
@@ -51,26 +51,28 @@ static bool all_able_ended(void *arg)
     const ls_pool *pool = arg;
     for (int i = 0; i < pool->workers; i++) {
         const struct ls_pool_worker *w = &pool->worker[i];
-        bool hangs = ls_pool_gave_up(w) && ls_pool_pending(w) > 0;
+        bool hangs = ls_pool_was_abandoned(w) && ls_pool_pending(w) > 0;
         if (!hangs && !has_ended(w))
             return false;
     }
     return true;
 }
 
-/* Joins the thread of a worker that has ended, and leaves any other running. With `patience`, it
- * also waits for a worker that has reached its stop hook meanwhile. Lent threads are not joined;
- * see ls_pool_see_off. */
-static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool patience)
+/* Ends one worker after the wait of end_workers. A worker that has ended has its thread joined; a
+ * worker that is still in a job or in its start hook is left running. A worker that is already in
+ * its stop hook is waited for if there is no time limit (`no_limit`). Threads that the host program
+ * lent cannot be joined; ls_pool_await_lent waits for them. */
+static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool no_limit)
 {
-    ls_latch_mute(&pool->latch, &w->abandoned); /* it must run no more jobs if it returns later */
+    /* The worker must run no more jobs if the one that it is in returns later. */
+    ls_latch_set_mute(&pool->latch, &w->abandoned);
     /* The exchanges below are relaxed. The writes of a thread that has ended become visible by the
      * join, or by the acquire load of its phase. */
-    bool given_up = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
-                    ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
-    if (!w->own && !given_up && patience)
+    bool left_running = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
+                        ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
+    if (!w->own && !left_running && no_limit)
         ls_park_until(&pool->owner, this_ended, w, UINT64_MAX);
-    w->left = given_up || (!has_ended(w) && !patience);
+    w->left = left_running || (!has_ended(w) && !no_limit);
     if (w->own && w->left)
         pthread_detach(w->thread);
     else if (w->own)
@@ -82,14 +84,14 @@ static bool was_left(const struct ls_pool_worker *w)
     return w->left;
 }
 
-/* Frees everything that no thread that was left running may access: the whole pool if there is no
- * such thread, else the inboxes of the workers that have ended. */
+/* Frees the whole pool if no thread was left running. Otherwise it frees only the inboxes of the
+ * workers that have ended, because a thread that is still running may access everything else. */
 static int free_or_leave(ls_pool *pool, ls_error *err)
 {
     char list[300];
-    int left = ls_pool_list(list, sizeof list, pool, was_left);
-    ls_pool_see_off(pool);
-    if (left == 0) {
+    int running = ls_pool_list(list, sizeof list, pool, was_left);
+    ls_pool_await_lent(pool);
+    if (running == 0) {
         ls_pool_free(pool);
         return LS_OK;
     }
@@ -102,14 +104,14 @@ static int free_or_leave(ls_pool *pool, ls_error *err)
 
 static int end_workers(ls_pool *pool, ls_timeout timeout, ls_error *err)
 {
-    bool patience = timeout == LS_FOREVER;
-    ls_patience left = ls_patience_of(timeout);
+    bool no_limit = timeout == LS_FOREVER;
+    ls_patience limit = ls_patience_of(timeout);
     for (int i = 0; i < pool->workers; i++)
         ls_ring_close(&pool->worker[i].inbox);
     ls_pool_end_caller(pool);
-    ls_park_patiently(&pool->owner, patience ? all_able_ended : all_ended, pool, &left);
+    ls_park_patiently(&pool->owner, no_limit ? all_able_ended : all_ended, pool, &limit);
     for (int i = 0; i < pool->workers; i++)
-        end_worker(pool, &pool->worker[i], patience);
+        end_worker(pool, &pool->worker[i], no_limit);
     return free_or_leave(pool, err);
 }
 

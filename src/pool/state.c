@@ -17,7 +17,7 @@ int ls_pool_size(const ls_pool *pool)
 #define LS_POOL_FINISHED_ACQUIRE memory_order_acquire
 #endif
 
-bool ls_pool_gave_up(const struct ls_pool_worker *w)
+bool ls_pool_was_abandoned(const struct ls_pool_worker *w)
 {
     /* relaxed: the flag publishes no other data. */
     return atomic_load_explicit(&w->abandoned, memory_order_relaxed);
@@ -77,7 +77,7 @@ int ls_pool_thread_number(const ls_pool *pool, int worker)
 
 int ls_pool_is_abandoned(const ls_pool *pool, int worker)
 {
-    return exists(pool, worker) && ls_pool_gave_up(&pool->worker[worker]);
+    return exists(pool, worker) && ls_pool_was_abandoned(&pool->worker[worker]);
 }
 
 /* ---- statistics ----------------------------------------------------------------------------- */

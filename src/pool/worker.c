@@ -18,7 +18,8 @@ static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
     /* acquire: pairs with the release in ls_pool_cancel. A job is dropped only after the cancel was
      * latched; since `finished` is stored with release order, an owner that sees the dropped job
      * finished also sees the latched error. */
-    if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) || ls_pool_gave_up(w)) {
+    if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) ||
+        ls_pool_was_abandoned(w)) {
         ls_pool_count(&w->dropped, 1);
         return;
     }
@@ -195,8 +196,9 @@ void *ls_pool_thread(void *worker)
     }
     ls_pool_enter_phase(w, LS_PHASE_RUNNING);
     ls_pool_work(w);
-    /* If this thread was left running, all data of the caller may be gone, and the rest of the pool
-     * belongs to this thread for ever. */
+    /* If this thread was left running, the caller's data may have been freed, so neither the stop
+     * hook nor any other code of the caller may run. The part of the pool that this thread still
+     * accesses is never freed. */
     if (!ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_STOPPING))
         return NULL;
     ls_pool_stop_hook(w);
@@ -214,8 +216,8 @@ void *ls_pool_thread(void *worker)
 #define LS_POOL_GIVE_RELEASE memory_order_release
 #endif
 
-/* Does nothing, except in a test that prolongs this moment to check that the pool is not freed in
- * it. */
+/* Does nothing, except in a test, which sleeps here to check that the pool is not freed between the
+ * change of the phase and the unlock. */
 static void linger(void)
 {
 #ifdef LS_POOL_LINGER_NS
@@ -245,10 +247,10 @@ static int take(ls_pool *pool, int worker, ls_error *err)
 
 /* Gives the worker back: changes its phase and wakes the owner. It is the last access of a lent
  * thread to the pool. The thread that destroys the pool cannot join a lent thread. Instead it locks
- * and unlocks the same mutex after it has seen the phase (ls_pool_see_off). The phase changes while
- * this thread holds the mutex, so the destroying thread gets the mutex only after this thread has
- * released it, and frees the memory after that. Returns false, and changes nothing, if the phase is
- * not `from` because the worker was left running. */
+ * and unlocks the same mutex after it has seen the phase (ls_pool_await_lent). The phase changes
+ * while this thread holds the mutex, so the destroying thread gets the mutex only after this thread
+ * has released it, and frees the memory after that. Returns false, and changes nothing, if the
+ * phase is not `from` because the worker was left running. */
 static bool give_back(struct ls_pool_worker *w, int from, int to)
 {
     ls_pool *pool = w->pool;
@@ -308,7 +310,7 @@ int ls_pool_serve(ls_pool *pool, int worker, ls_error *err)
     return status;
 }
 
-void ls_pool_see_off(ls_pool *pool)
+void ls_pool_await_lent(ls_pool *pool)
 {
     pthread_mutex_lock(&pool->leaving);
     pthread_mutex_unlock(&pool->leaving);

@@ -1,6 +1,6 @@
-/* Compares texts in different Unicode normal forms. An é may be one character, or an e and a
- * combining accent, and file systems differ in which form they store. Both texts are decomposed
- * character by character. */
+/* Compares texts that may be in different Unicode normal forms: an é may be one character, or an e
+ * and a combining accent, and file systems store one or the other. The comparison decomposes both
+ * texts, character by character. */
 #include "prep/prep.h"
 
 #include "json/json.h"
@@ -32,8 +32,8 @@ enum {
 typedef struct reader {
     const unsigned char *at;
     size_t left;
-    uint32_t waiting[DEPTH]; /* decomposed characters; the next one is last */
-    int count;
+    uint32_t waiting[DEPTH]; /* decomposed characters that have not been returned; next one last */
+    int count;               /* number of entries of `waiting` used */
 } reader;
 
 static int by_whole(const void *a, const void *b)

@@ -1,7 +1,7 @@
-/* Parses numbers of tables. Most numbers have few digits: their mantissa and power of ten are exact
- * doubles, so that one operation rounds once and gives the bits of strtod. For longer ones
- * ls_number_scan uses an approximation if all doubles near it round to the same float. strtod reads
- * the rest. */
+/* Parses numbers of tables. Most numbers have few digits. Their mantissa and their power of ten are
+ * exact doubles, so one multiplication or division of the two rounds once and gives the bits of
+ * strtod. For longer numbers ls_number_scan computes an approximation, and uses it if all doubles
+ * near it round to the same float. All other numbers are read by strtod. */
 #include "prep/number.h"
 
 #include <math.h>
@@ -88,9 +88,10 @@ static unsigned form_of(const parts *n)
     return group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
 }
 
-/* Computes the value. A mantissa up to 2^53 and a power of ten up to 10^22 are exact doubles, so
- * that one operation on them rounds once: *exact is then true. A larger mantissa is itself rounded;
- * the result is then within 2^-51 of the number. Returns false if neither holds. */
+/* Computes the value. If the mantissa is at most 2^53 and the power of ten at most 10^22, both are
+ * exact doubles, one operation on them rounds once, and *exact becomes true. If the mantissa is
+ * larger, it is itself rounded, and the relative error of the result is below 2^-51. Returns false
+ * if the value cannot be computed in one of these ways. */
 static bool scale(const parts *n, double *value, bool *exact)
 {
     const int power = n->exponent - n->fraction;
@@ -104,8 +105,9 @@ static bool scale(const parts *n, double *value, bool *exact)
 }
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-/* Reads groups of eight digits at once, the first digit in the lowest byte. The upper half of a
- * digit's byte is 3, and so is that of the digit plus 6. */
+/* Reads eight digits at a time for as long as eight follow. The bytes are loaded as one integer,
+ * with the first digit in the lowest byte. A byte is a digit if its upper four bits are 3, and are
+ * still 3 after 6 is added. */
 static const char *take_eights(const char *p, uint64_t *m)
 {
     for (;; p += 8) {
@@ -179,8 +181,8 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
         return scan_raised(text, value, form);
     if (whole + fraction == 0 || whole + fraction > DIGITS)
         return NULL;
-    /* The product is within 2^-51 of the number and may be used if it rounds to the right float. A
-     * division is exact, but slower. */
+    /* The relative error of the product is below 2^-51, so it can be used if it certainly rounds to
+     * the right float. A division rounds once, but is slower. */
     double v = (double)m * power_below_one[fraction];
     const bool sure = is_sure(v);
     if (!sure)
@@ -189,7 +191,7 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
     return sure || m <= (uint64_t)1 << 53 ? p : NULL;
 }
 
-/* Reads a text that is a plain number as a whole. */
+/* Reads a text if the whole of it is a plain number. */
 static bool read_plain(const char *text, size_t n, double *value, parts *number)
 {
     char copy[NUMBER_BYTES];
@@ -213,9 +215,9 @@ bool ls_field_is_number(const char *text, double *value)
 
 /* ---- thousands separators and decimal commas ------------------------------------------------- */
 
-/* Copies `text` and replaces all thousands separators other than comma and point by ': the
- * non-breaking spaces and the apostrophes. Returns the length; 0 if the text is too long or has a
- * byte that no number contains. */
+/* Copies `text`, and replaces each thousands separator that is a non-breaking space or an
+ * apostrophe by '. Commas and points are copied. Returns the length of the copy, or 0 if the text
+ * is too long or has a byte that no number contains. */
 static size_t copy_marks(char out[DIVIDED_BYTES], const char *text, size_t n)
 {
     static const char *const mark[] = {"\xC2\xA0", "\xE2\x80\xAF", "\xE2\x80\x99"};
@@ -237,8 +239,8 @@ static size_t copy_marks(char out[DIVIDED_BYTES], const char *text, size_t n)
     return used < DIVIDED_BYTES - 1 ? used : 0;
 }
 
-/* Checks that `text` consists of groups of three digits with the same separator between them, the
- * first group of one to three digits. Removes the separators and sets *n. */
+/* Checks that `text` consists of groups of three digits (the first group: one to three) with the
+ * same separator between them. Removes the separators and sets *n to the new length. */
 static bool join_groups(char *text, size_t *n)
 {
     size_t in_group = 0, used = 0;

@@ -1,4 +1,4 @@
-/* Creates and applies descriptions of rows. */
+/* Creates descriptions of rows (prep.h), and applies them to rows. */
 #include "prep/prep.h"
 
 #include "base/error.h"
@@ -48,8 +48,8 @@ void ls_prep_free(ls_prep *p)
     ls_free(host, p);
 }
 
-/* Copies `text` and replaces each byte that is invalid UTF-8 by U+FFFD. `out`: up to three times
- * the length of `text`, plus 1. */
+/* Copies `text`, and replaces each byte that is invalid UTF-8 by U+FFFD, which has three bytes.
+ * Capacity of `out`: three times the length of `text`, plus 1. */
 static void clean(char *out, const char *text)
 {
     size_t left = strlen(text);
@@ -189,7 +189,8 @@ static bool is_ascii(const char *text)
     return *text == '\0';
 }
 
-/* Returns the index of the name, or −1. A name in another Unicode normal form is found, too. */
+/* Returns the index (`place`) of the name, or −1. The names may be in different Unicode normal
+ * forms. */
 static int find(const ls_prep_name *sorted, int count, const char *text)
 {
     char same[3 * 4096 + 1];
@@ -212,8 +213,8 @@ int ls_prep_find(const ls_prep *p, const char *name)
     return find(p->sorted, p->columns, name);
 }
 
-/* Returns the only level whose text is this number in any notation; −1 if there
- * is none or several. */
+/* Returns the index of the level whose text is this number in any notation, or −1 if no level or
+ * several levels are. */
 static int find_number(const ls_prep_column *c, double number)
 {
     double value;
@@ -236,7 +237,7 @@ int ls_prep_level(const ls_prep_column *c, const char *text)
 
 bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
 {
-    if (isnan(raw) && !c->fills)
+    if (isnan(raw) && !c->allows_missing)
         return false;
     const float v = isnan(raw) ? c->missing : raw;
     const double scaled = ((double)v - c->mean) / c->deviation;
@@ -246,7 +247,7 @@ bool ls_prep_number(const ls_prep_column *c, float raw, float *ready)
     return true;
 }
 
-/* Formats "a, b, c", truncated if there are many levels. */
+/* Formats the levels as "a, b, c", truncated if there are many. */
 static const char *list_levels(char out[160], const ls_prep_column *c)
 {
     size_t n = 0;
@@ -308,8 +309,8 @@ static int fail_number(const ls_prep_column *c, const char *text, const char *pl
     return fail_value(c, place, expected, text, err);
 }
 
-/* Reads a number in the notation of the training table, or in one that can be
- * read in one way only. */
+/* Writes a number to a row. A text must have the decimal separator of the training table, if that
+ * is known; otherwise it must be readable in one way only. */
 static int put_number(const ls_prep_column *c, const char *text, double number, float *row,
                       const char *place, ls_error *err)
 {
@@ -335,7 +336,7 @@ int ls_prep_put(const ls_prep *p, int column, const char *text, double number, f
 {
     const ls_prep_column *c = &p->column[column];
     const bool missing = text ? is_missing(c, text) : isnan(number);
-    if (missing && !c->fills)
+    if (missing && !c->allows_missing)
         return fail_value(c, place, "a value, as the model has learnt from rows that all had one",
                           text ? text : "", err);
     if (missing && c->levels) {
@@ -396,7 +397,7 @@ float ls_prep_target(const ls_prep *p, float value)
                              : value;
 }
 
-void ls_prep_give_back(const ls_prep *p, float *outputs, size_t count)
+void ls_prep_unscale(const ls_prep *p, float *outputs, size_t count)
 {
     for (size_t i = 0; scales_targets(p) && i < count; i++)
         outputs[i] = (float)((double)outputs[i] * p->target_deviation + p->target_mean);

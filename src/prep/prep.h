@@ -1,6 +1,7 @@
-/* Preparation of rows: how a user's row becomes the floats that a network reads. Training,
- * evaluation, prediction and export use the same description. It is stored with the weights, as
- * `preparation` in the model's metadata (config/card.h):
+/* Preparation of rows: how a row of the user's data becomes the floats that a network reads.
+ * Training, evaluation, prediction and export use one description of it (ls_prep), so that all
+ * prepare rows in the same way. The description is stored with the weights, as `preparation` in the
+ * model's metadata (config/card.h):
  *
  *     {"version": 1, "rows": "table", "target": "species", "columns": [
  *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "clip": 10, "missing": 4207.1,
@@ -10,14 +11,16 @@
  *     {"version": 1, "rows": "array", "type": "f32", "divisor": 1, "layout": "channels_last",
  *      "missing": 0}
  *
- * With `target_mean` and `target_deviation` the network has learnt (target − mean) / deviation of
- * its only target. Its outputs and their errors are converted back to the target's own unit.
+ * If the description has `target_mean` and `target_deviation`, the network has learnt the scaled
+ * target (target − mean) / deviation. Its outputs and their errors are converted back to the unit
+ * of the target.
  *
  * A row of a table consists of the floats of its columns, in order. A column of numbers has one
- * float. A column of texts has one float for each level: 1 for the level of the row, 0 for the
- * others. A *raw* row has the numbers of the user's file, NaN where one is missing. A *ready* row
- * is what the network reads. Rows of images and arrays have the length of the model's input and are
- * ready except for missing numbers. */
+ * float. A column of texts has one float for each of its levels (the different texts of the
+ * training table): 1 for the level of the row, 0 for the others. A *raw* row has the numbers as
+ * they are in the user's file, and NaN for each missing number. A *ready* row has the numbers that
+ * the network reads: scaled, and with missing numbers replaced. Rows of images and of arrays have
+ * the length of the model's input; in them only missing numbers are replaced. */
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
@@ -27,13 +30,13 @@
 #include <stdbool.h>
 
 enum {
-    LS_PREP_COLUMNS = 65536,
-    LS_PREP_FEATURES = 1 << 24 /* floats of a row */
+    LS_PREP_COLUMNS = 65536,   /* most columns of a table */
+    LS_PREP_FEATURES = 1 << 24 /* most floats of a row */
 };
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
 
-/* A name and the index of what it names. */
+/* A name, and the index of the column or level that has it. */
 typedef struct ls_prep_name {
     const char *text;
     int place;
@@ -41,16 +44,17 @@ typedef struct ls_prep_name {
 
 typedef struct ls_prep_column {
     char *name;
-    int levels;             /* 0: a column of numbers */
-    char **level;           /* [levels]: the texts, in the order of their floats */
-    ls_prep_name *sorted;   /* [levels]: sorted by text */
-    int first;              /* index of its first float in a row */
-    bool fills;             /* a missing value becomes `missing` (levels: all 0);
-                               false: it is refused */
-    float missing;          /* value before scaling */
+    int levels;           /* 0: a column of numbers */
+    char **level;         /* [levels] the texts, in the order of their floats in a row */
+    ls_prep_name *sorted; /* [levels] the levels, sorted by text */
+    int first;            /* index of its first float in a row */
+    /* A value may be missing. A missing number is replaced by `missing`; for a missing text all
+     * floats of the column become 0. false: a missing value is an error. */
+    bool allows_missing;
+    float missing;          /* replacement for a missing number, before scaling */
     bool scaled;            /* a number becomes (number − mean) / deviation */
     double mean, deviation; /* 0 and 1 if not scaled */
-    double clip;            /* a scaled number is limited to −clip … clip; 0: it is not */
+    double clip;            /* scaled numbers are limited to −clip … clip; 0: no limit */
     char decimal;           /* decimal separator in the training table: '.' or ','; 0: not known */
 } ls_prep_column;
 
@@ -60,11 +64,12 @@ typedef struct ls_prep {
     /* Fields of tables. */
     ls_prep_column *column;
     int columns;
-    ls_prep_name *sorted; /* [columns]: sorted by name */
-    int features;         /* floats of a row */
+    ls_prep_name *sorted; /* [columns] the columns, sorted by name */
+    int features;         /* number of floats in a row */
     char *target;         /* name of the target column; NULL: not known */
     char target_decimal;  /* decimal separator of the target, as in ls_prep_column */
-    bool latin1;          /* files that are not UTF-8 are read as Windows-1252 */
+    bool latin1;          /* text files that are not UTF-8 are read as Latin-1, in its extended
+                           * form Windows-1252 */
     /* Scaling of the target: 0 and 1 if not scaled. */
     bool target_scaled;
     double target_mean, target_deviation;
@@ -72,36 +77,38 @@ typedef struct ls_prep {
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
     int divisor;        /* divisor of the numbers: 255 for bytes, else 1 */
     bool channels_last; /* rows in the file are [height][width][channels] */
-    float *fill;        /* [fills]: replacements for missing numbers */
-    /* 1: one replacement for all; the length of a row: one for each of its numbers; 0: missing
-     * numbers are refused */
+    float *fill;        /* [fills] replacements for missing numbers */
+    /* Number of replacements. 1: the same for all numbers; the length of a row: one for each number
+     * of a row; 0: a missing number is an error. */
     int fills;
 } ls_prep;
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-/* Creates a description without columns and with divisor 1. The caller frees
- * *out. Errors: LS_ENOMEM. */
+/* Creates a description without columns and with divisor 1. The caller frees *out with
+ * ls_prep_free. Errors: LS_ENOMEM. */
 int ls_prep_create(ls_prep **out, ls_prep_kind kind, const ls_host *host, ls_error *err);
 void ls_prep_free(ls_prep *prep); /* NULL is allowed */
 
-/* Adds a column of numbers (levels 0), which the caller may then scale or fill, or a column of
- * `levels` texts. Texts are copied; their bytes that are invalid UTF-8 become U+FFFD, as in
- * files. Errors: LS_ENOMEM. */
+/* Adds a column. If `levels` is 0 it is a column of numbers, for which the caller may then set the
+ * fields for scaling and for missing values. Otherwise it is a column of texts with the levels
+ * `level` [levels]. The texts are copied, and each byte in them that is invalid UTF-8 becomes
+ * U+FFFD, as in texts that are read from files. Errors: LS_ENOMEM. */
 int ls_prep_add(ls_prep *prep, const char *name, const char *const *level, int levels,
                 ls_error *err);
-/* Finishes a description after its last column: sorts the names and computes the columns'
- * places in a row. Errors: LS_EDATA (two columns with one name, two equal levels, too many
- * floats), LS_ENOMEM. */
+/* Finishes a description after its last column was added: sorts the names, and computes the index
+ * of each column's first float in a row. Errors: LS_EDATA (two columns with one name, two equal
+ * levels, too many floats), LS_ENOMEM. */
 int ls_prep_finish(ls_prep *prep, ls_error *err);
 
-/* Checks that names differ, also after bytes that are invalid UTF-8 have become U+FFFD, as in
- * files. `what`: what they name, for messages: "class". Errors: LS_EDATA, LS_ENOMEM. */
+/* Checks that all names are different after bytes that are invalid UTF-8 have been replaced by
+ * U+FFFD. `what`: what the names are names of, for messages, such as "class". Errors: LS_EDATA,
+ * LS_ENOMEM. */
 int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
                         ls_error *err);
-/* Returns whether `text` equals `name`, in which U+FFFD stands for bytes that are invalid
- * UTF-8. The two may be in different Unicode normal forms: an é may be one character, or an e
- * and a combining accent. */
+/* Returns whether `text` is the same name as `name`. A byte of `text` that is invalid UTF-8 equals
+ * the U+FFFD by which it was replaced in `name`. The two may be in different Unicode normal forms:
+ * an é may be one character, or an e and a combining accent. */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -111,8 +118,9 @@ size_t ls_prep_values(const ls_prep *prep);
 /* Writes the description as a member `key`. */
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *prep);
 
-/* Reads a description for rows of `input` numbers: floats if `floats`, else bytes. The caller frees
- * *out. Errors: LS_ECONFIG with line and column, LS_ENOMEM. */
+/* Reads a description from JSON and checks that it fits a model whose rows have `input` numbers:
+ * floats if `floats` is true, else bytes. The caller frees *out. Errors: LS_ECONFIG with line and
+ * column, LS_ENOMEM. */
 int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input, bool floats,
                  const ls_host *host, ls_error *err);
 /* Reads the description of a table that older versions wrote: an array with an object for each
@@ -123,39 +131,41 @@ int ls_prep_read_features(ls_prep **out, const ls_json *doc, const cJSON *node, 
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
-/* ls_prep_find returns the column with the name, or −1. ls_prep_level returns the index of a text
- * among the column's levels: that of the text itself, in any Unicode normal form, or of the only
- * level that is the same number; or −1. */
+/* ls_prep_find returns the index of the column called `name`, or −1. ls_prep_level returns the
+ * index of the level that equals `text`, in any Unicode normal form. If no level does, and `text`
+ * is a number, it returns the index of the level with the same numeric value (1 and 1.0), provided
+ * that there is exactly one. Otherwise it returns −1. */
 int ls_prep_find(const ls_prep *prep, const char *name);
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
-/* Converts a column's raw number, NaN if missing, to what the network reads. Returns false if it is
- * missing and the column refuses that. */
+/* Converts a raw number of a column, NaN if it is missing, to the number that the network reads.
+ * Returns false if the number is missing and the column has no replacement for it. */
 bool ls_prep_number(const ls_prep_column *column, float raw, float *ready);
 
-/* Writes a column's value to a raw row: `text` as in a user's file or, if it is NULL, `number`. The
- * thread must be in the "C" locale. Errors: LS_EDATA "PLACEcolumn "NAME": expected …, found …",
- * where `place` is "FILE:LINE: " or "". */
+/* Writes a column's value to a raw row. The value is `text`, as in a user's file, or `number` if
+ * `text` is NULL. The thread must be in the "C" locale. Errors: LS_EDATA; the message is `place`
+ * ("FILE:LINE: " or "") followed by: column "NAME": expected …, found …. */
 int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, float *row,
                 const char *place, ls_error *err);
 
-/* Returns whether ls_prep_ready changes anything. */
+/* Returns whether ls_prep_ready may change a row. If not, raw rows are ready rows. */
 bool ls_prep_acts(const ls_prep *prep);
-/* Converts a raw row of `count` floats to a ready one; both may be the same array. Errors:
- * LS_EDATA, naming the column. */
+/* Converts a raw row of `count` floats to a ready row; both may be the same array. Errors: LS_EDATA
+ * (a number is missing in a column that has no replacement; the message names the column). */
 int ls_prep_ready(const ls_prep *prep, const float *raw, float *ready, size_t count, ls_error *err);
 
-/* Returns the column that float `i` of a row of a table belongs to. */
+/* Returns the column to which float `i` of a row of a table belongs. */
 const ls_prep_column *ls_prep_feature(const ls_prep *prep, int i);
 
 /* ---- targets; `prep` may be NULL, and then nothing is scaled --------------------------------- */
 
-/* Converts a target in its own unit to what the network learns. */
+/* Converts a target from its own unit to the scaled value that the network learns. */
 float ls_prep_target(const ls_prep *prep, float value);
-/* Converts outputs of the network to the target's unit, in place. */
-void ls_prep_give_back(const ls_prep *prep, float *outputs, size_t count);
-/* Convert a mean error of the network's outputs to the target's unit: a mean of squared errors, and
- * one of absolute errors. */
+/* Converts `count` outputs of the network from scaled values to the unit of the target, in
+ * place. */
+void ls_prep_unscale(const ls_prep *prep, float *outputs, size_t count);
+/* Convert a mean error of scaled outputs to the unit of the target. The error is a mean of squared
+ * errors, or a mean of absolute errors. */
 double ls_prep_squared_error(const ls_prep *prep, double error);
 double ls_prep_absolute_error(const ls_prep *prep, double error);
 

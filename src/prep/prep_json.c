@@ -1,4 +1,4 @@
-/* The preparation of rows in JSON. */
+/* Writes descriptions of rows (prep.h) as JSON, and reads them. */
 #include "prep/prep.h"
 
 #include "base/error.h"
@@ -35,7 +35,7 @@ static void write_column(ls_json_writer *w, const ls_prep_column *c)
         if (c->clip > 0)
             ls_json_put_double(w, "clip", c->clip);
     }
-    if (c->fills)
+    if (c->allows_missing)
         ls_json_put_float(w, "missing", c->missing);
     if (c->decimal)
         ls_json_put_string(w, "decimal", c->decimal == ',' ? "," : ".");
@@ -101,7 +101,7 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* State of the reading. */
+/* State while a description is read. */
 typedef struct reader {
     ls_prep *prep;
     const ls_json *doc;
@@ -110,7 +110,7 @@ typedef struct reader {
     ls_error *err;
 } reader;
 
-/* Gives an error that has no position the position of `node`. */
+/* Adds the position of `node` to an error that has no position. */
 static int at_node(const reader *r, const cJSON *node, int status, const ls_error *why)
 {
     if (status == LS_EDATA)
@@ -151,7 +151,7 @@ static void read_decimal(ls_fields *f, const char *key, char *out)
     *out = decimal == 0 ? '\0' : decimals[decimal][0];
 }
 
-/* Reads the keys for scaling and filling. */
+/* Reads the keys of a column for scaling and for missing values. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
     static const double none = 0, one = 1;
@@ -159,7 +159,7 @@ static void read_numbers(ls_fields *f, ls_prep_column *c)
     const bool mean = ls_field_double(f, "mean", -1e300, 1e300, &none, &c->mean);
     c->scaled = ls_field_double(f, "deviation", 1e-300, 1e300, &one, &c->deviation);
     const bool clips = ls_field_double(f, "clip", 0, 1e6, &none, &c->clip);
-    c->fills = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
+    c->allows_missing = ls_field_double(f, "missing", -3.4e38, 3.4e38, &none, &missing);
     c->missing = (float)missing;
     read_decimal(f, "decimal", &c->decimal);
     if (mean != c->scaled)
@@ -228,7 +228,8 @@ static int read_table(const reader *r, ls_fields *f)
     return status ? status : finish_table(r, columns);
 }
 
-/* Reads "missing": a number for all, or one for each number of a row. */
+/* Reads "missing" of an array: one number that replaces all missing numbers, or one for each number
+ * of a row. */
 static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
 {
     ls_prep *p = r->prep;
@@ -330,8 +331,8 @@ static const char *text_of(const cJSON *feature, const char *key)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(feature, key));
 }
 
-/* Reads the column whose first float is `first`. *next becomes the feature
- * after the column's last. */
+/* Reads the column that begins with the feature `first`. *next becomes the first feature after the
+ * column. */
 static int read_feature(const reader *r, const cJSON *first, const cJSON **next)
 {
     const char *name = text_of(first, "column"), **level = NULL;

@@ -1,4 +1,4 @@
-/* Rendering of records, each as one JSON object (the schema is train/README.md). */
+/* Renders records, each as one JSON object. train/README.md lists the keys. */
 #include "records/record.h"
 
 #include "base/host.h"
@@ -225,7 +225,7 @@ const ls_record_key ls_record_keys[] = {
     {.key = NULL},
 };
 
-/* Writes the value of a row. `values`: the struct from whose start row->at counts. */
+/* Writes the value of a key. `values`: the struct in which row->at is the offset of the value. */
 static void put_member(ls_json_writer *w, const ls_record_key *row, const void *values,
                        const ls_record *r)
 {

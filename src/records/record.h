@@ -1,10 +1,11 @@
-/* Records: the events of a run as structs. Sinks that want text get each record rendered as JSON
- * (src/train/README.md is the schema); other sinks read the structs.
+/* Records: the events of a run as structs. They are passed to sinks (sink.h), which store or show
+ * them. A sink that wants text gets each record as a line of JSON, whose keys src/train/README.md
+ * lists; other sinks read the structs.
  *
- * To add a key to a record, change four files: add a member to the record's values here, fill it in
- * where the record is composed (train/run_records.c), add a row to ls_record_keys (record.c), and
- * add a line to the table of train/README.md, with which the test config_rows compares the rows.
- */
+ * To add a key to a record, change four files: add a member to the values of the record here, set
+ * it where the record is composed (train/run_records.c), add a row to ls_record_keys (record.c),
+ * and add a line to the table of train/README.md. The test config_rows checks that this table has
+ * the same keys as ls_record_keys. */
 #ifndef RECORDS_RECORD_H
 #define RECORDS_RECORD_H
 
@@ -32,20 +33,22 @@ typedef enum ls_record_type {
 /* Names of the types in text. */
 extern const char *const ls_record_names[LS_RECORD_TYPES];
 
-/* Phases of a worker's step: JSON keys, and names for people. */
+/* Phases of a worker's step: their keys in JSON, and their names in messages and charts. */
 enum { LS_PHASES = 6 };
 extern const char *const ls_phase_keys[LS_PHASES];
 extern const char *const ls_phase_names[LS_PHASES];
 
 typedef struct ls_worker_times {
-    int worker, queued;
-    float seconds[LS_PHASES];
+    int worker;               /* index of the worker */
+    int queued;               /* number of its jobs, the current one included, that had not ended */
+    float seconds[LS_PHASES]; /* duration of each phase */
 } ls_worker_times;
 
 typedef struct ls_data_values {
     const char *name, *source;
     ls_payload payload;
-    bool synthetic, images; /* images: rows are bytes instead of numbers */
+    bool synthetic; /* the data are generated (data.name synthetic) */
+    bool images;    /* rows consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
     int targets; /* number of targets of a row; 0: rows have a class */
     int classes;
@@ -63,7 +66,7 @@ typedef struct ls_step_values {
     uint64_t step, rows, correct;
     float loss, lr, images_per_s;
     int workers;
-    bool hits; /* `correct` has a meaning */
+    bool hits; /* `correct` has a meaning: the loss defines when a row is correct */
     const ls_worker_times *worker;
 } ls_step_values;
 
@@ -77,7 +80,7 @@ typedef struct ls_eval_values {
     bool best;            /* better than all earlier evaluations, by `monitor` */
 } ls_eval_values;
 
-/* Reaction to a fault. */
+/* Reaction of the run to a fault. */
 typedef enum ls_fault_action {
     LS_ACTION_CONTINUE, /* the run goes on without the worker or the host */
     LS_ACTION_REPEAT,   /* the step is repeated */
@@ -89,7 +92,7 @@ typedef struct ls_fault_values {
     ls_fault fault;
     ls_fault_action action;
     const char *device; /* the worker's device, or the host's name */
-    int devices_left;
+    int devices_left;   /* number of devices that go on */
 } ls_fault_values;
 
 typedef struct ls_nonfinite_values {
@@ -152,33 +155,34 @@ typedef enum ls_member_kind {
     LS_MEMBER_TEXT,         /* const char * */
     LS_MEMBER_TEXT_OR_NULL, /* null if it is NULL */
     LS_MEMBER_TEXT_IF_ANY,  /* omitted if it is NULL */
-    /* kinds that are written by ls_record_key.put: */
+    /* Kinds of values that ls_record_key.put writes: */
     LS_FORM_TEXT,
     LS_FORM_ARRAY,
     LS_FORM_ARRAY_IF_ANY, /* omitted if there is none */
     LS_FORM_OBJECT
 } ls_member_kind;
 
-/* Objects inside records whose keys are also rows of the table: `data` of a run_start, and each
- * worker of a step. */
+/* Objects inside a record that have rows of their own in ls_record_keys: `data` of run_start, and
+ * each worker of a step. */
 enum { LS_PART_DATA = LS_RECORD_TYPES, LS_PART_WORKER };
 
-/* A key of one or more types of records. */
+/* A key that one or more types of records have. */
 typedef struct ls_record_key {
-    unsigned in; /* bit mask of types and parts, 1 << type each */
+    unsigned in; /* the types and parts that have the key: a bit 1 << type for each */
     const char *key;
     ls_member_kind kind;
     /* Offset of the value in ls_record, or in ls_worker_times for a worker's keys. */
     size_t at;
     void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
-    /* The value varies between runs with the same results: with devices, workers or time. */
+    /* The value may differ between two runs that have the same results, because it depends on
+     * devices, workers or time. A comparison of runs ignores it. */
     bool varies;
 } ls_record_key;
 
 /* All keys, in the order in which they are written after "type"; the last row has the key NULL.
- * Records are written and checked (tests/cli/check_metrics.c) according to this table, and the
- * records of two runs are compared by it (tests/campaigns/swarm.c). train/README.md says what the
- * keys mean. */
+ * This table decides how records are written, how tests/cli/check_metrics.c checks them, and which
+ * keys tests/campaigns/swarm.c compares between two runs. train/README.md says what the keys
+ * mean. */
 extern const ls_record_key ls_record_keys[];
 
 /* Renders a record as JSON. run_start, resume and run_end include the current time. */

@@ -62,7 +62,7 @@ void ls_sinks_look(ls_sinks *sinks)
 {
     for (int i = 0; i < sinks->count; i++)
         if (sinks->sink[i]->file && !sinks->failed[i])
-            ls_log_file_look(sinks->sink[i]->file);
+            ls_log_file_flush_if_due(sinks->sink[i]->file);
 }
 
 int ls_sinks_sync(const ls_sinks *sinks, ls_error *err)
@@ -99,7 +99,8 @@ typedef struct callback_sink {
 static int callback_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
     const callback_sink *sink = (callback_sink *)base;
-    ls_error own = {0}; /* the callback always gets one, and need not fill it in */
+    ls_error own = {
+        0}; /* the callback gets an error even if the caller has none, and need not set its text */
     const int status = sink->record(sink->user, record->json, record->length, &own);
     if (status == LS_OK)
         return LS_OK;
@@ -163,8 +164,8 @@ int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err)
 
 /* ---- check of a resumed file ---------------------------------------------------------------- */
 
-/* Computes the checksums of the first `bytes` bytes of the file. What follows the last newline
- * counts as a line. */
+/* Computes the checksums of the first `bytes` bytes of the file. If bytes follow the last newline,
+ * they count as a line. */
 static int sum_lines(ls_line_sums *sums, int fd, uint64_t bytes)
 {
     char chunk[1 << 14];
@@ -188,7 +189,8 @@ static int sum_lines(ls_line_sums *sums, int fd, uint64_t bytes)
     return 0;
 }
 
-/* Returns the number of the first line that is not JSON; 0: all are, or memory did not suffice. */
+/* Returns the number of the first line that is not JSON. Returns 0 if all lines are, or if there is
+ * no memory. */
 static uint64_t first_broken_line(const char *path, uint64_t bytes, const ls_host *host)
 {
     void *text;
@@ -232,8 +234,8 @@ static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t lin
                    path, (unsigned long long)keep->sums.lines, fix);
 }
 
-/* Checks that the file is unchanged up to the mark. A file that is too short is refused when it is
- * cut. */
+/* Checks that the file is unchanged up to the mark. A file that is shorter than the mark is refused
+ * later, when it is cut. */
 static int check_unchanged(const char *path, const ls_sink_mark *keep, const ls_host *host,
                            ls_error *err)
 {

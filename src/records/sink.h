@@ -1,4 +1,5 @@
-/* Sinks: destinations of metrics records. A run has any number of them, up to LS_SINKS_MAX. */
+/* Sinks: destinations of a run's records (record.h), such as a file or a callback. A run has at
+ * most LS_SINKS_MAX of them. */
 #ifndef RECORDS_SINK_H
 #define RECORDS_SINK_H
 
@@ -13,7 +14,7 @@
 typedef struct ls_sink ls_sink;
 
 struct ls_sink {
-    /* Receives one record. A status other than LS_OK ends the run. */
+    /* Receives one record. If it returns an error, the run ends. */
     int (*emit)(ls_sink *sink, const ls_record *record, ls_error *err);
     /* Makes all records durable, frees the sink, and returns the first error. NULL: the caller owns
      * the sink. */
@@ -42,20 +43,22 @@ typedef struct ls_sinks {
 /* Initialises an empty list of sinks. */
 void ls_sinks_init(ls_sinks *sinks, const ls_host *host);
 
-/* Adds a sink and takes ownership of it; if that fails the sink is closed. Errors: LS_EINVAL (too
- * many). */
+/* Adds a sink, which then belongs to `sinks`. If the sink cannot be added, it is closed. Errors:
+ * LS_EINVAL (there are LS_SINKS_MAX sinks already). */
 int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
 
-/* Passes a record to every sink that has not failed, even if one of them fails now; renders it once
- * if a sink wants text. Returns the first error. Errors: LS_ENOMEM, those of the sinks. */
+/* Passes a record to every sink that has not failed before. If a sink fails now, the others still
+ * get the record. The record is rendered as JSON once, if any sink wants text. Returns the first
+ * error. Errors: LS_ENOMEM, those of the sinks. */
 int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err);
 
-/* Writes records that files have buffered for a second. Called while the coordinator waits. */
+/* Writes records to the files that have buffered them for a second or longer. The coordinator calls
+ * it while it waits. */
 void ls_sinks_look(ls_sinks *sinks);
 
-/* ls_sinks_flush passes the buffered records to the system and sets *mark to the end of
- * metrics.jsonl, or to zero without that file; the coordinator calls it before a checkpoint is
- * written. ls_sinks_sync then makes the records durable; any thread may call it. Both return the
+/* ls_sinks_flush writes the buffered records to the files, and sets *mark to the end of
+ * metrics.jsonl, or to zero if there is no such file. The coordinator calls it before a checkpoint
+ * is written. ls_sinks_sync then makes the records durable; any thread may call it. Both return the
  * first error. */
 int ls_sinks_flush(ls_sinks *sinks, ls_sink_mark *mark, ls_error *err);
 int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
@@ -64,29 +67,31 @@ int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 
 /* Creates a sink that appends records to a file as JSON Lines, written at least once a second.
- * `keep` NULL: the file must not exist yet. Otherwise the file exists, must be unchanged up to this
- * mark, and is cut there. Errors: LS_EIO; LS_EDATA (the file is shorter or has changed; the message
- * names the line); LS_ENOMEM. */
+ * If `keep` is NULL, the file must not exist yet. Otherwise the file must exist and be unchanged up
+ * to this mark, and what follows the mark is cut off. Errors: LS_EIO; LS_EDATA (the file is shorter
+ * or has changed; the message names the line); LS_ENOMEM. */
 int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err);
 
-/* Creates a sink in the run's directory `dir`; sinks.def has one row for each. `tensorboard` is a
- * new event file with loss, accuracy, learning rate and images per second of every step, and loss
- * and accuracy of every evaluation, written at least once a second. Errors: LS_EIO, LS_ENOMEM. */
+/* The type of functions that create a sink in the run's directory `dir`. sinks.def has a row for
+ * each such function. `tensorboard` is a new event file with loss, accuracy, learning rate and
+ * images per second of every step, and loss and accuracy of every evaluation, written at least once
+ * a second. Errors: LS_EIO, LS_ENOMEM. */
 typedef int ls_sink_opener(ls_sink **out, const char *dir, const ls_host *host, ls_error *err);
 
 #define LS_SINK(name, wanted) ls_sink_opener ls_sink_##name;
 #include "records/sinks.def"
 #undef LS_SINK
 
-/* Open the sinks in a run's directory: metrics.jsonl, with `keep` as for ls_sink_jsonl; and the
- * sinks of sinks.def that the config asks for. Errors: those of the sinks and of ls_sinks_add. */
+/* ls_sinks_open_metrics opens the sink that writes metrics.jsonl in the run's directory; `keep` is
+ * as for ls_sink_jsonl. ls_sinks_open_wanted opens the sinks of sinks.def that the config names.
+ * Errors: those of the sinks and of ls_sinks_add. */
 int ls_sinks_open_metrics(ls_sinks *sinks, const char *dir, const ls_sink_mark *keep,
                           const ls_host *host, ls_error *err);
 int ls_sinks_open_wanted(ls_sinks *sinks, const char *dir, const ls_config *config,
                          const ls_host *host, ls_error *err);
 
-/* Creates a sink that calls `record` (ls_trainer_callbacks.record). Errors: LS_ENOMEM. */
+/* Creates a sink that calls the function `record` of ls_trainer_callbacks. Errors: LS_ENOMEM. */
 int ls_sink_callback(ls_sink **out,
                      int (*record)(void *user, const char *json, size_t length, ls_error *err),
                      void *user, const ls_host *host, ls_error *err);

@@ -1,7 +1,7 @@
-/* TensorBoard's event files. Sources: the TFRecord framing (length, masked CRC-32C of the length,
- * data, masked CRC-32C of the data) and event.proto and summary.proto as TensorFlow documents them.
- * The buffers in which events are composed are reused, so a step allocates nothing.
- */
+/* The sink for TensorBoard: writes an event file. The format is TFRecord (length, masked CRC-32C of
+ * the length, data, masked CRC-32C of the data) with messages of event.proto and summary.proto, as
+ * TensorFlow documents them. The buffers in which events are composed are reused, so a step
+ * allocates nothing. */
 #include "base/error.h"
 #include "base/host.h"
 #include "formats/protobuf.h"
@@ -126,7 +126,8 @@ static int put_eval(event_sink *sink, const ls_eval_values *v, ls_error *err)
     return put_event(sink, err);
 }
 
-/* Tells TensorBoard to discard the steps of an earlier file that are done again. */
+/* Writes an event that makes TensorBoard discard the steps of an earlier file that are computed
+ * again. */
 static int put_resume(event_sink *sink, uint64_t step, ls_error *err)
 {
     sink->step = step;
@@ -169,8 +170,8 @@ static int event_close(ls_sink *base, ls_error *err)
     return status;
 }
 
-/* Creates the file, whose name begins as TensorBoard expects. Each time that a run is started it
- * gets another file. */
+/* Creates the file. Its name begins as TensorBoard expects. Each start of a run, also with
+ * --resume, creates a new file. */
 static int open_new(event_sink *sink, const char *dir, ls_error *err)
 {
     static const ls_log_kind kind = {0, "TensorBoard events",
@@ -204,7 +205,7 @@ int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_
         ls_free(host, sink);
         return status;
     }
-    begin(sink, 0); /* the first event of a file is its version */
+    begin(sink, 0); /* the first event of a file contains the version of the format */
     ls_pb_text(&sink->event, FILE_VERSION, "brain.Event:2");
     status = put_event(sink, err);
     if (status == LS_OK)

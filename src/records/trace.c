@@ -19,11 +19,11 @@
 #define TAKEN 4096     /* most spans taken from a device at a time */
 #define STREAMS 16     /* most streams of a device that have tracks */
 #define SIDE_BY_SIDE 8 /* most tracks of a stream */
-#define SUBMITTED 8    /* ranges whose submission is remembered; more than are ever in flight */
+#define SUBMITTED 8    /* ranges whose submission is stored: more than can be in flight */
 /* Distance between the sort indices of two workers; their devices' tracks lie in between. */
 #define SORT_STEP 256
 
-/* Phases; those of a step are in their order. */
+/* Activities of a worker, in the order in which the phases of a step follow each other. */
 typedef enum phase {
     REST,
     BEGIN,
@@ -51,16 +51,17 @@ typedef struct stream {
 /* A worker's marks, and the spans that are still open. */
 typedef struct lane {
     ls_marks marks;
-    int place; /* place of the last mark */
+    int place; /* heartbeat position of the last mark */
     phase phase;
-    /* begin of the place, phase and step; step_ns 0: no step */
+    /* times at which the present position, phase and step began; step_ns 0: no step */
     uint64_t place_ns, phase_ns, step_ns;
-    uint64_t sent_ns; /* when the step's range was submitted; 0: the step has no arrow */
+    uint64_t sent_ns; /* time at which the step's range was submitted; 0: the step has no arrow */
     uint32_t step;
     int queued; /* last value of the counter of its inbox */
-    /* The device, if it reports spans, or NULL. The worker's thread stores it, with release order,
-     * after spans_begin and device_name, and the coordinator loads it with acquire order: when it
-     * sees the device, it sees these too. */
+    /* The device, if it reports spans, or NULL. The worker's thread stores the pointer with release
+     * order, after it has called spans_begin and written device_name. The coordinator loads it with
+     * acquire order, so a coordinator that sees the device also sees device_name and the effects of
+     * spans_begin. */
     _Atomic(ls_device *) device;
     char device_name[16]; /* written before `device` */
     stream stream[STREAMS];
@@ -80,8 +81,8 @@ struct ls_trace {
     int workers;
     uint64_t begin_ns, lost;
     lane *lane;
-    submission submitted[SUBMITTED]; /* the last ones */
-    uint64_t submissions, arrows;    /* numbers of those that were written */
+    submission submitted[SUBMITTED]; /* the ranges that were submitted last */
+    uint64_t submissions, arrows;    /* numbers of submissions and of arrows written so far */
     /* Whether a device has refused to report spans: 0: none; 1: `why` is being written; 2: it is
      * written. The exchange of 0 for 1 selects one worker's thread, which alone writes `why`, and
      * then stores 2 with release order. ls_trace_finish loads with acquire order, and reads `why`
@@ -123,8 +124,8 @@ static void put_time(ls_trace *t, const char *key, uint64_t ns)
     put(t, ",\"%s\":%llu.%03u", key, (unsigned long long)(ns / 1000), (unsigned)(ns % 1000));
 }
 
-/* Returns the number of a track. The process has the number 1. Viewers take the thread of the same
- * number for its main thread, which the coordinator is. */
+/* Returns the number of a track in the file. The process has the number 1. Viewers regard the
+ * thread with the same number as its main thread, so the coordinator has the number 1. */
 static int track_number(const ls_trace *t, int track)
 {
     if (track >= 0)
@@ -169,7 +170,8 @@ static void put_numbered(ls_trace *t, int number, const char *category, const ch
     put(t, "}");
 }
 
-/* Writes a span of a worker, in its current step if it is in one. */
+/* Writes a span of a worker. If the worker is in a step, the span has the step's number as an
+ * argument. */
 static void put_span(ls_trace *t, int worker, const char *category, const char *name,
                      uint64_t begin, uint64_t end)
 {
@@ -234,9 +236,9 @@ static void end_phase(ls_trace *t, int worker, uint64_t ns)
         put_span(t, worker, "phase", names[l->phase], l->phase_ns, ns);
 }
 
-/* Returns when the range was submitted that begins with the current step, or 0 if the step is not
- * the first of a range. A step that is repeated was submitted several times; the last submission
- * before the step began is the one. */
+/* Returns the time at which the range that begins with the current step was submitted, or 0 if the
+ * step is not the first of a range. If a step was repeated, it was submitted several times; the
+ * result is the time of the last submission before the step began. */
 static uint64_t time_of_submission(const ls_trace *t, const lane *l)
 {
     for (uint64_t i = 0; i < SUBMITTED && i < t->submissions; i++) {
@@ -247,9 +249,9 @@ static uint64_t time_of_submission(const ls_trace *t, const lane *l)
     return 0;
 }
 
-/* Draws an arrow from the submission of a step to the step. The head, which has no binding point,
- * belongs to the next span that begins on the track, and of two that begin together to the longer
- * one. */
+/* Writes an arrow from the submission of a range to its first step. The format lets the head of an
+ * arrow without a binding point belong to the next span that begins on the track; if two spans
+ * begin at the same time, to the longer one. */
 static void put_arrow(ls_trace *t, int worker)
 {
     static const char text[] = "\"cat\":\"submit\",\"name\":\"submit\",\"id\":%llu}";
@@ -272,7 +274,7 @@ static void end_step(ls_trace *t, int worker, uint64_t ns)
     l->step = 0;
 }
 
-/* Starts anew after a gap of marks. Open spans are dropped, because their ends are unknown. */
+/* Continues after marks were lost. Open spans are dropped, because their ends are unknown. */
 static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
 {
     t->lost += mark->number;
@@ -342,8 +344,8 @@ static stream *stream_of(lane *l, uint32_t id)
     return &l->stream[l->streams++];
 }
 
-/* Returns the first track of the stream that is free at time `begin`, perhaps a new one; −1:
- * none. */
+/* Returns the first track of the stream that has no span at time `begin`, which may be a new track,
+ * or −1 if the stream has SIDE_BY_SIDE tracks and none is free. */
 static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
 {
     lane *l = &t->lane[worker];

@@ -15,7 +15,7 @@
 
 enum { DEEPEST = 4096 /* most directories on the path to the root */ };
 
-int ls_sync_name(const char *path, ls_error *err)
+int ls_sync_parent(const char *path, ls_error *err)
 {
     int fd;
     int status = ls_io_open_parent(&fd, path, err);
@@ -127,7 +127,8 @@ static int fail_held(int fd, const char *directory, ls_error *err)
     return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory), fix);
 }
 
-/* Writes the process number into the lock file. If that fails, the lock still works. */
+/* Writes this process's number to the lock file, for messages. The lock works without it, so a
+ * failure is ignored. */
 static void write_holder(int fd)
 {
     char text[32];
@@ -136,8 +137,8 @@ static void write_holder(int fd)
         (void)ls_io_write(fd, text, (size_t)n);
 }
 
-/* Takes the lock. It protects against a second run in the directory, not against loss of data, so
- * the run goes on if the file system has no locks. */
+/* Takes the lock. The lock only prevents a second run in the directory; files stay complete without
+ * it. So the run goes on if the file system has no locks. */
 static int lock_file(int fd, const char *directory, const ls_host *host, ls_error *err)
 {
     char why[LS_REASON];
@@ -145,10 +146,11 @@ static int lock_file(int fd, const char *directory, const ls_host *host, ls_erro
     if (error == EWOULDBLOCK)
         return fail_held(fd, directory, err);
     if (error)
-        ls_log(host, LS_LOG_WARNING,
-               "%s: its file system gives no lock (%s): nothing keeps a second run out of this "
-               "directory",
-               ls_io_tail(directory), ls_reason(why, error));
+        ls_log(
+            host, LS_LOG_WARNING,
+            "%s: its file system gives no lock (%s), so a second run in this directory would not "
+            "be prevented",
+            ls_io_tail(directory), ls_reason(why, error));
     return LS_OK;
 }
 

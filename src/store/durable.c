@@ -11,18 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- hidden names of incomplete files: ".NAME.lockstep-PID-N"
- * -------------------------------------
+/* ---- hidden names of incomplete files --------------------------------------------------------
  *
- * A writer holds a lock on its file while it writes. A file with such a name that no process has
- * locked was left by a process that was killed, and can be removed. These functions return error
- * numbers of the operating system, 0 on success. */
+ * An incomplete file NAME has the name ".NAME.lockstep-PID-N" in the same directory. A writer holds
+ * a lock on its file while it writes. A file with such a name that no process has locked was left
+ * by a process that was killed, and can be removed. These functions return error numbers of the
+ * operating system, 0 on success. */
 
-#define HIDDEN_NAME 256 /* bytes, the zero included */
+#define HIDDEN_NAME 256 /* capacity for a hidden name in bytes, the zero included */
 
 static const char mark[] = ".lockstep-";
 
-enum { BASE = 128 /* bytes of NAME in a hidden name */, TRIES = 100000 };
+enum { BASE = 128 /* most bytes of NAME in a hidden name */, TRIES = 100000 };
 
 /* Returns the length of a name, at most BASE bytes, that does not split a UTF-8 character. */
 static int base_length(const char *base)
@@ -55,7 +55,8 @@ static bool is_hidden_name(const char *name)
     if (name[0] != '.')
         return false;
     for (const char *at = name; (at = strstr(at, mark)) != NULL; at++)
-        p = at + sizeof mark - 1; /* the last mark counts: NAME may contain the mark, too */
+        p = at + sizeof mark -
+            1; /* the last mark is used, because NAME may also contain the mark */
     p = p ? skip_digits(p) : NULL;
     p = p && *p == '-' ? skip_digits(p + 1) : NULL;
     return p && *p == '\0';
@@ -69,12 +70,14 @@ static bool still_there(int parent, const char *name, int fd)
            there.st_dev == open_one.st_dev && there.st_ino == open_one.st_ino;
 }
 
-/* Locks a file that was just created. Returns EEXIST if another process has removed it as a
- * left-over in the meantime; the caller tries another name. */
+/* Locks a file that was just created. Another process may have taken it for the file of a killed
+ * process and removed it before it was locked: then returns EEXIST, and the caller tries another
+ * name. */
 static int lock_created(int parent, const char *name, int fd)
 {
     int error = ls_io_lock(fd);
-    if (error && error != EWOULDBLOCK) /* without locks no process removes left-overs either */
+    if (error &&
+        error != EWOULDBLOCK) /* if there are no locks, no process removes hidden files either */
         return 0;
     return !error && still_there(parent, name, fd) ? 0 : EEXIST;
 }
@@ -119,7 +122,7 @@ static DIR *open_stream(int fd)
     return stream;
 }
 
-/* Removes a left-over unless its writer is alive. */
+/* Removes a hidden file unless its writer is alive. */
 static void sweep_one(int parent, const char *name)
 {
     int fd;
@@ -130,7 +133,8 @@ static void sweep_one(int parent, const char *name)
     (void)ls_io_close(fd);
 }
 
-/* Removes all left-overs of killed processes in the directory. What cannot be removed stays. */
+/* Removes all hidden files of killed processes in the directory. Ignores those that cannot be
+ * removed. */
 static void sweep_temporaries(int parent)
 {
     DIR *stream = open_stream(parent);
@@ -161,7 +165,7 @@ static void release(ls_file_writer *w)
     w->fd = w->lock = -1;
 }
 
-/* Reports the writer's first failure; it is `error` if there was none before. */
+/* Fails with the writer's first failure. If there was none before, that is the failure `error`. */
 static int fail(ls_file_writer *w, const char *operation, int error, ls_error *err)
 {
     if (w->failure.status == LS_OK)

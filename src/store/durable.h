@@ -1,5 +1,4 @@
-/* Durable files: a file is either complete or not there, and a complete file
- * survives a loss of power.
+/* Durable files: a file is either complete or absent, and a complete file survives a loss of power.
  *
  *     ls_file_writer w;
  *     int status = ls_replace_begin(&w, "runs/x/weights.safetensors", host, &err);
@@ -11,12 +10,13 @@
  *
  * Method: the new contents are written to a file with a hidden name in the same directory, synced,
  * and renamed over the old file; then the directory is synced. A hidden file is locked while it is
- * written, so that those of killed processes can be recognised and removed.
+ * written. A hidden file without a lock was therefore left by a process that was killed, and is
+ * removed.
  *
  * Interrupted system calls and short writes are retried. Files are created with mode 0666 and
  * directories with 0777, minus the process's umask. Descriptors are closed on exec. Every failure
- * of the operating system is LS_EIO with the message "PATH: cannot OPERATION: REASON". Any thread;
- * a writer belongs to one thread at a time. */
+ * of the operating system is LS_EIO with the message "PATH: cannot OPERATION: REASON". Any thread
+ * may call these functions; a writer belongs to one thread at a time. */
 #ifndef STORE_DURABLE_H
 #define STORE_DURABLE_H
 
@@ -26,13 +26,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A file that is being written. The memory belongs to the caller, who may read `bytes` only. */
+/* A file that is being written. The structure belongs to the caller, who may read only the field
+ * `bytes`. */
 typedef struct ls_file_writer {
     const ls_host *host;
     uint64_t bytes; /* bytes written so far */
     char *path;     /* path of the hidden file; NULL: committed, abandoned or never opened */
     char *target;   /* path of the file to replace */
-    int folder;     /* descriptor of the directory of both */
+    int folder;     /* descriptor of the directory that contains path and target */
     int fd;
     /* locked descriptor, by which other processes see that the writer is alive; -1: none */
     int lock;
@@ -51,9 +52,9 @@ int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, 
  * begin, or to a zeroed writer. */
 void ls_file_writer_abandon(ls_file_writer *w);
 
-/* Creates a file with a hidden name in the directory of `path`, and removes what killed writers
- * have left in that directory. The caller continues with ls_file_writer_write, and ends with
- * ls_replace_commit or ls_file_writer_abandon. Errors: LS_EIO, LS_ENOMEM. */
+/* Creates a file with a hidden name in the directory of `path`, and removes the hidden files that
+ * killed processes have left in that directory. The caller continues with ls_file_writer_write, and
+ * ends with ls_replace_commit or ls_file_writer_abandon. Errors: LS_EIO, LS_ENOMEM. */
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err);
 
 /* Syncs the contents, renames the file to `path`, and syncs the directory. After a failure the new
@@ -71,12 +72,12 @@ int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_
 int ls_write_file(const char *path, const void *bytes, size_t count, const ls_host *host,
                   ls_error *err);
 
-/* Removes a file. It is no failure if the file does not exist. Errors: LS_EIO. */
+/* Removes a file. Succeeds if the file does not exist. Errors: LS_EIO. */
 int ls_remove_file(const char *path, ls_error *err);
 
 /* Syncs the directory that contains `path`, so that files created, renamed or removed in it survive
- * a loss of power. It is no failure if the file system cannot sync a directory. Errors: LS_EIO. */
-int ls_sync_name(const char *path, ls_error *err);
+ * a loss of power. Succeeds if the file system cannot sync a directory. Errors: LS_EIO. */
+int ls_sync_parent(const char *path, ls_error *err);
 
 /* Syncs the directory `path` and all directories above it, up to the root of its file
  * system. Errors: LS_EIO. */
@@ -84,7 +85,7 @@ int ls_sync_path(const char *path, ls_error *err);
 
 /* Creates the directory `path` and those above it that are missing, and calls ls_sync_path.
  * Directories that existed are synced as well, since it is not known whether the process that
- * created them did. *made: `path` is new. Errors: LS_EIO. */
+ * created them did. Sets *made to 1 if `path` did not exist before, else to 0. Errors: LS_EIO. */
 int ls_make_directory(const char *path, int *made, ls_error *err);
 
 /* ---- locks: one process per directory -------------------------------------------------------- */
@@ -104,9 +105,9 @@ typedef struct ls_dir_lock {
     int fd;
 } ls_dir_lock;
 
-/* Takes the lock or fails at once. If the file system has no locks, the host's log gets a
- * warning, and the function succeeds. Errors: LS_EAGAIN if a process holds the lock, naming
- * the process; LS_EIO. */
+/* Takes the lock or fails at once. If the file system has no locks, writes a warning to the host's
+ * log and succeeds. Errors: LS_EAGAIN if a process holds the lock (the message names the process),
+ * LS_EIO. */
 int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *host, ls_error *err);
 
 /* Releases the lock. Does nothing to a lock that is not held, or to zeroed memory. */

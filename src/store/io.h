@@ -1,6 +1,6 @@
-/* The system calls of this directory. They are retried when a signal interrupts them, and return
- * the operating system's error number, 0 on success. `folder`: descriptor of a directory, or
- * AT_FDCWD. Any thread. */
+/* The system calls of src/store. A call that a signal interrupts is retried. Unless it says
+ * otherwise, a function returns the operating system's error number, 0 on success. `folder`:
+ * descriptor of a directory, or AT_FDCWD. Any thread. */
 #ifndef STORE_IO_H
 #define STORE_IO_H
 
@@ -24,19 +24,19 @@ int ls_io_open_parent(int *fd, const char *path, ls_error *err);
 
 /* Opens a file with O_CLOEXEC; a file that it creates has mode 0666. */
 int ls_io_open(int *fd, int folder, const char *name, int flags);
-/* Closes the descriptor, also if it returns an error. */
+/* Closes the descriptor. It is closed even if the function returns an error. */
 int ls_io_close(int fd);
 /* Writes all `count` bytes. */
 int ls_io_write(int fd, const void *bytes, size_t count);
 /* Reads `count` bytes; *done is less at the end of the file. */
 int ls_io_read(int fd, void *bytes, size_t count, size_t *done);
 /* Called after `count` bytes have been written at offset `at`: asks the kernel to begin writing
- * complete pieces of 4 MiB to the disk, so that a later sync waits less. It is a hint; write errors
- * are still reported by the sync. */
+ * complete pieces of 4 MiB to the disk, so that a later sync waits less. The call is a hint: errors
+ * of these writes are reported by ls_io_sync. */
 void ls_io_write_back(int fd, uint64_t at, size_t count);
 /* Syncs a file. */
 int ls_io_sync(int fd);
-/* Syncs a directory. It is no error if the file system cannot do that. */
+/* Syncs a directory. Returns 0 if the file system cannot sync directories. */
 int ls_io_sync_folder(int fd);
 /* Reads the attributes of a file; does not follow a symbolic link. */
 int ls_io_stat(struct stat *out, int folder, const char *name);

@@ -48,7 +48,8 @@ static int pass_on(const ls_log_file *f, ls_error *err)
     return f->failure.status;
 }
 
-/* Writes `data`, which must begin with a record; cuts a partial record off after a failure. */
+/* Writes `data`, which must begin with a record. After a failure in the middle of a record, cuts
+ * the partial record off. */
 static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *err)
 {
     char why[LS_REASON];
@@ -103,7 +104,7 @@ int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *
     return is_due(f) ? write_out(f, err) : LS_OK;
 }
 
-void ls_log_file_look(ls_log_file *f)
+void ls_log_file_flush_if_due(ls_log_file *f)
 {
     if (f->used > 0 && is_due(f))
         (void)write_out(f, NULL); /* the failure is stored and reported by the next call */
@@ -116,7 +117,7 @@ int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err)
     return status;
 }
 
-/* A file that cannot be synced, such as a pipe, is no error. */
+/* Returns LS_OK for a file that cannot be synced, such as a pipe. */
 int ls_log_file_sync(const ls_log_file *f, ls_error *err)
 {
     int error = ls_io_sync(f->fd);
@@ -127,8 +128,9 @@ int ls_log_file_sync(const ls_log_file *f, ls_error *err)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Removes everything after the first `keep` bytes. It is synced at once, because what was removed
- * will be written anew, and a loss of power must not mix the two. */
+/* Removes everything after the first `keep` bytes and syncs the file. New records will be written
+ * there; without the sync, the file could contain old and new records mixed after a loss of
+ * power. */
 static int cut(ls_log_file *f, uint64_t keep, ls_error *err)
 {
     struct stat st;
@@ -154,7 +156,7 @@ static int open_file(ls_log_file *f, uint64_t keep, ls_error *err)
         return create && ls_io_stat(&st, AT_FDCWD, f->path) == 0 ? LS_EAGAIN : status;
     if (!create)
         status = cut(f, keep, err);
-    return status ? status : ls_sync_name(f->path, err);
+    return status ? status : ls_sync_parent(f->path, err);
 }
 
 static void release(ls_log_file *f)

@@ -9,13 +9,13 @@
  *
  * Records are collected in memory, so that a record needs no system call and no allocation, and
  * are written to the file once a second. If a write fails in the middle of a record, the
- * partial record is cut off, so that every record of the file is complete. Nothing is written
- * after a failure, even if there is room again: the lost records would leave a gap, which would
- * be worse than an early end.
+ * partial record is cut off, so that every record of the file is complete. After a failure nothing
+ * more is written, even if the disk has room again, because a gap of lost records would be worse
+ * than an early end.
  *
- * After a loss of power the file contains all that was flushed before the last sync. Any part
- * of what was written later may be missing; it reads as zeros if something after it was kept.
- * A file belongs to one thread at a time, except that ls_log_file_sync may be called by
+ * After a loss of power the file contains everything that was flushed before the last sync. Of the
+ * bytes that were written later, any part may be missing. A missing part before a kept one reads as
+ * zeros. A file belongs to one thread at a time, except that ls_log_file_sync may be called by
  * another thread meanwhile. */
 #ifndef STORE_LOG_FILE_H
 #define STORE_LOG_FILE_H
@@ -48,16 +48,18 @@ int ls_log_file_open(ls_log_file **out, const char *path, uint64_t keep, const l
 int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *err);
 
 /* Writes the buffered records to the file if the last write was more than a second ago. A thread
- * that waits calls it now and then. The next call of another function reports its error. */
-void ls_log_file_look(ls_log_file *f);
+ * that waits for a long time calls this function repeatedly. A failure is reported by the next call
+ * of another function. */
+void ls_log_file_flush_if_due(ls_log_file *f);
 
 /* Writes the buffered records to the file. *bytes becomes the file's length. Errors: LS_EIO. */
 int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err);
 
-/* Syncs what has been flushed. Any thread. Errors: LS_EIO. */
+/* Waits until all flushed records are on the disk. Any thread. Errors: LS_EIO. */
 int ls_log_file_sync(const ls_log_file *f, ls_error *err);
 
-/* Flushes, syncs and closes the file, and frees it in any case. Errors: LS_EIO. */
+/* Flushes, syncs, closes and frees the file; the file is closed and freed even if the function
+ * fails. Errors: LS_EIO. */
 int ls_log_file_close(ls_log_file *f, ls_error *err);
 
 #endif

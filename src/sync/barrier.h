@@ -13,8 +13,9 @@
  * every rank reads the same decision from it, however late it looks. Hence in each round either all
  * ranks return LS_OK or none does.
  *
- * It is a sense-reversing barrier with the number of the round as its sense: a rank knows the
- * number of the round that it enters, because that round cannot end without it, and waits until the
+ * The barrier is a sense-reversing barrier whose sense is the number of the round. A rank reads the
+ * number of the round that it enters from the word; the number stays the same until the rank has
+ * arrived, because the round cannot end without it. After its arrival the rank waits until the
  * number in the word has changed.
  *
  * Memory order. What a rank wrote before ls_barrier_wait is visible to every rank that returns
@@ -39,7 +40,8 @@
 
 /* The last round of one rank, on a cache line of its own. */
 typedef struct ls_barrier_arrival {
-    alignas(64) _Atomic uint64_t round; /* number of the last round it entered, plus 1; 0: none */
+    /* number of the last round that the rank entered, plus 1; 0: it has entered none */
+    alignas(64) _Atomic uint64_t round;
 } ls_barrier_arrival;
 
 /* A barrier. Only this module accesses the fields. */

@@ -7,8 +7,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* A claim: changes a word from `*seen` to `now`, or reads it anew. It is a macro so that a test can
- * replace it by a plain store and check that ThreadSanitizer reports the items that are dealt twice
+/* A claim of an item: changes a gap's word from `*seen` to `now`. If the word has another value,
+ * the claim fails and stores that value in `*seen`. It is a macro so that a test can replace it by
+ * a plain store and check that ThreadSanitizer reports the items that are dealt twice
  * (tests/sync/weakened_orders.sh). */
 #ifndef LS_DEAL_CLAIM
 #define LS_DEAL_CLAIM(word, seen, now)                                                             \
@@ -163,7 +164,8 @@ int ls_deal_take(ls_hand *hand)
     gap *right = hand->taker + 1 < deal->takers ? &deal->gap[hand->taker] : NULL;
     const int on_left = left ? left_in(left, round) : 0;
     const int on_right = right ? left_in(right, round) : 0;
-    /* The fuller gap first; if others were faster there, the other one. */
+    /* Tries the gap with more items first. If other takers have emptied it meanwhile, tries the
+     * other gap. */
     const bool left_first = on_left > on_right;
     for (int k = 0; k < 2; k++) {
         const bool from_left = left_first == (k == 0);

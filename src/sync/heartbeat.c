@@ -35,8 +35,9 @@ int ls_heartbeat_place(const ls_heartbeat *heartbeat)
  * Before the thread is suspected, and on systems that report nothing about threads, all attended
  * time counts, except time for which the watcher itself lacked a CPU, since the thread may have
  * lacked one as well. So a hung thread is found on every system, but a thread without a CPU is
- * recognised only on Linux with /proc. If one thread of a team waits for another inside an op,
- * their own states tell them apart: the one that waits is asleep. */
+ * recognised only on Linux with /proc. The watched thread may be waiting inside an op for another
+ * thread of its team. It is then asleep, and its time counts, even if the other thread lacks a
+ * CPU. */
 static uint64_t count(const ls_thread_use *before, const ls_thread_use *now, uint64_t attended_ns)
 {
     if (before->state == 0 || now->state == 0)

@@ -13,10 +13,10 @@
  * Memory order. A beat is one relaxed store and publishes no data: a watcher must not conclude from
  * it that anything else that the thread wrote is visible. Reads of one atomic word never go
  * backwards (coherence), so a count that differs from the last one seen belongs to a later beat. A
- * store that becomes visible late makes a thread look silent for that much longer, nanoseconds
- * against limits of milliseconds; it cannot make a silent thread look alive. The count and the
- * place are parts of one word, so a place that is read never belongs to a beat before the count
- * that was read earlier or together with it.
+ * store that becomes visible late makes a thread look silent for a few nanoseconds longer, while
+ * limits are milliseconds; it cannot make a silent thread look alive. The number of beats and the
+ * place are parts of one word. So a place that was read belongs to the same beat as the number that
+ * was read with it, or to a later beat than a number that was read earlier.
  */
 #ifndef SYNC_HEARTBEAT_H
 #define SYNC_HEARTBEAT_H
@@ -126,7 +126,7 @@ typedef struct ls_silence {
     uint64_t count;    /* number of beats at the last look */
     int place;         /* place of the last beat */
     uint64_t since_ns; /* time when that beat was first seen; 0: no look yet */
-    uint64_t held_ns;  /* part of the time since then that counts against the thread */
+    uint64_t held_ns;  /* silence: part of the time since since_ns that counts against the thread */
     ls_thread_use use; /* the thread's state at the last look; state 0: it was not suspected yet */
 } ls_silence;
 
@@ -134,7 +134,8 @@ typedef struct ls_silence {
  *
  * - thread: number of the beating thread (ls_thread_self), or 0 if unknown
  * - attended_ns: part of the time since the last look that counts (ls_attended_ns)
- * - suspicious_ns: from this much silence on, the system is asked what the thread does */
+ * - suspicious_ns: the watcher suspects the thread once it has been silent for this long, and then
+ *   asks the system at each look what the thread does (ls_thread_look) */
 void ls_silence_look(ls_silence *silence, const ls_heartbeat *heartbeat, int thread,
                      uint64_t attended_ns, uint64_t suspicious_ns);
 

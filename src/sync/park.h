@@ -19,12 +19,12 @@
  *   sequenced before L, and C after A: M happens before C, and the check sees the change.
  * - A comes first. Either L reads the announcement, or another waker has cleared it between A and
  *   L. Wakers clear it only by the exchange X that also increments the count, and wake all sleepers
- *   after it. If L reads the announcement, this waker attempts X, which fails only if another
- *   waker's X came between, and then that one counts. So in every case an X follows A, and a
- *   wake-up follows X. A waiter that is not asleep yet finds that the word differs from the key
- *   that A returned, and the kernel does not let it sleep; a waiter that is asleep is woken. Either
- *   starts over with a new announcement A', to which the same two cases apply. Only finitely many
- *   modifications precede L, so in the end A' follows L.
+ *   after it. If L reads the announcement, this waker attempts the exchange. The attempt fails only
+ *   if another waker has made its exchange since L; then that exchange is X. So in every case an X
+ *   follows A, and a wake-up follows X. If the waiter is not asleep yet, the word differs from the
+ *   key that A returned, and the kernel does not let the waiter sleep. If it is asleep, the wake-up
+ *   wakes it. In both cases the waiter starts over with a new announcement A', to which the same
+ *   two cases apply. Only finitely many modifications precede L, so in the end an A' follows L.
  *
  * A plain load in place of L would break the argument: the processor may perform the load before M
  * leaves its store buffer. tests/sync/test_park_model.c shows that.

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The five memory orders that the ring depends on (ring.h has the argument). They are macros so
+/* The five memory orders that the ring depends on (ring.h has the argument). Each is a macro, so
  * that a test can weaken each one and check that ThreadSanitizer reports it
  * (tests/sync/weakened_orders.sh). */
 #ifndef LS_RING_TAIL_RELEASE /* producer: publishes the slot that it has written */

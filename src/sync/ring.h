@@ -26,14 +26,18 @@
  *   before which the consumer's read is sequenced as well: the read of the slot happens before the
  *   write.
  * - Closing: the closing bit is the top bit of `tail`. Either an item is pushed before the close,
- *   and will be delivered, or its push fails. The bit is set with release order, so a consumer that
- *   finds the ring closed sees what the closing thread did before.
+ *   and will be delivered, or its push fails. Each close sets the bit with release order. No push
+ *   succeeds after the first close, so only closes modify `tail` from then on. A consumer that
+ *   finds the bit set has read the value of some close, which is in the release sequence of that
+ *   close and of every earlier one. What the threads of these closes did before happens before what
+ *   the consumer does next.
  *
- * Neither argument needs an order between modifications of `head` and modifications of `tail`.
+ * The first two arguments each concern one variable: no order is needed between modifications of
+ * `head` and modifications of `tail`.
  *
- * Each side keeps the other side's count as it last read it, and reads the shared one again only if
- * the old value says that the ring is full (or empty). So the two cache lines rarely move between
- * CPUs.
+ * The producer keeps a copy of `head` as it last read it, and reads `head` again only if the copy
+ * says that the ring is full. The consumer does the same with `tail` and an empty ring. So the two
+ * cache lines rarely move between CPUs.
  */
 #ifndef SYNC_RING_H
 #define SYNC_RING_H
@@ -65,8 +69,8 @@ typedef struct ls_ring {
 } ls_ring;
 
 /* Initialises a ring for `capacity` items of `item_size` bytes each. The capacity is rounded up to
- * a power of two; both must be at least 1. `host` may be NULL. Waits on the ring sleep without
- * spinning first.
+ * a power of two; both must be at least 1. `host` may be NULL. A thread that waits on the ring goes
+ * to sleep at once, without spinning first.
  * Errors: LS_EINVAL, LS_ENOMEM. */
 int ls_ring_init(ls_ring *ring, const ls_host *host, size_t item_size, size_t capacity,
                  ls_error *err);
@@ -111,9 +115,9 @@ int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint6
                     ls_error *err);
 
 /* Closes the ring and wakes both sides. Later pushes fail; pops deliver the remaining items and
- * then fail. A consumer that finds the ring closed sees what each caller of this function did
- * before the call that it reads, in particular what the first caller did. Any thread, any number of
- * times. */
+ * then fail. Several threads may close the ring. A consumer that finds it closed sees everything
+ * that the thread of the first close did before that close. It sees the same of each later close
+ * that had changed `tail` when the consumer read it. Any thread, any number of times. */
 void ls_ring_close(ls_ring *ring);
 
 /* Returns the number of items in the ring. It is exact on the producer's or the consumer's thread

@@ -162,10 +162,7 @@ void tcp_take_name(char out[TCP_HOST], const char *from)
         memcpy(out, "?", 2);
 }
 
-/* Sets the addresses of a caller's listener: the address that the caller's connection comes
- * from and, if it differs, the address that the caller knows, since a gateway may have
- * replaced the former. */
-void tcp_note_entry(entry *e, int fd, const hello *h)
+void tcp_set_entry(entry *e, int fd, const hello *h)
 {
     struct sockaddr_storage from = {0}, own;
     socklen_t bytes = sizeof from;

@@ -32,7 +32,7 @@ bool tcp_may_wait(const joining *j, const hello *h)
 static void forget(joining *j, int i)
 {
     close(j->waiting[i].fd);
-    memmove(&j->waiting[i], &j->waiting[i + 1], (size_t)(--j->waitings - i) * sizeof j->waiting[0]);
+    memmove(&j->waiting[i], &j->waiting[i + 1], (size_t)(--j->waiting_count - i) * sizeof j->waiting[0]);
 }
 
 static void tell(joining *j, int i, tcp_note_kind kind, const char *text)
@@ -47,23 +47,23 @@ void tcp_dismiss_waiting(joining *j, const char *why)
 {
     if (!j)
         return;
-    while (j->waitings > 0) {
-        tell(j, j->waitings - 1, TCP_FAILED, why);
-        forget(j, j->waitings - 1);
+    while (j->waiting_count > 0) {
+        tell(j, j->waiting_count - 1, TCP_FAILED, why);
+        forget(j, j->waiting_count - 1);
     }
 }
 
 void tcp_let_wait(joining *j, int fd, const hello *h)
 {
-    if (j->waitings == TCP_WAITING_MOST) {
+    if (j->waiting_count == TCP_WAITING_MAX) {
         close(fd);
         return;
     }
-    tcp_waiting *w = &j->waiting[j->waitings++];
+    tcp_waiting *w = &j->waiting[j->waiting_count++];
     memset(w, 0, sizeof *w);
     w->fd = fd;
     w->since_ns = ls_now_ns();
-    tcp_note_entry(&w->at, fd, h);
+    tcp_set_entry(&w->at, fd, h);
 }
 
 /* Decides on a process whose fingerprint has come. Returns whether it may wait. */
@@ -89,7 +89,7 @@ static bool is_fit(joining *j, int i)
 }
 
 /* Reads what a process that waits has sent. Returns false if it must be forgotten. */
-static bool listen_to(joining *j, int i)
+static bool read_waiting(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
     char byte;
@@ -111,11 +111,11 @@ static bool listen_to(joining *j, int i)
     return w->got < sizeof w->note || is_fit(j, i);
 }
 
-bool tcp_mind_waiting(joining *j)
+bool tcp_serve_waiting(joining *j)
 {
     bool open = false;
-    for (int i = j->waitings - 1; i >= 0; i--) {
-        if (!listen_to(j, i))
+    for (int i = j->waiting_count - 1; i >= 0; i--) {
+        if (!read_waiting(j, i))
             forget(j, i);
         else
             open |= !j->waiting[i].fit;
@@ -125,14 +125,14 @@ bool tcp_mind_waiting(joining *j)
 
 int tcp_arrivals(ls_wire *base, ls_arrival *out)
 {
-    joining *j = ((tcp_wire *)base)->meeting;
+    joining *j = ((tcp_wire *)base)->rendezvous;
     int count = 0;
     memset(out, 0, sizeof *out);
     if (!j)
         return 0;
     out->number = j->vote.members;
     tcp_answer_late(j);
-    for (int i = 0; i < j->waitings; i++) {
+    for (int i = 0; i < j->waiting_count; i++) {
         const tcp_waiting *w = &j->waiting[i];
         if (w->fit && count++ == 0) {
             _Static_assert(sizeof out->host == TCP_HOST, "a host's name");
@@ -168,13 +168,13 @@ static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
 
 /* Sends an arrival that waits at this member what it needs. If that cannot be sent, the arrival
  * does not come to the vote. */
-static void send_invitation(joining *j, int i, int number, uint64_t moment_ns)
+static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
 {
     tcp_note head = {.kind = TCP_ADMITTED,
                      .members = (uint32_t)j->vote.members,
                      .member = (uint32_t)number,
                      .run = j->run};
-    tcp_invitation what = {.formed = j->vote.formed, .moment_ns = moment_ns};
+    tcp_invitation what = {.formed = j->vote.formed, .grace_ns = grace_ns};
     const uint64_t until_ns = ls_now_ns() + j->try_ns;
     const int fd = j->waiting[i].fd;
     entry first = j->entry[0];
@@ -188,16 +188,16 @@ static void send_invitation(joining *j, int i, int number, uint64_t moment_ns)
     forget(j, i);
 }
 
-int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t moment_ns, ls_error *err)
+int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_error *err)
 {
     const int number = (int)arrival->number;
     int status = add_entry(j, arrival, err);
     if (status == LS_OK)
         status = tcp_vote_expect(&j->vote, number, err);
-    for (int i = j->waitings - 1; i >= 0 && status == LS_OK; i--)
+    for (int i = j->waiting_count - 1; i >= 0 && status == LS_OK; i--)
         if (j->waiting[i].fit &&
             memcmp(&j->waiting[i].at, arrival->at, offsetof(entry, host)) == 0) {
-            send_invitation(j, i, number, moment_ns);
+            send_invitation(j, i, number, grace_ns);
             break;
         }
     return status;

@@ -33,7 +33,7 @@ static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
 {
     int status = send_fingerprint(j, fd, err);
     while (status == LS_OK) {
-        status = tcp_hear_note(j, fd, note, ls_now_ns() + SILENCE_NS, err);
+        status = tcp_receive_note(j, fd, note, ls_now_ns() + SILENCE_NS, err);
         if (status == LS_ETIMEDOUT)
             return ls_fail(err, LS_EIO, "host %s has been silent for a minute", j->verdict.host);
         if (status == LS_OK && note->kind == TCP_ADMITTED)
@@ -48,7 +48,7 @@ static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
 }
 
 /* Receives the invitation: numbers, addresses, and the group that is followed. */
-static int hear_invitation(joining *j, int fd, const tcp_note *note, uint64_t *moment_ns,
+static int receive_invitation(joining *j, int fd, const tcp_note *note, uint64_t *grace_ns,
                            ls_error *err)
 {
     tcp_invitation what;
@@ -72,7 +72,7 @@ static int hear_invitation(joining *j, int fd, const tcp_note *note, uint64_t *m
     if (all[0].port)
         j->first_bytes = tcp_unpack_address(&j->first, all[0].address[0], all[0].port);
     j->run = note->run;
-    *moment_ns = what.moment_ns;
+    *grace_ns = what.grace_ns;
     tcp_vote_fini(&j->vote);
     int status = tcp_vote_init(&j->vote, own, members, err);
     j->vote.formed = what.formed;
@@ -108,16 +108,16 @@ int tcp_await_admission(joining *j, ls_error *err)
     tcp_wire *const w = j->wire, *made = NULL;
     const int fd = tcp_line_of(w, 0, 0)->fd;
     tcp_note note;
-    uint64_t moment_ns = 0;
+    uint64_t grace_ns = 0;
     ls_error why = {0};
     int status = await_turn(j, fd, &note, &why);
     if (status == LS_OK)
-        status = hear_invitation(j, fd, &note, &moment_ns, &why);
+        status = receive_invitation(j, fd, &note, &grace_ns, &why);
     close(fd);
     tcp_line_of(w, 0, 0)->fd = -1;
     if (status == LS_OK) {
         tcp_log_waiting(j, true, "the epoch has ended: host %s is being admitted", j->host);
-        status = tcp_vote_in(&made, j, moment_ns, &why);
+        status = tcp_vote_in(&made, j, grace_ns, &why);
         j->wire = w;
         /* The group may lack this process, or another one may have been lost. */
         status = status == LS_ESTALLED || status == LS_ESYSTEM || status == LS_ETIMEDOUT ? LS_EIO

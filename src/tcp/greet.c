@@ -6,12 +6,14 @@
  *     proof of (hello, nonce)                  ──▶
  *                                              ◀──  verdict: welcome, or the reason why not
  *
- * A proof is an HMAC-SHA-256 with the secret over one letter, which tells the two ends apart, the
- * hello and the listener's nonce. Each end has chosen a nonce, so that no proof can be used again.
+ * A proof is an HMAC-SHA-256, with the secret as its key, of three things: one letter, which is
+ * different for the two ends, the hello, and the listener's nonce. The hello contains the caller's
+ * nonce. Each end draws a new random nonce for each connection, so a proof that was recorded is
+ * useless in another one.
  *
- * The listener serves many callers at once, so that a silent one delays nobody. A caller that
- * finds that the listener has another secret sends its proof all the same, so that the
- * listener learns it, too. */
+ * The listener serves all pending connections at the same time, so that a caller that sends nothing
+ * does not delay others. A caller that sees a wrong proof sends its own proof all the same: the
+ * listener then also reports that the secrets differ. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "hash/hash.h"
@@ -34,8 +36,8 @@ typedef struct answer {
 } answer;
 
 /* Computes the proof of one end: `who` is 'a' for the listener, 'c' for the caller. */
-static void prove(uint8_t out[PROOF], const joining *j, char who, const hello *h,
-                  const uint8_t nonce[NONCE])
+static void compute_proof(uint8_t out[PROOF], const joining *j, char who, const hello *h,
+                          const uint8_t nonce[NONCE])
 {
     uint8_t claim[1 + sizeof *h + NONCE] = {(uint8_t)who};
     memcpy(claim + 1, h, sizeof *h);
@@ -44,7 +46,7 @@ static void prove(uint8_t out[PROOF], const joining *j, char who, const hello *h
 }
 
 /* Compares two proofs in constant time, so that the duration does not tell where they differ. */
-static bool same(const uint8_t *a, const uint8_t *b)
+static bool equal_proofs(const uint8_t *a, const uint8_t *b)
 {
     unsigned differs = 0;
     for (int i = 0; i < PROOF; i++)
@@ -56,32 +58,33 @@ static bool same(const uint8_t *a, const uint8_t *b)
 
 static void drop(joining *j, int i)
 {
-    close(j->guest[i].fd);
-    j->guest[i] = j->guest[--j->guests];
+    close(j->pending[i].fd);
+    j->pending[i] = j->pending[--j->pending_count];
 }
 
-static void let_in(joining *j)
+static void accept_connection(joining *j)
 {
-    const int fd = accept(j->door, NULL, NULL);
+    const int fd = accept(j->listen_fd, NULL, NULL);
     if (fd < 0)
         return;
     tcp_set_up(fd);
-    if (j->guests == GUESTS) { /* full: the connection that has been silent longest is dropped */
+    if (j->pending_count == PENDING_MAX) { /* the oldest pending connection is dropped */
         int oldest = 0;
-        for (int i = 1; i < GUESTS; i++)
-            if (j->guest[i].since_ns < j->guest[oldest].since_ns)
+        for (int i = 1; i < PENDING_MAX; i++)
+            if (j->pending[i].since_ns < j->pending[oldest].since_ns)
                 oldest = i;
         drop(j, oldest);
     }
-    j->guest[j->guests++] = (guest){.fd = fd, .since_ns = ls_now_ns()};
+    j->pending[j->pending_count++] = (pending){.fd = fd, .since_ns = ls_now_ns()};
 }
 
-/* Bytes of a hello that are needed to see that it is of another version. */
+/* Number of bytes of a hello after which magic and version are complete. */
 enum { VERSION_BYTES = 2 * sizeof(uint32_t) };
 
-/* Answers a complete hello. In a run that has begun, members are not answered here: they call
- * again, and reach the listener when they regroup. */
-static bool give_answer(joining *j, guest *g)
+/* Answers a complete hello. Returns false if the connection must be closed. While the run is
+ * running, a member of the run gets no answer: it tries again, and is answered when this member
+ * regroups as well. */
+static bool answer_hello(joining *j, pending *g)
 {
     answer a;
     ls_error unused;
@@ -89,12 +92,12 @@ static bool give_answer(joining *j, guest *g)
     if ((j->running && h->from != TCP_NOBODY) || tcp_draw(g->nonce, NONCE, &unused))
         return false;
     memcpy(a.nonce, g->nonce, NONCE);
-    prove(a.proof, j, 'a', h, g->nonce);
+    compute_proof(a.proof, j, 'a', h, g->nonce);
     return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
-           (ssize_t)sizeof a; /* the socket's buffer is empty, so it has room */
+           (ssize_t)sizeof a; /* the socket's send buffer is empty, so the whole answer fits */
 }
 
-static bool is_of_this_version(joining *j, const guest *g)
+static bool is_of_this_version(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
     if (g->got < VERSION_BYTES || (h->magic == MAGIC && h->version == VERSION))
@@ -104,8 +107,9 @@ static bool is_of_this_version(joining *j, const guest *g)
     return false;
 }
 
-/* Decides whether a caller that is not a member yet may join. Returns a tcp_verdict_kind. */
-static uint32_t judge(joining *j, const guest *g)
+/* Returns the verdict, a tcp_verdict_kind, for a caller that knows the secret: whether it may join
+ * the run. */
+static uint32_t verdict_for(joining *j, const pending *g)
 {
     const hello *h = &g->said.hello;
     char why[160];
@@ -131,27 +135,27 @@ static uint32_t judge(joining *j, const guest *g)
     return TCP_MEMBERS;
 }
 
-/* Checks the proof of a caller and sends the verdict. Returns 1 if the caller is welcome, −1 if
- * it must be dropped. */
-static int decide(joining *j, guest *g)
+/* Checks the proof of a caller and sends the verdict. Returns 1 after TCP_WELCOME, or −1 if the
+ * connection must be closed. */
+static int finish_handshake(joining *j, pending *g)
 {
     uint8_t proof[PROOF];
     hello *h = &g->said.hello;
     h->host[TCP_HOST - 1] = '\0';
-    prove(proof, j, 'c', h, g->nonce);
-    if (!same(proof, g->said.proof)) {
+    compute_proof(proof, j, 'c', h, g->nonce);
+    if (!equal_proofs(proof, g->said.proof)) {
         tcp_log_refused(j, g->fd, h->host, "has another secret");
         return -1;
     }
-    tcp_verdict v = {.kind = judge(j, g), .members = (uint32_t)j->place.members};
+    tcp_verdict v = {.kind = verdict_for(j, g), .members = (uint32_t)j->place.members};
     memcpy(v.host, j->host, sizeof v.host);
     const bool welcome = v.kind == TCP_WELCOME || v.kind == TCP_WAIT;
     return send(g->fd, &v, sizeof v, MSG_NOSIGNAL) == (ssize_t)sizeof v && welcome ? 1 : -1;
 }
 
-/* Reads from a pending connection. Returns 1 if the caller has proved itself and is welcome, 0 if
- * data are still missing, −1 if it must be dropped. */
-static int listen_to(joining *j, guest *g)
+/* Reads from a pending connection. Returns 1 if the handshake is complete with TCP_WELCOME, 0 if
+ * more data must arrive, −1 if the connection must be closed. */
+static int read_pending(joining *j, pending *g)
 {
     const bool greeted = g->got >= sizeof(hello);
     const size_t whole = greeted ? sizeof g->said : sizeof(hello);
@@ -163,39 +167,41 @@ static int listen_to(joining *j, guest *g)
         return -1;
     if (g->got < whole)
         return 0;
-    return greeted ? decide(j, g) : give_answer(j, g) ? 0 : -1;
+    return greeted ? finish_handshake(j, g) : answer_hello(j, g) ? 0 : -1;
 }
 
-/* Serves all pending connections, after waiting up to `wait_ns` for data. Returns the connection of
- * a caller that is welcome, or −1. */
+/* Waits up to `wait_ns` for data, and then serves all pending connections. Returns the connection
+ * of a caller whose handshake is complete with TCP_WELCOME, or −1. */
 static int serve(joining *j, uint64_t wait_ns, hello *said)
 {
-    struct pollfd watch[GUESTS + 1];
+    struct pollfd watch[PENDING_MAX + 1];
     const uint64_t patience = j->running ? LATE_NS : TCP_TRY_NS;
-    for (int i = 0; i < j->guests; i++)
-        watch[i] = (struct pollfd){.fd = j->guest[i].fd, .events = POLLIN};
-    watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
-    poll(watch, (nfds_t)j->guests + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
-    const bool calls = watch[j->guests].revents != 0;
-    /* Backwards, because drop() moves the last one to the place of the dropped one. */
-    for (int i = j->guests - 1; i >= 0; i--) {
-        guest *g = &j->guest[i];
-        const int heard = watch[i].revents ? listen_to(j, g) : 0;
+    for (int i = 0; i < j->pending_count; i++)
+        watch[i] = (struct pollfd){.fd = j->pending[i].fd, .events = POLLIN};
+    watch[j->pending_count] = (struct pollfd){.fd = j->listen_fd, .events = POLLIN};
+    poll(watch, (nfds_t)j->pending_count + 1, wait_ns ? tcp_milliseconds(wait_ns) : 0);
+    const bool calls = watch[j->pending_count].revents != 0;
+    /* The loop runs backwards, because drop() moves the last entry to the place of the dropped
+     * one. */
+    for (int i = j->pending_count - 1; i >= 0; i--) {
+        pending *g = &j->pending[i];
+        const int heard = watch[i].revents ? read_pending(j, g) : 0;
         if (heard > 0) {
             const int fd = g->fd;
             *said = g->said.hello;
-            *g = j->guest[--j->guests];
+            *g = j->pending[--j->pending_count];
             return fd;
         }
         if (heard < 0 || ls_now_ns() - g->since_ns > patience)
             drop(j, i);
     }
     if (calls)
-        let_in(j);
+        accept_connection(j);
     return -1;
 }
 
-/* Lets a caller wait that comes after the run has begun. Returns false if it is another one. */
+/* Takes the connection of a caller that comes after the run has begun: such a caller waits here, or
+ * is closed. Returns false, and leaves the connection alone, if the caller is a member. */
 static bool take_newcomer(joining *j, int fd, const hello *said)
 {
     if (fd < 0 || said->from != TCP_NOBODY || j->vote.members == 0)
@@ -224,49 +230,50 @@ bool tcp_answer_late(joining *j)
     enum { AT_MOST = 64 }; /* further callers are served by the next call */
     hello said;
     int before = -1;
-    for (int i = 0; i < AT_MOST && before != j->guests; i++) {
-        before = j->guests;
+    for (int i = 0; i < AT_MOST && before != j->pending_count; i++) {
+        before = j->pending_count;
         const int fd = serve(j, 0, &said);
         if (fd >= 0 && !take_newcomer(j, fd, &said))
             close(fd);
     }
-    return tcp_mind_waiting(j) || j->guests > 0;
+    return tcp_serve_waiting(j) || j->pending_count > 0;
 }
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* Limits one attempt, so that an address that swallows packets leaves time for others. */
+/* The limit of one attempt leaves time for other addresses if packets to this one are lost. */
 uint64_t tcp_try_until(const joining *j)
 {
     return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
 }
 
-/* Reports a failed handshake. The listener may have dropped this caller in a crowd of strangers, so
- * the status is LS_EIO: the caller may call again. */
+/* Reports a failed handshake. The status is LS_EIO, after which the caller may try again: the
+ * listener may have closed the connection because it had too many pending ones. */
 static int fail_greeting(const joining *j, int error, ls_error *err)
 {
     char why[LS_REASON];
     return ls_fail(err, LS_EIO,
-                   "what answers at %s is no member of this run (%s): another program, or another "
-                   "version",
+                   "the program that answers at %s is not a member of this run (%s): it is another "
+                   "program, or another version",
                    j->target, ls_reason(why, error));
 }
 
-static int heed_verdict(const joining *j, ls_error *err)
+static int check_verdict(const joining *j, ls_error *err)
 {
     const tcp_verdict *v = &j->verdict;
     switch (v->kind) {
     case TCP_WELCOME:
     case TCP_WAIT: return LS_OK;
     case TCP_MEMBERS:
-        return ls_fail(err, LS_EINVAL,
-                       "this host expects %d members, host %s, the first, %u: say the same on all",
-                       j->place.members, v->host, (unsigned)v->members);
+        return ls_fail(
+            err, LS_EINVAL,
+            "this host expects %d members, host %s, the first, %u: say the same number on all",
+            j->place.members, v->host, (unsigned)v->members);
     case TCP_BEGUN:
         return ls_fail(err, LS_EUNSUPPORTED,
-                       "the run of host %s at %s has begun with all its %u members, and takes in "
-                       "no others (cluster.on_arrival is not \"admit\" there and here): stop that "
-                       "one, or give this run another port",
+                       "the run of host %s at %s has begun with all its %u members, and admits no "
+                       "others (cluster.on_arrival is not \"admit\" there and here): stop that "
+                       "run, or give this one another port",
                        v->host, j->target, (unsigned)v->members);
     default: return fail_greeting(j, EPROTO, err);
     }
@@ -291,15 +298,16 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
         error = tcp_move_all(fd, &a, sizeof a, false, until_ns);
     if (error)
         return fail_greeting(j, error, err);
-    prove(proof, j, 'a', h, a.nonce);
-    const bool known = same(proof, a.proof);
-    prove(proof, j, 'c', h, a.nonce);
+    compute_proof(proof, j, 'a', h, a.nonce);
+    const bool known = equal_proofs(proof, a.proof);
+    compute_proof(proof, j, 'c', h, a.nonce);
     error = tcp_move_all(fd, proof, sizeof proof, true, until_ns);
     if (!known)
-        return ls_fail(err, LS_EUNSUPPORTED,
-                       "what answers at %s does not know this run's secret: has every host the "
-                       "same one?",
-                       j->target);
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "the program that answers at %s does not know this run's secret: is the secret "
+            "the same on every host?",
+            j->target);
     if (!error)
         error = tcp_move_all(fd, &j->verdict, sizeof j->verdict, false, until_ns);
     if (error)
@@ -308,26 +316,25 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     j->verdict.host[TCP_HOST - 1] = '\0';
     tcp_take_name(name, j->verdict.host);
     memcpy(j->verdict.host, name, sizeof name);
-    return heed_verdict(j, err);
+    return check_verdict(j, err);
 }
 
-/* ---- messages after the verdict ---------------------------------------------------------------
- */
+/* ---- notes ----------------------------------------------------------------------------------- */
 
-int tcp_hear_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err)
+int tcp_receive_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err)
 {
     char why[LS_REASON];
     while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
         tcp_beat(j);
         if (ls_now_ns() >= until_ns)
             return ls_fail(err, LS_ETIMEDOUT,
-                           "host %s, the first, still waits for others: the time is over here",
+                           "host %s still waits for others: the time of --wait is over here",
                            j->verdict.host);
     }
     const int error =
         tcp_move_all(fd, note, sizeof *note, false, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
     note->text[TCP_NOTE - 1] = '\0';
-    return error ? ls_fail(err, LS_EIO, "host %s, at %s, has gone: %s", j->verdict.host, j->where,
+    return error ? ls_fail(err, LS_EIO, "host %s, at %s, has closed its connection: %s", j->verdict.host, j->where,
                            ls_reason(why, error))
                  : LS_OK;
 }

@@ -1,5 +1,7 @@
-/* Connects the members of a run: after the rendezvous (meet.c), each member connects to those with
- * lower numbers, once for each channel. */
+/* Connects the members of a run to each other. After the rendezvous (meet.c), or after a vote
+ * (regroup.c), each member connects to all members of the group that have lower numbers, once for
+ * each channel, and waits for the connections of those that have higher numbers. `origin` is a
+ * member's number in the first group, `member` its number in the present group. */
 #include "tcp/join.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -10,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAIT_NS UINT64_C(600000000000)
+#define WAIT_NS UINT64_C(600000000000) /* default time limit of a rendezvous: 10 minutes */
 
 static int no_memory(ls_error *err)
 {
@@ -35,16 +37,17 @@ void tcp_reach(joining *j, int origin, int *fd, int *error)
     tcp_dial(fd, error, (const struct sockaddr *)&at, bytes, tcp_try_until(j));
 }
 
-/* Returns whether the member has a second address. A member whose connections pass
- * through a gateway that replaces the source address may listen at its own address and
- * not at the gateway's. */
+/* Returns whether a second address of the member's listener is known. The first one is the address
+ * from which the member's connection came. If a gateway has replaced that address, only the second
+ * one, which the member itself knows, leads to the listener. */
 static bool has_another(const entry *e)
 {
     static const uint8_t none[16];
     return memcmp(e->address[1], none, sizeof none) != 0;
 }
 
-static void take_the_other(entry *e)
+/* Exchanges the two addresses of a member. */
+static void swap_addresses(entry *e)
 {
     uint8_t address[16];
     memcpy(address, e->address[0], sizeof address);
@@ -58,8 +61,8 @@ static int fail_reach(const joining *j, const entry *e, int error, ls_error *err
     if (has_another(e))
         snprintf(also, sizeof also, " nor at %s", tcp_show_address(shown, e->address[1], e->port));
     return ls_fail(err, LS_ESYSTEM,
-                   "host %s cannot be reached from host %s at %s%s: %s; where the first host saw "
-                   "another address than others reach, say --advertise ADDRESS:PORT on %s",
+                   "host %s cannot be reached from host %s at %s%s: %s; if the others reach it "
+                   "at another address, say --advertise ADDRESS:PORT on %s",
                    e->host, j->host, j->target, also, ls_reason(why, error), e->host);
 }
 
@@ -73,9 +76,10 @@ static int reach_member(joining *j, int origin, int *fd, ls_error *err)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* Connects to a member on one channel. If the connection is closed during the handshake, which a
- * crowd of strangers at the other end can cause, it is attempted again. */
-static int call_member(joining *j, int member, int channel, ls_error *err)
+/* Connects to a member on one channel, trying both of its addresses in turn. If the listener closes
+ * the connection during the handshake, because it has too many pending connections, the attempt is
+ * repeated until j->until_ns. */
+static int connect_to_member(joining *j, int member, int channel, ls_error *err)
 {
     const int origin = tcp_set_nth(&j->vote.formed.set, member);
     entry *e = &j->entry[origin];
@@ -99,27 +103,28 @@ static int call_member(joining *j, int member, int channel, ls_error *err)
         if (!again && (status != LS_EIO || ls_now_ns() >= j->until_ns))
             return status;
         if (both)
-            take_the_other(e);
+            swap_addresses(e);
         if (!again)
             tcp_pause(j);
     }
 }
 
-/* Connects to all members with lower numbers. At the start, the connection to the first member on
- * the first channel exists already. */
-static int call_members(joining *j, ls_error *err)
+/* Connects to all members with lower numbers. At the start of the run the connection to the first
+ * member on channel 0 exists already: it was made in the rendezvous. */
+static int connect_to_lower(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member;
     int status = LS_OK;
     for (int i = 0; i < own * LS_WIRE_CHANNELS && status == LS_OK; i++)
         if (j->wire->line[i].fd < 0)
-            status = call_member(j, i / LS_WIRE_CHANNELS, i % LS_WIRE_CHANNELS, err);
+            status = connect_to_member(j, i / LS_WIRE_CHANNELS, i % LS_WIRE_CHANNELS, err);
     return status;
 }
 
-/* Makes a caller's connection that of its member and channel. Refuses a caller of another group, of
- * a vote, or one that means another member. Returns whether the connection was taken. */
-static bool take_member(joining *j, int fd, const hello *h)
+/* Uses an incoming connection for the member and the channel that its hello names. Closes it if it
+ * belongs to another group or to a vote, if it is meant for another member, or if the channel has a
+ * connection. Returns whether the connection is used. */
+static bool use_connection(joining *j, int fd, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
     tcp_line *line = h->from > own && h->from < members && h->channel < LS_WIRE_CHANNELS &&
@@ -135,7 +140,7 @@ static bool take_member(joining *j, int fd, const hello *h)
     return true;
 }
 
-/* Reports the first host whose connection is missing. */
+/* Reports the first member whose connection is missing. */
 static int fail_await(const joining *j, ls_error *err)
 {
     int member = j->wire->base.member + 1;
@@ -148,7 +153,8 @@ static int fail_await(const joining *j, ls_error *err)
                    j->wire->host[member], j->host, j->host);
 }
 
-static int await_members(joining *j, ls_error *err)
+/* Waits for the connections of all members with higher numbers. */
+static int await_higher(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member, members = j->wire->base.members;
     int missing = 0, status = LS_OK;
@@ -157,17 +163,17 @@ static int await_members(joining *j, ls_error *err)
             missing++;
     while (j->earlies > 0) {
         j->earlies--;
-        missing -= take_member(j, j->early[j->earlies].fd, &j->early[j->earlies].said);
+        missing -= use_connection(j, j->early[j->earlies].fd, &j->early[j->earlies].said);
     }
     while (missing > 0 && status == LS_OK) {
         hello h;
         const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
         if (fd >= 0)
-            missing -= take_member(j, fd, &h);
+            missing -= use_connection(j, fd, &h);
         else if (ls_now_ns() >= j->until_ns)
             status = fail_await(j, err);
         if (status == LS_OK && !j->how)
-            status = tcp_heed_notes(j, err);
+            status = tcp_check_notes(j, err);
     }
     return status;
 }
@@ -176,14 +182,14 @@ int tcp_connect_all(joining *j, ls_error *err)
 {
     for (int m = 0; m < j->wire->base.members; m++)
         memcpy(j->wire->host[m], j->entry[tcp_set_nth(&j->vote.formed.set, m)].host, TCP_HOST);
-    int status = call_members(j, err);
-    return status ? status : await_members(j, err);
+    int status = connect_to_lower(j, err);
+    return status ? status : await_higher(j, err);
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Reads and checks the options. Makes no call that could wait, except to resolve
- * the advertised name. */
+/* Reads and checks the options. It does not wait, except for the resolution of the advertised
+ * name. */
 static int read_place(joining *j, ls_error *err)
 {
     const ls_tcp_place *p = &j->place;
@@ -198,8 +204,9 @@ static int read_place(joining *j, ls_error *err)
         return ls_fail(err, LS_EINVAL,
                        "%.100s: the first host's port has to be one from 1 to 65535", p->listen);
     if (!p->meet && p->advertise)
-        return ls_fail(err, LS_EINVAL,
-                       "the first host is reached by what the others join, and advertises nothing");
+        return ls_fail(
+            err, LS_EINVAL,
+            "the first host advertises nothing: the others reach it at the address that they join");
     if (p->members < 1 || p->members > LS_MEMBERS_MAX)
         return ls_fail(err, LS_EINVAL, "%d members: expected 1 to %d", p->members, LS_MEMBERS_MAX);
     if (!p->secret || p->secret_bytes < LS_TCP_SECRET_LEAST)
@@ -210,7 +217,8 @@ static int read_place(joining *j, ls_error *err)
     return p->advertise ? tcp_read_advertised(&j->advertise, p->advertise, err) : LS_OK;
 }
 
-/* Copies the secret, because the caller may have returned while joining still goes on. */
+/* Copies the secret, because a regrouping needs it after the function that passed it has
+ * returned. */
 static int keep_secret(joining *j, ls_error *err)
 {
     j->secret = ls_alloc(NULL, j->place.secret_bytes);
@@ -242,7 +250,7 @@ static int be_admitted(joining *j, ls_error *err)
     return status;
 }
 
-static int meet(joining *j, ls_error *err)
+static int run_rendezvous(joining *j, ls_error *err)
 {
     const size_t members = (size_t)j->place.members;
     j->caller = ls_alloc_array(NULL, members, sizeof *j->caller);
@@ -267,23 +275,23 @@ void tcp_hang_up(joining *j)
     for (int i = 0; j->caller && i < j->place.members; i++)
         if (j->caller[i] >= 0)
             close(j->caller[i]);
-    while (j->guests > 0)
-        close(j->guest[--j->guests].fd);
+    while (j->pending_count > 0)
+        close(j->pending[--j->pending_count].fd);
     while (j->earlies > 0)
         close(j->early[--j->earlies].fd);
     ls_free(NULL, j->caller);
     j->caller = NULL;
 }
 
-void tcp_forget_meeting(joining *j)
+void tcp_free_rendezvous(joining *j)
 {
     if (!j)
         return;
     tcp_hang_up(j);
-    for (int i = 0; i < j->waitings; i++)
+    for (int i = 0; i < j->waiting_count; i++)
         close(j->waiting[i].fd);
-    if (j->door >= 0)
-        close(j->door);
+    if (j->listen_fd >= 0)
+        close(j->listen_fd);
     if (j->found)
         freeaddrinfo(j->found);
     ls_free(NULL, j->secret);
@@ -300,8 +308,9 @@ static void name_this_host(joining *j)
     tcp_take_name(j->host, name);
 }
 
-/* The first member's listener stays open, so that no other program gets its port, and late callers
- * are told that the run has begun. If members may regroup, all listeners stay open. */
+/* The first member keeps its listener open during the run, so that no other program gets the port,
+ * and tells callers that the run has begun. If members may regroup, all of them keep their
+ * listeners open. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err)
 {
     joining *j = ls_alloc(NULL, sizeof *j);
@@ -310,7 +319,7 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
     j->wire = w;
     j->place = *place;
     j->options = *options;
-    j->door = -1;
+    j->listen_fd = -1;
     j->place.wait_ns = place->wait_ns ? place->wait_ns : WAIT_NS;
     j->until_ns = ls_deadline_ns(j->place.wait_ns);
     j->try_ns = TCP_TRY_NS;
@@ -322,13 +331,13 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
         status = tcp_make_lines(w, place->members, err);
     const bool alone = place->members == 1 && !options->admits;
     if (status == LS_OK && !alone)
-        status = meet(j, err);
+        status = run_rendezvous(j, err);
     if (status || alone || (!j->is_first && !options->regroups)) {
-        tcp_forget_meeting(j);
+        tcp_free_rendezvous(j);
         return status;
     }
     tcp_hang_up(j);
     j->running = true;
-    w->meeting = j;
+    w->rendezvous = j;
     return LS_OK;
 }

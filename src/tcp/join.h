@@ -1,11 +1,18 @@
 /* The transport over TCP: internals of ls_wire_tcp (<lockstep/sys/wire.h>).
  *
- * Every two members have one connection for each channel, a tcp_line, so that data that wait on one
- * channel do not block another.
+ * A member is one process of the run. Every two members have one connection for each channel of the
+ * transport (tcp_line), so that data that wait on one channel do not block another.
  *
- * Names in this directory: a `joining` is the state of a rendezvous, `door` its listening socket, a
- * `guest` a pending connection whose other end has not proved itself yet, and a `note` a message
- * between the first member and another one during the rendezvous. */
+ * At the start the members find each other in a rendezvous (`joining` is its state). One of them,
+ * the first member, listens at an address that all know. The others, the callers, connect to it,
+ * and both ends prove in a handshake that they know the run's secret (greet.c). When all have come,
+ * the first member gives each caller its number and the addresses of all listeners (meet.c). Then
+ * each member connects to all members with lower numbers (join.c).
+ *
+ * A connection whose other end has not completed the handshake is `pending`. A `note` is a message
+ * between the first member and another one during the rendezvous, or between a member and a newcomer
+ * that waits to be admitted (admit.c, come.c). If members are lost later, the others find each other
+ * again in the same way and vote which of them continue (regroup.c). */
 #ifndef TCP_JOIN_H
 #define TCP_JOIN_H
 
@@ -46,10 +53,10 @@ typedef struct tcp_wire {
     ls_wire base;
     char (*host)[TCP_HOST];      /* [members]: names of their hosts, for messages */
     ls_arrival *place;           /* base.place; NULL: this process was not admitted */
-    struct joining *meeting;     /* state that a regrouping needs; NULL: none is possible */
+    struct joining *rendezvous;  /* listener and addresses, for a regrouping; NULL: none */
     tcp_line *line;              /* [members][LS_WIRE_CHANNELS] */
     struct pollfd *watch;        /* [members · LS_WIRE_CHANNELS] */
-    uint64_t door_ns;            /* time at which to look at the listener again */
+    uint64_t listener_ns;        /* time at which poll() serves the listener again */
     ls_transfer **ended;         /* output array of the current poll() */
     int ended_count, ended_most; /* number of entries used; capacity */
     ls_error broken;             /* the first connection that broke, until it has been reported */
@@ -63,7 +70,7 @@ static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
 /* Allocates unconnected connections for `members` members. Errors: LS_ENOMEM. */
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
 
-/* Closes all connections and frees the transport, but not its `meeting`; tcp_free_lines keeps the
+/* Closes all connections and frees the transport, but not its `rendezvous`; tcp_free_lines keeps the
  * structure itself. */
 void tcp_free_lines(tcp_wire *w);
 void tcp_free(tcp_wire *w);
@@ -76,25 +83,32 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
  * two seconds at most. */
 void tcp_drain(tcp_wire *w);
 
-/* Meets the other members at the rendezvous and connects to all of them: sets the transport's
- * member numbers and connections, whose sockets never block. With options->regroups the
- * surviving members can regroup later. Errors: those of ls_wire_tcp's open; what was allocated
- * is then in the transport. */
+/* Runs the rendezvous: meets the other members and connects to all of them. Sets the transport's
+ * member numbers and connections, whose sockets never block. With options->regroups the listener
+ * stays open, so that surviving members can regroup later. Errors: those of the function `open` of
+ * ls_wire_tcp; the caller then frees `w` with tcp_free. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *options, ls_error *err);
 /* Closes the listener and all pending connections, and frees the rendezvous. NULL is allowed. */
-void tcp_forget_meeting(struct joining *j);
+void tcp_free_rendezvous(struct joining *j);
 
-/* Tells callers of a run that has begun that it has. Callers that do not prove themselves soon
- * are dropped, and so are members, which call again. Does not wait. Returns whether a
- * handshake is in progress. */
+/* Serves the listener of a run that has begun: tells each caller that it comes too late.
+ * Connections that do not complete the handshake within a second are closed, and so are those of
+ * members of this run, which try again until they reach tcp_regroup. Does not wait. Returns whether
+ * a handshake is in progress. */
 bool tcp_answer_late(struct joining *j);
 
-/* The function `regroup`; the caller sets the new transport's type. */
+/* Implements the function `regroup` of the transport. The caller sets the type of the new one. */
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err);
 
 /* ---- the rendezvous -------------------------------------------------------------------------- */
 
-enum { NONCE = 16, PROOF = 32, GUESTS = 128, MEET = 256, TCP_NOTE = 400 };
+enum {
+    NONCE = 16,        /* bytes of a nonce */
+    PROOF = 32,        /* bytes of a proof, an HMAC-SHA-256 */
+    PENDING_MAX = 128, /* most pending connections */
+    MEET = 256,        /* bytes of an address as text */
+    TCP_NOTE = 400     /* bytes of a note's text */
+};
 
 #define TCP_NOBODY UINT32_MAX /* member number of a caller that has none yet */
 
@@ -102,22 +116,23 @@ enum { NONCE = 16, PROOF = 32, GUESTS = 128, MEET = 256, TCP_NOTE = 400 };
  * of a run contains it. */
 typedef struct hello {
     uint32_t magic, version;
-    /* Numbers of caller and listener in the first group. For a connection of a group, `from` is
-     * the number in that group. */
+    /* Numbers of caller and listener in the first group. In a connection that transfers data,
+     * `from` is the caller's number in the group `group`. */
     uint32_t from, to;
     uint32_t channel;
     uint32_t port;       /* port at which the caller listens */
-    uint32_t advertised; /* `address` is one that others reach */
-    uint32_t members;    /* number of members that the caller expects */
-    uint32_t admits;     /* the caller may be admitted to a run that has begun */
+    uint32_t advertised; /* 1: `address` was given by the user (--advertise) */
+    uint32_t members;    /* number of members in the caller's options */
+    uint32_t admits;     /* 1: the caller may be admitted to a run that has begun */
     uint32_t unused;
-    uint64_t run, group; /* number drawn by the first member; tcp_ballot.number */
-    uint8_t address[16]; /* address at which the caller listens, as it knows it */
+    uint64_t run;        /* random number of the run, drawn by the first member */
+    uint64_t group;      /* number of the group (tcp_ballot) */
+    uint8_t address[16]; /* address of the caller's listener, as the caller knows it */
     char host[TCP_HOST]; /* name of the caller's host */
     uint8_t nonce[NONCE];
 } hello;
 
-/* The listener's answer to a caller that has proved itself. */
+/* The listener's last message in a handshake, to a caller that knows the secret. */
 typedef enum tcp_verdict_kind {
     TCP_WELCOME = 'w',
     TCP_MEMBERS = 'm',
@@ -140,42 +155,45 @@ typedef struct entry {
 
 /* Messages between the first member and another between its verdict and the first transfer. */
 typedef enum tcp_note_kind {
-    TCP_COMING,    /* from the first: number of members that have come */
-    TCP_COMPLETE,  /* from the first: all have come; the entries follow */
-    TCP_CONNECTED, /* from another: it is connected to all */
-    TCP_GO,        /* from the first: all are connected to all */
-    TCP_FAILED,    /* from either: the rendezvous has failed; the text says why */
+    TCP_COMING,    /* from the first member: number and names of the members that have come */
+    TCP_COMPLETE,  /* from the first member: all have come; the entries follow */
+    TCP_CONNECTED, /* from another member: it is connected to all members */
+    TCP_GO,        /* from the first member: all members are connected to all others */
+    TCP_FAILED,    /* from any member: the rendezvous has failed; the text says why */
     TCP_ARRIVAL,   /* from a newcomer: its fingerprint, of `member` bytes, is the text */
-    TCP_ADMITTED   /* to a newcomer: a tcp_invitation follows, and the entries of all members */
+    TCP_ADMITTED   /* to a newcomer: a tcp_invitation and the entries of all members follow */
 } tcp_note_kind;
 
 typedef struct tcp_note {
-    /* member: number of the receiver, or of the members that have come */
-    uint32_t kind, members, member, unused;
+    uint32_t kind;    /* a tcp_note_kind */
+    uint32_t members; /* number of members of the run */
+    uint32_t member;  /* COMPLETE: number of the receiver; COMING: how many members have come */
+    uint32_t unused;
     uint64_t run;
     char text[TCP_NOTE];
 } tcp_note;
 
-/* What a newcomer needs to take part in the vote on the group that contains it. */
+/* Data that a newcomer needs to take part in the vote on the group that contains it. */
 typedef struct tcp_invitation {
-    tcp_ballot formed; /* the group that is followed */
-    uint64_t moment_ns;
+    tcp_ballot formed; /* the group that the new one is to follow */
+    uint64_t grace_ns; /* grace time of the vote (regroup.c) */
 } tcp_invitation;
 
 /* A process that waits at this member to be admitted. */
 typedef struct tcp_waiting {
     int fd;
-    entry at;
-    tcp_note note; /* its message TCP_ARRIVAL */
-    size_t got;    /* number of bytes of the message received */
-    bool fit;      /* its fingerprint is that of the run */
-    uint64_t since_ns, told_ns;
+    entry at;          /* address of its listener, and name of its host */
+    tcp_note note;     /* its message TCP_ARRIVAL */
+    size_t got;        /* number of bytes of the message received */
+    bool fit;          /* its fingerprint is that of the run */
+    uint64_t since_ns; /* time at which it came */
+    uint64_t told_ns;  /* time of the last message to it */
 } tcp_waiting;
 
-enum { TCP_WAITING_MOST = 16 };
+enum { TCP_WAITING_MAX = 16 /* most processes that wait at one member */ };
 
-/* A pending connection, whose other end has not proved itself yet. */
-typedef struct guest {
+/* A pending connection: its other end has not yet proved that it knows the secret. */
+typedef struct pending {
     int fd;
     struct {
         hello hello;
@@ -184,7 +202,7 @@ typedef struct guest {
     size_t got; /* number of bytes of `said` received */
     uint8_t nonce[NONCE];
     uint64_t since_ns;
-} guest;
+} pending;
 
 /* "HOST:PORT" split into its parts. */
 typedef struct tcp_address {
@@ -200,25 +218,27 @@ typedef struct joining {
     tcp_address meet, listen; /* "": not given */
     struct sockaddr_storage advertise;
     bool advertises;
-    char host[TCP_HOST];       /* name of this host */
-    char where[MEET + 16];     /* address of the rendezvous, for messages: "10.0.0.1:7070" */
-    char target[MEET + 16];    /* address that is being called, for messages */
-    tcp_verdict verdict;       /* verdict of the last listener that answered */
-    uint64_t until_ns, try_ns; /* end of the rendezvous; time limit of one connection attempt */
-    struct addrinfo *found;    /* resolved addresses of `meet` */
-    int door;                  /* listening socket; −1: none */
-    guest guest[GUESTS];
-    int guests;
+    char host[TCP_HOST];    /* name of this host */
+    char where[MEET + 16];  /* address of the rendezvous, for messages: "10.0.0.1:7070" */
+    char target[MEET + 16]; /* address that is being called, for messages */
+    tcp_verdict verdict;    /* verdict of the last listener that answered */
+    uint64_t until_ns;      /* end of the rendezvous */
+    uint64_t try_ns;        /* time limit of one connection attempt */
+    struct addrinfo *found; /* resolved addresses of `meet` */
+    int listen_fd;          /* listening socket; −1: none */
+    pending pending[PENDING_MAX];
+    int pending_count; /* number of entries of `pending` used */
     /* [members]: the first member's connections to the members that have come. On other members
      * caller[0] only tells whether the first has sent TCP_GO. */
     int *caller;
     entry *entry;                  /* [members]: addresses of the listeners */
     struct sockaddr_storage first; /* address of the first member that answered */
     socklen_t first_bytes;
-    bool is_first, complete; /* complete: all members have come */
+    bool is_first;           /* this is the first member */
+    bool complete;           /* all members have come */
     bool running;            /* the transport is open, and no regrouping is in progress */
     int complaints;          /* number of logged warnings about refused callers */
-    char refused[320];       /* the last one of them */
+    char refused[320];       /* the last of these warnings */
     char told[TCP_NOTE + 8]; /* last line that was logged while waiting */
     uint64_t told_ns;        /* time at which it was logged; 0: never */
     /* State for regrouping after members have been lost. */
@@ -228,15 +248,14 @@ typedef struct joining {
     struct {
         int fd;
         hello said;
-    } early[GUESTS]; /* connections of a group that this member has not heard of yet */
-    int earlies;
-    /* State for admitting processes after the run has begun. */
-    tcp_waiting waiting[TCP_WAITING_MOST];
-    int waitings;
-    bool admitted; /* this process was admitted */
+    } early[PENDING_MAX]; /* connections for a new group, whose number is still unknown here */
+    int earlies;          /* number of entries of `early` used */
+    /* Processes that wait at this member to be admitted. */
+    tcp_waiting waiting[TCP_WAITING_MAX];
+    int waiting_count; /* number of entries of `waiting` used */
 } joining;
 
-/* Longest time without a look at what a rendezvous waits for. */
+/* Longest time between two checks of what the rendezvous waits for. */
 #define TCP_AGAIN_NS UINT64_C(100000000)
 #define TCP_TRY_NS UINT64_C(5000000000) /* time limit of one attempt at the start */
 
@@ -251,8 +270,8 @@ static inline int tcp_milliseconds(uint64_t ns)
     return (int)(ns / 1000000u) + 1;
 }
 
-/* Waits until the descriptor is ready; −1: sleeps. Returns false if `until_ns` has
- * been reached first. */
+/* Waits until the descriptor is ready or the time is `until_ns`, in the latter case returning
+ * false. If `fd` is −1, it only sleeps until then. */
 bool tcp_ready(int fd, short events, uint64_t until_ns);
 
 /* Returns the end of a connection attempt or handshake that begins now. */
@@ -268,33 +287,34 @@ void tcp_set_up(int fd);
 /* Fills `out` with random bytes. Errors: LS_ESYSTEM. */
 int tcp_draw(void *out, size_t bytes, ls_error *err);
 
-/* Opens j->door, a listening socket at the address. `both_families`: an IPv6 socket also accepts
- * IPv4. Returns 0 or an errno. */
+/* Opens j->listen_fd, a listening socket at the address. `both_families`: an IPv6 socket also
+ * accepts IPv4. Returns 0 or an errno. */
 int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families);
 
-/* Connects to an address: sets *fd, or *fd to −1 and *error to an errno. */
+/* Connects to an address. Sets *fd to the connection, or to −1 with *error set to an errno. */
 void tcp_dial(int *fd, int *error, const struct sockaddr *at, socklen_t bytes, uint64_t until_ns);
 
 /* Sleeps for TCP_AGAIN_NS, or until the end of the rendezvous. */
 void tcp_pause(const joining *j);
 
-/* Waits for the next caller that knows the secret and is welcome. Returns its connection and sets
- * *said, or returns −1 at `until_ns`. */
+/* Serves the listener until a caller has completed the handshake with the verdict TCP_WELCOME.
+ * Returns the connection and writes the caller's hello to *said, or returns −1 at the time
+ * `until_ns`. */
 int tcp_await_caller(joining *j, uint64_t until_ns, hello *said);
 
-/* Connects to a member of the first group at its first address: sets *fd, or *fd to −1 and
- * *error to an errno. */
+/* Connects to the member with number `origin` in the first group, at its first address. Sets *fd to
+ * the connection, or to −1 with *error set to an errno. */
 void tcp_reach(joining *j, int origin, int *fd, int *error);
 
 /* Connects all members of the group to each other and sets the transport's connections.
  * Errors: those of tcp_join. */
 int tcp_connect_all(joining *j, ls_error *err);
 
-/* Ends a rendezvous: closes all connections of callers that have not been
- * taken by the transport. */
+/* Ends a rendezvous: closes all connections that do not belong to the transport. */
 void tcp_hang_up(joining *j);
 
-/* Reports a sign of life of a member that waits in the rendezvous. */
+/* Calls the function `alive` of the options or of the regrouping. This member thereby reports that
+ * it waits for others and has not hung. */
 static inline void tcp_beat(const joining *j)
 {
     if (j->how && j->how->alive)
@@ -308,57 +328,65 @@ static inline void tcp_beat(const joining *j)
  * tried again), LS_ESYSTEM. */
 int tcp_greet(joining *j, int fd, hello *h, ls_error *err);
 
-/* Returns the next message of the first member, or of the one at which this process waits, within
- * `silence_ns`. Errors: LS_ETIMEDOUT; LS_EIO if it has gone. */
-int tcp_hear_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err);
+/* Receives the next note of the member that this process has called, at the latest at the time
+ * `until_ns`. Errors: LS_ETIMEDOUT; LS_EIO if that member has closed the connection. */
+int tcp_receive_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err);
 
 /* ---- meet.c: finds the first member and the others ------------------------------------------- */
 
-/* Finds out which member is first, and meets the others: sets numbers, names and addresses of all.
+/* Decides whether this member is the first, and meets the others. Sets the numbers, names and
+ * addresses of all members.
  * Errors: those of tcp_join. */
 int tcp_meet(joining *j, ls_error *err);
-/* Calls the first member, or the one at which this process waits, until it answers: j->verdict says
- * whether the start goes on (TCP_WELCOME) or the run has begun (TCP_WAIT). In that case the
- * connection is that of the first member's first channel. Errors: those of tcp_join. */
+/* Calls the first member, or another member of a run that has begun, until it answers. j->verdict
+ * then says whether the start goes on (TCP_WELCOME) or the run has begun and this process may wait
+ * (TCP_WAIT). In both cases the connection is that of the transport to member 0 on channel 0.
+ * Errors: those of tcp_join. */
 int tcp_call_first(joining *j, ls_error *err);
-/* Called after connecting to the others: returns LS_OK on all members or fails on all. `status` and
- * `err` are this member's result. */
+/* Called on every member after it has connected to the others, or failed to; `status` and `err` are
+ * the result of that. Returns LS_OK on all members or an error on all members. */
 int tcp_agree_to_go(joining *j, int status, ls_error *err);
-/* Checks for messages of other members that have failed or closed their connection. Does not wait.
+/* Reads the notes that have arrived. Fails if another member has failed or has closed its
+ * connection. Does not wait.
  * Errors: LS_ESYSTEM. */
-int tcp_heed_notes(joining *j, ls_error *err);
+int tcp_check_notes(joining *j, ls_error *err);
 
 /* ---- admit.c: processes that come after the run has begun ------------------------------------ */
 
-/* Returns whether this member takes in the caller, if it proves itself. */
+/* Returns whether a caller with this hello may wait here to be admitted. */
 bool tcp_may_wait(const joining *j, const hello *h);
-/* Adds a caller that has proved itself to those that wait. Takes the connection. */
+/* Adds a caller whose handshake is complete to the waiting processes. Takes the connection. */
 void tcp_let_wait(joining *j, int fd, const hello *h);
-/* Reads the fingerprints of those that wait, refuses those that do not fit, and forgets those that
- * have gone. Does not wait. Returns whether a fingerprint is still to come. */
-bool tcp_mind_waiting(joining *j);
-/* Tells those that wait why they are not admitted, and closes their connections. */
+/* Reads the fingerprints of the waiting processes, refuses processes whose fingerprint differs, and
+ * removes processes that have closed their connections. Does not wait. Returns whether a
+ * fingerprint has not arrived yet. */
+bool tcp_serve_waiting(joining *j);
+/* Sends the waiting processes the reason why they are not admitted, and closes their
+ * connections. NULL is allowed. */
 void tcp_dismiss_waiting(joining *j, const char *why);
 /* The function `arrivals` of the transport. */
 int tcp_arrivals(ls_wire *base, ls_arrival *out);
-/* Prepares the vote for an arrival, and if it waits at this member, sends it what it needs. Errors:
- * LS_ENOMEM. */
-int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t moment_ns, ls_error *err);
-/* ---- come.c, regroup.c: this process comes after the run has begun ----------------------------
- */
+/* Prepares the vote for an arrival. If the arrival waits at this member, sends it an invitation.
+ * `grace_ns`: grace time of the vote. Errors: LS_ENOMEM. */
+int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_error *err);
 
-/* Called after tcp_call_first has got TCP_WAIT: sends the fingerprint, waits until the run admits
- * this process, and connects it. Takes the connection. Errors: LS_EIO (it may call again until
- * j->until_ns), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
+/* ---- come.c, regroup.c: this process comes after the run has begun --------------------------- */
+
+/* Called after the verdict TCP_WAIT: sends the fingerprint, waits until the run admits this
+ * process, and connects to all members. Closes the connection of the call. Errors: LS_EIO (this
+ * process may call again until j->until_ns), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
 int tcp_await_admission(joining *j, ls_error *err);
-/* Votes as an arrival and connects: the new transport is *out. Errors: LS_ESTALLED (this process
- * was not admitted), LS_ENOMEM. */
-int tcp_vote_in(tcp_wire **out, joining *j, uint64_t moment_ns, ls_error *err);
+/* Votes as an arrival and connects to the members of the new group. *out becomes the new transport.
+ * Errors: LS_ESTALLED (this process was not admitted), LS_ENOMEM, those of tcp_join. */
+int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
 
 /* ---- address.c ------------------------------------------------------------------------------- */
 
-/* Sets the addresses and the name of a caller's listener. */
-void tcp_note_entry(entry *e, int fd, const hello *h);
+/* Sets the addresses and the name of a caller's listener. The first address is the source address
+ * of the caller's connection. If the caller knows another address of itself, that is the second
+ * one, because a gateway may have replaced the source address. An advertised address is the only
+ * one. */
+void tcp_set_entry(entry *e, int fd, const hello *h);
 /* Reads "HOST:PORT", with brackets around a host that contains colons. `bare`: the host may be
  * missing, and the port be 0. Errors: LS_EINVAL. */
 int tcp_read_address(tcp_address *out, const char *text, bool bare, ls_error *err);
@@ -377,16 +405,17 @@ socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address
 const char *tcp_show_address(char out[80], const uint8_t address[16], uint32_t port);
 /* Copies a host's name received from elsewhere; replaces bytes that cannot be printed by '?'. */
 void tcp_take_name(char out[TCP_HOST], const char *from);
-/* Adds a number to the name of a host whose name another one has. */
+/* Appends "#" and a number to the name of a host, which another host has as well. */
 void tcp_number_name(char host[TCP_HOST], int number);
 
 /* ---- log.c ----------------------------------------------------------------------------------- */
 
-/* Logs a line by the options' `say`. */
+/* Logs a line with the function `say` of the options. */
 void tcp_log(const joining *j, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Logs what this member waits for: when the text changes (at once if it is `news`), and every 30
- * seconds. Returns whether it was logged. */
+/* Logs what this member waits for: every 30 seconds, and when the text has changed. A changed text
+ * is logged at once if `news` is true, otherwise 2 seconds after the last line at the earliest.
+ * Returns whether the text was logged. */
 bool tcp_log_waiting(joining *j, bool news, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Logs that a caller was refused, for the first few callers. */

@@ -15,21 +15,22 @@
 #include <unistd.h>
 
 enum {
-    HEAD = sizeof(uint64_t),
-    QUEUE = 16,
-    TURN = 1 << 20 /* bytes of one connection before it is the next one's turn */
+    HEAD = sizeof(uint64_t), /* bytes of a message's header */
+    QUEUE = 16,              /* initial capacity of a queue */
+    TURN = 1 << 20           /* most bytes that one connection moves before the others are served */
 };
-#define LONGEST_NS 1000000000u
-#define DOOR_NS 1000000000u  /* interval between two looks at the listener */
-#define ADMITS_NS 100000000u /* the same in a run that admits further members */
-#define BUSY_NS 10000000u    /* the same while a handshake is in progress */
-#define DRAIN_NS 2000000000u /* longest wait for the others to shut down */
+#define LONGEST_NS 1000000000u  /* longest wait in one call of ppoll */
+#define LISTENER_NS 1000000000u /* interval at which the listener is served */
+#define ADMITS_NS 100000000u    /* the same in a run that admits further members */
+#define BUSY_NS 10000000u       /* the same while a handshake is in progress */
+#define DRAIN_NS 2000000000u    /* longest wait for the others to shut down */
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
 static int push(tcp_queue *q, ls_transfer *t, ls_error *err)
 {
-    /* It grows in the first steps only, because all steps have the same number of transfers. */
+    /* The queue grows only in the first steps, because all steps post the same number of
+     * transfers. */
     if (q->count == q->room) {
         const unsigned room = q->room ? 2 * q->room : QUEUE;
         ls_transfer **item = ls_alloc_array(NULL, room, sizeof(ls_transfer *));
@@ -61,7 +62,8 @@ static ls_transfer *first_of(const tcp_queue *q)
     return q->item[q->first];
 }
 
-/* Lists the remaining parts of the first transfer: header and data. Returns their number. */
+/* Lists what is still to be moved of the first transfer of the queue: the rest of the header and of
+ * the data. Returns the number of parts. */
 static size_t parts_of(struct iovec part[2], tcp_flow *flow)
 {
     const ls_transfer *t = first_of(&flow->queue);
@@ -114,8 +116,9 @@ static int move_some(const tcp_wire *w, tcp_line *line, tcp_flow *flow, size_t *
                                                                     : LS_OK;
 }
 
-/* Moves transfers in one direction of a connection until it blocks or has had its turn. */
-static int go_on(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
+/* Moves transfers in one direction of a connection until the socket would block, or TURN bytes have
+ * been moved. */
+static int move_transfers(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
 {
     size_t moved = 1;
     for (size_t turn = 0;
@@ -140,15 +143,15 @@ static int lines_of(const tcp_wire *w)
 
 /* Moves transfers on all connections. A broken connection does not stop the others, because one of
  * them may carry the reason. */
-static void go_on_all(tcp_wire *w)
+static void move_all_transfers(tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {
         tcp_line *line = &w->line[i];
         ls_error why = {0};
         if (line->broken)
             continue;
-        int status = go_on(w, line, &line->out, &why);
-        const int other = go_on(w, line, &line->in, status ? NULL : &why);
+        int status = move_transfers(w, line, &line->out, &why);
+        const int other = move_transfers(w, line, &line->in, status ? NULL : &why);
         status = status ? status : other;
         line->broken = status != LS_OK;
         if (status && !w->broken.status)
@@ -169,7 +172,7 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
         if (events && !line->broken)
             w->watch[count++] = (struct pollfd){.fd = line->fd, .events = events};
     }
-    /* Whatever ends the wait, all connections are tried again. */
+    /* The result is not needed: all connections are tried again in any case. */
     ppoll(w->watch, count, &limit, NULL);
 }
 
@@ -182,12 +185,12 @@ int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
     return push(t->incoming ? &line->in.queue : &line->out.queue, t, err);
 }
 
-static void mind_listener(tcp_wire *w, uint64_t now)
+static void serve_listener(tcp_wire *w, uint64_t now)
 {
-    if (!w->meeting || now < w->door_ns)
+    if (!w->rendezvous || now < w->listener_ns)
         return;
-    const uint64_t idle_ns = w->meeting->options.admits ? ADMITS_NS : DOOR_NS;
-    w->door_ns = now + (tcp_answer_late(w->meeting) ? BUSY_NS : idle_ns);
+    const uint64_t idle_ns = w->rendezvous->options.admits ? ADMITS_NS : LISTENER_NS;
+    w->listener_ns = now + (tcp_answer_late(w->rendezvous) ? BUSY_NS : idle_ns);
 }
 
 int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err)
@@ -198,9 +201,9 @@ int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, 
     w->ended_count = 0;
     w->ended_most = most;
     for (;;) {
-        go_on_all(w);
+        move_all_transfers(w);
         const uint64_t now = ls_now_ns();
-        mind_listener(w, now);
+        serve_listener(w, now);
         if (w->ended_count > 0)
             break;
         if (w->broken.status) { /* reported once; other connections go on in later polls */

@@ -60,5 +60,5 @@ void tcp_log_refused(joining *j, int fd, const char *host, const char *why)
         return; /* the same caller again */
     memcpy(j->refused, text, sizeof text);
     tcp_log(j, LS_LOG_WARNING, "%s%s", text,
-            ++j->complaints == MOST_COMPLAINTS ? "; of further ones nothing is said" : "");
+            ++j->complaints == MOST_COMPLAINTS ? "; further ones are not reported" : "");
 }

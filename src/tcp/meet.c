@@ -1,5 +1,9 @@
-/* The rendezvous. The first member waits until all others have called. Then it tells each its
- * number and the addresses of all listeners and, later, that all are connected to each other. */
+/* The rendezvous. The first member listens; the others connect to it and wait. When all members
+ * have come, the first member sends each of them its number and the addresses of all listeners
+ * (TCP_COMPLETE), and all members connect to each other (join.c). Each of the others then reports
+ * to the first member that it is connected (TCP_CONNECTED), and when all have, the first member
+ * tells them that the run can begin (TCP_GO). If any member fails, the first member tells all
+ * others why (TCP_FAILED), so that the rendezvous succeeds on all members or fails on all. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -13,8 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* value in `caller`: the member has sent TCP_CONNECTED; of the first: it has sent TCP_GO */
-enum { SAID = -2 };
+/* value in `caller` for a member that has sent TCP_CONNECTED, or for a first member that has sent
+ * TCP_GO */
+enum { REPORTED = -2 };
 /* time limit for connecting all members to each other, once they have come */
 #define CONNECT_NS UINT64_C(60000000000)
 /* longest wait for the first member's message about the cause of a failure */
@@ -31,7 +36,7 @@ static int find(struct addrinfo **out, const tcp_address *a)
     return getaddrinfo(a->host, a->port, &hints, out);
 }
 
-/* Listens at all addresses of this host, of both families if it has both. */
+/* Listens at all addresses of this host, IPv6 and IPv4 if the host has both. */
 static int listen_at_all(joining *j)
 {
     struct sockaddr_storage at;
@@ -51,8 +56,8 @@ static int fail_listen(const joining *j, int error, ls_error *err)
     const char *port = j->listen.port;
     if (error == EADDRNOTAVAIL)
         return ls_fail(err, LS_EINVAL,
-                       "cannot listen at %s:%s: this host has no such address; :%s alone listens "
-                       "at all that it has, whatever leads here",
+                       "cannot listen at %s:%s: this host has no such address; :%s, without an "
+                       "address, listens at all addresses of this host",
                        j->listen.host, port, port);
     if (error == EADDRINUSE)
         return ls_fail(err, LS_ESYSTEM,
@@ -63,8 +68,9 @@ static int fail_listen(const joining *j, int error, ls_error *err)
                    ls_reason(why, error));
 }
 
-/* Checks that other hosts can reach an address. A hosts file may map this host's own name to
- * 127.0.1.1, which leads no other host here. */
+/* Checks that an address is not a loopback address, at which no other host can connect. On some
+ * systems /etc/hosts maps the host's own name to 127.0.1.1. A host that the user gave as a loopback
+ * address is accepted. */
 static int check_reached(const tcp_address *a, const struct addrinfo *found, const char *cure,
                          ls_error *err)
 {
@@ -84,8 +90,8 @@ static int check_reached(const tcp_address *a, const struct addrinfo *found, con
                    a->host, tcp_show_address(shown, packed, 0), cure, a->port);
 }
 
-/* Listens at the address of the options. */
-static int listen_as_told(joining *j, ls_error *err)
+/* Listens at the address that the options give. */
+static int listen_as_configured(joining *j, ls_error *err)
 {
     struct addrinfo *found;
     int error = EADDRNOTAVAIL;
@@ -106,15 +112,16 @@ static int listen_as_told(joining *j, ls_error *err)
 
 /* ---- the first member ------------------------------------------------------------------------ */
 
-/* Removes callers that have closed their connection. */
-static void forget_gone(joining *j, int *count)
+/* Removes the callers that have closed their connections. *count: number of callers. */
+static void drop_gone_callers(joining *j, int *count)
 {
     char byte;
     for (int i = *count; i >= 1; i--) {
         const ssize_t n = recv(j->caller[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
             continue;
-        tcp_log(j, LS_LOG_WARNING, "host %s had come, and is gone", j->entry[i].host);
+        tcp_log(j, LS_LOG_WARNING, "host %s had come, but has closed its connection",
+                j->entry[i].host);
         close(j->caller[i]);
         j->caller[i] = j->caller[*count];
         j->entry[i] = j->entry[*count];
@@ -136,26 +143,25 @@ static void list_hosts(char *out, size_t size, const joining *j, int count)
     }
 }
 
-/* Sends a message to a member that waits. If it cannot be sent at once, the
- * connection is shut down. */
-static void tell(joining *j, int caller, const tcp_note *note)
+/* Sends a note to a caller. If it cannot be sent at once, the connection is shut down. */
+static void send_note(joining *j, int caller, const tcp_note *note)
 {
     if (send(j->caller[caller], note, sizeof *note, MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)sizeof *note)
-        shutdown(j->caller[caller], SHUT_RDWR); /* forget_gone() will remove it */
+        shutdown(j->caller[caller], SHUT_RDWR); /* drop_gone_callers() will remove it */
 }
 
-static void tell_those_here(joining *j, int count, tcp_note_kind kind, const char *text)
+static void send_to_callers(joining *j, int count, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {
         .kind = kind, .members = (uint32_t)j->place.members, .member = (uint32_t)count + 1};
     snprintf(note.text, sizeof note.text, "%.*s", TCP_NOTE - 1, text);
     for (int i = 1; i <= count; i++)
-        tell(j, i, &note);
+        send_note(j, i, &note);
 }
 
-/* Logs the progress here and sends it to the members that wait. */
-static void say_progress(joining *j, int count, uint64_t *told_ns)
+/* Logs how many members have come, and sends that to the callers. */
+static void report_progress(joining *j, int count, uint64_t *told_ns)
 {
     char hosts[TCP_NOTE - 100];
     const int members = j->place.members, missing = members - count - 1;
@@ -167,7 +173,7 @@ static void say_progress(joining *j, int count, uint64_t *told_ns)
     if (missing == 0 || (!news && ls_now_ns() - *told_ns < TELL_NS))
         return;
     *told_ns = ls_now_ns();
-    tell_those_here(j, count, TCP_COMING, hosts);
+    send_to_callers(j, count, TCP_COMING, hosts);
 }
 
 static int fail_waiting(joining *j, int count, ls_error *err)
@@ -180,9 +186,10 @@ static int fail_waiting(joining *j, int count, ls_error *err)
         "secret, and with --join to an address that leads here?",
         count + 1, j->place.members, j->where, (double)j->place.wait_ns * 1e-9, hosts);
     ls_error why = {0};
-    ls_fail(&why, status, "host %s, the first, waits no longer: %d of %d hosts have come: %.200s",
-            j->host, count + 1, j->place.members, hosts);
-    tell_those_here(j, count, TCP_FAILED, why.text);
+    ls_fail(&why, status,
+            "host %s, the first, has stopped waiting: %d of %d hosts have come: %.200s", j->host,
+            count + 1, j->place.members, hosts);
+    send_to_callers(j, count, TCP_FAILED, why.text);
     return status;
 }
 
@@ -195,9 +202,9 @@ static int gather_callers(joining *j, ls_error *err)
     tcp_log(j, LS_LOG_INFO, "listening at %s, as the first of %d", j->where, others + 1);
     while (count < others) {
         hello h;
-        say_progress(j, count, &told_ns);
+        report_progress(j, count, &told_ns);
         const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
-        forget_gone(j, &count);
+        drop_gone_callers(j, &count);
         if (fd < 0 && ls_now_ns() >= j->until_ns)
             return fail_waiting(j, count, err);
         if (fd < 0)
@@ -207,15 +214,15 @@ static int gather_callers(joining *j, ls_error *err)
             continue;
         }
         j->caller[++count] = fd;
-        tcp_note_entry(&j->entry[count], fd, &h);
+        tcp_set_entry(&j->entry[count], fd, &h);
     }
-    say_progress(j, count, &told_ns);
+    report_progress(j, count, &told_ns);
     j->complete = true;
     return LS_OK;
 }
 
-/* Sorts the callers by the addresses of their listeners, so that the same hosts have the same
- * numbers in whatever order they come. */
+/* Sorts the callers by the addresses of their listeners. The numbers of the hosts then do not
+ * depend on the order in which they came. */
 static void sort_callers(joining *j)
 {
     for (int i = 2; i < j->place.members; i++)
@@ -229,9 +236,10 @@ static void sort_callers(joining *j)
         }
 }
 
-/* Makes the names of hosts unique in the same way as cluster/courier.c. It begins with the last
- * member, because each must still find the first one's name unchanged. */
-static void number_namesakes(joining *j)
+/* Makes the names of hosts unique, in the same way as cluster/courier.c: a host that has the same
+ * name as one with a lower number gets "#" and its number appended. The loop begins with the last
+ * member, so that each name is compared with unchanged names. */
+static void make_names_unique(joining *j)
 {
     for (int m = j->place.members - 1; m > 0; m--)
         for (int k = 0; k < m; k++)
@@ -241,9 +249,9 @@ static void number_namesakes(joining *j)
             }
 }
 
-/* Sends all callers their numbers and the entries. Each caller's connection becomes that
- * of its first channel. */
-static int tell_callers(joining *j, ls_error *err)
+/* Sends each caller its number and the addresses of all members. From then on the caller's
+ * connection is that of channel 0. */
+static int send_numbers(joining *j, ls_error *err)
 {
     char why[LS_REASON];
     const int members = j->place.members;
@@ -260,9 +268,9 @@ static int tell_callers(joining *j, ls_error *err)
         tcp_beat(j);
         if (error) {
             ls_error gone = {0};
-            ls_fail(&gone, LS_ESYSTEM, "host %s, which had come, is gone: %s", j->entry[m].host,
-                    ls_reason(why, error));
-            tell_those_here(j, members - 1, TCP_FAILED, gone.text);
+            ls_fail(&gone, LS_ESYSTEM, "host %s had come, but its connection has ended: %s",
+                    j->entry[m].host, ls_reason(why, error));
+            send_to_callers(j, members - 1, TCP_FAILED, gone.text);
             return ls_fail(err, gone.status, "%s", gone.text);
         }
         tcp_line_of(j->wire, m, 0)->fd = j->caller[m];
@@ -278,16 +286,16 @@ static int be_first(joining *j, ls_error *err)
     if (status)
         return status;
     sort_callers(j);
-    number_namesakes(j);
+    make_names_unique(j);
     status = tcp_draw(&j->run, sizeof j->run, err);
-    return status ? status : tell_callers(j, err);
+    return status ? status : send_numbers(j, err);
 }
 
 /* ---- the other members ----------------------------------------------------------------------- */
 
-/* Opens this member's listener. Unless the options give an address, it is the local address of the
- * connection to the first member, because that network leads to the first member. Writes the
- * listener's address into the hello. */
+/* Opens this member's listener and writes its address into the hello. Unless the options give an
+ * address, the listener uses the local address of the connection to the first member: in that
+ * network the first member can be reached, so the other members can probably be reached as well. */
 static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
 {
     char why[LS_REASON];
@@ -298,13 +306,13 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
     int error = getsockname(fd, (struct sockaddr *)&own, &bytes) ? errno : 0;
     if (error)
         return ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error));
-    if (j->door < 0 && j->listen.port[0]) {
-        int status = listen_as_told(j, err);
+    if (j->listen_fd < 0 && j->listen.port[0]) {
+        int status = listen_as_configured(j, err);
         if (status)
             return status;
     }
     tcp_pack_address(h->address, &port, &own);
-    if (j->door < 0) {
+    if (j->listen_fd < 0) {
         bytes = tcp_unpack_address(&there, h->address, 0);
         if (own.ss_family == AF_INET6)
             ((struct sockaddr_in6 *)(void *)&there)->sin6_scope_id =
@@ -312,7 +320,7 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
         error = tcp_listen(j, (struct sockaddr *)&there, bytes, false);
     }
     bytes = sizeof there;
-    if (!error && getsockname(j->door, (struct sockaddr *)&there, &bytes))
+    if (!error && getsockname(j->listen_fd, (struct sockaddr *)&there, &bytes))
         error = errno;
     if (error)
         return ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error));
@@ -325,8 +333,9 @@ static int open_own_listener(joining *j, int fd, hello *h, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether to try an address. Loopback addresses among others are skipped: they are this
- * host's own view of a name. */
+/* Returns whether to try an address to which the name of the first member resolves. A loopback
+ * address is skipped unless the user gave one: it is an entry for this host's own name in
+ * /etc/hosts. */
 static bool is_to_try(const joining *j, const struct addrinfo *a)
 {
     return tcp_means_itself(j->meet.host) || !tcp_is_loopback(a->ai_addr);
@@ -346,8 +355,8 @@ static void reach_any(joining *j, int *fd, int *error)
     }
 }
 
-/* Resolves the first member's name again. It may have another address by now, for example a service
- * whose first member was restarted. */
+/* Resolves the first member's name again. It may have another address by now, for example if a
+ * cluster manager has restarted the first member. */
 static void find_again(joining *j)
 {
     struct addrinfo *found;
@@ -369,7 +378,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
             break;
         tcp_log_waiting(j, false,
                         "nobody answers at %s (%s): waiting for the first host, which says "
-                        "--listen, or is to have this address",
+                        "--listen or has this address",
                         j->where, ls_reason(why, error));
         tcp_pause(j);
         find_again(j);
@@ -381,14 +390,14 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                               j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
 }
 
-static int hear_first(joining *j, int fd, ls_error *err)
+static int await_complete(joining *j, int fd, ls_error *err)
 {
     char why[LS_REASON];
     const int members = j->place.members;
     tcp_note note;
     int status;
     do {
-        status = tcp_hear_note(j, fd, &note, j->until_ns, err);
+        status = tcp_receive_note(j, fd, &note, j->until_ns, err);
         if (status == LS_OK && note.kind == TCP_FAILED)
             status = ls_fail(err, LS_ETIMEDOUT, "%s", note.text);
         if (status == LS_OK && note.kind == TCP_COMING)
@@ -405,7 +414,8 @@ static int hear_first(joining *j, int fd, ls_error *err)
     const int error =
         tcp_move_all(fd, j->entry, (size_t)members * sizeof(entry), false, tcp_try_until(j));
     if (error)
-        return ls_fail(err, LS_EIO, "host %s, the first, has gone before all had come: %s",
+        return ls_fail(err, LS_EIO,
+                       "host %s, the first, has closed its connection before all had come: %s",
                        j->verdict.host, ls_reason(why, error));
     for (int m = 0; m < members; m++)
         j->entry[m].host[TCP_HOST - 1] = '\0';
@@ -416,8 +426,9 @@ static int hear_first(joining *j, int fd, ls_error *err)
     return LS_OK;
 }
 
-/* Returns whether a run that has begun may end soon: the next run may begin on this host first,
- * while the last one is ending on the first member's host. */
+/* Returns whether to call again after the answer that the run has begun (TCP_BEGUN). It may be the
+ * previous run, which is still ending on the first member's host while the next run starts on this
+ * one. It has ENDING_NS to end; *until_ns: that time, 0 before the first such answer. */
 static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
 {
     if (status != LS_EUNSUPPORTED || j->verdict.kind != TCP_BEGUN)
@@ -427,8 +438,9 @@ static bool may_end_soon(const joining *j, int status, uint64_t *until_ns)
     return ls_now_ns() < *until_ns;
 }
 
-/* Returns whether to call again: the connection was closed, for example by a gateway that has no
- * listener yet, or by a first member that ended. */
+/* Prepares another call, and returns whether to make it. That is so if the connection was closed,
+ * for example by a gateway that has no listener yet or by a first member that ended, or if the
+ * previous run may still be ending. */
 static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *why,
                              uint64_t *ending_ns)
 {
@@ -458,7 +470,7 @@ int tcp_call_first(joining *j, ls_error *err)
         if (status == LS_OK)
             status = tcp_greet(j, line->fd, &h, &why);
         if (status == LS_OK && j->verdict.kind == TCP_WELCOME)
-            status = hear_first(j, line->fd, &why);
+            status = await_complete(j, line->fd, &why);
     } while (is_to_call_again(j, &line->fd, status, &why, &ending_ns));
     if (status && err)
         *err = why;
@@ -467,8 +479,8 @@ int tcp_call_first(joining *j, ls_error *err)
 
 /* ---- choosing the first member --------------------------------------------------------------- */
 
-/* Resolves the first member's name; waits if it is unknown, because the hosts of a service
- * may still be starting. */
+/* Resolves the first member's name. If the name is unknown, it waits for it: a cluster manager may
+ * make names known only when the hosts have started. */
 static int await_name(joining *j, ls_error *err)
 {
     int code;
@@ -481,21 +493,23 @@ static int await_name(joining *j, ls_error *err)
         tcp_pause(j);
     }
     if (tcp_is_any(j->found->ai_addr))
-        return ls_fail(err, LS_EINVAL,
-                       "%s stands for all addresses of a host, and none can be joined: the first "
-                       "says --listen :%s, the others --join with an address of its",
-                       j->where, j->meet.port);
+        return ls_fail(
+            err, LS_EINVAL,
+            "%s stands for all addresses of a host and cannot be joined: say --listen :%s "
+            "on the first host, and on the others --join with one of its addresses",
+            j->where, j->meet.port);
     return check_reached(&j->meet, j->found, "say --listen", err);
 }
 
-/* Returns whether the address is not one of this host's, or of a family that it lacks. */
+/* Returns whether the error says that the address belongs to another host, or to a family (IPv6 or
+ * IPv4) that this host does not have. */
 static bool is_elsewhere(int error)
 {
     return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
 }
 
-/* Guesses whether this member is first if the options do not say: it is if it can
- * listen at the address. */
+/* Decides whether this member is the first if the options do not say so: it is the first if it can
+ * listen at the address of the rendezvous. */
 static int guess_first(joining *j, bool *first, ls_error *err)
 {
     char why[LS_REASON];
@@ -505,7 +519,7 @@ static int guess_first(joining *j, bool *first, ls_error *err)
             error = tcp_listen(j, a->ai_addr, a->ai_addrlen, false);
     *first = error == 0;
     return *first || is_elsewhere(error) || error == EADDRINUSE
-               ? LS_OK /* EADDRINUSE: the first member listens on this host */
+               ? LS_OK /* EADDRINUSE: another process on this host is the first member */
                : ls_fail(err, LS_ESYSTEM, "cannot listen at %s: %s", j->where,
                          ls_reason(why, error));
 }
@@ -513,7 +527,7 @@ static int guess_first(joining *j, bool *first, ls_error *err)
 int tcp_meet(joining *j, ls_error *err)
 {
     bool first = !j->meet.port[0];
-    int status = first ? listen_as_told(j, err) : await_name(j, err);
+    int status = first ? listen_as_configured(j, err) : await_name(j, err);
     if (status == LS_OK && !first && !j->listen.port[0])
         status = guess_first(j, &first, err);
     if (status)
@@ -529,48 +543,49 @@ static int fail_note(const joining *j, int member, const tcp_note *note, ls_erro
 {
     const char *host = j->entry[member].host;
     if (!note)
-        return ls_fail(err, LS_ESYSTEM, "host %s has gone while all connected", host);
+        return ls_fail(err, LS_ESYSTEM,
+                       "host %s has closed its connection while the hosts were connecting", host);
     return member == 0 ? ls_fail(err, LS_ESYSTEM, "%.400s", note->text)
                        : ls_fail(err, LS_ESYSTEM, "host %s says: %.380s", host, note->text);
 }
 
-/* First member: reads a message of another member. Others: reads the first member's
- * message. Does not wait. */
-static int heed_member(joining *j, int member, ls_error *err)
+/* Reads a note of `member`, if one has arrived: on the first member that of another one, on the
+ * others that of the first. Fails if it is not the expected one. Does not wait. */
+static int check_note_of(joining *j, int member, ls_error *err)
 {
     tcp_note note;
     const int fd = tcp_line_of(j->wire, member, 0)->fd;
     struct pollfd watch = {.fd = fd, .events = POLLIN};
-    if (j->caller[member] == SAID || fd < 0 || poll(&watch, 1, 0) <= 0)
+    if (j->caller[member] == REPORTED || fd < 0 || poll(&watch, 1, 0) <= 0)
         return LS_OK;
     if (tcp_move_all(fd, &note, sizeof note, false, tcp_try_until(j)))
         return fail_note(j, member, NULL, err);
     note.text[TCP_NOTE - 1] = '\0';
     if (note.kind != (member == 0 ? TCP_GO : TCP_CONNECTED))
         return fail_note(j, member, &note, err);
-    j->caller[member] = SAID;
+    j->caller[member] = REPORTED;
     return LS_OK;
 }
 
-int tcp_heed_notes(joining *j, ls_error *err)
+int tcp_check_notes(joining *j, ls_error *err)
 {
     int status = LS_OK;
     if (!j->is_first)
-        return heed_member(j, 0, err);
+        return check_note_of(j, 0, err);
     for (int m = 1; m < j->place.members && status == LS_OK; m++)
-        status = heed_member(j, m, err);
+        status = check_note_of(j, m, err);
     return status;
 }
 
-static bool all_said(const joining *j)
+static bool all_reported(const joining *j)
 {
     for (int m = j->is_first; m < (j->is_first ? j->place.members : 1); m++)
-        if (j->caller[m] != SAID)
+        if (j->caller[m] != REPORTED)
             return false;
     return true;
 }
 
-static void say_how(joining *j, int status, const char *text)
+static void send_result(joining *j, int status, const char *text)
 {
     tcp_note note = {.kind = status        ? TCP_FAILED
                              : j->is_first ? TCP_GO
@@ -586,22 +601,23 @@ static void say_how(joining *j, int status, const char *text)
 
 static int await_all(joining *j, ls_error *err)
 {
-    int status = tcp_heed_notes(j, err);
-    while (status == LS_OK && !all_said(j)) {
+    int status = tcp_check_notes(j, err);
+    while (status == LS_OK && !all_reported(j)) {
         if (ls_now_ns() >= j->until_ns)
             return ls_fail(err, LS_ETIMEDOUT,
                            "not all hosts have connected to each other in time: does a firewall "
                            "let them through?");
         (void)tcp_ready(-1, 0, ls_now_ns() + TCP_AGAIN_NS / 20);
         tcp_beat(j);
-        status = tcp_heed_notes(j, err);
+        status = tcp_check_notes(j, err);
     }
     return status;
 }
 
-/* Replaces this member's own failure by its cause. A failure of one member causes failures of
- * others, and the first member hears of all of them; it tells another member the cause. */
-static int hear_cause(const joining *j, int status, ls_error *why)
+/* Replaces this member's error by its cause. If one member fails, others fail because of that. The
+ * first member receives the errors of all, and sends the first of them, the cause, to the other
+ * members. */
+static int receive_cause(const joining *j, int status, ls_error *why)
 {
     tcp_note note;
     char own[100];
@@ -621,13 +637,13 @@ int tcp_agree_to_go(joining *j, int status, ls_error *err)
     if (status && err)
         why = *err;
     if (!j->is_first)
-        say_how(j, status, why.text);
+        send_result(j, status, why.text);
     if (status == LS_OK)
         status = await_all(j, &why);
     else if (!j->is_first)
-        status = hear_cause(j, status, &why);
+        status = receive_cause(j, status, &why);
     if (j->is_first)
-        say_how(j, status, why.text);
+        send_result(j, status, why.text);
     if (status && err)
         *err = why;
     for (int m = 0; m < j->place.members; m++)

@@ -1,12 +1,23 @@
 #define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
-/* Regrouping after members have been lost. The surviving members find each other at their
- * listeners, which stay open all the time, vote which of them go on (vote.h), and connect anew.
+/* Regrouping: when members have been lost, or a process is to be admitted, the members agree which
+ * of them continue, and connect to each other again. A member is one process of the run; its
+ * number, from 0, is that in the first group, or the next free one if it was admitted later.
  *
- * Each member calls those with lower numbers, which it has reached at the start. If a listener
- * refuses, its process has ended. A member with a higher number may be behind a firewall; it is
- * called only if its connections have ended as well, to see whether its listener refuses. A member
- * that was silent, or has said that it leaves, is suspected, and nobody waits for it. The others
- * have a limited time to come. */
+ * The surviving members find each other at their listeners, which stay open during the whole run.
+ * Then they vote (vote.h), and the members of the group that is formed make new connections.
+ *
+ * Who connects to whom. A member connects to every member with a lower number: it has done so at
+ * the start of the run as well, so no firewall is in the way. A member with a higher number
+ * connects on its own. This member only tries to connect to it if its old connections have ended,
+ * and only to learn whether its process has ended: then its listener refuses the connection.
+ *
+ * Suspects. A member is suspected if the caller of tcp_regroup reports it as lost (it was silent,
+ * or has announced that it leaves), if its listener refuses a connection, or if it delays the vote.
+ * No member waits for a suspect. A suspect whose state arrives is suspected no longer. A member
+ * that is not suspected has a limited time to take part, the grace time, and all other time limits
+ * are multiples of it.
+ *
+ * Only the thread that calls tcp_regroup runs the functions of this file. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -18,42 +29,52 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_NS UINT64_C(5000000)
-/* longest interval between two messages with this member's state */
-#define SAY_NS UINT64_C(100000000)
-#define MOMENT_NS UINT64_C(1500000000) /* most time for members that are not suspected */
-#define LEAST_MOMENT_NS UINT64_C(200000000)
-/* number of such times for one vote; for all votes and connecting anew */
-enum { MOMENTS = 4, MOMENTS_IN_ALL = 6 };
-/* channel in the hello of a caller that takes part in the vote */
+/* Longest wait for an incoming connection before messages are read again. */
+#define LISTEN_NS UINT64_C(5000000)
+/* Interval between two messages with this member's state, and least time between two attempts to
+ * connect to one member. */
+#define INTERVAL_NS UINT64_C(100000000)
+/* Bounds of the grace time, which is half of the deadline for a silent member. */
+#define GRACE_NS UINT64_C(1500000000)
+#define LEAST_GRACE_NS UINT64_C(200000000)
+/* Time limits in grace times. */
+enum {
+    GRACES_PER_VOTE = 4, /* for one vote */
+    GRACES_IN_ALL = 6    /* for the whole regrouping: all votes and the new connections */
+};
+/* Value of hello.channel in a connection for the vote. */
 enum { ON_VOTE = LS_WIRE_CHANNELS };
 
-/* A member of the first group in this vote. */
+/* Another member of the first group, as this member sees it during the vote. */
 typedef struct voter {
-    int fd; /* −1: not connected */
-    size_t got;
-    tcp_word in;
-    uint64_t next_ns; /* earliest time of the next call */
-    bool shunned;     /* it has kept the others waiting */
+    int fd;           /* connection for the vote; −1: none */
+    size_t got;       /* number of bytes of `in` received */
+    tcp_word in;      /* message that is being received */
+    uint64_t next_ns; /* earliest time of the next attempt to connect to it */
+    bool refused;     /* it has delayed the vote: its connections are refused */
 } voter;
 
-typedef struct meeting {
+/* A regrouping in progress. */
+typedef struct regrouping {
     joining *j;
     tcp_vote *vote;
-    tcp_wire *old;  /* NULL: this process is an arrival */
-    tcp_set before; /* members of the group before the loss */
-    voter *voter;   /* [vote->members] */
-    uint64_t moment_ns, over_ns;
-    uint64_t call_ns; /* earliest time of the next outgoing call */
-    int called;       /* member that was called last */
-    /* since_ns: time of the last change of the connected members or of the vote */
-    uint64_t settled_by_ns, since_ns, said_ns;
-    bool formed;
-} meeting;
+    tcp_wire *old;         /* the transport whose members were lost; NULL: this process is new */
+    tcp_set before;        /* members of the group before the regrouping */
+    voter *voter;          /* [vote->members] */
+    uint64_t grace_ns;     /* grace time */
+    uint64_t end_ns;       /* end of the regrouping: after it the attempt fails */
+    uint64_t next_dial_ns; /* earliest time of the next attempt to connect to any member */
+    int dialled;           /* member to which the last attempt was made */
+    /* End of the time in which members may appear that are neither connected nor suspected. */
+    uint64_t settle_until_ns;
+    uint64_t changed_ns; /* time at which the connected members or the vote last changed */
+    uint64_t sent_ns;    /* time at which this member's state was last sent to all */
+} regrouping;
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-static void part_from(meeting *m, int who)
+/* Closes the vote's connection to a member, if there is one. */
+static void disconnect(regrouping *m, int who)
 {
     voter *v = &m->voter[who];
     if (v->fd >= 0)
@@ -61,40 +82,44 @@ static void part_from(meeting *m, int who)
     v->fd = -1;
     v->got = 0;
     tcp_vote_miss(m->vote, who);
-    m->since_ns = ls_now_ns();
+    m->changed_ns = ls_now_ns();
 }
 
-static void say(meeting *m, int who, tcp_word *word)
+/* Sends a message of the vote to a member; closes the connection if it cannot be sent in time. */
+static void send_message(regrouping *m, int who, tcp_word *word)
 {
     if (m->voter[who].fd >= 0 &&
         tcp_move_all(m->voter[who].fd, word, sizeof *word, true, ls_now_ns() + m->j->try_ns))
-        part_from(m, who);
+        disconnect(m, who);
 }
 
-static void say_to_all(meeting *m, const tcp_set *to, tcp_word *word)
+static void send_to_all(regrouping *m, const tcp_set *to, tcp_word *word)
 {
     for (int i = 0; i < m->vote->members; i++)
         if (i != m->vote->own && (!to || tcp_set_has(to, i)))
-            say(m, i, word);
+            send_message(m, i, word);
 }
 
-static void say_state(meeting *m, int who)
+/* Sends this member's state to the member `who`, or to all connected members if `who` is −1. */
+static void send_state(regrouping *m, int who)
 {
     tcp_word word;
     tcp_vote_state(m->vote, &word);
     if (who >= 0)
-        say(m, who, &word);
+        send_message(m, who, &word);
     else
-        say_to_all(m, NULL, &word);
+        send_to_all(m, NULL, &word);
 }
 
-static void meet_voter(meeting *m, int who, int fd)
+/* Uses `fd` as the vote's connection to a member, in place of an earlier one. */
+static void attach(regrouping *m, int who, int fd)
 {
-    part_from(m, who);
+    disconnect(m, who);
     m->voter[who].fd = fd;
-    say_state(m, who);
+    send_state(m, who);
 }
 
+/* Returns the position of the member `who` in the set, which is its number in that group. */
 static int index_of(const tcp_set *set, int who)
 {
     int index = 0;
@@ -103,9 +128,9 @@ static int index_of(const tcp_set *set, int who)
     return index;
 }
 
-/* Returns whether a connection of the old transport has ended, also if data in
- * it are still unread. */
-static bool has_hung_up(const meeting *m, int who)
+/* Returns whether the member has closed a connection of the old transport. Data that it sent before
+ * and that have not been read do not matter. */
+static bool has_hung_up(const regrouping *m, int who)
 {
     bool hung_up = false;
     if (!m->old || !tcp_set_has(&m->before, who))
@@ -118,9 +143,11 @@ static bool has_hung_up(const meeting *m, int who)
     return hung_up;
 }
 
-/* Calls a member. If a member with a higher number accepts the connection, it is alive and will
- * call itself. A call that takes long is followed by as much time for incoming connections. */
-static void call(meeting *m, int who)
+/* Tries to connect to a member. If it has a higher number and accepts the connection, its process
+ * is alive, and that member will connect to this one: the connection is closed again. Sets the
+ * earliest time of the next attempt: incoming connections are served for as long as this attempt
+ * took. */
+static void dial(regrouping *m, int who)
 {
     joining *j = m->j;
     hello h = {.from = (uint32_t)m->vote->own, .to = (uint32_t)who, .channel = ON_VOTE};
@@ -133,53 +160,56 @@ static void call(meeting *m, int who)
     if (error == ECONNREFUSED)
         tcp_set_add(&m->vote->suspects, who);
     if (fd >= 0 && who < m->vote->own && tcp_greet(j, fd, &h, NULL) == LS_OK)
-        meet_voter(m, who, fd);
+        attach(m, who, fd);
     else if (fd >= 0)
         close(fd);
     const uint64_t now = ls_now_ns();
-    m->voter[who].next_ns = now + SAY_NS;
-    m->call_ns = now + (now - began);
+    m->voter[who].next_ns = now + INTERVAL_NS;
+    m->next_dial_ns = now + (now - began);
 }
 
-static bool is_to_call(const meeting *m, int who)
+/* Returns whether to try to connect to a member now. */
+static bool must_dial(const regrouping *m, int who)
 {
     const voter *v = &m->voter[who];
-    return who != m->vote->own && v->fd < 0 && !v->shunned && ls_now_ns() >= v->next_ns &&
+    return who != m->vote->own && v->fd < 0 && !v->refused && ls_now_ns() >= v->next_ns &&
            tcp_set_has(&m->vote->formed.set, who) && !tcp_set_has(&m->vote->suspects, who) &&
            (who < m->vote->own || has_hung_up(m, who));
 }
 
-/* Calls the next member. After an outgoing call that took t, incoming connections are served for t
- * before the next call: they may be the ones that matter. */
-static void call_others(meeting *m)
+/* Tries to connect to the next member in turn, unless the last attempt was too recent. After an
+ * attempt that took the time t, incoming connections are served for t: attempts that time out must
+ * not delay the connections of members that are alive. */
+static void dial_next(regrouping *m)
 {
     const int members = m->vote->members;
-    for (int i = 1; i <= members && ls_now_ns() >= m->call_ns; i++) {
-        const int who = (m->called + i) % members;
-        if (!is_to_call(m, who))
+    for (int i = 1; i <= members && ls_now_ns() >= m->next_dial_ns; i++) {
+        const int who = (m->dialled + i) % members;
+        if (!must_dial(m, who))
             continue;
-        m->called = who;
-        call(m, who);
+        m->dialled = who;
+        dial(m, who);
         return;
     }
 }
 
-/* Takes an incoming connection. A connection of a group that was formed and that this member has
- * not heard of yet is kept until it has. */
-static void answer_door(meeting *m)
+/* Accepts an incoming connection, if there is one. A member that already knows the result of the
+ * vote may connect for the new group before the result has reached this member. Such a connection
+ * is kept in j->early until it does (join.c). */
+static void accept_incoming(regrouping *m)
 {
     joining *j = m->j;
     hello h;
-    const int fd = tcp_await_caller(j, ls_now_ns() + LOOK_NS, &h);
+    const int fd = tcp_await_caller(j, ls_now_ns() + LISTEN_NS, &h);
     if (fd < 0)
         return;
-    if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && j->earlies < GUESTS) {
+    if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && j->earlies < PENDING_MAX) {
         j->early[j->earlies].fd = fd;
         j->early[j->earlies++].said = h;
     } else if (h.run == j->run && h.channel == ON_VOTE && h.to == (uint32_t)m->vote->own &&
                h.from > (uint32_t)m->vote->own && h.from < (uint32_t)m->vote->members &&
-               !m->voter[h.from].shunned) {
-        meet_voter(m, (int)h.from, fd);
+               !m->voter[h.from].refused) {
+        attach(m, (int)h.from, fd);
     } else {
         close(fd);
     }
@@ -187,20 +217,22 @@ static void answer_door(meeting *m)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static void hear(meeting *m, int who, const tcp_word *in)
+/* Processes a message, and sends the answer if there is one. */
+static void on_message(regrouping *m, int who, const tcp_word *in)
 {
     tcp_word answer;
     if (!tcp_vote_can_be(m->vote, in)) {
-        part_from(m, who);
+        disconnect(m, who);
         return;
     }
     if (in->say != TCP_STATE || !tcp_set_has(&m->vote->here, who))
-        m->since_ns = ls_now_ns();
+        m->changed_ns = ls_now_ns();
     if (tcp_vote_hear(m->vote, who, in, &answer))
-        say(m, who, &answer);
+        send_message(m, who, &answer);
 }
 
-static void listen_to(meeting *m, int who)
+/* Reads and processes the messages that a member has sent. Does not wait. */
+static void receive_from(regrouping *m, int who)
 {
     voter *v = &m->voter[who];
     while (v->fd >= 0) {
@@ -208,7 +240,7 @@ static void listen_to(meeting *m, int who)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n <= 0) {
-            part_from(m, who);
+            disconnect(m, who);
             return;
         }
         v->got += (size_t)n;
@@ -216,15 +248,16 @@ static void listen_to(meeting *m, int who)
             continue;
         v->got = 0;
         const tcp_word in = v->in;
-        hear(m, who, &in);
+        on_message(m, who, &in);
     }
 }
 
 /* ---- voting ---------------------------------------------------------------------------------- */
 
-/* Suspects the members that keep the vote waiting: the lowest, if it has not proposed; in a vote of
- * this member's own, those that have not accepted. */
-static void shun_silent(meeting *m)
+/* Suspects the members for which the vote waits. The connected member with the lowest number is the
+ * one that proposes a group. If that is another member, it has not proposed, and is suspected. If
+ * it is this member, those that have not accepted its proposal are suspected. */
+static void suspect_silent(regrouping *m)
 {
     const tcp_vote *v = m->vote;
     const tcp_set left = tcp_vote_left(v);
@@ -235,30 +268,31 @@ static void shun_silent(meeting *m)
                                            : i == lowest;
         if (!late || i == v->own)
             continue;
-        m->voter[i].shunned = true;
+        m->voter[i].refused = true;
         tcp_set_add(&m->vote->suspects, i);
-        part_from(m, i);
+        disconnect(m, i);
     }
-    m->since_ns = ls_now_ns();
+    m->changed_ns = ls_now_ns();
 }
 
-static void vote(meeting *m)
+/* Does what the vote allows at this time: proposes a group, forms it, or suspects members. */
+static void vote(regrouping *m)
 {
     const uint64_t now = ls_now_ns();
     tcp_word word;
-    const bool settled = tcp_vote_settled(m->vote) || now > m->settled_by_ns;
+    const bool settled = tcp_vote_settled(m->vote) || now > m->settle_until_ns;
     if (settled && tcp_vote_propose(m->vote, &word)) {
-        m->since_ns = now;
-        say_to_all(m, &word.ballot.set, &word);
+        m->changed_ns = now;
+        send_to_all(m, &word.ballot.set, &word);
     }
     if (tcp_vote_formed(m->vote, &word))
-        say_to_all(m, &word.ballot.set, &word);
-    else if (settled && now - m->since_ns > 2 * m->moment_ns)
-        shun_silent(m);
+        send_to_all(m, &word.ballot.set, &word);
+    else if (settled && now - m->changed_ns > 2 * m->grace_ns)
+        suspect_silent(m);
 }
 
 /* Formats "a, b", truncated to `size` bytes. */
-static void list_hosts(char *out, size_t size, const meeting *m, const tcp_set *set)
+static void list_hosts(char *out, size_t size, const regrouping *m, const tcp_set *set)
 {
     size_t used = 0;
     for (int i = 0; i < m->vote->members && used < size; i++)
@@ -267,8 +301,9 @@ static void list_hosts(char *out, size_t size, const meeting *m, const tcp_set *
                                      m->j->entry[i].host);
 }
 
-/* Returns LS_OK if the connected members may still win the vote, else LS_ESTALLED. */
-static int check_hope(const meeting *m, ls_error *err)
+/* Returns LS_OK if the connected members can still form a group that includes this one, else
+ * LS_ESTALLED. */
+static int check_can_win(const regrouping *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
     const tcp_set left = tcp_vote_left(m->vote);
@@ -277,72 +312,75 @@ static int check_hope(const meeting *m, ls_error *err)
     if (!tcp_set_has(&last->set, m->vote->own) &&
         !(tcp_set_has(&m->vote->arrivals, m->vote->own) && last->number == m->vote->formed.number))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
-    if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote)) {
+    if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settle_until_ns) && !tcp_vote_may(m->vote)) {
         list_hosts(hosts, sizeof hosts, m, &left);
-        return ls_fail(err, LS_ESTALLED,
-                       "%d of %d hosts found each other (%s), which is %s, so that the others may "
-                       "go on, and these do not",
-                       found, all, hosts,
-                       2 * found == all  ? "half of them, without the first"
-                       : 2 * found > all ? "not certain to be the only part that does"
-                                         : "fewer than half");
+        return ls_fail(
+            err, LS_ESTALLED,
+            "%d of %d hosts found each other (%s), which is %s: the other hosts may have "
+            "gone on without them, so these hosts stop",
+            found, all, hosts,
+            2 * found == all  ? "half of them, without the first host"
+            : 2 * found > all ? "not certain to be the only group that can go on"
+                              : "fewer than half");
     }
     return ls_now_ns() < m->j->until_ns
                ? LS_OK
                : ls_fail(err, LS_ESTALLED,
-                         "the hosts that are left did not agree who goes on in time");
+                         "the hosts that are left did not agree in time which of them go on");
 }
 
-static int agree(meeting *m, ls_error *err)
+/* Runs the vote until a group is formed. Errors: LS_ESTALLED (this member does not continue). */
+static int run_vote(regrouping *m, ls_error *err)
 {
     const uint64_t number = m->vote->formed.number;
     int status = LS_OK;
     while (status == LS_OK && m->vote->formed.number == number) {
-        call_others(m);
-        answer_door(m);
+        dial_next(m);
+        accept_incoming(m);
         for (int i = 0; i < m->vote->members; i++)
-            listen_to(m, i);
+            receive_from(m, i);
         if (m->vote->formed.number != number)
             break;
-        if (ls_now_ns() - m->said_ns > SAY_NS) {
-            m->said_ns = ls_now_ns();
-            say_state(m, -1);
+        if (ls_now_ns() - m->sent_ns > INTERVAL_NS) {
+            m->sent_ns = ls_now_ns();
+            send_state(m, -1);
         }
         vote(m);
         if (m->vote->formed.number == number)
-            status = check_hope(m, err);
+            status = check_can_win(m, err);
     }
     return status;
 }
 
 /* ---- the new transport ----------------------------------------------------------------------- */
 
-static void part_from_all(meeting *m)
+static void disconnect_all(regrouping *m)
 {
     for (int i = 0; i < m->vote->members; i++)
-        part_from(m, i);
+        disconnect(m, i);
 }
 
-static void begin(meeting *m, const tcp_set *suspects)
+/* Begins a vote: closes the connections of the one before and sets the time limits. */
+static void begin_vote(regrouping *m, const tcp_set *suspects)
 {
     const uint64_t now = ls_now_ns();
-    part_from_all(m);
+    disconnect_all(m);
     tcp_vote_begin(m->vote, suspects);
-    m->settled_by_ns = now + m->moment_ns;
-    m->since_ns = now;
-    m->j->until_ns = tcp_sooner(now + MOMENTS * m->moment_ns, m->over_ns);
+    m->settle_until_ns = now + m->grace_ns;
+    m->changed_ns = now;
+    m->j->until_ns = tcp_sooner(now + GRACES_PER_VOTE * m->grace_ns, m->end_ns);
 }
 
-/* Connects the group that was formed. The connections of the vote stay open until then, so that the
- * last messages arrive. */
-static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
+/* Makes the connections of the group that was formed. The connections of the vote are closed only
+ * after that, so that the last messages of the vote arrive. */
+static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;
     tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
     m->j->wire = w;
-    m->j->until_ns = tcp_sooner(ls_now_ns() + 2 * m->moment_ns, m->over_ns);
+    m->j->until_ns = tcp_sooner(ls_now_ns() + 2 * m->grace_ns, m->end_ns);
     w->base.member = index_of(set, m->vote->own);
     int status = tcp_make_lines(w, tcp_set_count(set), err);
     if (status == LS_OK)
@@ -354,33 +392,34 @@ static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
     return status;
 }
 
-/* Votes and connects. If another member is lost while connecting, another vote follows, in which
- * one fewer may take part. */
-static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_error *err)
+/* Votes and connects. If another member is lost before all members have connected, the others vote
+ * again without it. */
+static int vote_and_connect(tcp_wire **out, regrouping *m, const tcp_set *suspects, ls_error *err)
 {
     int status = LS_ESTALLED;
-    m->over_ns = ls_now_ns() + MOMENTS_IN_ALL * m->moment_ns;
+    m->end_ns = ls_now_ns() + GRACES_IN_ALL * m->grace_ns;
     for (int tries = 0; status && tries < TCP_TRIED_MOST; tries++) {
-        begin(m, suspects);
-        status = agree(m, err);
+        begin_vote(m, suspects);
+        status = run_vote(m, err);
         if (status)
             break;
         status = connect_anew(out, m, err);
     }
-    part_from_all(m);
+    disconnect_all(m);
     return status;
 }
 
-static uint64_t moment(uint64_t deadline_ns)
+/* Returns the grace time for a deadline for silent members. */
+static uint64_t grace_of(uint64_t deadline_ns)
 {
     const uint64_t half = deadline_ns / 2;
-    if (half > MOMENT_NS)
-        return MOMENT_NS;
-    return half < LEAST_MOMENT_NS ? LEAST_MOMENT_NS : half;
+    if (half > GRACE_NS)
+        return GRACE_NS;
+    return half < LEAST_GRACE_NS ? LEAST_GRACE_NS : half;
 }
 
-/* Allocates the voters of a meeting and lets the members meet. */
-static int hold(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_error *err)
+/* Allocates the voters, then votes and connects. */
+static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects, ls_error *err)
 {
     const size_t members = (size_t)m->vote->members;
     m->voter = ls_alloc_array(NULL, members, sizeof *m->voter);
@@ -388,14 +427,15 @@ static int hold(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_error *e
         return ls_fail(err, LS_ENOMEM, "out of memory for a vote");
     for (size_t i = 0; i < members; i++)
         m->voter[i].fd = -1;
-    m->j->try_ns = m->moment_ns / 4;
-    int status = meet_anew(out, m, suspects, err);
+    m->j->try_ns = m->grace_ns / 4;
+    int status = vote_and_connect(out, m, suspects, err);
     ls_free(NULL, m->voter);
     return status;
 }
 
-/* Sets the index of the member that is new in the group, which is the same on all its members. */
-static void note_new(tcp_wire *w, const tcp_vote *v)
+/* Sets w->base.admitted, the number of the member that is new in the group. It is the same on all
+ * members, because the proposal names the new member. */
+static void set_admitted(tcp_wire *w, const tcp_vote *v)
 {
     w->base.admitted = 0;
     for (int i = 1; i < w->base.members; i++)
@@ -403,21 +443,21 @@ static void note_new(tcp_wire *w, const tcp_vote *v)
             w->base.admitted = i;
 }
 
-int tcp_vote_in(tcp_wire **out, joining *j, uint64_t moment_ns, ls_error *err)
+int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
 {
     const ls_regroup how = {.size = sizeof how, .alive = j->options.alive, .user = j->options.user};
     const tcp_set none = {{0}};
-    meeting m = {.j = j,
-                 .vote = &j->vote,
-                 .before = j->vote.formed.set,
-                 .moment_ns = moment_ns ? moment_ns : MOMENT_NS};
+    regrouping m = {.j = j,
+                    .vote = &j->vote,
+                    .before = j->vote.formed.set,
+                    .grace_ns = grace_ns ? grace_ns : GRACE_NS};
     j->how = &how;
-    int status = hold(out, &m, &none, err);
+    int status = run_regrouping(out, &m, &none, err);
     j->how = NULL;
     j->try_ns = TCP_TRY_NS;
     if (status)
         return status;
-    note_new(*out, &j->vote);
+    set_admitted(*out, &j->vote);
     if ((*out)->base.admitted == (*out)->base.member)
         return LS_OK;
     /* Another member was lost after the group with this process was formed. This process is in the
@@ -429,29 +469,31 @@ int tcp_vote_in(tcp_wire **out, joining *j, uint64_t moment_ns, ls_error *err)
 
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err)
 {
-    joining *j = old->meeting;
+    joining *j = old->rendezvous;
     if (!j || !j->options.regroups)
-        return ls_fail(err, LS_EUNSUPPORTED, "the wire was not opened to be left for another");
-    meeting m = {.j = j,
-                 .vote = &j->vote,
-                 .old = old,
-                 .before = j->vote.formed.set,
-                 .moment_ns = moment(how->deadline_ns)};
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "the wire was opened without `regroups`, so it cannot regroup");
+    regrouping m = {.j = j,
+                    .vote = &j->vote,
+                    .old = old,
+                    .before = j->vote.formed.set,
+                    .grace_ns = grace_of(how->deadline_ns)};
     tcp_set suspects = {{0}};
     for (int i = 0; i < old->base.members; i++)
         if (how->lost[i])
             tcp_set_add(&suspects, tcp_set_nth(&m.before, i));
     j->vote.arrivals = (tcp_set){{0}};
-    j->try_ns = m.moment_ns / 4;
-    int status = how->arrival ? tcp_invite(j, how->arrival, m.moment_ns, err) : LS_OK;
+    j->try_ns = m.grace_ns / 4;
+    int status = how->arrival ? tcp_invite(j, how->arrival, m.grace_ns, err) : LS_OK;
     if (status)
         return status;
     j->how = how;
     j->running = false;
-    status = hold(out, &m, &suspects, err);
+    status = run_regrouping(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
-    /* Closes connections of callers that have not proved themselves, or came too late. */
+    /* Closes connections whose other end has not completed the handshake, or that came too late for
+     * the new group. */
     tcp_hang_up(j);
     if (status)
         return status;
@@ -459,8 +501,8 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
         const int number = tcp_set_nth(&j->vote.formed.set, i);
         how->origin[i] = tcp_set_has(&m.before, number) ? index_of(&m.before, number) : -1;
     }
-    note_new(*out, &j->vote);
-    (*out)->meeting = j;
-    old->meeting = NULL;
+    set_admitted(*out, &j->vote);
+    (*out)->rendezvous = j;
+    old->rendezvous = NULL;
     return LS_OK;
 }

@@ -59,18 +59,18 @@ void tcp_set_up(int fd)
 int tcp_listen(joining *j, const struct sockaddr *at, socklen_t bytes, bool both_families)
 {
     const int on = 1, off = 0;
-    j->door = socket(at->sa_family, SOCK_STREAM, 0);
-    if (j->door < 0)
+    j->listen_fd = socket(at->sa_family, SOCK_STREAM, 0);
+    if (j->listen_fd < 0)
         return errno;
-    tcp_set_up(j->door);
-    setsockopt(j->door, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    tcp_set_up(j->listen_fd);
+    setsockopt(j->listen_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (both_families)
-        setsockopt(j->door, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(j->door, at, bytes) == 0 && listen(j->door, SOMAXCONN) == 0)
+        setsockopt(j->listen_fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(j->listen_fd, at, bytes) == 0 && listen(j->listen_fd, SOMAXCONN) == 0)
         return 0;
     const int error = errno;
-    close(j->door);
-    j->door = -1;
+    close(j->listen_fd);
+    j->listen_fd = -1;
     return error;
 }
 

@@ -165,8 +165,8 @@ bool tcp_vote_settled(const tcp_vote *v)
     return tcp_set_count(&open) == 0;
 }
 
-/* Returns whether this member may be in a group `set` that follows the group
- * with number `basis`. */
+/* Returns whether this member may accept a group `set` that follows the formed group with number
+ * `basis`. */
 static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 {
     bool allowed = basis >= v->formed.number && tcp_set_has(set, v->own);
@@ -190,8 +190,8 @@ static void try_it(tcp_vote *v, const tcp_ballot *ballot)
     v->tried[v->tries++] = *ballot;
 }
 
-/* Forms a group. Proposals that were tried before it are forgotten: without this member they can
- * no longer be formed. */
+/* Forms a group. Proposals with lower numbers that this member has tried are forgotten: this member
+ * will never form them, and a group is at work only if all its members have formed it (vote.h). */
 static void form(tcp_vote *v, const tcp_ballot *ballot)
 {
     int kept = 0;
@@ -238,8 +238,8 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
     return memcmp(&shared, part, sizeof shared) == 0;
 }
 
-/* Accepts or rejects a proposal. This member's own proposal is dropped for one
- * with a higher number. */
+/* Accepts a proposal if the rules allow it, and returns whether it did. This member's own proposal
+ * is then abandoned, because it has a lower number. */
 static bool accept(tcp_vote *v, const tcp_word *in)
 {
     const tcp_set able = either(&v->formed.set, &v->arrivals);
@@ -263,7 +263,7 @@ bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in)
 bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)
 {
     switch ((tcp_say)in->say) {
-    case TCP_STATE: /* a member that sends messages is no longer suspected */
+    case TCP_STATE: /* a member whose state arrives is no longer suspected */
         v->suspects.bits[from / 64] &= ~(UINT64_C(1) << (from % 64));
         v->state[from] = *in;
         tcp_set_add(&v->here, from);
@@ -275,7 +275,7 @@ bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)
         if (v->proposing && in->ballot.number == v->proposal.number)
             tcp_set_add(&v->accepted, from);
         return false;
-    case TCP_FORMED: /* a proposal that this member has tried, and none after it */
+    case TCP_FORMED: /* only the last proposal that this member has tried can be formed */
         if (v->tries > 0 && in->ballot.number == v->highest && v->highest > v->formed.number)
             form(v, &v->tried[v->tries - 1]);
         return false;

@@ -1,14 +1,15 @@
-/* The vote that decides which members go on when others have been lost: the rules
- * alone, without connections.
+/* The vote that decides which members continue when others have been lost. This file has only the
+ * rules of the vote; regroup.c has the connections and the time limits.
  *
- * Members are identified by their numbers in the first group; an arrival has the next number. A
- * group has a number and a set of members. The first group is *formed* from the start. Each later
- * group is proposed by the lowest of the members that have found each other, accepted by all its
- * members, and formed when all have accepted it:
+ * Members are identified by their numbers in the first group; a member that was admitted later has
+ * the next free number. A group has a number and a set of members. The first group contains all
+ * members of the start and is *formed* from the start. Each later group is proposed by the
+ * lowest-numbered of the members that have found each other. It is formed when all its members have
+ * accepted the proposal:
  *
  *     all        STATE     last formed group, highest number seen, suspected members
  *     lowest     PROPOSE   {number, set}, and the number of the formed group that it follows
- *     named      ACCEPT    the proposal is *tried* from here on
+ *     members    ACCEPT    the member has *tried* the proposal from then on
  *     lowest     FORMED    when all have accepted
  *
  * A set is a *quorum* of another set if it contains more than half of it, or half of it with its
@@ -71,22 +72,22 @@ typedef struct tcp_word {
     tcp_set arrivals; /* STATE: arrivals that the sender knows */
 } tcp_word;
 
-enum { TCP_TRIED_MOST = 8 };
+enum { TCP_TRIED_MOST = 8 }; /* most proposals that a member tries after a formed group */
 
 typedef struct tcp_vote {
-    int own, members; /* number of this member; numbers that members have had are below `members` */
-    tcp_ballot formed;
+    int own, members;  /* number of this member; all numbers of members are below `members` */
+    tcp_ballot formed; /* the group that this member has formed last */
     tcp_ballot tried[TCP_TRIED_MOST]; /* proposals that were tried after the formed group */
-    int tries;
-    uint64_t highest;
-    tcp_set suspects;
-    tcp_set arrivals; /* arrivals that may be part of the group that follows the formed group */
-    tcp_set here;     /* members whose state is known, and this member */
+    int tries;                        /* number of entries of `tried` used */
+    uint64_t highest;                 /* highest number of a proposal that this member has tried */
+    tcp_set suspects;                 /* members that this member suspects */
+    tcp_set arrivals; /* newcomers that may be in the group that follows the formed group */
+    tcp_set here;     /* connected members whose state has arrived, and this member */
     tcp_word *state;  /* [members]: states of the others; the entry of this member stays zero */
     /* This member's own proposal. */
-    bool proposing;
-    tcp_ballot proposal;
-    tcp_set accepted;
+    bool proposing;      /* there is one, and it is neither formed nor abandoned */
+    tcp_ballot proposal; /* the proposed group */
+    tcp_set accepted;    /* members that have accepted it */
 } tcp_vote;
 
 static inline bool tcp_set_has(const tcp_set *s, int i)
@@ -101,21 +102,22 @@ static inline void tcp_set_add(tcp_set *s, int i)
 
 /* Returns the number of members of the set. */
 int tcp_set_count(const tcp_set *s);
-/* Returns the member of the first group that has position `index` in the set; −1
- * if the set has fewer. */
+/* Returns the number of the member at position `index` of the set, counted from 0 in ascending
+ * order, or −1 if the set has fewer members. */
 int tcp_set_nth(const tcp_set *s, int index);
 
-/* Initialises a vote; the first group of `members` members is formed. Errors: LS_ENOMEM. */
+/* Initialises the state of a vote: the first group, of `members` members, is formed. `own`: number
+ * of this member. Errors: LS_ENOMEM. */
 int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err);
 /* Frees the vote's contents. A vote that was not initialised, but zeroed, is allowed. */
 void tcp_vote_fini(tcp_vote *v);
 
-/* Records that number `who` is an arrival, until a group is formed. Errors: LS_ENOMEM. */
+/* Records that number `who` is a newcomer, until a group is formed. Errors: LS_ENOMEM. */
 int tcp_vote_expect(tcp_vote *v, int who, ls_error *err);
-/* Begins a vote; no other member is known to be here. `suspects`: the members that
- * this member suspects. */
+/* Begins a vote, in which no other member is connected yet. `suspects`: the members that this
+ * member suspects. */
 void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects);
-/* Records that the connection to a member is gone. */
+/* Records that the connection to a member has been closed. */
 void tcp_vote_miss(tcp_vote *v, int who);
 /* Writes the STATE message of this member. */
 void tcp_vote_state(const tcp_vote *v, tcp_word *out);
@@ -128,20 +130,21 @@ bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in);
  * *answer must be sent back. */
 bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer);
 
-/* tcp_vote_last returns the last formed group that any member here knows, tcp_vote_left the members
- * of it that are here. */
+/* tcp_vote_last returns the formed group with the highest number that a connected member (or this
+ * one) knows. tcp_vote_left returns those of its members that are connected, and this one. */
 const tcp_ballot *tcp_vote_last(const tcp_vote *v);
 tcp_set tcp_vote_left(const tcp_vote *v);
-/* Returns whether every member of the last group is here or is suspected by a
- * member that is here. */
+/* Returns whether every member of tcp_vote_last is connected, or is suspected by a connected member
+ * or by this one. */
 bool tcp_vote_settled(const tcp_vote *v);
-/* Returns whether the members that are here may go on, as far as this member knows. */
+/* Returns whether the members of tcp_vote_left may form a group by the rules above, as far as this
+ * member knows. */
 bool tcp_vote_may(const tcp_vote *v);
-/* Makes a proposal if this member is the lowest of those left and they may go on. Returns true if
- * *out must be sent to all of them but this one. */
+/* Makes a proposal if this member has the lowest number in tcp_vote_left and tcp_vote_may is true.
+ * Returns true if *out must be sent to the other members of tcp_vote_left. */
 bool tcp_vote_propose(tcp_vote *v, tcp_word *out);
-/* Forms the group if all members of this member's proposal have accepted it. Returns true if *out
- * must be sent to them. */
+/* Forms the group that this member has proposed, if all its members have accepted the proposal.
+ * Returns true if *out must be sent to the other members of the group. */
 bool tcp_vote_formed(tcp_vote *v, tcp_word *out);
 
 #endif

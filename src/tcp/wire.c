@@ -6,26 +6,27 @@
 
 #include <string.h>
 
-/* Frees the transport. Connections are closed before the listener: a peer that finds that nobody
- * listens any more then also finds its connections closed. */
+/* Frees the transport. Connections are closed before the listener, so that a peer whose attempt to
+ * connect is refused also finds that its old connections are closed (must_dial in regroup.c). */
 static void end_wire(tcp_wire *w)
 {
-    struct joining *meeting = w->meeting;
+    struct joining *rendezvous = w->rendezvous;
     tcp_free(w);
-    tcp_forget_meeting(meeting);
+    tcp_free_rendezvous(rendezvous);
 }
 
-/* Closes the transport. All messages have been sent by now; data in transit must not be lost by a
- * close on this side. */
+/* Closes the transport. All messages have been passed to the kernel by now. tcp_drain waits for the
+ * peers first: a close on this side while data of a peer are unread would make the kernel drop data
+ * in transit. */
 static void close_tcp(ls_wire *base)
 {
-    tcp_dismiss_waiting(((tcp_wire *)base)->meeting, "the run has ended");
+    tcp_dismiss_waiting(((tcp_wire *)base)->rendezvous, "the run has ended");
     tcp_drain((tcp_wire *)base);
     end_wire((tcp_wire *)base);
 }
 
-/* The kernel has copied what was handed to it, and does not touch the
- * transfers' memory any more. */
+/* Aborts the transport. Returns 0, which says that no memory of a transfer is in use: the kernel
+ * has copied the data that it was given. */
 static int abort_tcp(ls_wire *base)
 {
     end_wire((tcp_wire *)base);

@@ -7,9 +7,9 @@
 #include "train/run_records.h"
 #include "train/saving.h"
 
-/* Records a step whose loss was not finite. If that ends the run, no other step is in progress, and
- * all processes exchange what they found; if the run goes on, the shard of another process stays
- * unknown. */
+/* Records a step whose loss was not finite. If the run ends because of it, no other step is in
+ * progress, and the processes tell each other which of their shards was bad. If the run goes on,
+ * they do not: a process does not learn about a bad shard of another one. */
 static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *err)
 {
     ls_bad_shard bad = {o->bad_shard < 0 ? -1 : t->members.member, o->bad_worker, o->bad_shard};
@@ -35,10 +35,10 @@ static int account_skipped(struct ls_trainer *t, const ls_outcome *o, ls_error *
         number, bad.shard, bad.worker, host[0] ? " of host " : "", host);
 }
 
-void ls_note_reached(struct ls_trainer *t)
+void ls_note_completed(struct ls_trainer *t)
 {
     if (t->members.cluster)
-        ls_standing_of(&t->coordination->reached, t);
+        ls_standing_of(&t->coordination->completed, t);
 }
 
 void ls_count_step(ls_coordination *c, const ls_report *r)
@@ -51,16 +51,16 @@ void ls_count_step(ls_coordination *c, const ls_report *r)
         t->position.totals.correct += (double)r->correct;
         t->position.totals.rows += (double)r->rows;
     }
-    t->told.result.steps = t->position.steps;
+    t->reported.result.steps = t->position.steps;
     c->last = *r;
-    ls_note_reached(t);
+    ls_note_completed(t);
 }
 
 /* Emits the record and the progress of a step that has been counted. */
 static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    ls_members_heed(t, r);
+    ls_members_note_stop(t, r);
     int status = ls_record_step(t, (double)r->rows / seconds, r, err);
     if (t->records.trace)
         ls_trace_rate(t->records.trace, ls_now_ns(), (double)r->rows / seconds);
@@ -68,7 +68,8 @@ static int tell_step(ls_coordination *c, const ls_report *r, double seconds, ls_
     return status;
 }
 
-/* Returns when the step ended, in the run's time: now, unless it was reported late. */
+/* Returns the time at which the step ended, in the run's time (ls_engine_ns): that in its report,
+ * if the report was sent later than the step ended, and otherwise now. */
 static uint64_t end_of(const ls_coordination *c, const ls_report *r)
 {
     const uint64_t end = r->ended_ns > 0 ? ls_engine_ns_at(c->t->engine, r->ended_ns) : 0;
@@ -105,6 +106,6 @@ int ls_adopt_step(ls_coordination *c, const ls_report *r, const ls_standing *sta
         return status;
     ls_take_standing(t, standing);
     c->last = *r;
-    ls_note_reached(t);
+    ls_note_completed(t);
     return tell_step(c, r, seconds, err);
 }

@@ -72,7 +72,7 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
     const uint64_t rounds = m->rounds;
     char when[64];
     int tries = 0;
-    if (!m->cluster || !t->config.cluster.admits || ls_stopping(t) || m->stop_behind != UINT64_MAX)
+    if (!m->cluster || !t->config.cluster.admits || ls_stopping(t) || m->stop_after != UINT64_MAX)
         return LS_OK;
     snprintf(when, sizeof when, "the end of epoch %u", (unsigned)t->position.epoch);
     while (m->rounds == rounds) {

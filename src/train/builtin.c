@@ -1,4 +1,4 @@
-/* The composition root: the only place that knows which back ends were built in. */
+/* The list of the built-in back ends. No other file knows which of them were built. */
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu_device.h"
 #else

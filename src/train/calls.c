@@ -29,7 +29,7 @@ static int check_pool(const ls_trainer *t, ls_error *err)
 }
 
 /* Marks the trainer as in use by this call. */
-static int take(ls_trainer *t, const char *function, ls_error *err)
+static int mark_in_use(ls_trainer *t, const char *function, ls_error *err)
 {
     /* Memory order. Only ls_call_end stores 0, with release order, after everything that its call
      * did. An exchange that returns 0 reads such a store (or the initial value), and its acquire
@@ -47,7 +47,7 @@ ls_call ls_call_begin_last(ls_trainer *t, const char *function, ls_error *err)
 {
     int status = check_process(t, function, err);
     if (status == LS_OK)
-        status = take(t, function, err);
+        status = mark_in_use(t, function, err);
     if (status)
         return (ls_call){NULL, status};
     status = check_pool(t, err);

@@ -2,9 +2,11 @@
  * collects them, and goes from epoch to epoch. account.c accounts for a completed step, recover.c
  * handles faults.
  *
- * Ranges are submitted as long as there is room for them, up to the next step after which something
- * is due that reads the replicas (a checkpoint, a comparison, a snapshot) or the epoch's end; then
- * the steps in flight are collected, and the work is done while no worker has work.
+ * Some work reads the replicas, and can only be done while no worker has work: saving a checkpoint,
+ * comparing the replicas, taking a snapshot. The coordinator submits ranges as long as the engine
+ * has room for them, but not beyond the next step after which such work is due, nor beyond the end
+ * of the epoch. It then collects the steps in flight, does the work that is due (do_due_work), and
+ * submits the next ranges.
  */
 #include "train/coordinator.h"
 #include "base/clock.h"
@@ -26,7 +28,8 @@ static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
     return (double)(ls_engine_ns(t->engine) - run_ns) * 1e-9;
 }
 
-/* Returns the number of steps of the run that are done once all submitted steps are. */
+/* Returns the number of steps that the run will have done when all submitted steps are
+ * completed. */
 static uint64_t steps_sent(const ls_coordination *c)
 {
     const ls_position *at = &c->t->position;
@@ -44,9 +47,10 @@ static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t step
     range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
 }
 
-/* Copies streamed rows, from the dataset or from the caller, to the feed; the range has one step. A
- * row's random numbers depend on its place in the feed, so the slot depends on the step: if a step
- * is repeated, its rows are in the same places. */
+/* Copies streamed rows, from the dataset or from the caller, to the feed; the range has one step.
+ * The random numbers of a streamed row are drawn with its index in the feed (for resident rows it
+ * is the index in the data set). The slot is therefore chosen by the number of the step: if the
+ * step is repeated, its rows have the same indices, and thus the same random numbers. */
 static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
 {
     const struct ls_trainer *t = c->t;
@@ -125,7 +129,7 @@ static int show_snapshot(struct ls_trainer *t, ls_error *err)
 
 /* Compares the replicas, saves a checkpoint if one is due, and passes a snapshot to the caller if
  * one is due. */
-static int settle(ls_coordination *c, ls_due due, ls_error *err)
+static int do_due_work(ls_coordination *c, ls_due due, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const bool show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
@@ -163,7 +167,7 @@ static int submit(const struct ls_trainer *t, const ls_range *range, ls_error *e
     return status;
 }
 
-static int scatter(ls_coordination *c, ls_error *err)
+static int submit_next(ls_coordination *c, ls_error *err)
 {
     ls_range range;
     int status = fill_range(&range, c, range_length(c), err);
@@ -183,9 +187,10 @@ static void send_from_here(ls_coordination *c)
     c->last_ns = ls_engine_ns(c->t->engine);
 }
 
-/* After a failure: collects the later steps that are in flight, so that no worker has work. If a
- * worker has failed, none of these steps was applied. Otherwise (the disk is full, say) they were
- * applied, and count, but have no record. */
+/* Collects all steps that are in flight, so that no worker has work. It is called after a failure.
+ * If a worker has failed, no worker has applied these steps. If the failure was another one (the
+ * disk is full, say), the workers have applied them: they count as steps of the run, but no record
+ * of them is written. */
 static void collect_rest(ls_coordination *c)
 {
     ls_outcome o;
@@ -196,8 +201,8 @@ static void collect_rest(ls_coordination *c)
     }
 }
 
-/* Recovers from the failure of a worker in step `number`, which either no worker applied or every
- * remaining worker did. */
+/* Recovers from the failure of a worker in step `number`. Either no worker or every remaining
+ * worker has applied that step. */
 static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
 {
     char when[64];
@@ -223,11 +228,11 @@ static int collect_step(ls_coordination *c, ls_error *err)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-static bool can_scatter(const ls_coordination *c)
+static bool can_submit(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
     const uint64_t sent = steps_sent(c);
-    const bool stops = t->members.cluster ? sent >= t->members.stop_behind : ls_stopping(t);
+    const bool stops = t->members.cluster ? sent >= t->members.stop_after : ls_stopping(t);
     return c->sent < c->limit && !stops && ls_engine_has_room(t->engine) && !is_due(c, sent);
 }
 
@@ -236,12 +241,12 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
     struct ls_trainer *t = c->t;
     int status = LS_OK;
     while (status == LS_OK) {
-        if (can_scatter(c))
-            status = scatter(c, err);
+        if (can_submit(c))
+            status = submit_next(c, err);
         else if (ls_engine_in_flight(t->engine) > 0)
             status = collect_step(c, err);
         else if (is_due(c, t->position.steps) && !ls_stopping(t))
-            status = settle(c, save_due(t, t->position.steps), err);
+            status = do_due_work(c, save_due(t, t->position.steps), err);
         else
             return LS_OK;
     }
@@ -254,15 +259,16 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
     const ls_epoch_totals *totals = &c->t->position.totals;
     send_from_here(c);
     c->limit = limit;
-    /* ls_account_step adds the time of each step; saving and snapshots after the last one do not
-     * count. */
+    /* ls_account_step adds the time of each step. Time for saving and snapshots after the last step
+     * is not part of the epoch's time. */
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
     return train_to_limit(c, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-/* Computes loss and accuracy from the tallies, and the metrics from the scores. */
+/* Computes the results of an evaluation: loss and accuracy from the shards' sums (ls_tally), and
+ * the other metrics from the scores of all rows. */
 static int measure(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = ls_engine_test(t->engine);
@@ -272,42 +278,45 @@ static int measure(struct ls_trainer *t, ls_error *err)
                               .row = r->row,
                               .rows = r->rows,
                               .outputs = r->classes};
-    t->told.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
-    t->told.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
-    ls_measured_clear(&t->told.measured);
-    t->told.measured.value[LS_METRIC_LOSS] = t->told.result.test_loss;
-    t->told.measured.value[LS_METRIC_ACCURACY] = t->told.result.test_accuracy;
-    int status =
-        r->scores ? ls_measure(&t->told.measured, t->config.metrics, &judged, t->host, err) : LS_OK;
-    double *mae = &t->told.measured.value[LS_METRIC_MAE];
+    t->reported.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
+    t->reported.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
+    ls_measured_clear(&t->reported.measured);
+    t->reported.measured.value[LS_METRIC_LOSS] = t->reported.result.test_loss;
+    t->reported.measured.value[LS_METRIC_ACCURACY] = t->reported.result.test_accuracy;
+    int status = r->scores
+                     ? ls_measure(&t->reported.measured, t->config.metrics, &judged, t->host, err)
+                     : LS_OK;
+    double *mae = &t->reported.measured.value[LS_METRIC_MAE];
     *mae = ls_prep_absolute_error(ls_dataset_describe(t->data[LS_TRAIN])->prep, *mae);
     return status;
 }
 
-/* Fails if the monitored metric has no value on the test rows, because it will never have one. A
- * loss that is not finite has a message of its own. */
+/* Fails if the run needs a best evaluation but the monitored metric has no value (NaN) on the test
+ * rows, because it will have none in later evaluations either. If the test loss is not finite,
+ * take_evaluation reports that instead. */
 static int check_monitored(const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     const bool needed = c->patience > 0 || c->checkpoint.best;
-    if (!needed || t->position.best.epoch > 0 || !isfinite(t->told.result.test_loss) ||
-        !isnan(t->told.measured.value[c->monitor]))
+    if (!needed || t->position.best.epoch > 0 || !isfinite(t->reported.result.test_loss) ||
+        !isnan(t->reported.measured.value[c->monitor]))
         return LS_OK;
     return ls_fail(
         err, LS_ECONFIG,
-        "monitor: %s has no value on the test rows (where targets are all alike there is "
-        "no auc, and no r2), so none is the best, for patience or checkpoint.best; "
-        "expected a metric that has one, such as loss",
+        "monitor: %s has no value on the test rows (auc and r2 have none if all targets are "
+        "equal), so patience and checkpoint.best cannot tell which epoch is the best; set "
+        "monitor to a metric that has a value, such as loss",
         ls_metric_names[c->monitor]);
 }
 
-/* Compares the evaluation with the best one. The first of equal ones is the best. Waiting for a
- * better one is counted only once there is a best. */
+/* Compares the evaluation with the best evaluation so far, and makes it the best if it is better.
+ * Of equal evaluations the first is the best. If it is not better, counts it for `patience`, unless
+ * there is no best evaluation yet. */
 static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
     const ls_metric metric = t->config.monitor;
-    const double value = t->told.measured.value[metric];
+    const double value = t->reported.measured.value[metric];
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
     if (!isfinite(value) || !better) {
@@ -321,13 +330,16 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
+/* Reports the results of an evaluation, compares them with the best ones, and writes their record.
+ * If this process has adopted the results from another one (members.evaluated), they are not
+ * computed here. */
 static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const ls_best before = t->position.best;
     int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
-    ls_tell_metric(t, &t->told.measured);
-    ls_note_reached(t);
+    ls_tell_metric(t, &t->reported.measured);
+    ls_note_completed(t);
     if (status == LS_OK)
         status = check_monitored(t, err);
     if (status == LS_OK)
@@ -336,10 +348,10 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
         status = ls_record_eval(t, seconds, err);
     if (status == LS_OK && t->position.epoch + 1 == (uint64_t)t->config.epochs &&
         !t->config.loss->vectors && ls_members_first(t))
-        ls_say_of_accuracy(t->data[LS_TEST], t->told.result.test_accuracy, t->host);
+        ls_warn_of_accuracy(t->data[LS_TEST], t->reported.result.test_accuracy, t->host);
     if (status) /* the evaluation is repeated after a resume, and must not count twice */
         t->position.best = before;
-    if (status == LS_OK && !isfinite(t->told.result.test_loss))
+    if (status == LS_OK && !isfinite(t->reported.result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "
                          "optimizer.lr",
@@ -347,8 +359,10 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     return status;
 }
 
-/* Evaluates this process's shards, and then gathers the results of all processes; repeats this if a
- * worker or another process is lost meanwhile. */
+/* Evaluates this process's shards, and then gathers the results of all processes. If a worker or
+ * another process is lost meanwhile, it recovers and repeats both. The recovery may find that
+ * another process has completed this evaluation; it then adopts the results of that process, sets
+ * members.evaluated (regroup.c), and nothing needs to be repeated. */
 static int evaluate_shards(struct ls_trainer *t, ls_error *err)
 {
     char when[64];
@@ -402,7 +416,7 @@ static int train_epoch(ls_coordination *c, ls_error *err)
         ls_dataset_places(t->data[LS_TRAIN], order, c->rows);
     const uint64_t start = ls_now_ns();
     int status = ls_train_steps(c, c->steps, err);
-    ls_trace_rate(t->records.trace, ls_now_ns(), 0); /* while nothing is trained */
+    ls_trace_rate(t->records.trace, ls_now_ns(), 0); /* the rate is 0 until the next epoch */
     ls_trace_span(t->records.trace, LS_TRACK_COORDINATOR, "epoch", start, ls_now_ns(), "epoch",
                   at->epoch + 1);
     return status;
@@ -413,8 +427,8 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
     ls_position *at = &t->position;
     at->trained_s += at->totals.seconds;
     at->recorded = true;
-    t->told.result.epochs++;
-    t->told.result.seconds_per_epoch = at->trained_s / t->told.result.epochs;
+    t->reported.result.epochs++;
+    t->reported.result.seconds_per_epoch = at->trained_s / t->reported.result.epochs;
     return ls_record_epoch(t, err);
 }
 
@@ -440,12 +454,12 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     t->position.step = 0;
     t->position.recorded = false;
     t->position.totals = (ls_epoch_totals){0};
-    /* The checkpoint of the last epoch is the run's final checkpoint. A trainer that the caller
-     * drives may go on, or has no last epoch. */
+    /* ls_trainer_run (may_evaluate) saves a final checkpoint after its last epoch, so none is saved
+     * here. A trainer that the caller drives may go on after its last epoch, so it saves here. */
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
-    status = settle(c, ls_checkpoint_due(t, &done), err);
+    status = do_due_work(c, ls_checkpoint_due(t, &done), err);
     return status || !may_evaluate ? status : ls_members_admit(t, err);
 }
 
@@ -475,12 +489,12 @@ static void say_early(struct ls_trainer *t)
 {
     const ls_best *best = &t->position.best;
     snprintf(
-        t->told.text.early, sizeof t->told.text.early,
-        "%u evaluations in a row were not better than that after epoch %u, with a%s %s of %.6g",
+        t->reported.text.early, sizeof t->reported.text.early,
+        "%u evaluations in a row were not better than the one after epoch %u, with a%s %s of %.6g",
         (unsigned)best->waited, (unsigned)best->epoch,
         best->metric == LS_METRIC_ACCURACY || best->metric == LS_METRIC_AUC ? "n" : "",
         ls_metric_names[best->metric], best->value);
-    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->told.text.early);
+    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->reported.text.early);
 }
 
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
@@ -497,8 +511,8 @@ int ls_coordinate(struct ls_trainer *t, ls_error *err)
         say_early(t);
         return LS_OK;
     }
-    t->told.result.interrupted = 1;
+    t->reported.result.interrupted = 1;
     return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu %s",
-                   (unsigned long long)t->told.result.steps,
-                   ls_plural(t->told.result.steps, "step", "steps"));
+                   (unsigned long long)t->reported.result.steps,
+                   ls_plural(t->reported.result.steps, "step", "steps"));
 }

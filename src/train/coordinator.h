@@ -16,18 +16,22 @@ typedef struct ls_coordination {
     uint32_t sent;
     uint32_t limit; /* number of steps of this epoch that may be submitted for now */
 
-    /* Number of steps after which everything due was done last; UINT64_MAX: none. */
+    /* Number of steps of the run when the work that was due was last done (do_due_work in
+     * coordinator.c): that work is not due again at the same number. UINT64_MAX: it was never done.
+     */
     uint64_t settled;
-    uint64_t repeated; /* number, from 1, of the step last repeated without a loss */
-    uint64_t last_ns;  /* time of ls_engine_ns when the last step was complete */
+    /* Number, from 1, of the last step that was repeated although no worker was lost. */
+    uint64_t repeated;
+    uint64_t last_ns; /* time of ls_engine_ns when the last step was complete */
     /* Time of ls_engine_ns at which this epoch would have begun had it run without a break. */
     uint64_t start_ns;
     double longest_s; /* duration of the longest step so far */
     ls_report last;   /* report of the last step done */
-    /* In a run of several processes: where the run stood when the last step or evaluation was
-     * complete on all of them, before this process did the work that follows it. A process that
-     * lacks that step or evaluation adopts this (regroup.c). */
-    ls_standing reached;
+    /* In a run of several processes: position and results of the run immediately after the last
+     * step or evaluation that this process has completed, before the work that follows it (records,
+     * checkpoints). After a loss, a process that has not completed that step or evaluation adopts
+     * this state (regroup.c). */
+    ls_standing completed;
     /* Arguments of ls_trainer_step: `given` rows. `images` NULL: rows come from the dataset. */
     const void *images, *labels;
     uint32_t given;
@@ -45,10 +49,10 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
  * an evaluation is due), begins the next epoch, and saves a checkpoint if one is due. An interrupt
  * may end the function before the evaluation; the epoch then has not ended. */
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);
-/* Evaluates the model on the test rows, writes the result to trainer->told.result, and emits its
- * record. *evaluated stays false if an interrupt came first, which makes workers end early. */
+/* Evaluates the model on the test rows, writes the result to trainer->reported.result, and emits
+ * its record. *evaluated stays false if an interrupt came first, which makes workers end early. */
 int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
-/* Trains and evaluates from trainer->position on as the config says. Fills trainer->told.result
+/* Trains and evaluates from trainer->position on as the config says. Fills trainer->reported.result
  * except the hash of the weights. Errors: LS_EINTERRUPTED, and those of ls_train_steps and
  * ls_end_epoch. */
 int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
@@ -60,8 +64,8 @@ void ls_count_step(ls_coordination *c, const ls_report *report);
 /* Counts a completed step, emits its record and reports progress. Errors: those of the record,
  * LS_ENONFINITE, those of the cluster. */
 int ls_account_step(ls_coordination *c, const ls_outcome *outcome, ls_error *err);
-/* Sets `reached` to the present position and results. */
-void ls_note_reached(struct ls_trainer *trainer);
+/* Sets `completed` to the present position and results. */
+void ls_note_completed(struct ls_trainer *trainer);
 /* Accounts for a step that another process has done and whose weights are loaded, as if this
  * process had done it. The run then stands where it stood on the other process. Errors: those of
  * the record. */
@@ -71,11 +75,11 @@ int ls_adopt_step(ls_coordination *c, const ls_report *report, const ls_standing
 /* ---- recover.c: recovery after a worker has failed or stalled ------------------------------- */
 
 /* Recovers after the failure of a step or a job: removes the lost workers, writes the fault
- * records, and has the others form a new group, ready to repeat what was not done. No worker may
- * have work. `when` describes the moment in messages, such as "step 12". A failure without a lost
- * device is repeated once if it may pass (LS_ENOMEM, LS_ETIMEDOUT, LS_EABORTED). Errors: the
- * failure itself if no device was lost and it is not repeated, if no worker is left, or if the
- * config says stop. */
+ * records, and has the other workers form a new group. The caller then repeats the step or job. No
+ * worker may have work. `when` describes the moment in messages, such as "step 12". If no device
+ * was lost, LS_OK is returned once per step, and only after an error that need not occur again
+ * (LS_ENOMEM, LS_ETIMEDOUT, LS_EABORTED). Errors: that of the failure, if the step or job is not to
+ * be repeated, if no worker is left, or if the config's on_device_loss is "stop". */
 int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
 /* Compares the replicas and, with `exports`, copies weights and optimizer states to
  * ls_engine_weights. If a worker fails meanwhile, recovers and repeats this with the remaining

@@ -71,11 +71,10 @@ static void tell_assumed(const doubter *d)
             "it",
             clip, clip);
     if (p && p->target_scaled)
-        ls_log(
-            d->host, LS_LOG_INFO,
-            "data.standardize_target: the network learns (target - %.4g) / %.4g; all that is told "
-            "is in the target's own unit; false leaves it",
-            p->target_mean, p->target_deviation);
+        ls_log(d->host, LS_LOG_INFO,
+               "data.standardize_target: the network learns (target - %.4g) / %.4g; results are "
+               "reported in the target's own unit; false leaves the target as it is",
+               p->target_mean, p->target_deviation);
 }
 
 /* ---- columns -------------------------------------------------------------------------------- */
@@ -84,28 +83,27 @@ static void doubt_column(const doubter *d, const ls_column_seen *c)
 {
     const uint32_t present = d->info->rows > c->missing ? d->info->rows - c->missing : 0;
     if (c->counts && c->use == LS_COLUMN_NUMBER)
-        ls_log(
-            d->host, LS_LOG_WARNING,
-            "column \"%.60s\" counts the rows: it says nothing of new ones; data.drop leaves it out",
-            c->name);
+        ls_log(d->host, LS_LOG_WARNING,
+               "column \"%.60s\" counts the rows, so it tells nothing about new rows; data.drop "
+               "leaves it out",
+               c->name);
     else if (c->step != 0 && c->use == LS_COLUMN_NUMBER && d->info->columns > 2)
         ls_log(d->host, LS_LOG_WARNING,
-               "column \"%.60s\" goes %s evenly from row to row, as a time or an id does: it says "
-               "little of new rows; data.drop leaves it out",
+               "column \"%.60s\" goes %s evenly from row to row, as times and ids do, so it tells "
+               "little about new rows; data.drop leaves it out",
                c->name, c->step > 0 ? "up" : "down");
     if (c->use != LS_COLUMN_LEVELS || c->named)
         return;
     if (c->levels > FEW / 2 && 2 * c->numeric >= c->levels)
-        ls_log(
-            d->host, LS_LOG_WARNING,
-            "column \"%.60s\": of its %d different texts %d are numbers, and each is an input of "
-            "its own; mend the others or leave them empty (data.missing), name it in "
-            "data.categorical if that is meant, or in data.drop",
-            c->name, c->levels, c->numeric);
+        ls_log(d->host, LS_LOG_WARNING,
+               "column \"%.60s\": %d of its %d different texts are numbers, but it is taken for a "
+               "column of texts, each of which becomes an input; correct the other texts or leave "
+               "them empty (data.missing), or name the column in data.categorical or data.drop",
+               c->name, c->numeric, c->levels);
     else if (present >= 20 && 2 * (uint32_t)c->levels > present)
         ls_log(d->host, LS_LOG_WARNING,
-               "column \"%.60s\" has %d different texts in %u rows: it says nothing of new ones; "
-               "data.drop leaves it out",
+               "column \"%.60s\" has %d different texts in %u rows, so it tells nothing about new "
+               "rows; data.drop leaves it out",
                c->name, c->levels, (unsigned)present);
 }
 
@@ -177,7 +175,7 @@ static void doubt_values(const doubter *d)
     for (uint32_t i = 0; i < d->rows; i++) {
         float v = d->view.targets[place(d, i)];
         const ls_prep *p = d->info->prep;
-        ls_prep_give_back(p, &v, 1);
+        ls_prep_unscale(p, &v, 1);
         v = fabsf(v - roundf(v)) < 1e-4f ? roundf(v) : v;
         if (v != roundf(v))
             return;
@@ -213,10 +211,10 @@ static void doubt_one_hot(const doubter *d)
         if (ones != 1 || ones + zeros != targets)
             return;
     }
-    ls_log(
-        d->host, LS_LOG_WARNING,
-        "the targets are one-hot, and are learnt as %zu values; for classes set data.labels to \"classes\"",
-        targets);
+    ls_log(d->host, LS_LOG_WARNING,
+           "the targets are one-hot, and are learnt as %zu values; for classes set data.labels to "
+           "\"classes\"",
+           targets);
 }
 
 /* ---- the checks of a run -------------------------------------------------------------------- */
@@ -253,7 +251,7 @@ void ls_say_of_data(const ls_config *config, const ls_dataset *train, const ls_d
         doubt_one_hot(&d);
 }
 
-void ls_say_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host)
+void ls_warn_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host *host)
 {
     const ls_dataset_info *info = ls_dataset_describe(judged);
     const ls_dataset_view view = ls_dataset_resident(judged);
@@ -272,8 +270,8 @@ void ls_say_of_accuracy(const ls_dataset *judged, double accuracy, const ls_host
     if (count && share < 1 && accuracy <= share)
         ls_log(
             host, LS_LOG_WARNING,
-            "an accuracy of %.4f is no better than taking each of the %u %s rows for the commonest "
-            "class (%.4f): try another optimizer.lr (trainer find-lr), more epochs, inputs that "
-            "are scaled (data.standardize, data.mean, data.std)",
+            "an accuracy of %.4f is no better than always answering the most common class of the "
+            "%u %s rows (%.4f): try another optimizer.lr (trainer find-lr), more epochs, or scaled "
+            "inputs (data.standardize, data.mean, data.std)",
             accuracy, (unsigned)info->rows, info->split, share);
 }

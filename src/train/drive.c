@@ -23,7 +23,7 @@
 
 /* ---- checks --------------------------------------------------------------------------------- */
 
-/* Returns whether the trainer is unchanged after an error. */
+/* Returns whether an error with this status leaves the trainer unchanged. */
 static bool is_harmless(int status)
 {
     return status == LS_OK || status == LS_EINVAL || status == LS_ENOENT || status == LS_EDATA ||
@@ -31,7 +31,7 @@ static bool is_harmless(int status)
 }
 
 /* Remembers the error that ended the training, for later calls. Copies the error to `err`. */
-static int note(ls_trainer *t, int status, const ls_error *why, ls_error *err)
+static int remember_error(ls_trainer *t, int status, const ls_error *why, ls_error *err)
 {
     if (!is_harmless(status) && t->broken.status == LS_OK)
         t->broken = *why;
@@ -159,7 +159,7 @@ int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32
     c->images = c->labels = NULL;
     if (status == LS_OK && out)
         describe_step(out, t, &c->last);
-    return note(t, status, &why, err);
+    return remember_error(t, status, &why, err);
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
@@ -182,10 +182,10 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
     if (loss)
-        *loss = t->told.result.test_loss;
+        *loss = t->reported.result.test_loss;
     if (accuracy)
-        *accuracy = t->told.result.test_accuracy;
-    return note(t, status, &why, err);
+        *accuracy = t->reported.result.test_accuracy;
+    return remember_error(t, status, &why, err);
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -197,7 +197,7 @@ int ls_take_weights(ls_trainer *t, const char *function, ls_error *err)
     if (status)
         return status;
     status = ls_read_back(t, true, &why);
-    return note(t, status, &why, err);
+    return remember_error(t, status, &why, err);
 }
 
 static int take_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
@@ -252,7 +252,7 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
     if (path)
         return ls_save_at(t, path, err);
     status = ls_save(t, ls_checkpoint_due(t, &(ls_moment){.occasion = LS_ASKED}), err);
-    t->told.result.saved |= status == LS_OK;
+    t->reported.result.saved |= status == LS_OK;
     return status;
 }
 
@@ -301,7 +301,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     int status = path ? check_training(t, "ls_trainer_load", err)
                       : ls_fail(err, LS_EINVAL, "ls_trainer_load: no path");
     /* a save in progress may read the exchange */
-    if (status == LS_OK && ls_saver_rest(t->dir.saver, NULL))
+    if (status == LS_OK && ls_saver_wait(t->dir.saver, NULL))
         status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
     if (status == LS_OK)
         status = read_from(t, path, err);
@@ -313,7 +313,7 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     status = ls_engine_load(t->engine, t->position.steps, &why);
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);
-    return note(t, status, &why, err);
+    return remember_error(t, status, &why, err);
 }
 
 /* ---- records -------------------------------------------------------------------------------- */

@@ -18,13 +18,13 @@
 static int choose_engine(const ls_wire_type **out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_trainer_cluster *o = &t->cluster;
-    const char *names[] = {NULL, NULL, "mpi"}; /* in the order of ls_cluster_engine */
+    const char *names[] = {NULL, NULL, "mpi"}; /* in the order of ls_process_engine */
     ls_error why;
     *out = o->wire;
     if (o->wire)
         return LS_OK;
     const char *name = names[t->config.cluster.engine];
-    if (t->config.cluster.engine == LS_ENGINE_AUTO && (o->comm || o->launched > 1))
+    if (t->config.cluster.engine == LS_PROCESSES_AUTO && (o->comm || o->launched > 1))
         name = "mpi";
     if (!name)
         return LS_OK;
@@ -48,7 +48,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
-                            /* a member without a config does not know it yet */
+                            /* a member without a config does not know yet what the config says */
                             .regroups = t->config.cluster.survives_loss || !t->config.doc,
                             .admits = t->config.cluster.admits,
                             .fingerprint = t->members.has_print ? &t->members.print : NULL,
@@ -58,7 +58,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .host = t->host};
     ls_members *m = &t->members;
     m->count = 1;
-    m->stop_behind = UINT64_MAX;
+    m->stop_after = UINT64_MAX;
     int status = choose_engine(&o.type, t, err);
     if (status || !o.type)
         return status;
@@ -102,7 +102,7 @@ int ls_members_close(struct ls_trainer *t, bool used)
 
 bool ls_stopping(const struct ls_trainer *t)
 {
-    return t->members.cluster ? t->position.steps >= t->members.stop_behind
+    return t->members.cluster ? t->position.steps >= t->members.stop_after
                               : atomic_load_explicit(&t->stop, memory_order_relaxed) != 0;
 }
 
@@ -184,7 +184,7 @@ static int prepare_to_share(struct ls_trainer *t, ls_error *err)
 {
     if (ls_members_first(t))
         return ls_snapshot_replicas(t, true, err);
-    return ls_saver_rest(t->dir.saver, NULL) ? ls_fail(err, LS_ESTALLED, "a save does not end")
+    return ls_saver_wait(t->dir.saver, NULL) ? ls_fail(err, LS_ESTALLED, "a save does not end")
                                              : LS_OK;
 }
 
@@ -197,7 +197,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     beginning b;
     if (!c)
         return LS_OK;
-    memset(&b, 0, sizeof b); /* the padding is sent too */
+    memset(&b, 0, sizeof b); /* also clears the padding, which is sent */
     ls_standing_of(&b.standing, t);
     b.evaluations = t->members.evaluations;
     b.rounds = t->members.rounds;
@@ -233,10 +233,10 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-void ls_members_heed(struct ls_trainer *t, const struct ls_report *r)
+void ls_members_note_stop(struct ls_trainer *t, const struct ls_report *r)
 {
-    if (r->comm.asked && t->members.stop_behind == UINT64_MAX)
-        t->members.stop_behind = r->number + 1; /* the next step may be in progress */
+    if (r->comm.asked && t->members.stop_after == UINT64_MAX)
+        t->members.stop_after = r->number + 1; /* the next step may be in progress */
 }
 
 /* Copies `bytes` bytes from `own` to `packed`, or back if `unpack`. `packed` NULL: copies nothing.
@@ -341,7 +341,7 @@ static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *er
                 "its memory is faulty; resume from an older checkpoint",
                 ls_cluster_host(t->members.cluster, m), ls_cluster_host(t->members.cluster, 0),
                 all[m].weights, all[0].weights);
-    t->told.result.saved = all[0].saved;
+    t->reported.result.saved = all[0].saved;
     return LS_OK;
 }
 
@@ -361,9 +361,9 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     }
     int end_status;
     ending own;
-    memset(&own, 0, sizeof own); /* the padding is sent too */
-    own.saved = t->told.result.saved;
-    memcpy(own.weights, t->told.result.weights_sha256, sizeof own.weights);
+    memset(&own, 0, sizeof own); /* also clears the padding, which is sent */
+    own.saved = t->reported.result.saved;
+    memcpy(own.weights, t->reported.result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);
     if (all)
         end_status = compare_endings(t, all, err);

@@ -42,15 +42,16 @@ typedef struct ls_members {
     struct ls_cluster *cluster; /* NULL: the run has one process */
     int member, count;          /* index of this member, and number of members */
     /* Number of the step, from 1, after which all members stop; UINT64_MAX: none was agreed. */
-    uint64_t stop_behind;
+    uint64_t stop_after;
     /* [devices] devices of all members, ordered by member; those of this member begin at `own`. */
     ls_member_device *device;
     int devices, own, devices_at_start;
     /* Fields for runs that go on without lost members (regroup.c). */
     int origin;           /* index of this member in the first group */
     uint64_t evaluations; /* number of evaluations completed by all members */
-    bool uneven;          /* since the last loss some members may have done more than others */
-    bool evaluated;       /* the interrupted evaluation was adopted from another member */
+    bool uneven;          /* a member was lost, and ls_members_level has not succeeded since */
+    bool evaluated;       /* results of the evaluation in progress were adopted from a member that
+                           * had completed it before the loss (regroup.c) */
     bool took_over;       /* this member has taken over as the first, with a run directory */
     bool unsaved;         /* the run directory of a new first member has no checkpoint yet */
     char lost[200];       /* hosts that were lost last */
@@ -66,8 +67,9 @@ typedef struct ls_members {
 /* Joins the other members if the options or the config say so. Errors: those of the transport,
  * LS_ECONFIG, LS_EUNSUPPORTED. */
 int ls_members_open(struct ls_trainer *trainer, ls_error *err);
-/* Leaves the run; tells the other members why, if the run did not start. `used`: a stalled worker
- * may still use the memory of sums and choices, which is then kept. Returns as ls_cluster_close. */
+/* Leaves the run. If the run did not start, tells the other members so. `used`: a stalled worker
+ * may still use the memory of sums and of the list of devices, so this memory is not freed. Returns
+ * as ls_cluster_close. */
 int ls_members_close(struct ls_trainer *trainer, bool used);
 
 /* Gathers `size` bytes from every member: returns an array of all members' `own`, ordered by
@@ -89,8 +91,9 @@ int ls_members_share_text(char **text, struct ls_trainer *trainer, ls_error *err
  * there is no other process. */
 void ls_members_span(const struct ls_trainer *trainer, int shards, int *lo, int *hi);
 
-/* Adopts the first member's number of shards if the config gives none; the first member knows what
- * is resumed. Errors: LS_ECONFIG (there are none, or fewer than members). */
+/* Adopts the first member's number of shards if the config gives none. (The first member may have
+ * it from the checkpoint that is resumed.) Errors: LS_ECONFIG (the number is 0 or smaller than the
+ * number of members). */
 int ls_members_share_shards(struct ls_trainer *trainer, ls_error *err);
 /* Checks that recipe, library version and data are the same on all members, before they exchange
  * anything that depends on them. Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, which name the
@@ -132,12 +135,12 @@ typedef struct ls_bad_shard {
 int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *trainer, ls_error *err);
 
 /* Called when a step is done: if a member has asked to stop, sets the step after which all stop. */
-void ls_members_heed(struct ls_trainer *trainer, const struct ls_report *report);
+void ls_members_note_stop(struct ls_trainer *trainer, const struct ls_report *report);
 /* Gathers the tallies, and the scores if wanted, of all members' shards. Errors: LS_ENOMEM, the
  * cluster's. */
 int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
-/* Called when everything is open on all members: from now on losses are survived if the config says
- * so. Errors: the cluster's. */
+/* Called when the trainer is open. Waits until it is open on all members. From then on the run
+ * survives the loss of a member, if the config says so. Errors: the cluster's. */
 int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
 /* Called after the run, which ended with `status`: compares the final weights of all members, and
  * learns whether the first member has saved. If the run failed on this member, it leaves instead;
@@ -163,8 +166,9 @@ bool ls_members_lost(const struct ls_trainer *trainer);
  * LS_ESTALLED (this process is not one of them), LS_ENOMEM. */
 int ls_members_regroup(struct ls_trainer *trainer, ls_error *err);
 /* Brings all members to the state of the member that has done most, and records the loss. Does
- * nothing if no member was lost. The workers have joined a new group. Errors: the cluster's; after
- * any other error this member leaves the run. */
+ * nothing if no member was lost. The workers have joined a new group before. If another member is
+ * lost meanwhile, the cluster's error is returned, and the function may be called again after a
+ * regroup; after any other error this member leaves the run. */
 int ls_members_level(struct ls_trainer *trainer, ls_error *err);
 
 #endif

@@ -60,8 +60,11 @@ static int compare_prints(const ls_fingerprint *a, const char *first, const ls_f
                           const char *host, ls_error *err)
 {
     if (strcmp(a->version, b->version) != 0)
-        return ls_fail(err, LS_EUNSUPPORTED, "host %s has Lockstep %s, host %s %s: install one",
-                       host, b->version, first, a->version);
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "host %s has Lockstep %s, but host %s has %s: install the same version on all "
+            "hosts",
+            host, b->version, first, a->version);
     if (a->recipe_crc32 != b->recipe_crc32)
         return ls_fail(err, LS_ECONFIG,
                        "host %s has another recipe than host %s (or other epochs, eval_every, "
@@ -133,9 +136,9 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
     if (t->config.cluster.survives_loss && !ls_cluster_can_regroup(t->members.cluster))
         return ls_config_fail(
             err, &t->config, "cluster.on_host_loss", LS_ECONFIG,
-            "\"continue\" needs an engine that can regroup, and that by which these "
-            "processes talk (mpi, or the caller's own) cannot: start them with --join, "
-            "or say \"stop\", and go on with --resume when a host was lost");
+            "\"continue\" needs an engine that can regroup, and the engine of this run (mpi, "
+            "or the caller's own) cannot: start the processes with --join, or set it to "
+            "\"stop\", and continue with --resume after the loss of a host");
     return compare_all(t, err);
 }
 
@@ -162,9 +165,11 @@ static int check_own_kind(const struct ls_trainer *t, const char *mine, ls_error
     for (int w = 1; w < ls_engine_workers(t->engine); w++) {
         describe(other, sizeof other, info_of(t, w));
         if (strcmp(other, mine) != 0)
-            return ls_fail(err, LS_EUNSUPPORTED,
-                           "%s is a %s, %s a %s: over several hosts all devices have to be alike",
-                           info_of(t, 0)->name, mine, info_of(t, w)->name, other);
+            return ls_fail(
+                err, LS_EUNSUPPORTED,
+                "%s is a %s, but %s is a %s: in a run over several hosts all devices must "
+                "be alike",
+                info_of(t, 0)->name, mine, info_of(t, w)->name, other);
     }
     return LS_OK;
 }
@@ -323,8 +328,8 @@ static int check_places(const struct ls_trainer *t, const host_facts *all, ls_er
 
 static void say_devices(struct ls_trainer *t, const host_facts *all)
 {
-    char *out = t->told.text.devices;
-    size_t used = 0, size = sizeof t->told.text.devices;
+    char *out = t->reported.text.devices;
+    size_t used = 0, size = sizeof t->reported.text.devices;
     for (int m = 0; m < t->members.count && used < size; m++)
         used += (size_t)snprintf(out + used, size - used, "%s%s: %s", m ? "; " : "[",
                                  ls_cluster_host(t->members.cluster, m), all[m].devices);
@@ -394,8 +399,8 @@ static void warn(const struct ls_trainer *t)
         better *= 2;
     if (factor > 1 && ls_members_first(t))
         ls_log(t->host, LS_LOG_INFO,
-               "%d shards over %d hosts send %.2f times the bytes of a ring; shards: %d would send "
-               "1.00 times",
+               "with %d shards, %d hosts send %.2f times as many bytes as a ring all-reduce; with "
+               "shards set to %d, they would send as many",
                ls_engine_shards(t->engine), t->members.count, factor, better);
 }
 

@@ -79,7 +79,8 @@ static int check_options(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     if (o->step_row_count < 0 || o->step_row_count > LS_STEP_ROWS)
-        return ls_fail(err, LS_EINVAL, "ls_trainer_open: %d numbers of step_rows; at most %d",
+        return ls_fail(err, LS_EINVAL,
+                       "ls_trainer_open: step_rows has %d entries; at most %d are allowed",
                        o->step_row_count, LS_STEP_ROWS);
     ls_injections injections = {0};
     return read_inject(&injections, o, err);
@@ -97,7 +98,8 @@ static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *
                        : LS_OK;
 }
 
-/* Fails if the config needs a best evaluation but there are no evaluations. */
+/* Fails if the config has patience or checkpoint.best, which need evaluations during the run, but
+ * there are none. */
 static int check_monitor(const ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -106,8 +108,8 @@ static int check_monitor(const ls_trainer *t, ls_error *err)
         return LS_OK;
     return ls_config_fail(
         err, c, c->patience ? "patience" : "checkpoint.best", LS_ECONFIG,
-        "patience and checkpoint.best need evaluations while the run goes on: test "
-        "rows (data.validation holds some out), and an eval_every of at least 1");
+        "patience and checkpoint.best need evaluations during the run: set eval_every to at "
+        "least 1, and provide test rows or set data.validation");
 }
 
 /* Returns the name of the rows on which the run is evaluated. */
@@ -124,7 +126,7 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(t->told.text.data, sizeof t->told.text.data,
+    snprintf(t->reported.text.data, sizeof t->reported.text.data,
              "%s%s: %u training and %u %s %s of %d×%d×%d%s%s", info->synthetic ? "SYNTHETIC " : "",
              info->name, (unsigned)info->rows, (unsigned)ls_dataset_rows(t->data[LS_TEST]),
              judged_by(t), info->dtype == LS_ROW_U8 ? "images" : "rows", info->channels,
@@ -149,12 +151,12 @@ static int check_schedule(ls_trainer *t, ls_error *err)
         (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0))
         return LS_OK;
     return ls_config_fail(err, &t->config, "schedule", LS_ECONFIG,
-                          "the data has no epochs (train_rows is 0), so that only a constant rate "
-                          "without warm-up has a meaning");
+                          "the data has no epochs (train_rows is 0); set schedule to \"constant\", "
+                          "without warm-up");
 }
 
-/* Writes the model's card with the class names of the data, or of the data set known by that
- * name. */
+/* Writes the model's card. The class names are those of the data; if the data has none, those of
+ * the built-in data set that data.name selects. */
 static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -198,7 +200,8 @@ static int choose_shards(ls_trainer *t, ls_error *err)
 
 /* ---- devices and workers -------------------------------------------------------------------- */
 
-/* Returns the most devices that are useful: one for each shard of this process, at least 1. */
+/* Returns the largest number of devices that have work: one for each shard that this process
+ * computes, at least 1. */
 static int most_devices(const ls_trainer *t)
 {
     int lo, hi;
@@ -206,6 +209,8 @@ static int most_devices(const ls_trainer *t)
     return hi > lo ? hi - lo : 1;
 }
 
+/* Called by the engine while it waits for workers. Writes the workers' new marks to the timeline,
+ * and records that files have buffered for a second. */
 static void be_idle(void *user)
 {
     ls_trainer *t = user;
@@ -229,7 +234,7 @@ static ls_engine_desc describe_work(ls_trainer *t)
                             .loss = c->loss,
                             .label_smoothing = (float)c->label_smoothing,
                             .seed = c->seed,
-                            .nominal = c->nominal,
+                            .divides_by_batch_size = c->nominal,
                             .skip_nonfinite = c->skip_nonfinite,
                             .data = t->data,
                             .batch_size = (uint32_t)c->batch_size,
@@ -254,7 +259,8 @@ static int check_capacities(const ls_trainer *t, ls_error *err)
     if (!c->capacities || c->capacities == workers)
         return LS_OK;
     return ls_config_fail(err, c, "capacity", LS_ECONFIG,
-                          "%d numbers for %d devices; give one per device", c->capacities, workers);
+                          "capacity has %d numbers for %d devices; give one for each device",
+                          c->capacities, workers);
 }
 
 static int open_engine(ls_trainer *t, ls_error *err)
@@ -265,6 +271,8 @@ static int open_engine(ls_trainer *t, ls_error *err)
         .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
         .max_devices = c->shards ? most_devices(t) : 0,
+        /* LS_TEAMS_OF_THE_REST: each worker gets an equal share of all CPUs if there are fewer
+         * workers than CPUs */
         .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = t->options.cache_dir,
@@ -290,7 +298,8 @@ static int open_engine(ls_trainer *t, ls_error *err)
 /* Allocates memory for the results of an evaluation. */
 static int prepare_evaluation(ls_trainer *t, ls_error *err)
 {
-    return ls_measured_init(&t->told.measured, t->config.metrics, t->model->classes, t->host, err);
+    return ls_measured_init(&t->reported.measured, t->config.metrics, t->model->classes, t->host,
+                            err);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)
@@ -327,7 +336,7 @@ static int open_trace(ls_trainer *t, ls_error *err)
         return LS_OK;
     int status = ls_trace_create(trace, o->trace_path, o->trace_ops, workers, t->host, err);
     for (int i = 0; status == LS_OK && i < workers; i++)
-        ls_engine_mark(t->engine, i, ls_trace_marks(*trace, i));
+        ls_engine_set_marks(t->engine, i, ls_trace_marks(*trace, i));
     return status;
 }
 
@@ -340,7 +349,7 @@ static int open_workers(ls_trainer *t, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu workers", workers);
     int status = ls_members_open_workers(t, err);
     if (status == LS_OK)
-        ls_inference_like(t->inference, ls_engine_device_name(t->engine, 0));
+        ls_inference_use_kind_of(t->inference, ls_engine_device_name(t->engine, 0));
     return status;
 }
 
@@ -348,14 +357,14 @@ static int open_workers(ls_trainer *t, ls_error *err)
 
 static void write_devices_text(ls_trainer *t)
 {
-    size_t used = 0, size = sizeof t->told.text.devices;
+    size_t used = 0, size = sizeof t->reported.text.devices;
     for (int i = 0; i < ls_engine_workers(t->engine) && used < size; i++)
-        used += (size_t)snprintf(t->told.text.devices + used, size - used, "%s%s", i ? ", " : "[",
-                                 ls_engine_device_name(t->engine, i));
+        used += (size_t)snprintf(t->reported.text.devices + used, size - used, "%s%s",
+                                 i ? ", " : "[", ls_engine_device_name(t->engine, i));
     if (used < size - 1)
-        snprintf(t->told.text.devices + used, size - used, "]");
+        snprintf(t->reported.text.devices + used, size - used, "]");
     else
-        memcpy(t->told.text.devices + size - 5, "…]", sizeof "…]");
+        memcpy(t->reported.text.devices + size - 5, "…]", sizeof "…]");
 }
 
 /* Returns the number of rows of a whole minibatch that the busiest device computes. */
@@ -387,11 +396,11 @@ static int summarise(ls_trainer *t, ls_error *err)
     const size_t total = ls_engine_total_bytes(t->engine);
     if (!t->members.cluster)
         write_devices_text(t);
-    t->told.summary = (ls_summary){
+    t->reported.summary = (ls_summary){
         .name = c->name,
-        .data = t->told.text.data,
+        .data = t->reported.text.data,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
-        .devices = t->told.text.devices,
+        .devices = t->reported.text.devices,
         .device_model = first.info->model,
         .isa = first.info->isa,
         .library = first.info->library,
@@ -405,7 +414,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .device_bytes = memory.arenas + total + memory.activations + memory.dataset +
                         ls_engine_fold_bytes(t->engine, 0),
         .run_dir = t->dir.path ? t->dir.path : "",
-        .resumed_from = t->told.text.resumed,
+        .resumed_from = t->reported.text.resumed,
         .resumed_steps = t->position.steps,
         .epochs = (int)c->epochs,
         .member = t->members.member,
@@ -413,17 +422,17 @@ static int summarise(ls_trainer *t, ls_error *err)
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
         .judged_by = judged_by(t),
     };
-    if (!t->told.result.metric) /* a resumed run keeps its metric */
+    if (!t->reported.result.metric) /* a resumed run keeps its metric */
         ls_tell_metric(t, NULL);
-    t->told.result.devices = t->told.text.devices;
+    t->reported.result.devices = t->reported.text.devices;
     if (t->dir.resumed)
-        ls_resume_compare_libraries(t->dir.resumed, t->told.summary.isa, t->told.summary.library,
-                                    t->host);
+        ls_resume_compare_libraries(t->dir.resumed, t->reported.summary.isa,
+                                    t->reported.summary.library, t->host);
     return LS_OK;
 }
 
-/* Warns of shards that are so small that their sums cost more than they save, and, on CPUs, of
- * numbers of rows that leave much of the vector units unused. */
+/* Warns if shards are so small that adding their gradients costs more time than they save. On CPUs,
+ * warns if the number of rows of a shard leaves more than a quarter of the vector units unused. */
 static void warn_of_rows(const ls_trainer *t, bool on_host)
 {
     const int rows = t->config.batch_size, shards = ls_engine_shards(t->engine);
@@ -431,15 +440,17 @@ static void warn_of_rows(const ls_trainer *t, bool on_host)
     const int most = (rows + shards - 1) / shards; /* rows of the largest shard */
     const int places = (most + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS * LS_SHARD_ROWS;
     if (rows / shards < LS_SHARD_ROWS && shards > best)
-        ls_log(t->host, LS_LOG_WARNING,
-               "shards: %d rows in %d shards are fewer than %d each, which is slow; the default "
-               "would be %d",
-               rows, shards, LS_SHARD_ROWS, best);
+        ls_log(
+            t->host, LS_LOG_WARNING,
+            "shards: %d rows in %d shards are fewer than %d rows each, which is slow; the default "
+            "is %d shards",
+            rows, shards, LS_SHARD_ROWS, best);
     else if (on_host && rows >= LS_SHARD_ROWS && 4 * (places - most) > places)
-        ls_log(t->host, LS_LOG_WARNING,
-               "batch_size: a shard of %d rows takes as long as one of %d, a multiple of %d; a "
-               "batch_size of %d takes as long a step",
-               most, places, LS_SHARD_ROWS, places * shards);
+        ls_log(
+            t->host, LS_LOG_WARNING,
+            "batch_size: a shard of %d rows takes as long as one of %d, a multiple of %d; a step "
+            "with a batch_size of %d takes the same time",
+            most, places, LS_SHARD_ROWS, places * shards);
 }
 
 /* Warns of workers without a shard. Such a worker computes no gradient, but merges its part of the
@@ -448,14 +459,15 @@ static void warn_of_idle(const ls_trainer *t)
 {
     const int workers = ls_engine_workers(t->engine), shards = ls_engine_shards(t->engine);
     if (workers > shards)
-        ls_log(t->host, LS_LOG_WARNING,
-               "%d of %d workers have no shard: a minibatch has %d, so no more workers than that "
-               "make it faster",
-               workers - shards, workers, shards);
+        ls_log(
+            t->host, LS_LOG_WARNING,
+            "%d of %d workers have no shard: a minibatch has %d shards, and more workers than that "
+            "do not make a step faster",
+            workers - shards, workers, shards);
 }
 
-/* Returns the first batch norm that has one value per channel in a row, and that learns or comes
- * after a layer that learns; NULL: there is none. */
+/* Returns the first batch norm whose rows have one value per channel, if it has parameters that are
+ * trained, or comes after a layer that has; NULL: there is none. */
 static const ls_layer *find_norm_of_vectors(const ls_model *model)
 {
     bool learns = false;
@@ -474,7 +486,8 @@ static bool has_single_row(uint32_t rows, int shards)
     return rows > 0 && rows < 2 * (uint32_t)shards;
 }
 
-/* Writes advice about the rows left over at an epoch's end; "": no advice is known. */
+/* Writes a smaller batch_size with which the last minibatch of an epoch has no shard of a single
+ * row. Writes "" if there is none. */
 static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t batch, int shards)
 {
     uint32_t other = batch;
@@ -482,10 +495,12 @@ static void advise_batch_size(char *text, size_t size, uint32_t rows, uint32_t b
         other--;
     text[0] = '\0';
     if (!has_single_row(rows % other, shards))
-        snprintf(text, size, "; a batch_size of %u leaves none", (unsigned)other);
+        snprintf(text, size, "; with a batch_size of %u no shard has a single row",
+                 (unsigned)other);
 }
 
-/* Warns if a batch norm with one value per channel gets shards of a single row (see plugin.h). */
+/* Warns if a batch norm with one value per channel gets shards of a single row: ls_batchnorm in
+ * plugin.h says what it does with them. */
 static void warn_of_single_rows(const ls_trainer *t)
 {
     const ls_layer *norm = find_norm_of_vectors(t->model);
@@ -497,10 +512,11 @@ static void warn_of_single_rows(const ls_trainer *t)
         return;
     if (has_single_row(whole, shards) && whole > 1)
         snprintf(cure, sizeof cure,
-                 "shards: %d divide minibatches of %u rows; set shards to at most %u", shards,
-                 (unsigned)whole, (unsigned)whole / 2);
+                 "shards: %d shards divide minibatches of %u rows; set shards to at most %u",
+                 shards, (unsigned)whole, (unsigned)whole / 2);
     else if (has_single_row(whole, shards))
-        snprintf(cure, sizeof cure, "batch_size: a minibatch has one row; set batch_size to more");
+        snprintf(cure, sizeof cure,
+                 "batch_size: a minibatch has one row; set batch_size to at least 2");
     else if (has_single_row(left, shards)) {
         char other[64];
         advise_batch_size(other, sizeof other, all, batch, shards);
@@ -508,11 +524,10 @@ static void warn_of_single_rows(const ls_trainer *t)
                  (unsigned)batch, (unsigned)left, ls_plural(left, "row", "rows"), other);
     }
     if (cure[0])
-        ls_log(
-            t->host, LS_LOG_WARNING,
-            "layer \"%s\": batch norm over a shard of one row has no variance: nothing is learnt "
-            "from the row, and the running statistics stay as they are; %s",
-            norm->name, cure);
+        ls_log(t->host, LS_LOG_WARNING,
+               "layer \"%s\": batch norm over a shard of one row has no variance: the row is not "
+               "learned from, and the running statistics do not change; %s",
+               norm->name, cure);
 }
 
 static int warn(ls_trainer *t, ls_error *err)
@@ -531,12 +546,12 @@ static int warn(ls_trainer *t, ls_error *err)
                workers, ls_plural((uint64_t)workers, "worker", "workers"), threads, cpus,
                ls_plural((uint64_t)cpus, "CPU", "CPUs"));
     if (on_host && c->precision != LS_PRECISION_FP32)
-        ls_log(t->host, LS_LOG_WARNING, "precision: %s computes in fp32, whatever is asked for",
+        ls_log(t->host, LS_LOG_WARNING, "precision: %s computes in fp32 for any value of precision",
                info->name);
     if (on_host && workers == c->shards && workers < cpus && strcmp(c->devices, "auto") == 0)
         ls_log(t->host, LS_LOG_INFO,
-               "devices: auto has a worker for each shard: %d, with %d of %d CPUs each", workers,
-               team, cpus);
+               "devices: auto starts %d %s, one for each shard, with %d of the %d CPUs each",
+               workers, ls_plural((uint64_t)workers, "worker", "workers"), team, cpus);
     if (ls_members_first(t) && !t->dir.resumed)
         ls_say_of_data(c, t->data[LS_TRAIN], t->data[LS_TEST], t->host);
     warn_of_rows(t, on_host);
@@ -547,15 +562,17 @@ static int warn(ls_trainer *t, ls_error *err)
 
 /* ---- config, group, and the stages of opening ----------------------------------------------- */
 
-/* Checks the numbers of rows that ls_trainer_step may be given; at most a whole minibatch. */
+/* Checks options.step_rows, the numbers of rows that ls_trainer_step may be given: each from 1 to
+ * batch_size. */
 static int check_step_rows(const ls_trainer *t, ls_error *err)
 {
     const ls_trainer_options *o = &t->options;
     for (int i = 0; i < o->step_row_count; i++)
         if (o->step_rows[i] < 1 || o->step_rows[i] > (uint32_t)t->config.batch_size)
-            return ls_fail(err, LS_EINVAL,
-                           "ls_trainer_open: step_rows: %u; expected 1 to batch_size, %d",
-                           (unsigned)o->step_rows[i], t->config.batch_size);
+            return ls_fail(
+                err, LS_EINVAL,
+                "ls_trainer_open: step_rows has %u; expected 1 to batch_size, which is %d",
+                (unsigned)o->step_rows[i], t->config.batch_size);
     return LS_OK;
 }
 
@@ -631,8 +648,8 @@ static int read_config(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Chooses how gradients are merged: by one of the devices' own communicators, if they have any, or
- * by one that works in host memory. */
+/* Finds the communicator that the key `allreduce` names: among those of the devices' back end if it
+ * has any, else among those that work in host memory. */
 static int choose_merge(const ls_comm_type **out, const ls_trainer *t, ls_error *err)
 {
     const ls_worker_view first = ls_engine_worker(t->engine, 0);
@@ -646,6 +663,8 @@ static int choose_merge(const ls_comm_type **out, const ls_trainer *t, ls_error 
                           first.info->name, t->config.allreduce, why);
 }
 
+/* Joins the workers of all processes to the group that merges gradients, after all processes have
+ * agreed on the communicator. */
 static int open_group(ls_trainer *t, ls_error *err)
 {
     const ls_comm_type *merge;
@@ -671,10 +690,10 @@ int ls_open_run(ls_trainer *t, ls_error *err)
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
                                     ls_coordination_create, summarise, warn, begin_late};
     int status = LS_OK;
-    t->told.result.test_loss = t->told.result.test_accuracy = t->told.result.seconds_per_epoch =
-        NAN;
-    t->told.metric = LS_METRIC_CONFUSION;
-    t->told.result.checkpoint = "";
+    t->reported.result.test_loss = t->reported.result.test_accuracy =
+        t->reported.result.seconds_per_epoch = NAN;
+    t->reported.metric = LS_METRIC_CONFUSION;
+    t->reported.result.checkpoint = "";
     t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);

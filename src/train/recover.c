@@ -29,7 +29,8 @@ static int weight_of(const ls_fault *fault)
     }
 }
 
-/* Returns whether a live worker only waited in vain, for another process or until an abort. */
+/* Returns whether the fault is only that a live worker waited: until its group was aborted, or for
+ * another process that was lost. */
 static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
 {
     const int status = fault->error.status;
@@ -37,9 +38,8 @@ static bool only_waited(const struct ls_trainer *t, const ls_fault *fault)
            (status == LS_ESTALLED || status == LS_EABORTED);
 }
 
-/* Returns the fault that caused the failure; NULL: no worker failed. Workers that were released by
- * an abort, or waited in vain, are not the cause if there is another fault, and never are if
- * another process was lost. */
+/* Returns the fault that caused the failure; NULL: no worker failed. A fault of a worker that only
+ * waited is the cause only if there is no other fault, and never if another process was lost. */
 static const ls_fault *find_cause(const struct ls_trainer *t, bool process_lost)
 {
     const ls_fault *fault[LS_DEVICES_MAX], *cause = NULL;
@@ -76,8 +76,8 @@ static int give_up(const ls_fault *cause, const char *when, const char *why, ls_
                    cause->error.text, why);
 }
 
-static int judge_losses(struct ls_trainer *t, const ls_fault *cause, const char *when,
-                        const ls_fault *const *lost, int count, ls_error *err)
+static int decide_on_losses(struct ls_trainer *t, const ls_fault *cause, const char *when,
+                            const ls_fault *const *lost, int count, ls_error *err)
 {
     const bool none_left = ls_engine_live(t->engine) == 0;
     const bool stop = none_left || t->config.stop_on_device_loss;
@@ -90,10 +90,10 @@ static int judge_losses(struct ls_trainer *t, const ls_fault *cause, const char 
     return status;
 }
 
-/* Handles a failure that took no device away. If it may pass, the work is repeated, but only
- * once. */
-static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char *when,
-                         ls_error *err)
+/* Handles a failure after which all devices are still there. If the error need not occur again, the
+ * work is repeated, but only once. */
+static int decide_on_failure(struct ls_trainer *t, const ls_fault *cause, const char *when,
+                             ls_error *err)
 {
     ls_coordination *c = t->coordination;
     const int status = cause->error.status;
@@ -108,17 +108,18 @@ static int judge_failure(struct ls_trainer *t, const ls_fault *cause, const char
 }
 
 /* Decides on a failure of this process's workers. LS_OK: go on with the remaining workers. */
-static int judge(struct ls_trainer *t, const ls_fault *cause, const char *when, ls_error *err)
+static int decide_on_workers(struct ls_trainer *t, const ls_fault *cause, const char *when,
+                             ls_error *err)
 {
     const ls_fault *lost[LS_DEVICES_MAX];
     const int before = ls_engine_live(t->engine);
     const int count = ls_engine_drop(t->engine, lost);
-    return ls_engine_live(t->engine) < before ? judge_losses(t, cause, when, lost, count, err)
-                                              : judge_failure(t, cause, when, err);
+    return ls_engine_live(t->engine) < before ? decide_on_losses(t, cause, when, lost, count, err)
+                                              : decide_on_failure(t, cause, when, err);
 }
 
 /* Decides on a failure of this process's workers, of other processes, or of both. */
-static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
+static int decide_on_all(struct ls_trainer *t, const char *when, ls_error *err)
 {
     const bool process_lost = ls_members_lost(t);
     if (process_lost) {
@@ -128,21 +129,22 @@ static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
     }
     const ls_fault *cause = find_cause(t, process_lost);
     if (cause)
-        return judge(t, cause, when, err);
+        return decide_on_workers(t, cause, when, err);
     return process_lost ? LS_OK : ls_fail(err, LS_EINTERNAL, "%s: failed, but no worker did", when);
 }
 
 /* ---- recovering ----------------------------------------------------------------------------- */
 
-/* A failure during the creation of the new group is handled by another round. Each round has fewer
- * workers or fewer processes than the round before, or is the last, so the loop ends. */
+/* If forming the new group fails, the loop handles that failure in another round. The loop ends,
+ * because in each round but the last one more workers or processes are lost, or the only repetition
+ * is used up. */
 int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
 {
     ls_error cause;
     for (;;) {
         int status = ls_engine_leave_stalled(t->engine, err);
         if (status == LS_OK)
-            status = judge_all(t, when, err);
+            status = decide_on_all(t, when, err);
         if (status)
             return status;
         status = ls_engine_form(t->engine, NULL, t->position.steps, &cause);

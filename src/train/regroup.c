@@ -55,8 +55,8 @@ static bool is_left(const struct ls_trainer *t, int origin)
     return false;
 }
 
-/* Writes the names of the lost members. If another connection breaks before the last loss was
- * recorded, the members lost before stay named. */
+/* Writes the names of the lost members to t->members.lost. If the last loss was not recorded yet,
+ * the names of the members that were lost then are kept, and the new names are added. */
 static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
 {
     ls_members *m = &t->members;
@@ -102,8 +102,8 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
     if (status == LS_OK) {
         m->member = ls_cluster_member(m->cluster);
         m->count = ls_cluster_members(m->cluster);
-        t->told.summary.member = m->member;
-        t->told.summary.members = m->count;
+        t->reported.summary.member = m->member;
+        t->reported.summary.members = m->count;
         m->welcomes = ls_cluster_newcomer(m->cluster) > 0;
         if (!m->welcomes || m->count <= count) {
             name_lost(t, before, count, why.text);
@@ -119,33 +119,34 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 
 /* ---- comparing progress --------------------------------------------------------------------- */
 
-/* Progress of a member, and what another member needs that lacks the last step or evaluation. The
- * state of the run is shared as a whole, so that it is the same on all members whatever it
- * contains. Each member does by itself what follows (the record of the epoch, say). */
-typedef struct deeds {
+/* The progress of a member, and all data that another member needs to catch up by a step or an
+ * evaluation. `completed` is the complete state of the run: members that adopt it agree in every
+ * field. The work that follows the step or evaluation (the record of an epoch, say) is done by each
+ * member itself. */
+typedef struct progress {
     uint64_t steps, evaluations;
     uint64_t rounds;          /* ls_members.rounds */
-    ls_standing reached;      /* state of the run after its last step or evaluation */
+    ls_standing completed;    /* state of the run after its last step or evaluation */
     ls_report last;           /* report of its last step */
     double value[LS_METRICS]; /* [LS_METRICS] results of its last evaluation */
     int32_t classes;
-} deeds;
+} progress;
 
-static void list_deeds(deeds *out, const struct ls_trainer *t)
+static void describe_progress(progress *out, const struct ls_trainer *t)
 {
     memset(out, 0, sizeof *out);
     out->steps = t->position.steps;
     out->evaluations = t->members.evaluations;
     out->rounds = t->members.rounds;
-    out->reached = t->coordination->reached;
+    out->completed = t->coordination->completed;
     out->last = t->coordination->last;
     out->last.comm.waiting = NULL;
     out->last.comm.user = NULL;
-    memcpy(out->value, t->told.measured.value, sizeof out->value);
-    out->classes = t->told.measured.classes;
+    memcpy(out->value, t->reported.measured.value, sizeof out->value);
+    out->classes = t->reported.measured.classes;
 }
 
-static bool is_behind(const deeds *a, const deeds *b)
+static bool is_behind(const progress *a, const progress *b)
 {
     if (a->steps != b->steps)
         return a->steps < b->steps;
@@ -153,7 +154,7 @@ static bool is_behind(const deeds *a, const deeds *b)
                                             : a->rounds < b->rounds;
 }
 
-static int find_newest(const deeds *all, int count)
+static int find_newest(const progress *all, int count)
 {
     int newest = 0;
     for (int m = 1; m < count; m++)
@@ -162,7 +163,7 @@ static int find_newest(const deeds *all, int count)
     return newest;
 }
 
-static int check_spread(const deeds *all, int count, int newest, ls_error *err)
+static int check_spread(const progress *all, int count, int newest, ls_error *err)
 {
     for (int m = 0; m < count; m++)
         if (all[m].steps + 1 < all[newest].steps ||
@@ -185,7 +186,7 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     int status = LS_OK;
     if (newest == t->members.member)
         status = ls_snapshot_replicas(t, true, err);
-    else if (ls_saver_rest(t->dir.saver, NULL))
+    else if (ls_saver_wait(t->dir.saver, NULL))
         status = ls_fail(err, LS_ESTALLED, "a save does not end");
     if (status == LS_OK)
         status = ls_cluster_share_from(c, newest, state->canonical, bytes, err);
@@ -195,31 +196,34 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     return status;
 }
 
-static void adopt_evaluation(struct ls_trainer *t, const deeds *newest, const ls_standing *reached)
+static void adopt_evaluation(struct ls_trainer *t, const progress *newest,
+                             const ls_standing *completed)
 {
-    ls_take_standing(t, reached);
-    memcpy(t->told.measured.value, newest->value, sizeof newest->value);
-    t->told.measured.classes = newest->classes;
+    ls_take_standing(t, completed);
+    memcpy(t->reported.measured.value, newest->value, sizeof newest->value);
+    t->reported.measured.classes = newest->classes;
     t->members.evaluations = newest->evaluations;
     t->members.evaluated = true;
 }
 
-static int adopt(struct ls_trainer *t, const deeds *mine, const deeds *newest, ls_error *err)
+static int adopt(struct ls_trainer *t, const progress *mine, const progress *newest, ls_error *err)
 {
-    ls_standing reached = newest->reached;
-    reached.position.best.kept = t->position.best.kept; /* refers to this member's own directory */
+    ls_standing completed = newest->completed;
+    completed.position.best.kept =
+        t->position.best.kept; /* refers to this member's own directory */
     if (mine->steps < newest->steps) {
         int status = ls_engine_load(t->engine, t->position.steps, err);
-        return status ? status : ls_adopt_step(t->coordination, &newest->last, &reached, err);
+        return status ? status : ls_adopt_step(t->coordination, &newest->last, &completed, err);
     }
     if (mine->evaluations < newest->evaluations)
-        adopt_evaluation(t, newest, &reached);
+        adopt_evaluation(t, newest, &completed);
     if (mine->rounds < newest->rounds)
         t->members.rounds = newest->rounds;
     return LS_OK;
 }
 
-/* Returns whether this member is the first, and another was before. */
+/* Returns whether this member has become the first one because the former first member was lost,
+ * and has not taken over its tasks yet. */
 static bool is_new_first(const struct ls_trainer *t)
 {
     return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
@@ -235,6 +239,7 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
+/* Takes over the run directory if this member has become the first one. */
 static int take_over(struct ls_trainer *t, ls_error *err)
 {
     if (!is_new_first(t))
@@ -244,9 +249,9 @@ static int take_over(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* Brings all members to the state of the newest. Every member has the same table `all`, so all
- * compute the same plan of transfers. */
-static int level(struct ls_trainer *t, const deeds *all, ls_error *err)
+/* Brings all members to the state of the member that has done most. Every member has the same table
+ * `all`, so all members compute the same plan of transfers. */
+static int level(struct ls_trainer *t, const progress *all, ls_error *err)
 {
     const ls_members *m = &t->members;
     const int count = m->count, newest = find_newest(all, count);
@@ -260,10 +265,11 @@ static int level(struct ls_trainer *t, const deeds *all, ls_error *err)
         status = take_over(t, err);
     if (status == LS_OK && steps)
         status = share_state(t, newest, err);
-    if (status == LS_OK && evaluations && t->told.measured.confusion) {
+    if (status == LS_OK && evaluations && t->reported.measured.confusion) {
         const size_t classes = (size_t)t->model->classes;
-        status = ls_cluster_share_from(m->cluster, newest, t->told.measured.confusion,
-                                       classes * classes * sizeof *t->told.measured.confusion, err);
+        status =
+            ls_cluster_share_from(m->cluster, newest, t->reported.measured.confusion,
+                                  classes * classes * sizeof *t->reported.measured.confusion, err);
     }
     return status ? status : adopt(t, &all[m->member], &all[newest], err);
 }
@@ -305,13 +311,13 @@ static int record_loss(struct ls_trainer *t, ls_error *err)
     return t->members.lost[0] ? ls_record_fault(t, &fault, LS_ACTION_CONTINUE, err) : LS_OK;
 }
 
-/* Exchanges what all have done, levels them and compares their weights. */
+/* Exchanges the progress of all members, levels them and compares their weights. */
 static int level_all(struct ls_trainer *t, ls_error *err)
 {
     int status;
-    deeds own;
-    list_deeds(&own, t);
-    deeds *all = ls_members_gather(&status, t, &own, sizeof own, err);
+    progress own;
+    describe_progress(&own, t);
+    progress *all = ls_members_gather(&status, t, &own, sizeof own, err);
     if (all)
         status = level(t, all, err);
     ls_free(t->host, all);

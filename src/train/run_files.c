@@ -39,11 +39,11 @@ static int open_wanted(struct ls_trainer *t, ls_error *err)
 /* Opens a sink for the caller's callback. */
 static int open_callback(struct ls_trainer *t, ls_error *err)
 {
-    const ls_trainer_callbacks *told = &t->callbacks;
+    const ls_trainer_callbacks *callbacks = &t->callbacks;
     ls_sink *sink;
-    if (!told->record || !ls_members_first(t))
+    if (!callbacks->record || !ls_members_first(t))
         return LS_OK;
-    int status = ls_sink_callback(&sink, told->record, told->user, t->host, err);
+    int status = ls_sink_callback(&sink, callbacks->record, callbacks->user, t->host, err);
     return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
 }
 
@@ -62,7 +62,7 @@ int ls_open_saver(struct ls_trainer *t, ls_error *err)
     const ls_saver_desc run = ls_saved_run(t);
     int status = ls_saver_create(&t->dir.saver, t->dir.path, &run, err);
     if (status == LS_OK)
-        t->told.result.checkpoint = ls_saver_path(t->dir.saver);
+        t->reported.result.checkpoint = ls_saver_path(t->dir.saver);
     return status;
 }
 
@@ -78,7 +78,7 @@ static int open_apart(struct ls_trainer *t, ls_error *err)
         status = ls_open_saver(t, err);
     if (status == LS_OK)
         status = open_metrics(t, err);
-    t->told.summary.run_dir = t->dir.path ? t->dir.path : "";
+    t->reported.summary.run_dir = t->dir.path ? t->dir.path : "";
     return status;
 }
 
@@ -114,7 +114,7 @@ static void compare_monitor(struct ls_trainer *t)
         return;
     t->position.best = (ls_best){0};
     ls_log(t->host, LS_LOG_INFO,
-           "monitor: %s, no longer %s: which evaluation is the best is decided anew",
+           "monitor: %s, no longer %s: earlier evaluations do not count for the best one",
            ls_metric_names[t->config.monitor], ls_metric_names[before]);
 }
 
@@ -128,6 +128,6 @@ int ls_go_on_from(struct ls_trainer *t, const ls_resumed *resumed, ls_error *err
     ls_engine_weights(t->engine)->has_slots = true;
     ls_take_standing(t, &resumed->state.standing);
     compare_monitor(t);
-    snprintf(t->told.text.resumed, sizeof t->told.text.resumed, "%.500s", resumed->path);
+    snprintf(t->reported.text.resumed, sizeof t->reported.text.resumed, "%.500s", resumed->path);
     return LS_OK;
 }

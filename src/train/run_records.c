@@ -63,7 +63,7 @@ int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
 {
     ls_record r = with_devices(t, type);
     r.of.start = (ls_start_values){
-        .summary = t->told.summary,
+        .summary = t->reported.summary,
         .data = describe_data(t),
         .config = &t->config,
         .step = t->position.steps,
@@ -164,10 +164,10 @@ int ls_record_epoch(struct ls_trainer *t, ls_error *err)
 int ls_record_eval(struct ls_trainer *t, double seconds, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_EVAL, .epoch = t->position.epoch + 1};
-    r.of.eval = (ls_eval_values){.test_loss = t->told.result.test_loss,
-                                 .test_accuracy = t->told.result.test_accuracy,
+    r.of.eval = (ls_eval_values){.test_loss = t->reported.result.test_loss,
+                                 .test_accuracy = t->reported.result.test_accuracy,
                                  .seconds = seconds,
-                                 .measured = t->told.measured,
+                                 .measured = t->reported.measured,
                                  .best = t->position.best.epoch > 0 &&
                                          t->position.best.steps == t->position.steps};
     return ls_sinks_emit(&t->records.sinks, &r, err);
@@ -185,11 +185,12 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
     r.of.end = (ls_end_values){
         .status = ended,
         .error = failed ? error : NULL,
-        .result = t->told.result,
-        .checkpoint = t->told.result.saved ? t->told.result.checkpoint : NULL,
+        .result = t->reported.result,
+        .checkpoint = t->reported.result.saved ? t->reported.result.checkpoint : NULL,
         .best_checkpoint = ls_best_checkpoint(t),
-        .stopped_early = t->told.text.early[0] ? t->told.text.early : NULL,
-        .weights_sha256 = t->told.result.weights_sha256[0] ? t->told.result.weights_sha256 : NULL,
+        .stopped_early = t->reported.text.early[0] ? t->reported.text.early : NULL,
+        .weights_sha256 =
+            t->reported.result.weights_sha256[0] ? t->reported.result.weights_sha256 : NULL,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
     };
     return ls_sinks_emit(&t->records.sinks, &r, err);
@@ -202,8 +203,8 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
 void ls_tell_devices(struct ls_trainer *t)
 {
     const ls_record r = with_devices(t, LS_RECORD_RUN_END);
-    char *out = t->told.text.devices_left;
-    const size_t size = sizeof t->told.text.devices_left - sizeof "…]";
+    char *out = t->reported.text.devices_left;
+    const size_t size = sizeof t->reported.text.devices_left - sizeof "…]";
     size_t used = 1, host = 0;
     if (r.devices == (t->members.devices > 0 ? t->members.devices : ls_engine_workers(t->engine)) &&
         t->members.devices == t->members.devices_at_start)
@@ -222,7 +223,7 @@ void ls_tell_devices(struct ls_trainer *t)
         host = length;
     }
     strcpy(out + (used < size ? used : size - 1), used < size ? "]" : "…]");
-    t->told.result.devices = out;
+    t->reported.result.devices = out;
 }
 
 void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
@@ -246,27 +247,27 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
         .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
         .epoch_done = epoch_done,
         .evaluated = evaluated,
-        .test_loss = t->told.result.test_loss,
-        .test_accuracy = t->told.result.test_accuracy,
-        .metric = t->told.result.metric,
-        .test_metric = t->told.result.test_metric,
+        .test_loss = t->reported.result.test_loss,
+        .test_accuracy = t->reported.result.test_accuracy,
+        .metric = t->reported.result.metric,
+        .test_metric = t->reported.result.test_metric,
     };
     t->callbacks.progress(t->callbacks.user, &p);
 }
 
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
-    const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
-    t->told.metric = told;
-    t->told.result.metric = ls_metric_names[told];
+    const ls_metric metric = ls_metric_to_report(t->config.loss, t->config.metrics, measured);
+    t->reported.metric = metric;
+    t->reported.result.metric = ls_metric_names[metric];
     double value = NAN;
-    if (told == LS_METRIC_ACCURACY)
-        value = t->told.result.test_accuracy;
-    else if (told == LS_METRIC_LOSS)
-        value = t->told.result.test_loss;
+    if (metric == LS_METRIC_ACCURACY)
+        value = t->reported.result.test_accuracy;
+    else if (metric == LS_METRIC_LOSS)
+        value = t->reported.result.test_loss;
     else if (measured)
-        value = measured->value[told];
-    t->told.result.test_metric = value;
+        value = measured->value[metric];
+    t->reported.result.test_metric = value;
 }
 
 /* ---- the timeline --------------------------------------------------------------------------- */

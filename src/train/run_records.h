@@ -17,8 +17,8 @@ int ls_record_start(struct ls_trainer *trainer, ls_record_type type, ls_error *e
 /* Emits the record of a step, which had `images_per_s` rows per second. */
 int ls_record_step(struct ls_trainer *trainer, double images_per_s, const struct ls_report *report,
                    ls_error *err);
-/* Emits the record of the next step's loss that is not finite, with the worker and shard that found
- * it; −1: unknown. Logs a warning if such steps are skipped. */
+/* Emits the record of a loss that is not finite, in the step after t->position.steps. `worker` and
+ * `shard`: where it occurred; −1: unknown. Logs a warning if such steps are skipped. */
 int ls_record_nonfinite(struct ls_trainer *trainer, int worker, int shard, ls_error *err);
 /* Emits the record of a fault, with what the run does about it. */
 int ls_record_arrival(struct ls_trainer *trainer, const char *host, ls_error *err);

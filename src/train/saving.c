@@ -33,7 +33,7 @@ ls_due ls_checkpoint_due(const struct ls_trainer *t, const ls_moment *m)
 
 int ls_snapshot_replicas(struct ls_trainer *t, bool exports, ls_error *err)
 {
-    int status = exports ? ls_saver_rest(t->dir.saver, err) : LS_OK;
+    int status = exports ? ls_saver_wait(t->dir.saver, err) : LS_OK;
     return status ? status : ls_engine_read_back(t->engine, exports, t->position.steps, err);
 }
 
@@ -55,25 +55,25 @@ ls_checkpoint_values ls_values(const struct ls_trainer *t)
 
 void ls_standing_of(ls_standing *out, const struct ls_trainer *t)
 {
-    const ls_result *r = &t->told.result;
+    const ls_result *r = &t->reported.result;
     out->position = t->position;
     out->epochs = r->epochs;
     out->test_loss = r->test_loss;
     out->test_accuracy = r->test_accuracy;
-    out->metric = t->told.metric;
+    out->metric = t->reported.metric;
     out->test_metric = r->test_metric;
 }
 
 void ls_take_standing(struct ls_trainer *t, const ls_standing *s)
 {
-    ls_result *r = &t->told.result;
+    ls_result *r = &t->reported.result;
     t->position = s->position;
     r->steps = s->position.steps;
     r->epochs = s->epochs;
     r->test_loss = s->test_loss;
     r->test_accuracy = s->test_accuracy;
     if (s->metric != LS_METRIC_CONFUSION) {
-        t->told.metric = s->metric;
+        t->reported.metric = s->metric;
         r->metric = ls_metric_names[s->metric];
         r->test_metric = s->test_metric;
     }
@@ -85,8 +85,8 @@ void ls_take_standing(struct ls_trainer *t, const ls_standing *s)
 static ls_state describe(const struct ls_trainer *t)
 {
     ls_state state = {.shards = ls_engine_shards(t->engine),
-                      .isa = t->told.summary.isa,
-                      .library = t->told.summary.library,
+                      .isa = t->reported.summary.isa,
+                      .library = t->reported.summary.library,
                       .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
                       .test_rows = ls_dataset_rows(t->data[LS_TEST])};
     ls_standing_of(&state.standing, t);
@@ -114,9 +114,9 @@ int ls_save_at(struct ls_trainer *t, const char *path, ls_error *err)
 
 const char *ls_best_checkpoint(struct ls_trainer *t)
 {
-    char *path = t->told.text.best;
+    char *path = t->reported.text.best;
     return t->dir.saver && t->config.checkpoint.best &&
-                   ls_checkpoint_of_best(path, sizeof t->told.text.best, t->dir.path,
+                   ls_checkpoint_of_best(path, sizeof t->reported.text.best, t->dir.path,
                                          &t->position.best)
                ? path
                : NULL;
@@ -124,7 +124,7 @@ const char *ls_best_checkpoint(struct ls_trainer *t)
 
 int ls_displace_best(struct ls_trainer *t, ls_error *err)
 {
-    int status = t->config.checkpoint.best ? ls_saver_rest(t->dir.saver, err) : LS_OK;
+    int status = t->config.checkpoint.best ? ls_saver_wait(t->dir.saver, err) : LS_OK;
     if (status == LS_OK && ls_best_checkpoint(t))
         t->position.best.kept = t->position.best.steps;
     return status;

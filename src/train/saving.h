@@ -26,15 +26,16 @@ typedef struct ls_moment {
 /* The kind of checkpoint that is due. */
 typedef enum ls_due {
     LS_DUE_NOTHING,
-    LS_DUE_MEANWHILE, /* written while training goes on; it may fail */
-    LS_DUE_NOW        /* on the disk before the run goes on or ends */
+    LS_DUE_MEANWHILE, /* it is written while training goes on; a failure is only logged */
+    LS_DUE_NOW        /* it is on the disk before the run goes on or ends; a failure is an error */
 } ls_due;
 
 /* Returns the kind of checkpoint that is due. If the run has no directory, none is. */
 ls_due ls_checkpoint_due(const struct ls_trainer *trainer, const ls_moment *moment);
 
-/* Copies the run's position and results to `out`, and back from a standing into the trainer. A
- * metric that the standing does not know stays unchanged in the trainer. */
+/* ls_standing_of copies the run's position and results to `out`. ls_take_standing copies them from
+ * `standing` into the trainer; if `standing` has no main metric, that of the trainer stays
+ * unchanged. */
 void ls_standing_of(ls_standing *out, const struct ls_trainer *trainer);
 void ls_take_standing(struct ls_trainer *trainer, const ls_standing *standing);
 
@@ -58,8 +59,8 @@ int ls_save_at(struct ls_trainer *trainer, const char *path, ls_error *err);
 /* Returns the path of the checkpoint of the best evaluation, valid until the next call; NULL: none
  * is kept. */
 const char *ls_best_checkpoint(struct ls_trainer *trainer);
-/* Called before another evaluation becomes the best: marks the present best's checkpoint as kept
- * until the new best has its own. Errors: LS_ESTALLED. */
+/* Called before another evaluation becomes the best: marks the checkpoint of the present best
+ * evaluation to be kept until the new best evaluation has a checkpoint. Errors: LS_ESTALLED. */
 int ls_displace_best(struct ls_trainer *trainer, ls_error *err);
 
 /* Returns whether `count` is a multiple of `every`; `every` 0 means never. */

@@ -1,10 +1,11 @@
 /* Snapshots, and predictors that compute for them.
  *
- * A predictor has a device, a replica and a thread of the library's own, and is lent to one caller
- * at a time. The thread is needed because a back end may keep state per thread (a current device),
- * which must not change on the caller's thread. The built-in CPU back end keeps no such state, so
- * with it the caller's own thread computes: passing the work to another thread would need a second
- * CPU, which a process with several callers may not have.
+ * A predictor has a device, a replica and a thread of the library, and serves one caller at a time:
+ * a caller takes it from the list of idle predictors and puts it back after the prediction. The
+ * thread is needed because a back end may keep state per thread (a current device), which must not
+ * change on the caller's thread. The built-in CPU back end keeps no such state. With it the
+ * caller's thread computes the prediction itself, because passing the work to another thread would
+ * need a second CPU, which a process with several callers may not have.
  */
 #include "train/snapshot.h"
 #include "base/error.h"
@@ -36,9 +37,8 @@ struct ls_inference {
     ls_card card;    /* card of the model; zeroed: it has none */
     const ls_host *host;
     ls_fork_mark *mark;
-    pthread_mutex_t lock; /* protects `idle` */
-    /* List of predictors that are not lent. */
-    struct predictor *idle;
+    pthread_mutex_t lock;   /* protects `idle` */
+    struct predictor *idle; /* list of the predictors that serve no caller now */
 };
 
 struct ls_snapshot {
@@ -113,7 +113,7 @@ static const ls_backend *backend_of(const ls_registry *registry, const char *dev
     return ls_registry_find(registry, device, strcspn(device, ":("));
 }
 
-void ls_inference_like(ls_inference *i, const char *device)
+void ls_inference_use_kind_of(ls_inference *i, const char *device)
 {
     const int name = (int)strcspn(device, "(");
     const ls_backend *b = backend_of(i->registry, device);
@@ -190,8 +190,8 @@ static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
     ls_replica_destroy(((predictor *)user)->replica);
 }
 
-/* Returns how many of `left` rows are predicted next. 17 to 48 rows are cheaper in blocks of 16
- * than padded to MOST. */
+/* Returns the number of rows of the next forward pass, if `left` rows have not been predicted yet.
+ * 17 to 48 rows are cheaper in passes of 16 rows than in one pass padded to MOST rows. */
 static uint32_t next_of(uint32_t left)
 {
     if (left >= MOST)
@@ -248,7 +248,7 @@ static int predict_some(predictor *p, const char *images, uint32_t n, float *sco
         status = ls_replica_predict(p->replica, p->row, size, p->logits, err);
     if (status == LS_OK) {
         memcpy(scores, p->logits, n * classes * sizeof *scores);
-        ls_prep_give_back(p->inference->card.prep, scores, n * classes);
+        ls_prep_unscale(p->inference->card.prep, scores, n * classes);
     }
     return status;
 }
@@ -315,10 +315,11 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
     p->inference = i;
     p->sizes = o.caller_works ? SIZES : COMMON_SIZES;
-    /* If the caller's thread computes, the thread that has borrowed the predictor acts as the
-     * pool's owner, which may be a different thread each time. Devices of the built-in CPU back end
-     * belong to no thread. What one borrower did happens before what the next one does: the first
-     * unlocks i->lock in give_back, and the next locks it in borrow. */
+    /* With caller_works the pool's owner would have to be one thread. Here the thread that has
+     * borrowed the predictor acts as the owner, which may be another thread each time. This is
+     * allowed inside the library, because devices of the built-in CPU back end belong to no thread,
+     * and what one borrower did happens before what the next one does: the former unlocks i->lock
+     * in give_back, and the latter locks it in borrow. */
     int status = make_room(p, err);
     if (status == LS_OK)
         status = ls_device_pool_create(&p->pool, &o, err);

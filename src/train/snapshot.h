@@ -8,8 +8,8 @@
 #include <lockstep/device_pool.h>
 #include <lockstep/snapshot.h>
 
-/* State that a trainer and its snapshots share: the model, and predictors, which are lent to one
- * caller at a time. It is reference counted; the last release frees it. */
+/* State that a trainer and its snapshots share: the model, and the predictors, each of which serves
+ * one caller at a time. It is reference counted; the last release frees it. */
 typedef struct ls_inference ls_inference;
 
 /* Creates the shared state with one reference. Takes ownership of `model`, even if it fails. `host`
@@ -28,7 +28,7 @@ bool ls_inference_is_inherited(const ls_inference *inference);
 
 /* Sets the kind of device for predictions to that of `device`, such as "cuda(3)". Must be called
  * before the first snapshot. */
-void ls_inference_like(ls_inference *inference, const char *device);
+void ls_inference_use_kind_of(ls_inference *inference, const char *device);
 
 /* Stack that the calling thread needs for a prediction (train/calls.h has the others). */
 #define LS_PREDICT_STACK_BYTES ((size_t)96 << 10)

@@ -112,7 +112,7 @@ static int close_trainer(ls_trainer *t)
     ls_free(host, t->dir.resumed);
     ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
-    ls_free(t->host, t->told.measured.confusion);
+    ls_free(t->host, t->reported.measured.confusion);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
     ls_config_fini(&t->config);
@@ -133,12 +133,12 @@ int ls_trainer_close(ls_trainer *t)
 
 const ls_summary *ls_trainer_summary(const ls_trainer *t)
 {
-    return &t->told.summary;
+    return &t->reported.summary;
 }
 
 const ls_result *ls_trainer_result(const ls_trainer *t)
 {
-    return &t->told.result;
+    return &t->reported.result;
 }
 
 void ls_trainer_interrupt(ls_trainer *t)
@@ -157,7 +157,7 @@ static bool weights_are_sound(const ls_trainer *t, int status)
 static int write_weights(ls_trainer *t, ls_error *err)
 {
     char path[LS_PATH_BYTES];
-    ls_weights_sha256(t->told.result.weights_sha256, t->model,
+    ls_weights_sha256(t->reported.result.weights_sha256, t->model,
                       ls_engine_weights(t->engine)->canonical);
     if (!t->dir.path)
         return LS_OK;
@@ -179,7 +179,7 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     const ls_moment end = {.occasion = LS_RUN_ENDED, .status = status};
     const ls_due due = ls_checkpoint_due(t, &end);
     save_status = ls_save(t, due, err);
-    t->told.result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
+    t->reported.result.saved = due != LS_DUE_NOTHING && save_status == LS_OK;
     int weights_status = write_weights(t, save_status ? NULL : err);
     return save_status ? save_status : weights_status;
 }
@@ -187,7 +187,7 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
 /* Keeps the first of two errors; an interrupt is not an error. The caller stores a result in
  * `later_status` before this call, because computing it fills `later` and reads *status, which this
  * function changes. */
-static void note(int *status, ls_error *first, int later_status, const ls_error *later)
+static void keep_first_error(int *status, ls_error *first, int later_status, const ls_error *later)
 {
     if (later_status && (*status == LS_OK || *status == LS_EINTERRUPTED)) {
         *status = later_status;
@@ -208,7 +208,7 @@ int ls_begin(ls_trainer *t, ls_error *err)
 
 /* Compares the end of the run with the other members. If one is lost meanwhile, the others recover
  * and compare again; the first member may then be another one. */
-static int part(ls_trainer *t, int status, ls_error *err)
+static int compare_ends(ls_trainer *t, int status, ls_error *err)
 {
     int part_status = ls_members_end(t, status, err);
     while (part_status && ls_members_lost(t)) {
@@ -231,20 +231,20 @@ static void end_run(ls_trainer *t, int *status, ls_error *first)
 {
     ls_error later = {0};
     int later_status = save_all(t, *status, &later);
-    note(status, first, later_status, &later);
+    keep_first_error(status, first, later_status, &later);
     later = *first;
-    later_status = part(t, *status, &later);
-    note(status, first, later_status, &later);
+    later_status = compare_ends(t, *status, &later);
+    keep_first_error(status, first, later_status, &later);
     ls_tell_devices(t);
     later_status = ls_record_run_end(t, *status, first->text, &later);
-    note(status, first, later_status, &later);
+    keep_first_error(status, first, later_status, &later);
     t->life = LS_ENDED;
     later_status = ls_trace_finish(t->records.trace, &later);
-    note(status, first, later_status, &later);
+    keep_first_error(status, first, later_status, &later);
     /* a save in progress syncs the metrics file */
-    if (ls_saver_rest(t->dir.saver, NULL) == LS_OK) {
+    if (ls_saver_wait(t->dir.saver, NULL) == LS_OK) {
         later_status = ls_sinks_close(&t->records.sinks, &later);
-        note(status, first, later_status, &later);
+        keep_first_error(status, first, later_status, &later);
     }
 }
 

@@ -35,7 +35,7 @@ typedef struct ls_record_room {
 } ls_record_room;
 
 /* Results of the run for its caller. */
-typedef struct ls_run_told {
+typedef struct ls_run_reported {
     ls_summary summary;
     ls_result result;
     ls_metric metric; /* number of result.metric; LS_METRIC_CONFUSION: not known yet */
@@ -47,11 +47,11 @@ typedef struct ls_run_told {
         char early[160];        /* why the run stopped early; "": it did not */
         char best[4200];
     } text;
-} ls_run_told;
+} ls_run_reported;
 
 struct ls_trainer {
     /* Constant from the first step on. */
-    /* the copies below replace its callbacks, cluster and sources */
+    /* `callbacks`, `cluster` and `sources` below replace the fields of these names */
     ls_trainer_options options;
     ls_trainer_callbacks callbacks; /* zeroed: none */
     ls_trainer_cluster cluster;     /* zeroed: as the config says */
@@ -78,7 +78,7 @@ struct ls_trainer {
     ls_stage_of_life life;
     bool ran;        /* ls_trainer_run was called */
     ls_error broken; /* why training cannot go on; status 0: it can */
-    ls_run_told told;
+    ls_run_reported reported;
 };
 
 /* ---- open.c --------------------------------------------------------------------------------- */

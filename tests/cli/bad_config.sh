@@ -51,7 +51,7 @@ printf '\357\273\277{}' >bad.json
 expect_failure 78 'bad.json:1:1: expected JSON, found a byte order mark; save the file without one' \
     bad.json
 head -c 10000000 /dev/zero | tr '\0' '[' >bad.json
-expect_failure 78 'bad.json:1:65: expected at most 64 arrays and objects in each other, found more' \
+expect_failure 78 'bad.json:1:65: expected at most 64 nested arrays and objects, found more' \
     bad.json
 head -c 20000000 /dev/zero | tr '\0' ' ' >bad.json
 expect_failure 78 'bad.json: expected a JSON file of at most 16777216 bytes, found 20000000' bad.json
@@ -160,7 +160,7 @@ for key in crop=1 flip=true rotate=5 erase=2 brightness=0.2; do
     run config.json --set data.name=csv --set data.path=table.csv --set data.target=y --set data.limit=0 \
         --set 'model={"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}' --set "augment.$key"
     expect_code 78
-    grep -q "^trainer: --set augment.$key: augment.${key%=*}: is for images, but a row of this data is 2 numbers" \
+    grep -q "^trainer: --set augment.$key: augment.${key%=*}: applies to images only, but a row of this data is 2" \
         stderr.txt || fail "expected augment.$key to be refused"
 done
 expect_bad_set augment.crop=57 'augment.crop: expected at most 56 for images of 28×28, found 57'
@@ -187,11 +187,11 @@ expect_stderr_line "trainer: warning: $many workers share $cpus allowed $word: s
 
 # So are workers without a shard, and shards of few rows; the default has neither.
 run config.json --set devices=ref:3 --set shards=2
-expect_stderr_line "trainer: warning: 1 of 3 workers have no shard: a minibatch has 2, so no more workers than \
-that make it faster"
+expect_stderr_line "trainer: warning: 1 of 3 workers have no shard: a minibatch has 2 shards, and more workers \
+than that do not make a step faster"
 run config.json --set shards=8
-expect_stderr_line "trainer: warning: shards: 64 rows in 8 shards are fewer than 16 each, which is slow; the \
-default would be 4"
+expect_stderr_line "trainer: warning: shards: 64 rows in 8 shards are fewer than 16 rows each, which is slow; \
+the default is 4 shards"
 run config.json --set devices=ref:2
 grep -q 'rows in\|have no shard' stderr.txt && fail 'expected no word on shards'
 

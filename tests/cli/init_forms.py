@@ -52,15 +52,15 @@ def tables():
 
     # A column that is read both ways has its answer among init's options; so have separators and encodings.
     Path("both.csv").write_text("a;y\n" + "".join(f"{i % 9 + 1},{i * 25 % 900 + 100};{'uv'[i % 2]}\n" for i in range(ROWS)))
-    fails("both ways", "both.csv", said='set data.decimal to "," or "." (of init: --decimal)')
+    fails("both ways", "both.csv", said='set data.decimal to "," or "." (with init: --decimal)')
     look("decimal commas by an option", "both.csv", "--decimal", ",", data={"decimal": ","}, said="     5.248 ")
     look("thousands by an option", "both.csv", "--decimal", ".", data={"decimal": "."}, said="      5248 ")
     Path("fit.csv").write_text("a;b,y\n" + "".join(f"{i % 3};{i % 2},{'uv'[i % 2]}\n" for i in range(ROWS)))
-    fails("separators", "fit.csv", said="(of init: --separator)")
+    fails("separators", "fit.csv", said="(with init: --separator)")
     look("a separator by an option", "fit.csv", "--separator", ",", data={"separator": ",", "target": "y"})
     Path("latin.csv").write_bytes("a;ort;y\n".encode() + "".join(
         f"{i % 9};{('Köln', 'Bonn')[i % 2]};{'uv'[i % 2]}\n" for i in range(ROWS)).encode("latin-1"))
-    fails("an encoding", "latin.csv", said="(of init: --encoding)")
+    fails("an encoding", "latin.csv", said="(with init: --encoding)")
     look("an encoding by an option", "latin.csv", "--encoding", "latin-1", data={"encoding": "latin-1"})
     # Why a column is left out is said as it is; one without a name needs no key.
     Path("odd.csv").write_text(",day,cost,long,a,y\n" + "".join(

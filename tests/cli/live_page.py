@@ -149,7 +149,7 @@ def check_live(program, browser, shots):
             browser.screenshot(shots / "live.png")
         run.send_signal(signal.SIGINT)
         run.wait()
-        wait_for("the page to say that the run has ended", lambda: "its server with it" in browser.text())
+        wait_for("the page to say that the run has ended", lambda: "so has its server" in browser.text())
         if "interrupted" not in browser.text():
             fail(f"the page did not hear how the run ended: {browser.text()}")
         if shots:
@@ -157,7 +157,7 @@ def check_live(program, browser, shots):
         last = steps(browser.text())
         run = serve(program, port, "--set", "run_dir=again")
         wait_for("the page to follow the next run",
-                 lambda: "its server with it" not in browser.text() and 0 < steps(browser.text()) != last)
+                 lambda: "so has its server" not in browser.text() and 0 < steps(browser.text()) != last)
         run.send_signal(signal.SIGINT)
         run.wait()
         done = json.loads(pathlib.Path("again/metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])["steps"]

@@ -182,5 +182,7 @@ expect_code 0
 expect_last_stdout_line "$closing_line"
 run config.json --serve-after
 expect_code 64
+run config.json --serve 0 --serve-after --set batch_size=0
+expect_code 78
 
 finish

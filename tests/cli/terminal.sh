@@ -27,6 +27,10 @@ grep -q "$escape\\[K" screen.txt || fail 'expected a progress line'
 ! grep -q "$escape\\[[0-9]*m" screen.txt || fail 'expected no colour'
 on_terminal NO_COLOR=
 grep -q "$escape\\[1m" screen.txt || fail 'expected colour: an empty NO_COLOR does not count'
+on_terminal NO_COLOR=1 COLUMNS=40
+tr -d '\r' <screen.txt | sed "s/$escape\[[?0-9]*[a-zA-Z]//g" >plain.txt
+grep -q '  1/3  loss [0-9.]*  test acc [0-9.]*$' plain.txt || fail 'expected a short line of an epoch'
+[ "$(grep -v '^test acc' plain.txt | grep -v left | wc -L)" -le 40 ] || fail 'expected no line of more than 40 columns'
 on_terminal TERM=dumb
 ! grep -q "$escape" screen.txt || fail 'expected no escape sequences'
 

@@ -527,9 +527,9 @@ typedef struct parting {
     } said[MOST];
 } parting;
 
-static joining *meeting_of(ls_wire *wire)
+static joining *rendezvous_of(ls_wire *wire)
 {
-    return ((tcp_wire *)wire)->meeting;
+    return ((tcp_wire *)wire)->rendezvous;
 }
 
 /* A call that says nothing; perhaps it has not been taken yet. */
@@ -579,10 +579,10 @@ static void part_and_meet(member *m)
     int crowd[8];
     pthread_barrier_wait(&p->all);
     if (cut_off)
-        swallow_calls(&meeting_of(m->wire)->door, crowd);
+        swallow_calls(&rendezvous_of(m->wire)->listen_fd, crowd);
     if (p->hidden >> own & 1) {
-        close(meeting_of(m->wire)->door);
-        meeting_of(m->wire)->door = -1;
+        close(rendezvous_of(m->wire)->listen_fd);
+        rendezvous_of(m->wire)->listen_fd = -1;
     }
     if (killed)
         m->wire->type->abort(m->wire);
@@ -659,7 +659,7 @@ static void hear_strangers_out(member *m)
     ls_transfer *ended[1];
     const uint64_t until = ls_now_ns() + 5 * SECOND;
     bool hung_up = false;
-    getsockname(meeting_of(m->wire)->door, (struct sockaddr *)&at, &bytes);
+    getsockname(rendezvous_of(m->wire)->listen_fd, (struct sockaddr *)&at, &bytes);
     const int fd = knock(&at);
     while (!hung_up && ls_now_ns() < until) {
         m->wire->type->poll(m->wire, ended, 1, SECOND / 10, &m->err);

@@ -187,7 +187,7 @@ static const char *other_value(const ls_config_key *row)
     case LS_KEY_BOOL: return row->fallback != 0 ? "false" : "true";
     case LS_KEY_TEXT: return "other";
     case LS_KEY_CHOICE: return row->choices[row->fallback == 0];
-    case LS_KEY_FORM: break;
+    case LS_KEY_CUSTOM: break;
     }
     for (size_t i = 0; i < sizeof of_forms / sizeof *of_forms; i++)
         if (strcmp(of_forms[i].key, row->key) == 0)

@@ -316,7 +316,7 @@ static void a_merge_that_goes_on_otherwise_is_refused(void **state)
         const char *text;
     } misuse[] = {{another_total, "another partial sum or another total"},
                   {another_gradient, "another partial sum or another total"},
-                  {too_many_floats, "656 floats of an arena of 640"}};
+                  {too_many_floats, "656 floats are complete, but an arena has 640"}};
     for (size_t i = 0; i < sizeof misuse / sizeof *misuse; i++) {
         comm_gang g = gang_of(RANKS);
         g.between = misuse[i].between;

@@ -12,9 +12,9 @@ enum { COUNTS = sizeof counts / sizeof *counts };
 /* ---- arenas --------------------------------------------------------------------------------- */
 
 /* Returns the arguments of the last of several steps. */
-static ls_k_args *step_args(run *r, float *told)
+static ls_k_args *step_args(run *r, float *stats_copy)
 {
-    ls_k_steps value = {.step = {[LS_K_STEPS - 1] = {.told = told,
+    ls_k_steps value = {.step = {[LS_K_STEPS - 1] = {.stats_copy = stats_copy,
                                                      .step = 7,
                                                      .seed = 11,
                                                      .epoch = 3,
@@ -26,12 +26,12 @@ static ls_k_args *step_args(run *r, float *told)
     return args + LS_K_STEPS - 1;
 }
 
-/* `held` and a loss that is finite or not. */
-static ls_k_guard guard(run *r, float loss, float held)
+/* `skip` and a loss that is finite or not. */
+static ls_k_guard guard(run *r, float loss, float skip)
 {
     const float stats[2] = {loss, 3};
     return (ls_k_guard){.loss = run_copy(r, stats, sizeof stats),
-                        .held = run_copy(r, &held, sizeof held)};
+                        .skip = run_copy(r, &skip, sizeof skip)};
 }
 
 /* Shadows are written, and of every other 16 gradients read. */
@@ -48,12 +48,12 @@ static ls_k_update with_shadows(run *r, size_t n, ls_k_update of)
 
 /* An update that must not be applied changes nothing, and neither do later ones; each is
  * reported. */
-static void held_updates(run *r, size_t n)
+static void skipped_updates(run *r, size_t n)
 {
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
     const float nowhere[4] = {9, 9, 9, 9};
-    float *told = run_copy(r, nowhere, sizeof nowhere);
-    ls_k_args *args[2] = {step_args(r, told), step_args(r, told + 2)};
+    float *stats_copy = run_copy(r, nowhere, sizeof nowhere);
+    ls_k_args *args[2] = {step_args(r, stats_copy), step_args(r, stats_copy + 2)};
     float *g = run_floats(r, n, 1);
     /* to be applied; not finite; after one that was not finite */
     for (int form = 0; form < 3; form++) {
@@ -73,8 +73,8 @@ static void held_updates(run *r, size_t n)
         run_keep(r, "guarded first", m, RUN_FLOAT, n);
         run_keep(r, "guarded second", v, RUN_FLOAT, n);
         run_keep(r, "guarded running", stats, RUN_FLOAT, n);
-        run_keep(r, "held", of.held, RUN_FLOAT, 1);
-        run_keep(r, "told", told, RUN_INT, 4); /* bits: one is no number */
+        run_keep(r, "skip", of.skip, RUN_FLOAT, 1);
+        run_keep(r, "stats_copy", stats_copy, RUN_INT, 4); /* bits: one is no number */
     }
 }
 
@@ -125,7 +125,7 @@ void run_arena_kernels(run *r)
     for (int i = 0; i < COUNTS; i++) {
         r->shape = count_names[i];
         updates(r, (counts[i] + 15) / 16 * 16); /* as arenas are */
-        held_updates(r, (counts[i] + 15) / 16 * 16);
+        skipped_updates(r, (counts[i] + 15) / 16 * 16);
         for (int arenas = 1; arenas <= MOST; arenas += 4)
             tree(r, counts[i], arenas, in_turn);
         tree(r, counts[i], 4, halves);

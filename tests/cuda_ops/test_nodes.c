@@ -76,7 +76,7 @@ static void open_world(world *w, const char *file, ls_precision precision, uint3
                             .shard_rows = &rows,
                             .shard_row_counts = 1};
     must(ls_replica_create(&w->replica, &desc, &err), &err);
-    must(ls_replica_prepare_whole(w->replica, &err), &err);
+    must(ls_replica_record_whole_steps(w->replica, &err), &err);
 }
 
 static void close_world(world *w)
@@ -92,7 +92,7 @@ static size_t nodes_of_a_step(const char *file, ls_precision precision, uint32_t
     static const char *const name[] = {"fp32", "tf32", "bf16"};
     world w;
     open_world(&w, file, precision, rows);
-    const size_t steps = (size_t)ls_replica_steps_whole(w.replica, rows);
+    const size_t steps = (size_t)ls_replica_most_whole_steps(w.replica, rows);
     assert_true(steps > 0);
     const size_t count = nodes[graphs - 1] / steps; /* whole steps are recorded last */
     print_message("    %s, %s: %zu nodes\n", strrchr(file, '/') + 1, name[precision], count);
@@ -124,7 +124,7 @@ static void lenet_is_unrolled_whatever_convolutions_work_in(void **state)
     (void)state;
     dbl_ask_workspace((size_t)20 << 20);
     open_world(&w, EXAMPLES "/fashion_mnist.json", LS_PRECISION_TF32, 256);
-    assert_int_equal(ls_replica_steps_whole(w.replica, 256), LS_UNROLLED);
+    assert_int_equal(ls_replica_most_whole_steps(w.replica, 256), LS_UNROLLED);
     close_world(&w);
     dbl_ask_workspace(0);
 }
@@ -147,7 +147,7 @@ static void list_a_step(const char *file, ls_precision precision, uint32_t rows)
     bool arrived = false;
     open_world(&w, file, precision, rows);
     dbl_watch(print_cost);
-    must(ls_replica_step_whole(w.replica, row, 0, &step, 1, 0, &times, &err), &err);
+    must(ls_replica_run_whole_steps(w.replica, row, 0, &step, 1, 0, &times, &err), &err);
     while (!arrived)
         must(ls_replica_arrived(&arrived, w.replica, 0, &err), &err);
     dbl_watch(NULL);

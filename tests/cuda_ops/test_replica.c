@@ -426,8 +426,8 @@ static void enqueue_whole(side *s, int number, uint32_t rows, float lr)
     const ls_replica_step step = {lr, 1.0f / (float)rows, rows, (uint64_t)number};
     for (uint32_t i = 0; i < rows; i++)
         row[i] = ((uint32_t)number * 16 + i * 3) % ROWS;
-    must(ls_replica_step_whole(s->replica, row, (uint32_t)number, &step, 1,
-                               number % LS_RESULT_SLOTS, &times, &err),
+    must(ls_replica_run_whole_steps(s->replica, row, (uint32_t)number, &step, 1,
+                                    number % LS_RESULT_SLOTS, &times, &err),
          &err);
 }
 
@@ -443,9 +443,9 @@ static const float *await_whole(side *s, int number)
 static void run_whole(side *s)
 {
     ls_error err = {0};
-    must(ls_replica_prepare_whole(s->replica, &err), &err);
-    assert_true(ls_replica_steps_whole(s->replica, counts[0]));
-    assert_false(ls_replica_steps_whole(s->replica, counts[0] + 1));
+    must(ls_replica_record_whole_steps(s->replica, &err), &err);
+    assert_true(ls_replica_most_whole_steps(s->replica, counts[0]));
+    assert_false(ls_replica_most_whole_steps(s->replica, counts[0] + 1));
     for (int k = 1; k <= STEPS + 1; k++) {
         if (k <= STEPS)
             enqueue_whole(s, k, counts[k == STEPS], 0.05f);
@@ -582,8 +582,8 @@ static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
         assert_true(s.replica->plan[0]->training);
         assert_true(s.replica->plan[1]->training == !k);
         assert_true((s.replica->plan[1]->loss[LS_TRAIN] == NULL) == k);
-        must(ls_replica_prepare_whole(s.replica, &err), &err);
-        assert_int_equal(ls_replica_steps_whole(s.replica, 7), k ? 0 : 1);
+        must(ls_replica_record_whole_steps(s.replica, &err), &err);
+        assert_int_equal(ls_replica_most_whole_steps(s.replica, 7), k ? 0 : 1);
         must(ls_replica_evaluate(s.replica, LS_TEST, row, 7, &loss[k], &correct[k], NULL, &err),
              &err);
         const int status = ls_replica_gradient(s.replica, row, 7, 1, NULL, &err);
@@ -619,9 +619,9 @@ static void rows_that_are_evaluated_only_may_be_the_most(void **state)
         assert_int_equal(s.replica->plan[0]->rows, k ? 7 : 16);
         assert_true(s.replica->plan[0]->training);
         assert_true(s.replica->plan[1]->training == !k);
-        must(ls_replica_prepare_whole(s.replica, &err), &err);
-        assert_int_equal(ls_replica_steps_whole(s.replica, 16), k ? 0 : LS_UNROLLED);
-        assert_int_equal(ls_replica_steps_whole(s.replica, 7), k ? LS_UNROLLED : 1);
+        must(ls_replica_record_whole_steps(s.replica, &err), &err);
+        assert_int_equal(ls_replica_most_whole_steps(s.replica, 16), k ? 0 : LS_UNROLLED);
+        assert_int_equal(ls_replica_most_whole_steps(s.replica, 7), k ? LS_UNROLLED : 1);
         must(ls_replica_evaluate(s.replica, LS_TEST, row, 16, &loss[k], &correct[k], NULL, &err),
              &err);
         step_side(&s, 1, 7);
@@ -687,7 +687,7 @@ static void a_whole_step_that_is_held_holds_up_the_next(void **state)
     (void)state;
     open_lenet(&r);
     open_with(&s, open_cuda(), &r, 0);
-    must(ls_replica_prepare_whole(s.replica, &err), &err);
+    must(ls_replica_record_whole_steps(s.replica, &err), &err);
     before = calloc(r.model->floats, sizeof *before);
     after = calloc(r.model->floats, sizeof *after);
     float *arena = ls_replica_weight_arena(s.replica);
@@ -701,7 +701,7 @@ static void a_whole_step_that_is_held_holds_up_the_next(void **state)
     assert_true(isfinite(await_whole(&s, 2)[LS_TAIL_LOSS]));
     must(ls_replica_export(s.replica, after, arena, &err), &err);
     assert_memory_equal(after, s.weights, r.model->floats * sizeof *after);
-    must(ls_replica_release(s.replica, &err), &err);
+    must(ls_replica_resume_updates(s.replica, &err), &err);
     enqueue_whole(&s, 2, counts[0], 0.05f);
     await_whole(&s, 2);
     must(ls_replica_export(s.replica, after, arena, &err), &err);
@@ -747,8 +747,8 @@ static void a_program_is_recorded_whole_or_not_at_all(void **state)
     bucket_floats = 0;
     const int before = ls_replica_recordings(s.replica);
     dbl_fail("cudaGraphInstantiate", 1, cudaErrorNotSupported);
-    must(ls_replica_prepare_whole(s.replica, &err), &err);
-    assert_int_equal(ls_replica_steps_whole(s.replica, counts[0]), 0);
+    must(ls_replica_record_whole_steps(s.replica, &err), &err);
+    assert_int_equal(ls_replica_most_whole_steps(s.replica, counts[0]), 0);
     assert_int_equal(ls_replica_recordings(s.replica), before);
     float *whole = gradient_arena(&s, counts[0]);
     l.seen = calloc(ls_replica_floats(s.replica), sizeof *l.seen);

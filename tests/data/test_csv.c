@@ -180,15 +180,13 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
         const char *text, *message;
     } bad[] = {
         {"a,kind\n1,x\nz,y\n",
-         "t.csv:3: column \"a\": expected a number, as before; if it has texts "
-         "name it in data.categorical, found \"z\""},
+         "t.csv:3: column \"a\": expected a number, as in the other rows; if the "
+         "column contains texts, name it in data.categorical, found \"z\""},
         {"a,kind\n1,x\n1e99,y\n",
          "t.csv:3: column \"a\": expected a finite number, found \"1e99\""},
-        {"a,kind\n1,x\ninf,y\n",
-         "t.csv:3: column \"a\": expected a value; data.missing says what else"},
+        {"a,kind\n1,x\ninf,y\n", "t.csv:3: column \"a\": expected a value; set data.missing to"},
         {"a,kind\n1,x\n0x10,y\n", "t.csv:3: column \"a\": expected a number"},
-        {"a,kind\n1,x\nnan,y\n",
-         "t.csv:3: column \"a\": expected a value; data.missing says what else"},
+        {"a,kind\n1,x\nnan,y\n", "t.csv:3: column \"a\": expected a value; set data.missing to"},
         {"a,kind\n1,x\n2,\n", "t.csv:3: column \"kind\": expected a target in each row"},
         {"a,kind\n1,x\n2\n", "t.csv:3: expected 2 fields, as the header has, found fewer"},
         {"a,kind\n1,x\n2,y,3\n", "t.csv:3: expected 2 fields, as the header has, found more"},
@@ -417,7 +415,7 @@ static void test_tables_have_the_same_columns_and_texts(void **state)
         {"a,kind,c\n1,x,2\n", "expected the columns of the training table"},
         {"a,kind\n1,z\n",
          "test.csv:2: column \"kind\": expected a text that the training rows have"},
-        {"a,kind\nq,x\n", "test.csv:2: column \"a\": expected a number, as before"},
+        {"a,kind\nq,x\n", "test.csv:2: column \"a\": expected a number, as in the other rows"},
     };
     scratch *s = *state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

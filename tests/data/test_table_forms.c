@@ -123,7 +123,7 @@ static void a_number_that_can_be_read_both_ways_is_refused_and_the_key_decides(v
 {
     static const char both[] = "a;b;y\n1,234;2;u\n5,678;4;v\n";
     refuses(*state, both, classes,
-            "t.csv:2: column \"a\": \"1,234\" may be a decimal fraction, or have a mark between "
+            "t.csv:2: column \"a\": \"1,234\" may be a decimal fraction, or have a separator of "
             "thousands; set data.decimal");
     /* Another column has decimal commas: then a point may divide thousands. */
     refuses(*state, "a;b;y\n1.234;2,5;u\n5;4;v\n", classes, "set data.decimal");
@@ -150,8 +150,10 @@ static void marks_between_thousands_are_read(void **state)
        "234;2;u\n-1\xE2\x80\xAF"
        "234,5;4;v\n",
        classes, 1234, 2, -1234.5f, 4);
-    refuses(*state, "a;b;y\n1;2;u\n12,34,567;4;v\n", classes, "expected a number, as before");
-    refuses(*state, "a;b;y\n1;2;u\n192.168.100.200;4;v\n", classes, "expected a number, as before");
+    refuses(*state, "a;b;y\n1;2;u\n12,34,567;4;v\n", classes,
+            "expected a number, as in the other rows");
+    refuses(*state, "a;b;y\n1;2;u\n192.168.100.200;4;v\n", classes,
+            "expected a number, as in the other rows");
 }
 
 static void words_for_missing_are_known_also_as_first_values(void **state)
@@ -164,7 +166,7 @@ static void words_for_missing_are_known_also_as_first_values(void **state)
         snprintf(text, sizeof text, "a,b,y\n%s,1,u\n4,%s,v\n", word[i], word[i]);
         is(*state, text, filled, 4, 1, 4, 1);
         refuses(*state, text, classes,
-                "t.csv:2: column \"a\": expected a value; data.missing says what else to do");
+                "t.csv:2: column \"a\": expected a value; set data.missing to");
     }
 }
 
@@ -186,7 +188,7 @@ static void numbers_behind_another_word_are_not_texts_in_silence(void **state)
         *state, text, classes,
         "column \"a\": its first value is \"unknown\", and 12 of its 13 different texts are numbers");
     refuses(*state, "a,y\n1,u\nunknown,v\n", classes,
-            "if it has texts name it in data.categorical");
+            "if the column contains texts, name it in data.categorical");
     ls_dataset *split[2];
     ls_error err = {0};
     ls_data_keys keys = classes;

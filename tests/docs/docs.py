@@ -90,7 +90,7 @@ def untested(root, build, page):
         for file in (root / "tests").rglob(pattern):
             known.update(re.findall(name, file.read_text(encoding="utf-8")))
     text = page.read_text(encoding="utf-8")
-    places = re.findall(r"(?s)\*Broken by\*:(.*?)(?:\n\n|\Z)", text)
+    places = re.findall(r"(?s)\*Tested by\*:(.*?)(?:\n\n|\Z)", text)
     places += re.findall(r"(?m)^\|.*\|([^|]*)\|$", text) if page.name == "promises.md" else []
     for breaks in places:
         for name in set(re.findall(r"`([a-z]\w+)`", breaks)) - known:

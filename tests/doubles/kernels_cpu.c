@@ -38,21 +38,21 @@ struct update {
     int nesterov, of_weights;
 };
 
-static int is_held(const ls_k_guard *guard)
+static int is_skipped(const ls_k_guard *guard)
 {
-    if (!guard->loss || !twin_floats(guard->loss, 1) || !twin_floats(guard->held, 1))
+    if (!guard->loss || !twin_floats(guard->loss, 1) || !twin_floats(guard->skip, 1))
         return guard->loss != NULL;
     if (!isfinite(*guard->loss))
-        *guard->held = 1;
-    return *guard->held != 0;
+        *guard->skip = 1;
+    return *guard->skip != 0;
 }
 
 static void tell(const ls_k_update *u)
 {
-    if (!u->guard.loss || !twin_bytes(u->args, sizeof *u->args) || !u->args->told)
+    if (!u->guard.loss || !twin_bytes(u->args, sizeof *u->args) || !u->args->stats_copy)
         return;
-    if (twin_floats(u->guard.loss, 2) && twin_floats(u->args->told, 2))
-        memcpy(u->args->told, u->guard.loss, 2 * sizeof(float));
+    if (twin_floats(u->guard.loss, 2) && twin_floats(u->args->stats_copy, 2))
+        memcpy(u->args->stats_copy, u->guard.loss, 2 * sizeof(float));
 }
 
 static float rate_of(const ls_k_update *u)
@@ -69,7 +69,7 @@ static float scale_of(const ls_k_update *u)
 static int may_update(const ls_k_update *u)
 {
     const size_t marks = (u->count / 16 + 31) / 32 * sizeof *u->in_shadow;
-    return !is_held(&u->guard) && twin_floats(u->w, u->count) &&
+    return !is_skipped(&u->guard) && twin_floats(u->w, u->count) &&
            twin_floats(u->slot[0], u->count) && twin_floats(u->slot[1], u->count) &&
            twin_floats(u->grad, u->count) && twin_bytes(u->args, sizeof *u->args) &&
            twin_tensor(u->shadow, u->count, 1) &&

@@ -70,7 +70,8 @@ static void change_row(const ls_k_gather *k, int r)
     const size_t values = (size_t)k->c * (size_t)k->h * (size_t)k->w;
     const size_t bytes = values * (k->floats ? sizeof(float) : 1);
     const ls_k_args *a = k->args;
-    const uint32_t row[2] = {a->rows[r], ls_mixed_row(a->rows, k->rows, r, a->before, a->behind)};
+    const uint32_t row[2] = {a->rows[r],
+                             ls_mixed_row(a->rows, k->rows, r, a->rows_before, a->rows_after)};
     const ls_change c[2] = {draw_change(k, row[0]), draw_change(k, row[1])};
     const char *image[2] = {(const char *)k->images + row[0] * bytes,
                             (const char *)k->images + row[1] * bytes};
@@ -93,8 +94,8 @@ static void gather_body(const void *copied)
     const ls_k_gather *k = copied;
     const size_t values = (size_t)k->c * (size_t)k->h * (size_t)k->w;
     if (!twin_bytes(k->args, sizeof *k->args) ||
-        !twin_bytes(k->args->rows - k->args->before,
-                    (k->args->before + (size_t)k->rows + k->args->behind) *
+        !twin_bytes(k->args->rows - k->args->rows_before,
+                    (k->args->rows_before + (size_t)k->rows + k->args->rows_after) *
                         sizeof *k->args->rows) ||
         !twin_floats(k->y, (size_t)k->rows * values))
         return;

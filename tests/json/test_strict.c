@@ -251,7 +251,7 @@ static void bad_strings_are_refused(void **state)
                          "backslash; write two backslashes for one");
     refuses("[\"\\u12g4\"]", "c.json:1:3: expected four hexadecimal digits after \\u");
     refuses("[\"\\u0000\"]",
-            "c.json:1:3: expected a character other than \\u0000, which no text here can hold; "
+            "c.json:1:3: expected a character other than \\u0000, which texts must not contain; "
             "remove it");
     refuses("[\"\\ud800\"]", "c.json:1:3: \\ud800 is half of a surrogate pair; write both halves");
     refuses("[\"\\udc00\\ud800\"]",
@@ -298,7 +298,7 @@ static void deep_nesting_is_refused(void **state)
         text[i] = '[';
         text[129 - i] = ']';
     }
-    refuses(text, "c.json:1:65: expected at most 64 arrays and objects in each other, found more");
+    refuses(text, "c.json:1:65: expected at most 64 nested arrays and objects, found more");
 }
 
 static void ten_megabytes_of_brackets_are_refused(void **state)
@@ -309,7 +309,7 @@ static void ten_megabytes_of_brackets_are_refused(void **state)
     assert_non_null(text);
     memset(text, '[', n);
     refuses_n(text, n,
-              "c.json:1:65: expected at most 64 arrays and objects in each other, found "
+              "c.json:1:65: expected at most 64 nested arrays and objects, found "
               "more");
     free(text);
 }

@@ -334,7 +334,7 @@ static void like_the_reference_by_winograd(const ls_lanes_kernels *kernels, cons
     lanes.x = ls_lanes_tensor(&lanes.x);
     assert_int_equal(ls_cpu_op_create(&op, &device, &lanes, &err), LS_OK);
     const ls_conv_op *conv = (const ls_conv_op *)op;
-    spread[conv->data.wino.form] += desc->needs_dx && conv->data.used && conv->data.wino.spread;
+    spread[conv->dx.wino.form] += desc->needs_dx && conv->dx.by_winograd && conv->dx.wino.spread;
     op->impl->destroy(op);
     like_the_reference(kernels, desc, in, what);
 }

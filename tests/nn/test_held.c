@@ -154,7 +154,7 @@ static void expect_held(back_end_fn *back_end, const char *optimizer)
         assert_false(changed(&b, &state));
         take_step(&b, 0);
         assert_false(changed(&b, &state));
-        must(ls_replica_release(b.replica, &err), &err);
+        must(ls_replica_resume_updates(b.replica, &err), &err);
         take_step(&b, 0);
         assert_true(changed(&b, &state));
     }

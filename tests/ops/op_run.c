@@ -399,8 +399,8 @@ static void load(op_run *run, const op_inputs *in, int first)
     }
     if (run->x2)
         upload(run, run->x2, in->x2 + from * in->x2_row, second(run).bytes);
-    run->args.before = (uint32_t)run->chain.before;
-    run->args.behind = (uint32_t)run->chain.behind;
+    run->args.rows_before = (uint32_t)run->chain.before;
+    run->args.rows_after = (uint32_t)run->chain.behind;
     run->args.rows = (run->rows ? run->rows : in->rows + first) + run->chain.before;
     if (run->rows)
         upload(run, run->rows, in->rows + first, op_shard_rows(&run->chain) * sizeof *run->rows);

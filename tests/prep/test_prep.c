@@ -277,13 +277,13 @@ static void outputs_are_given_back_in_the_targets_unit(void **state)
         1, true);
     float outputs[2] = {0, -1.5f};
     assert_true(ls_prep_target(p, 88) == -1.5f);
-    ls_prep_give_back(p, outputs, 2);
+    ls_prep_unscale(p, outputs, 2);
     assert_true(outputs[0] == 100 && outputs[1] == 88);
     assert_true(ls_prep_squared_error(p, 0.5) == 32 && ls_prep_absolute_error(p, 0.5) == 4);
     ls_prep_free(p);
     assert_true(ls_prep_target(NULL, 88) == 88 && ls_prep_squared_error(NULL, 0.5) == 0.5);
     p = reads("{\"version\":1,\"rows\":\"array\",\"divisor\":1}", 1, true);
-    ls_prep_give_back(p, outputs, 2);
+    ls_prep_unscale(p, outputs, 2);
     assert_true(outputs[1] == 88 && ls_prep_absolute_error(p, 0.5) == 0.5);
     ls_prep_free(p);
 }

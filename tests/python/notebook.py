@@ -18,9 +18,9 @@ assert len({tuple(curve) for curve in curves.values()}) == 1 and len(curves[1]) 
 assert probabilities.shape == (len(test[0]), 10)
 """
 LEARNT = """
-assert curves[1][-1] > 0.8, curves
-assert exercise["512 rows,\\nrate 0.4"] > 0.7, exercise
-assert right.mean() > 0.82 and right[:16].sum() >= 13, right[:16]
+assert curves[1][-1] > 0.75, curves
+assert min(exercise.values()) > 0.5, exercise
+assert right.mean() > 0.8 and right[:16].sum() >= 12, (right.mean(), right[:16])
 """
 PICTURES = 5
 

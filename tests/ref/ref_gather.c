@@ -76,7 +76,7 @@ static void change_row(const ref_op *op, const ls_augment *a, int r)
     const ls_tensor *x = &op->desc.x;
     const ls_step_args *of = op->b.args;
     const uint32_t row[2] = {of->rows[r],
-                             ls_mixed_row(of->rows, x->rows, r, of->before, of->behind)};
+                             ls_mixed_row(of->rows, x->rows, r, of->rows_before, of->rows_after)};
     const ls_change c[2] = {draw_change(op, a, row[0]), draw_change(op, a, row[1])};
     const size_t words = g->targets > 0 ? (size_t)g->targets : 1;
     float *y = (float *)op->b.y + (size_t)r * ref_row(x);

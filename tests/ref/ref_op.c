@@ -39,8 +39,8 @@ static const char *missing_arena(const ref_op *op, const ls_op_buffers *b)
         return "param[0]";
     if (!b->grad[0])
         return "grad[0]";
-    if (!b->guard != !b->held)
-        return b->guard ? "held" : "guard";
+    if (!b->guard != !b->skip)
+        return b->guard ? "skip" : "guard";
     if (slots > 0 && !b->slot[0])
         return "slot[0]";
     return slots > 1 && !b->slot[1] ? "slot[1]" : NULL;

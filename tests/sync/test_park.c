@@ -1,11 +1,24 @@
 /* Parking: deadlines, wake-ups, and that no wake-up is lost.
  *
- * Results of the long form of the stress of two threads on two CPUs: if ls_park_until checks only
- * before it prepares, and not again, the test fails in every run, within a second. If the waker
- * looks with a plain load (park.c compiled with -DLS_PARK_LOOK(word)=atomic_load_explicit(word,
- * memory_order_relaxed)), which overtakes the store of the change, it fails in about one run of
- * three. As park.c is written it passes, on one CPU and on two. Because a stress test can miss what
- * a model cannot, test_park_model.c explores the same forms exhaustively. */
+ * park.h proves that no wake-up is lost. The proof needs both of these orders:
+ *
+ * - The waiter announces itself (A) before it checks the condition (C). In the order C, A a wake-up
+ *   is lost as follows: the check finds the condition false; the waker changes the condition, looks
+ *   for an announcement and finds none; the waiter announces itself and sleeps, and no wake-up
+ *   follows.
+ * - The waker's change of the condition (M) is in memory before its look for announcements (L)
+ * takes effect. L is a read-modify-write for this reason. If L were a load, the processor could
+ * perform it while the store M is still in its store buffer. L then finds no announcement; the
+ * waiter announces itself, reads the old condition and sleeps; M reaches the memory, and no wake-up
+ *   follows.
+ *
+ * The test no_wake_up_is_lost_between_two_threads looks for such a run. Its nightly version was
+ * tried on two CPUs with each order broken. With a check before the announcement only, it failed in
+ * every run, within a second. With a load as L (park.c compiled with
+ * -DLS_PARK_LOOK(word)=atomic_load_explicit(word, memory_order_relaxed)) it failed in about one run
+ * of three. With park.c as it is, the test passes on one CPU and on two. A stress test may miss a
+ * rare run, so test_park_model.c checks the same three variants, and one more, in all interleavings
+ * of a model. */
 #include "sync/park.h"
 
 #include "base/clock.h"
@@ -73,7 +86,8 @@ static void a_deadline_in_the_past_still_looks_once(void **state)
     assert_true(ls_park_until(&f.park, is_set, &f, 1));
 }
 
-/* Somebody wakes the waiter for nothing just when it is about to sleep, every time. */
+/* Wakes the waiter, which calls this function to check its condition. The waiter has announced
+ * itself and is about to sleep, so each of its sleeps ends at once. */
 static bool is_set_and_wakes(void *arg)
 {
     ls_park_wake(&((struct flag *)arg)->park);
@@ -121,7 +135,7 @@ static void one_wake_up_is_for_every_waiter(void **state)
     }
 }
 
-/* CPU time of this process in nanoseconds. */
+/* Returns the CPU time of this process in nanoseconds. */
 static uint64_t cpu_ns(void)
 {
     struct timespec t;
@@ -139,27 +153,30 @@ static void a_parked_thread_uses_no_cpu(void **state)
     assert_true(cpu_ns() - before < 3 * MS);
 }
 
-/* The waker waits, wide awake, until the waiter has noticed a change, and makes the next one a
- * random moment later: just when the waiter announces itself, checks, and goes to sleep. A lost
- * wake-up shows as a wait that lasts until its deadline, because nothing else wakes. */
+/* Data of two threads. The waker spins until the waiter has noticed a change, and makes the next
+ * change a random moment later. The waiter announces itself, checks and falls asleep at about the
+ * same time. A waiter whose wake-up is lost waits until its deadline, because no other call wakes
+ * it. */
 #define LINES 24
 
 struct chase {
     alignas(64) ls_park park;
-    /* The waker writes these in this order. The waiter reads all of it, so that each store has to
-     * fetch its cache line first and the last one stays in the store buffer for a while. */
+    /* The waker stores all payloads, and then `change`. The waiter has read these cache lines in
+     * the round before, so each store of the waker first has to fetch its line from the other CPU.
+     * The stores leave the store buffer in order, so the last one, to `change`, stays there for a
+     * while: long enough for a load to be performed before it. */
     struct {
         alignas(64) unsigned value;
     } payload[LINES];
     alignas(64) _Atomic unsigned change;
-    alignas(64) _Atomic unsigned noticed; /* the waiter's */
+    alignas(64) _Atomic unsigned noticed; /* last change that the waiter has seen */
     unsigned want;
     int wrong;
     _Atomic unsigned rounds;
     _Atomic int lost;
 };
 
-/* Up to 127 empty turns, so that the two sides meet at ever different points. */
+/* Runs up to 127 empty iterations, so that the two threads meet at another point in each round. */
 static void dither(unsigned *seed)
 {
     *seed = *seed * 1664525u + 1013904223u;
@@ -173,8 +190,9 @@ static bool has_changed(void *arg)
     return atomic_load_explicit(&c->change, memory_order_acquire) >= c->want;
 }
 
-/* Keeps the two sides on different CPUs, where there are two: otherwise the kernel runs the woken
- * side in the waker's place, and they never meet. */
+/* Pins the calling thread, 0 or 1, to a CPU of its own if there are two. Otherwise the kernel may
+ * run the woken thread on the waker's CPU in place of the waker, and the two never run at the same
+ * time. */
 static void stay_on(int side)
 {
     ls_cpus all;
@@ -218,7 +236,7 @@ static void *change(void *arg)
         atomic_store_explicit(&c->change, r, memory_order_release);
         ls_park_wake(&c->park);
         for (unsigned i = 0; atomic_load_explicit(&c->noticed, memory_order_acquire) < r; i++)
-            if (i > 20000) /* well after it should have: is there but one CPU? */
+            if (i > 20000) /* by now the waiter should have run; perhaps there is only one CPU */
                 sched_yield();
     }
     return NULL;
@@ -238,8 +256,10 @@ static void no_wake_up_is_lost_between_two_threads(void **state)
     assert_int_equal(c.wrong, 0);
 }
 
-/* Several wakers count up, several waiters follow, all on one word. Every waiter must see the
- * end although wakers fall silent at once after it. */
+/* Three wakers increment a count, and three waiters wait for each of its values, all on one park
+ * word. After the last increment no waker calls ls_park_wake any more, so a waiter whose wake-up is
+ * lost waits until its deadline. Wakers wait on a second word until all waiters have seen the
+ * number of increments that the waker itself has made. */
 #define WAKERS 3
 #define WAITERS 3
 
@@ -247,7 +267,7 @@ struct crowd {
     ls_park park;
     unsigned steps;
     _Atomic unsigned count;
-    _Atomic unsigned behind[WAITERS]; /* position of each waiter; wakers do not run ahead of them */
+    _Atomic unsigned reached[WAITERS]; /* last count that each waiter has seen */
     ls_park wakers;
     _Atomic int lost;
 };
@@ -270,7 +290,7 @@ static void *follow(void *arg)
     for (f->want = 1; f->want <= f->crowd->steps; f->want++) {
         if (!ls_park_until(&f->crowd->park, counted, f, ls_deadline_ns(5000 * MS)))
             atomic_fetch_add(&f->crowd->lost, 1);
-        atomic_store_explicit(&f->crowd->behind[f->index], f->want, memory_order_release);
+        atomic_store_explicit(&f->crowd->reached[f->index], f->want, memory_order_release);
         ls_park_wake(&f->crowd->wakers);
     }
     return NULL;
@@ -280,7 +300,7 @@ static bool all_caught_up(void *arg)
 {
     struct follower *f = arg;
     for (int i = 0; i < WAITERS; i++)
-        if (atomic_load_explicit(&f->crowd->behind[i], memory_order_acquire) < f->want)
+        if (atomic_load_explicit(&f->crowd->reached[i], memory_order_acquire) < f->want)
             return false;
     return true;
 }
@@ -291,7 +311,9 @@ static void *lead(void *arg)
     for (unsigned step = 1; step <= f->crowd->steps / WAKERS; step++) {
         atomic_fetch_add_explicit(&f->crowd->count, 1, memory_order_release);
         ls_park_wake(&f->crowd->park);
-        f->want = step; /* the count is at least this: the followers come this far without help */
+        /* This waker alone has incremented the count `step` times. The waiters therefore reach
+         * `step` even if the other wakers do not increment it any more. */
+        f->want = step;
         if (!ls_park_until(&f->crowd->wakers, all_caught_up, f, ls_deadline_ns(5000 * MS)))
             atomic_fetch_add(&f->crowd->lost, 1);
     }

@@ -299,7 +299,7 @@ static ls_prep *make_table(const char *text_column)
     p->column[0].scaled = true;
     p->column[0].mean = 5000;
     p->column[0].deviation = 20;
-    p->column[1].fills = true;
+    p->column[1].allows_missing = true;
     p->column[1].missing = 7;
     must(ls_prep_finish(p, &err), &err);
     return p;

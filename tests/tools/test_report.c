@@ -1,6 +1,7 @@
 /* The report of a run: its contents, and runs that are damaged, unfinished or missing. */
 #include "data/ration.h"
 #include "data/scratch.h"
+#include "page/compare.h"
 #include "page/page.h"
 #include "runner.h"
 
@@ -543,6 +544,79 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
     }
 }
 
+/* ---- several runs ---- */
+
+static void facts_are_the_same_without_the_steps(void **state)
+{
+    (void)state;
+    ls_run_facts facts[2];
+    for (int brief = 0; brief < 2; brief++) {
+        ls_run_log log;
+        ls_error err = {0};
+        ls_run_log_init(&log, 0, NULL);
+        log.brief = brief;
+        assert_int_equal(ls_report_read(&log, FIXTURE, &err), LS_OK);
+        assert_int_equal(log.steps == 0, brief);
+        ls_run_facts_find(&facts[brief], &log, FIXTURE);
+        ls_run_log_fini(&log);
+    }
+    assert_string_equal(facts[0].name, facts[1].name);
+    assert_true(facts[0].name[0] != '\0');
+    assert_string_equal(facts[0].hash, facts[1].hash);
+    assert_int_equal(facts[0].state, facts[1].state);
+    assert_int_equal(facts[0].steps, facts[1].steps);
+    assert_true(facts[0].steps > 0);
+    assert_float_equal(facts[0].value, facts[1].value, 0);
+    assert_float_equal(facts[0].rate, facts[1].rate, 0);
+}
+
+static void a_log_is_thinned_and_no_step_is_lost(void **state)
+{
+    (void)state;
+    ls_run_log log;
+    ls_error err = {0};
+    uint64_t steps = 0;
+    ls_run_log_init(&log, 0, NULL);
+    for (int i = 1; i <= 1001; i++) {
+        char line[96];
+        const int n =
+            snprintf(line, sizeof line, "{\"type\":\"step\",\"step\":%d,\"loss\":%d}", i, i % 10);
+        assert_int_equal(ls_run_log_line(&log, "m", 1, line, (size_t)n, &err), LS_OK);
+    }
+    ls_run_log_thin(&log, 300);
+    assert_int_equal(log.steps, 251);
+    assert_int_equal(log.width, 4);
+    for (size_t i = 0; i < log.steps; i++)
+        steps += log.step[i].steps;
+    assert_int_equal(steps, 1001);
+    assert_int_equal(log.step[log.steps - 1].step, 1001);
+    ls_run_log_fini(&log);
+}
+
+static void lack_of_memory_for_a_comparison_leaks_nothing(void **state)
+{
+    (void)state;
+    static const char *const runs[] = {FIXTURE, FIXTURE};
+    ration left = {0, 0};
+    const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &left};
+    int status = LS_ENOMEM;
+    for (int grants = 0; status != LS_OK; grants++) {
+        ls_comparison c;
+        ls_buffer page;
+        ls_error err = {0};
+        left.grants = grants;
+        ls_buffer_init(&page, &host);
+        status = ls_comparison_open(&c, runs, 2, &host, &err);
+        if (status == LS_OK)
+            status = ls_comparison_page(&page, &c, &err);
+        ls_comparison_close(&c);
+        ls_buffer_fini(&page);
+        assert_int_equal(left.blocks, 0);
+        assert_true(status == LS_OK || status == LS_ENOMEM);
+        assert_true(grants < 5000);
+    }
+}
+
 LS_TESTS(report, "integration")
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +640,9 @@ LS_TESTS(report, "integration")
         TEST_IN_ROOM(a_page_that_asks_for_what_is_new_has_everything),
         TEST_IN_ROOM(the_served_page_fetches_its_records),
         TEST_IN_ROOM(lack_of_memory_is_an_error_that_leaks_nothing),
+        TEST_IN_ROOM(facts_are_the_same_without_the_steps),
+        TEST_IN_ROOM(a_log_is_thinned_and_no_step_is_lost),
+        TEST_IN_ROOM(lack_of_memory_for_a_comparison_leaks_nothing),
     };
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }

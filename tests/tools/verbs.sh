@@ -202,7 +202,7 @@ expect 64 "$trainer" eval run other
 expect 64 "$trainer" eval run --nonsense
 expect 64 "$trainer" eval run --rows 0:1
 expect 64 "$trainer" predict run
-has err '^trainer predict: of what?'
+has err '^trainer predict: expected pictures, '
 expect 64 "$trainer" predict run --rows 9:3
 has err "^trainer: --rows 9:3: expected A:B with A < B, such as 0:10$"
 expect 64 "$trainer" predict run --rows 0:1001

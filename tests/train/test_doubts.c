@@ -168,9 +168,9 @@ static void an_accuracy_of_the_commonest_class_is_said(void **state)
     scratch_file(&dir, "t.csv", text, strlen(text));
     const ls_dataset_spec spec = {.name = "csv", .path = scratch_path(&dir, "t.csv"), .keys = of_y};
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, &host, &err), LS_OK);
-    ls_say_of_accuracy(split[0], 0.8, &host);
+    ls_warn_of_accuracy(split[0], 0.8, &host);
     assert_string_equal(s.warnings, "");
-    ls_say_of_accuracy(split[0], 0.7, &host);
+    ls_warn_of_accuracy(split[0], 0.7, &host);
     warns(&s, "an accuracy of 0.7000 is no better than");
     ls_dataset_close(split[0]);
     ls_dataset_close(split[1]);

@@ -485,7 +485,7 @@ static void wrong_patterns_are_refused_with_their_place(void **state)
         {"lr_factors=[1]", "lr_factors: expected an object"},
         {"class_weights=[1,2]", "or a number for each of 10 classes"},
         {"class_weights=evenly", "class_weights: expected \"balanced\""},
-        {"class_weights=[1,1,1,1,1,1,1,1,1,-1]", "from 0 to 1e6, not so of class 9"},
+        {"class_weights=[1,1,1,1,1,1,1,1,1,-1]", "from 0 to 1e6; that of class 9 is not"},
         {"class_weights=[0,0,0,0,0,0,0,0,0,0]", "class_weights: all are 0"},
     };
     (void)state;

@@ -224,7 +224,7 @@ static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
         if (i % 3)
             assert_string_equal(found, first);
         assert_non_null(strstr(first, "\"test_top5\":"));
-        const ls_measured *m = &t->told.measured;
+        const ls_measured *m = &t->reported.measured;
         assert_int_equal(m->classes, OWN_CLASSES);
         for (int k = 0; k < OWN_CLASSES * OWN_CLASSES; k++) {
             all += m->confusion[k];
@@ -272,8 +272,9 @@ static void a_metric_of_another_loss_is_refused_with_those_that_fit(void **state
         begin(&s, "devices=ref:2");
         fixture_set(&s.f, wrong[i]);
         assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_ECONFIG);
-        if (!strstr(s.f.err.text, "is none for this loss; expected \"auto\" or a list of: loss "
-                                  "accuracy top5 confusion"))
+        if (!strstr(s.f.err.text,
+                    "cannot be measured with this loss; expected \"auto\" or a list of: loss "
+                    "accuracy top5 confusion"))
             fail_msg("%s: %s", wrong[i], s.f.err.text);
         fixture_end(&s.f);
     }
@@ -583,7 +584,7 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
             assert_non_null(
                 strstr(fixture_record(&s.f, "run_end", 0),
                        "\"stopped_early\":\"3 evaluations in a row were not better than "
-                       "that after epoch 1"));
+                       "the one after epoch 1"));
         fixture_end(&s.f);
     }
     assert_string_equal(hash[0], hash[2]);
@@ -624,8 +625,8 @@ static void what_cannot_be_monitored_is_refused(void **state)
     } cases[] = {
         {{"monitor=r2", "seed=0"}, "monitor: expected \"auto\""},
         {{"monitor=top5", "metrics.names=[\"accuracy\"]"}, "found \"top5\""},
-        {{"patience=2", "eval_every=0"}, "need evaluations while the run goes on"},
-        {{"checkpoint.best=true", "eval_every=0"}, "need evaluations while the run goes on"},
+        {{"patience=2", "eval_every=0"}, "need evaluations during the run"},
+        {{"checkpoint.best=true", "eval_every=0"}, "need evaluations during the run"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

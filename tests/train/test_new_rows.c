@@ -73,7 +73,7 @@ static void begin(story *s, const char *more)
     fixture_set(&s->f, "model={\"layers\":[{\"type\":\"dense\",\"out\":6},{\"type\":\"tanh\"},"
                        "{\"type\":\"dense\",\"out\":1}]}");
     ls_trainer *t = fixture_run(&s->f);
-    s->test_loss = t->told.result.test_loss;
+    s->test_loss = t->reported.result.test_loss;
     s->path = scratch_path(&s->dir, "model.safetensors");
     remove(scratch_path(&s->dir, "train.csv")); /* a file alone is enough */
     s->model = save_and_open(&s->f, t, s->path);
@@ -211,7 +211,8 @@ static void a_wide_table_is_standardised_too(void **state)
     fixture_set(&f, "optimizer={\"name\":\"sgd\",\"lr\":0.00001}");
     fixture_set(&f, "model={\"layers\":[{\"type\":\"dense\",\"out\":1}]}");
     ls_trainer *t = fixture_run(&f);
-    const double loss = t->told.result.test_loss; /* loss on the table on which it was trained */
+    const double loss =
+        t->reported.result.test_loss; /* loss on the table on which it was trained */
     for (int i = 0; i < 2 * WIDE; i++)
         rows[i] = (float)(100 * (i % WIDE) + i / WIDE);
     ls_snapshot *model = save_and_open(&f, t, scratch_path(&dir, "model.safetensors"));

@@ -1,6 +1,6 @@
-/* A lost device costs no step: whichever worker fails or stalls, and at whichever stage, the
- * survivors end with the bits of the undisturbed run. The seeded schedules of
- * tests/campaigns/worker_faults.c go further. */
+/* A lost device costs no step: whichever worker fails or stalls, and at whichever stage of a step,
+ * the other workers end with the same bits as the undisturbed run. tests/campaigns/worker_faults.c
+ * tests the same with thousands of random sequences of faults. */
 #include "runner.h"
 #include "train/train_fixture.h"
 
@@ -27,7 +27,8 @@ static const char *undisturbed(void)
     return hash;
 }
 
-/* Runs with faults on three workers; returns the trainer, which the caller closes. */
+/* Runs the recipe on three workers with these faults. Returns the trainer, which the caller
+ * closes. */
 static ls_trainer *run_with(fixture *f, const char *const *faults, int count)
 {
     recipe(f, "devices=ref:3");
@@ -53,7 +54,8 @@ static void a_device_that_fails_at_any_stage_costs_no_step(void **state)
     (void)state;
     memcpy(hash, undisturbed(), sizeof hash);
     for (size_t s = 0; s < sizeof stages / sizeof *stages; s++) {
-        /* One worker a stage; in the long form all three. */
+        /* The short form of the test lets one of the three workers fail at each stage, the long
+         * form (nightly) lets each of them fail. */
         for (unsigned w = ls_tests_rounds(s % 3, 0); w < 3; w += ls_tests_rounds(3, 1)) {
             const int worker = (int)w;
             const int step = 1 + (int)(s + (size_t)worker) % STEPS;
@@ -89,7 +91,8 @@ static void devices_may_fail_one_after_another_until_one_is_left(void **state)
     fixture_end(&f);
 }
 
-/* Eight shards on ten workers: the two that have none take over, and may be lost themselves. */
+/* Eight shards on ten workers: two workers have no shard. When others are lost they take over
+ * shards, and one of these two is lost later. */
 static void a_worker_without_a_shard_takes_over(void **state)
 {
     static const char *const faults[] = {"worker=0,step=2,kind=fail",
@@ -124,7 +127,8 @@ static void two_devices_may_fail_in_one_step(void **state)
     fixture_end(&f);
 }
 
-/* The stalled worker wakes up while the survivors go on, or when they have finished. */
+/* The stalled worker continues half a second after its deadline, while the other workers go on or
+ * when they have finished. It must change nothing then. */
 static void a_device_that_stalls_is_named_and_left_behind(void **state)
 {
     static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
@@ -132,7 +136,8 @@ static void a_device_that_stalls_is_named_and_left_behind(void **state)
     char hash[65], fault[100];
     (void)state;
     memcpy(hash, undisturbed(), sizeof hash);
-    /* Stages before and after the commit point, or all of them. */
+    /* The short form tests "shard", "apply" and "evaluate": one stage before the point at which all
+     * workers have the sum of the step, and two after it. The long form tests all stages. */
     for (size_t s = ls_tests_rounds(1, 0); s < sizeof stages / sizeof *stages;
          s += ls_tests_rounds(2, 1)) {
         const int worker = (int)s % 3;
@@ -189,7 +194,7 @@ static void replicas_that_differ_are_an_error(void **state)
     fixture_end(&f);
 }
 
-static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **state)
+static void a_step_whose_loss_is_not_finite_is_skipped_if_the_config_says_so(void **state)
 {
     static const char *const faults[] = {"worker=1,step=2,kind=nan"};
     fixture f;
@@ -210,9 +215,11 @@ static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **s
     fixture_end(&f);
 }
 
-/* The sum of a single worker lies in the array of its first shard, which the search for the bad
- * shard overwrites. */
-static void a_single_worker_leaves_a_step_out_like_several(void **state)
+/* A single worker sums its gradients in place, in the memory in which its first shard's gradient
+ * was computed. The search for the shard with the bad loss computes shards again and thereby
+ * overwrites that sum. The skipped step must have the same effect all the same as with two or three
+ * workers. */
+static void a_single_worker_skips_a_step_like_several(void **state)
 {
     static const char *const faults[] = {"worker=0,step=2,kind=nan"};
     static const char *const shards[] = {"shards=1", "shards=2", "shards=8"};
@@ -243,7 +250,7 @@ static void a_single_worker_leaves_a_step_out_like_several(void **state)
     }
 }
 
-static void a_step_without_a_number_stops_the_run_before_it_is_applied(void **state)
+static void a_step_whose_loss_is_not_finite_stops_the_run_before_the_update(void **state)
 {
     static const char *const faults[] = {"worker=2,step=3,kind=nan"};
     fixture f;
@@ -302,9 +309,9 @@ LS_TESTS(train_recovery, "integration")
         cmocka_unit_test(a_device_that_stalls_is_named_and_left_behind),
         cmocka_unit_test(the_last_device_takes_the_run_with_it),
         cmocka_unit_test(replicas_that_differ_are_an_error),
-        cmocka_unit_test(a_step_without_a_number_is_left_out_when_the_config_says_so),
-        cmocka_unit_test(a_single_worker_leaves_a_step_out_like_several),
-        cmocka_unit_test(a_step_without_a_number_stops_the_run_before_it_is_applied),
+        cmocka_unit_test(a_step_whose_loss_is_not_finite_is_skipped_if_the_config_says_so),
+        cmocka_unit_test(a_single_worker_skips_a_step_like_several),
+        cmocka_unit_test(a_step_whose_loss_is_not_finite_stops_the_run_before_the_update),
         cmocka_unit_test(a_fault_that_cannot_be_read_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

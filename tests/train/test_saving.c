@@ -129,7 +129,7 @@ static void any_value_that_changed_is_saved_again_and_times_are_not(void **state
     const ino_t first = saved(t, run_dir);
     t->position.trained_s = t->position.totals.seconds = 2;
     assert_int_equal(saved(t, run_dir), first);
-    t->told.result.test_loss = 0.25;
+    t->reported.result.test_loss = 0.25;
     const ino_t second = saved(t, run_dir);
     assert_int_not_equal(second, first);
     t->position.totals.loss = 0.5;
@@ -137,7 +137,7 @@ static void any_value_that_changed_is_saved_again_and_times_are_not(void **state
     ls_trainer_close(t);
     f.options.resume = run_dir;
     t = fixture_open(&f);
-    assert_true(t->told.result.test_loss == 0.25 && t->position.totals.loss == 0.5);
+    assert_true(t->reported.result.test_loss == 0.25 && t->position.totals.loss == 0.5);
     ls_trainer_close(t);
     fixture_end(&f);
     scratch_end(&files);

@@ -121,9 +121,11 @@ static void the_log_says_so_once_and_names_a_cure(void **state)
         const char *shards, *batch, *cure;
     } with[] = {
         {"shards=1", "batch_size=19", "layer \"bn\""},
-        {"shards=1", "batch_size=19", "leaves 1 row for the last minibatch; a batch_size of 18 "},
+        {"shards=1", "batch_size=19",
+         "leaves 1 row for the last minibatch; with a batch_size of 18 "},
         {"shards=1", "batch_size=18", NULL},
-        {"shards=4", "batch_size=45", "leaves 6 rows for the last minibatch; a batch_size of 44 "},
+        {"shards=4", "batch_size=45",
+         "leaves 6 rows for the last minibatch; with a batch_size of 44 "},
         {"shards=4", "batch_size=44", NULL},
         {"shards=4", "batch_size=6", "set shards to at most 3"},
         {"shards=3", "batch_size=6", NULL},

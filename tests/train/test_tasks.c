@@ -225,12 +225,12 @@ static void a_loss_for_other_targets_is_refused(void **state)
         const char *set, *message;
     } cases[] = {
         {CLASSES, "loss=mse",
-         "loss: \"mse\" is none for this data, whose targets are classes; expected one of: auto, "
+         "loss: \"mse\" does not fit this data, whose targets are classes; expected one of: auto, "
          "cross_entropy"},
         {NUMBERS, "loss=cross_entropy",
-         "loss: \"cross_entropy\" is none for this data, whose targets are vectors; expected one "
+         "loss: \"cross_entropy\" does not fit this data, whose targets are vectors; expected one "
          "of: auto, mse, bce"},
-        {NUMBERS, "label_smoothing=0.1", "label_smoothing: belongs to classes"},
+        {NUMBERS, "label_smoothing=0.1", "label_smoothing: applies to classes only"},
         {NUMBERS, "loss=bce", "bce needs targets from 0 to 1"},
     };
     (void)state;

@@ -1,37 +1,39 @@
 /* The communicator table: how the gradients of all workers are summed.
  *
- * This header is for authors of back ends whose devices sum gradients in their own way. It is as
- * unstable as plugin.h. The library's own communicators, which merge in host memory, are rows of
- * the same table.
+ * This header is for authors of back ends whose devices sum gradients in their own way. It is
+ * unstable: any version may change it. The library's own communicators, which add in host memory,
+ * implement the same table. To *merge* gradients is to add the partial sums of all ranks.
  *
- * The coordinator creates a *group* for a number of ranks, and each worker joins it with its own
- * *communicator*. Then, in every step, each rank calls all_reduce with its partial sums and finds
- * the sum over all ranks in its total arena. An arena is one array with all parameters, or with all
- * their gradients.
+ * The library creates a *group* for a number of ranks. Each worker (a thread that drives one
+ * device) joins the group as one rank and gets a *communicator* of its own. In every step, each
+ * rank calls all_reduce with its partial sums and receives the sum over all ranks in its total
+ * arena. An arena is one array with all parameters, or with all their gradients.
  *
- * Order of the sum: a minibatch has `shards` leaves. T(a, b), the sum of the leaves a … b − 1, is
- * the leaf itself if b − a = 1, and otherwise T(a, m) + T(m, b), where m is a plus the largest
- * power of two below b − a. The partial sums of a rank are nodes of that tree, each the T of its
- * span, and the spans of all ranks together cover all leaves. A communicator with `same_bits`
- * evaluates the rest of the tree in exactly this order.
+ * Order of the sum: the sum is a tree. Its leaves are the gradients of the `shards` shards of a
+ * minibatch. Its node T(a, b) is the sum of the leaves a … b − 1: the leaf itself if b − a = 1, and
+ * otherwise T(a, m) + T(m, b), where m is a plus the largest power of two below b − a. Each partial
+ * sum of a rank is the node T(lo, hi) of its span, and the spans of all ranks together cover all
+ * leaves. A communicator with `same_bits` evaluates the rest of the tree in exactly this order.
  *
  * Commit point: each step has one, inside all_reduce. Either every rank returns LS_OK with the
  * complete sum in its own memory, or none does.
  *
- * Failure: the first abort or time-out ends the group. Every barrier of the ranks inside a call
- * ends in one of three ways, decided at one moment and the same for all ranks: released, aborted,
- * or timed out (the rank whose time limit passed first returns LS_ETIMEDOUT, the others
- * LS_EABORTED). After an abort or a time-out every call of the group returns LS_EABORTED at once.
+ * Failure: the first abort or time-out ends the group. Inside a call the ranks meet at barriers.
+ * Each barrier ends in one of three ways: released, aborted, or timed out. This is decided at one
+ * moment, and all ranks see the same end; after a time-out the rank whose time limit passed first
+ * returns LS_ETIMEDOUT, and the others return LS_EABORTED. After an abort or a time-out every call
+ * of the group returns LS_EABORTED at once.
  * The survivors leave the group and join a *new* one, with ranks 0 … k − 1 again and the same
  * shards.
  *
- * Stalled ranks: a rank that stalls and continues later notices the end of the group at its next
- * barrier and accesses no other rank's memory after that. Until then two rules make it harmless:
+ * Stalled ranks: a rank may stall inside a call and continue after the group has ended. It notices
+ * the end at its next barrier and accesses no other rank's memory after that. Until then, two rules
+ * keep its accesses safe:
  *
- * - The group remains: it is destroyed only after every rank has left it. If a rank was abandoned,
- *   the caller keeps the group and that rank's communicator, for ever if necessary.
- * - An array that the group has seen (partial sums, totals) is neither written nor freed before
- *   each rank has returned from its last call, or may_read has returned 0 for that rank.
+ * - The group is destroyed only after every rank has left it. If a rank never returns, the caller
+ *   never frees the group and that rank's communicator.
+ * - An array that was an argument of a call (partial sums, totals) is neither written nor freed
+ *   before each rank has returned from its last call, or may_read has returned 0 for that rank.
  */
 #ifndef LOCKSTEP_SYS_COMMUNICATOR_H
 #define LOCKSTEP_SYS_COMMUNICATOR_H
@@ -64,8 +66,8 @@ typedef struct ls_comm_group ls_comm_group; /* the ranks that sum together */
 typedef struct ls_comm ls_comm;             /* one rank's communicator in a group */
 typedef struct ls_comm_type ls_comm_type;   /* an implementation: a row of the table */
 
-/* Callback of a wait for other processes. `beat` is called from time to time on the waiting thread,
- * so that the thread can show that it is alive. */
+/* Callback of a wait for other processes. `beat` is called several times a second on the waiting
+ * thread, so that the caller can see that the thread is alive. */
 typedef struct ls_cluster_wait {
     void (*beat)(void *user);
     void *user;
@@ -73,9 +75,10 @@ typedef struct ls_cluster_wait {
 
 struct ls_cluster;
 
-/* The other processes of a run, the members, as a communicator reaches them. Each process
- * contributes the nodes of the shard tree that cover its leaves (its cover), and each receives the
- * tree's sum. One thread at a time calls these functions; every process makes the same calls. */
+/* Functions by which a communicator adds gradients over all processes of a run, the members. Each
+ * process contributes the nodes of the tree that cover its leaves, called its cover, and receives
+ * the sum of the whole tree. One thread at a time calls these functions, and every process makes
+ * the same calls. */
 typedef struct ls_members_ops {
     size_t size; /* sizeof(ls_members_ops) */
     /* Returns the buffer for node i of this process's cover, which the caller fills. */
@@ -85,11 +88,13 @@ typedef struct ls_members_ops {
     /* Returns the block of host memory that contains all nodes and the total, and its size in
      * bytes. The block does not move while the group exists. */
     void *(*memory)(const struct ls_cluster *members, size_t *bytes);
-    /* Starts the sum with the floats that are ready. Optional before `sum`; does not wait. */
+    /* Starts the transfers of the floats that were declared complete by `ready`. The call is
+     * optional; `sum` starts what was not started. Does not wait. */
     int (*begin)(struct ls_cluster *members, ls_error *err);
     /* Declares the first `floats` floats of each node complete, so that they may be sent. The
-     * caller does not write them again until the sum is done, not even in a step that is repeated.
-     * A number below an earlier one has no effect. Optional before `sum`; does not wait. */
+     * caller does not write them again until the sum is done, not even when it repeats the step. A
+     * number below an earlier one has no effect. The call is optional before `sum`. Does not wait.
+     */
     void (*ready)(struct ls_cluster *members, size_t floats);
     /* Returns the number of floats of each node that were declared complete. Does not wait. */
     size_t (*is_ready)(const struct ls_cluster *members);
@@ -97,12 +102,12 @@ typedef struct ls_members_ops {
      * sum that a failed step has started. `wait` may be NULL. Errors: LS_ESTALLED, LS_EIO,
      * LS_EDATA, LS_EINTERNAL, LS_ENOMEM. Each of them ends the run. */
     int (*sum)(struct ls_cluster *members, const ls_cluster_wait *wait, ls_error *err);
-    /* Returns non-zero if any process had asked to stop when it began the last sum. The value is
-     * the same in all processes. */
+    /* Returns non-zero if at least one process had been asked to stop when it began the last sum.
+     * All processes get the same value. */
     int (*agreed)(const struct ls_cluster *members);
-    /* Reports, after each attempt at a sum (including one that ended before `sum`), whether this
-     * process has used the result. A completed sum whose result was not used cannot be repeated, so
-     * this process then leaves the run. */
+    /* Reports whether this process has used the result of a sum. It is called after each attempt,
+     * also after one that failed before `sum`. A sum that is complete cannot be repeated. If its
+     * result was not used, this process therefore leaves the run. */
     void (*commit)(struct ls_cluster *members, int committed);
 } ls_members_ops;
 
@@ -112,25 +117,26 @@ typedef struct ls_comm_group_desc {
     int ranks;     /* number of ranks */
     int shards;    /* number of leaves of the tree */
     size_t floats; /* length of an arena in floats, a multiple of 16 */
-    /* [param_count + 1] first float of each parameter in the arena, ascending, then `floats`. The
-     * arena may be cut at these places. Outlives the group. */
+    /* [param_count + 1] first float of each parameter in the arena, ascending, then `floats`. A
+     * communicator may divide the arena at these offsets. Outlives the group. */
     const size_t *param_offsets;
     int param_count;
-    /* [bucket_count] end, in floats, of each bucket, ascending; the last is `floats`. A bucket is a
-     * run of parameters that is merged at once while the backward pass continues. Outlives the
-     * group. */
+    /* [bucket_count] end, in floats, of each bucket, ascending; the last is `floats`. A bucket
+     * consists of consecutive parameters whose gradients are merged together while the backward
+     * pass continues. Outlives the group. */
     const size_t *buckets;
     int bucket_count;    /* 0: the whole arena is one bucket */
     uint64_t timeout_ns; /* longest wait at one barrier of the ranks; UINT64_MAX: no limit */
-    unsigned spins;      /* number of checks before a waiting rank goes to sleep */
+    unsigned spins; /* number of times that a waiting rank checks its condition before it sleeps */
     const ls_host *host; /* allocator and log */
-    /* The other processes that have a part of the minibatch. NULL: this process has all of it. */
+    /* The other processes, which compute the remaining shards. NULL: this process computes all
+     * shards. */
     struct ls_cluster *members;
     const ls_members_ops *members_ops; /* functions that reach `members` */
-    ls_span span; /* leaves of this process, which its ranks' partial sums cover; with `members` */
+    ls_span span; /* used with `members`: the leaves that this process computes */
 } ls_comm_group_desc;
 
-/* Times of the merges, in seconds, which each call adds to; and what a merge reports besides. */
+/* Times of merges in seconds, to which each call adds its own, and other outputs of a merge. */
 typedef struct ls_comm_times {
     double wait;    /* time in which the rank waited for other ranks at barriers */
     double exposed; /* time in which the rank merged and could not compute anything else */
@@ -138,14 +144,14 @@ typedef struct ls_comm_times {
      * thread. */
     void (*waiting)(void *user, int begins);
     void *user; /* first argument of `waiting` */
-    int asked;  /* output of a merge over several processes; non-zero: a process asks all to stop */
+    int asked;  /* output of a merge over several processes: the result of ls_members_ops.agreed */
 } ls_comm_times;
 
 /* First fields of every group; the implementation's own fields follow. */
 struct ls_comm_group {
     const ls_comm_type *type;
     int ranks; /* number of ranks */
-    int ahead; /* non-zero: merge_ready can merge something in this group */
+    int ahead; /* non-zero: merge_ready has an effect in this group */
 };
 
 /* First fields of every communicator; the implementation's own fields follow. */
@@ -165,8 +171,9 @@ struct ls_comm_type {
     /* Sets the time limit, in nanoseconds, of every wait that begins later; UINT64_MAX: no limit.
      * Any thread. */
     void (*set_timeout)(ls_comm_group *group, uint64_t timeout_ns);
-    /* Joins the group as `rank`, on the worker's thread, which may have left another group before.
-     * Errors: LS_ENOMEM, LS_EUNSUPPORTED (the other ranks cannot access the device's memory). */
+    /* Joins the group as `rank`. Called on the worker's thread, which may have been in another
+     * group before. Errors: LS_ENOMEM, LS_EUNSUPPORTED (the other ranks cannot access the device's
+     * memory). */
     int (*join)(ls_comm **out, ls_comm_group *group, int rank, ls_device *device, ls_error *err);
     /* Leaves the group and frees the communicator, on the worker's thread, or on any thread once
      * the worker no longer calls functions of the group. Ranks leave in any order, also after an
@@ -199,22 +206,23 @@ struct ls_comm_type {
      * buckets that these floats complete, and returns without waiting. In a step every rank calls
      * it with the same ascending values of `floats`, each the end of a segment of the backward
      * pass, or no rank calls it. The all_reduce of the step, with the same partial sum and the same
-     * total, completes the merge. The function does nothing unless ls_comm_group.ahead is set, and
-     * nothing before the group's first all_reduce, which usually is the one of the start-up check.
-     * From the first call to the return of all_reduce, device memory must not be freed, and a rank
-     * that gives up the step must abort the group. NULL: merges begin when the gradient is
-     * complete. Errors: as all_reduce. */
+     * total, completes the merge. The function does nothing if ls_comm_group.ahead is 0, or before
+     * the first all_reduce of the group, which is usually that of the start-up check. From the
+     * first call to the return of all_reduce, device memory must not be freed, and a rank that
+     * gives up the step must abort the group. NULL: merges begin when the gradient is complete.
+     * Errors: as all_reduce. */
     int (*merge_ready)(ls_comm *comm, ls_stream *stream, const float *gradient, float *total,
                        size_t floats, ls_error *err);
     /* Aborts the group: every present and later call of the group returns LS_EABORTED. Any
      * thread. */
     void (*abort)(ls_comm_group *group);
-    /* Returns non-zero if `rank` may still read arrays that other ranks have shown to the group.
-     * Called after the group was aborted or has timed out. 0 is final: as far as this rank is
-     * concerned the caller may reuse that memory. A rank that runs stops reading within
-     * microseconds of an abort. Any thread. */
+    /* Returns non-zero if `rank` may still read arrays that other ranks have passed to all_reduce.
+     * Called after the group was aborted or has timed out. Once the function has returned 0, `rank`
+     * does not read them any more. A rank that runs stops reading within microseconds of an abort.
+     * Any thread. */
     int (*may_read)(const ls_comm_group *group, int rank);
-    int over_members; /* non-zero: it also merges over ls_comm_group_desc.members */
+    int over_members; /* non-zero: the communicator can also merge over ls_comm_group_desc.members
+                       */
 };
 
 #ifdef __cplusplus

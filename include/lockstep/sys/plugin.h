@@ -26,12 +26,13 @@
  * on time.
  *
  * Threads: any thread may call `probe` and `open`. All functions of a device and of its ops are
- * called on one thread, the worker's, which has called the device's `bind`. The library's own CPU
- * back end needs less, and is the only one that is called on other threads.
+ * called on one thread, the worker's, which has called the device's `bind`. A worker is the thread
+ * of the library that drives one device. Only the library's own CPU back end is also called on
+ * other threads: it does not depend on the thread that calls it.
  * Streams: each function that computes takes a stream and may return before the work is done.
  * Errors of such work are reported by `sync`. NULL is the device's default stream.
- * Slots: functions in the tables are mandatory unless marked optional. An optional slot may be
- * NULL.
+ * Slots: a slot is a pointer to a function in one of the tables. A slot is mandatory unless its
+ * comment says that it is optional; an optional slot may be NULL.
  */
 #ifndef LOCKSTEP_SYS_PLUGIN_H
 #define LOCKSTEP_SYS_PLUGIN_H
@@ -100,8 +101,8 @@ typedef enum ls_op_kind {
 } ls_op_kind;
 
 /* A convolution. Input and output channels are cut, in order, into `groups` equal groups; each
- * group of outputs reads only the same group of inputs. Element (i, j) of the kernel is multiplied
- * with the pixel i·dh below and j·dw to the right of the pixel of element (0, 0). */
+ * group of outputs reads only the same group of inputs. If element (0, 0) of the kernel lies over
+ * pixel (y, x) of the input, element (i, j) is multiplied with pixel (y + i·dh, x + j·dw). */
 typedef struct ls_conv2d {
     int out;    /* number of output channels */
     int kh, kw; /* height and width of the kernel */
@@ -148,29 +149,31 @@ typedef struct ls_pool2d {
  * the changes are, in this order:
  *
  * - Flip: if `flip` is set and w[2] is odd, the columns are mirrored.
- * - Rotation about the centre by (v[0] mod (512·rotate + 1)) / 256 − rotate degrees, with bilinear
- *   interpolation of four pixels.
- * - Crop: pixel (i, j) becomes the pixel at (i + w[0] mod (2·crop + 1) − crop,
- *   j + w[1] mod (2·crop + 1) − crop), or 0 if that is outside the image.
- * - Brightness: the image is multiplied by (256 − brightness + v[1] mod (2·brightness + 1)) / 256.
+ * - Rotation about the centre by ((v[0] mod (512·rotate + 1)) / 256) − rotate degrees, with
+ *   bilinear interpolation of four pixels.
+ * - Crop: pixel (i, j) becomes the pixel at (i + (w[0] mod (2·crop + 1)) − crop,
+ *   j + (w[1] mod (2·crop + 1)) − crop), or 0 if that is outside the image.
+ * - Brightness: the image is multiplied by (256 − brightness + (v[1] mod (2·brightness + 1))) /
+ *   256.
  * - Erasing: a square of `erase` × `erase` pixels with the centre (v[2] mod h, v[3] mod w) becomes
  *   0.
  * - Mixup: let m be w[3] mod (mixup + 1). Row r becomes (256 − m) / 256 times itself plus m / 256
  *   times the next row of the shard, augmented with that row's own words; the row after the last
- *   row of the shard is its first (the fields `before` and `behind` of ls_step_args say where the
- *   shard begins and ends). Vectors of targets are mixed in the same way; a class becomes that of
- *   the other row if (w[2] / 256) mod 256 < m.
+ *   row of the shard is its first (the fields `rows_before` and `rows_after` of ls_step_args say
+ *   where the shard begins and ends). Vectors of targets are mixed in the same way; a class becomes
+ *   that of the other row if (w[2] / 256) mod 256 < m.
  *
- * Images of bytes are rounded to bytes. src/base/augment.h has the exact arithmetic. The layout of
- * y and its size do not depend on `training`, because the same consumers read both kinds of
- * batches. */
+ * In an image of bytes, rotation, brightness and mixup each round their results to bytes, at most
+ * 255. src/base/augment.h has the exact arithmetic. The layout of y and its size do not depend on
+ * `training`, because the same ops read the batches of training and of evaluation. */
 typedef struct ls_gather {
     float mean[4], std[4]; /* normalisation of each channel */
     int crop;              /* zero padding for random crops in pixels, at most h + w; 0: no crops */
     int flip;              /* non-zero: mirror half of the images */
     int rotate;            /* largest angle in degrees, at most 45; 0: no rotation */
     int erase;             /* side of the erased square in pixels; 0: nothing is erased */
-    int brightness, mixup; /* largest change and share in 256ths, at most 256 and 128; 0: none */
+    int brightness;        /* largest change of brightness in 256ths, at most 256; 0: none */
+    int mixup;             /* largest share of the other row in 256ths, at most 128; 0: no mixup */
     int floats;            /* non-zero: the dataset's rows are floats, else bytes */
     int targets; /* number of floats in a row's target, which are copied unchanged; 0: a class */
 } ls_gather;
@@ -179,7 +182,8 @@ typedef struct ls_gather {
  *
  *     g ← g·scale + weight_decay·w
  *     v ← momentum·v + g                  just g if momentum is 0
- *     w ← w − lr·v                        or with `nesterov` w − lr·(g + momentum·v), the new v */
+ *     w ← w − lr·v                        without `nesterov`
+ *     w ← w − lr·(g + momentum·v)         with `nesterov`; v is the result of the second line */
 typedef struct ls_sgd {
     float momentum, weight_decay;
     int nesterov;
@@ -203,10 +207,10 @@ typedef struct ls_adamw {
  * fuse_relu, x2 is added to that and negative results become 0.
  * Training uses the mean and the variance (divided by n, the number of values per channel) of the
  * batch. forward then also writes the batch's contribution to the running statistics: rows·mean
- * [c], followed by rows·variance·n/(n − 1) [c]. If n is 1, it contributes the running statistics
- * themselves, which thus do not change. Evaluation uses the running statistics.
- * If values are about 1e19 away from their mean, the variance may be infinite; y is then the bias
- * and dx is 0. */
+ * [c], followed by rows·variance·n/(n − 1) [c]. If n is 1 (one row of one pixel), the variance is
+ * unknown, and forward writes the running mean and variance themselves, so that LS_OP_RUNNING
+ * leaves them unchanged. Evaluation uses the running statistics. If values are about 1e19 away from
+ * their mean, the variance may be infinite; y is then the bias and dx is 0. */
 typedef struct ls_batchnorm {
     float epsilon;
 } ls_batchnorm;
@@ -231,7 +235,8 @@ typedef struct ls_upsample {
  * with the index computed in 64 bits. The other elements are multiplied by 1/(1 − p). */
 typedef struct ls_dropout {
     float p;         /* probability, 0 ≤ p < 1 */
-    uint32_t stream; /* stream of the random generator, a different one for each dropout layer */
+    uint32_t stream; /* index of the sequence of random numbers that the layer draws from; each
+                      * dropout layer of a model has another one */
 } ls_dropout;
 
 /* Softmax with cross-entropy loss. Logits are vectors (h = w = 1). The target of each class is
@@ -261,14 +266,17 @@ typedef struct ls_vector_loss {
  *     param[0][i] += momentum·(grad[0][i]·args->row_scale − param[0][i]) */
 typedef struct ls_running {
     float momentum;
-    int of_weights; /* non-zero: param[0] is a moving average of the arena of weights in grad[0],
-                     * and the scale is 1 instead of args->row_scale */
+    int of_weights; /* non-zero: the op keeps a moving average of the weights. param[0] is the
+                     * average, grad[0] points at the arena of weights instead of gradients, and 1
+                     * takes the place of args->row_scale */
 } ls_running;
 
 /* Gradient clipping: clip[0] ← min(1, most / (n + 10⁻⁶)), where n is the norm of
- * args->scale·grad[0], as PyTorch's clip_grad_norm_. If an arena has several parts, there is one op
- * per part, and all but the first run with LS_RUN_ACCUMULATE, which includes the sums of the parts
- * before. Squares are summed in double, in an order that depends only on `count`. */
+ * args->scale·grad[0], as PyTorch's clip_grad_norm_. An arena may be processed in several parts,
+ * with one op for each. The ops of all parts share `clip`. All but the first run with
+ * LS_RUN_ACCUMULATE, which adds the part's sum of squares to that of the parts before it, so that
+ * the last op writes the factor for the whole arena. Squares are summed in double, in an order that
+ * depends only on `count`. */
 typedef struct ls_clip {
     float most; /* largest norm */
 } ls_clip;
@@ -282,25 +290,25 @@ typedef struct ls_relu {
 typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
     ls_op_kind kind;
-    ls_tensor x;  /* the input as its producer made it; for a gather, one dataset row (u8 or
-                   * f32) with `rows` the number of rows of a batch. Unused by optimizers and
-                   * LS_OP_RUNNING */
+    ls_tensor x;  /* the input, with the layout that its producer chose. For a gather, dtype (u8 or
+                   * f32), c, h and w describe a dataset row, and `rows` is the number of rows of a
+                   * batch. Unused by optimizers, clip and LS_OP_RUNNING */
     ls_tensor x2; /* the second input of LS_OP_ADD, LS_OP_CONCAT and fuse_add */
-    const ls_layout *y_hint; /* layout that preferred_layout returned for the first consumer of y,
-                              * or NULL */
-    const ls_op *twin; /* an op of the same layer for another number of rows, or NULL. Both share
-                        * their parameters, so the new op must use the twin's layout of
-                        * parameters */
-    int training;      /* non-zero: backward will be called */
-    int needs_dx;      /* non-zero: backward must write dx, and dx2 if there is an x2 */
-    int fuse_relu;     /* conv2d, dense, batchnorm, add: non-zero: a relu follows. op_create may
-                        * decline every fused form with LS_EUNSUPPORTED */
-    int fuse_add;      /* batchnorm: non-zero: x2 is added before the relu. May be declined */
-    int fuse_pool;     /* conv2d: non-zero: `pool` follows, after the relu if any. May be
-                        * declined */
-    int zero_bias;     /* conv2d: non-zero: only a batch norm reads y. It subtracts the mean of each
-                        * channel, so the gradient of the bias is 0, and backward need not write it:
-                        * it is 0 already */
+    /* layout that preferred_layout returned for the first op that reads y, or NULL */
+    const ls_layout *y_hint;
+    /* an op of the same layer for another number of rows, or NULL. The two ops share their
+     * parameters, so the new op must use the twin's layout of parameters */
+    const ls_op *twin;
+    int training;  /* non-zero: backward will be called */
+    int needs_dx;  /* non-zero: backward must write dx, and dx2 if there is an x2 */
+    int fuse_relu; /* conv2d, dense, batchnorm, add: non-zero: the op also computes the relu that
+                    * follows it. op_create may decline any fused form with LS_EUNSUPPORTED */
+    int fuse_add;  /* batchnorm: non-zero: x2 is added before the relu. May be declined */
+    int fuse_pool; /* conv2d: non-zero: the op also computes the pooling `pool`, after the relu if
+                    * there is one. May be declined */
+    int zero_bias; /* conv2d: non-zero: a batch norm is the only reader of y. It subtracts the mean
+                    * of each channel, so the gradient of the bias is 0. backward may leave that
+                    * gradient unwritten, because the caller has zeroed its memory */
     union {
         ls_gather gather;
         ls_conv2d conv2d;
@@ -322,35 +330,40 @@ typedef struct ls_op_desc {
     float rate;     /* optimizers: factor of args->lr; 0 means 1 */
 } ls_op_desc;
 
-/* Arguments that change from call to call. Each replica has one such structure in host memory. A
- * CPU op reads it while it runs; with CUDA, the replica copies it to the device. */
+/* Arguments that change from call to call. A *minibatch* is the set of rows of one training step.
+ * It is cut into *shards*; a worker computes whole shards, each at once or in *blocks* of
+ * consecutive rows. A *batch* is the set of rows that an op processes in one call: a shard or a
+ * block of it, or some rows of an evaluation. A *replica* is a worker's copy of the model. Each
+ * replica has one such structure in host memory. An op on a CPU reads it while it runs; the CUDA
+ * back end copies it to the device. */
 typedef struct ls_step_args {
-    const uint32_t *rows;    /* gather, dropout: dataset row of each row of the batch */
-    uint32_t before, behind; /* gather: number of rows of the same shard in front of `rows` and
-                              * after the last of them, when the shard is processed in blocks of
-                              * rows. Other ops may ignore both */
-    float *told;     /* optimizers with a guard: pinned memory that receives the step's LS_OP_STATS
-                      * floats at `guard`, whether or not the step is applied; NULL: none. A device
-                      * without recordings may ignore it */
-    float lr;        /* optimizers: learning rate */
-    float scale;     /* optimizers, clip: factor of the summed gradient */
-    float row_scale; /* running statistics: 1 / (number of rows of the minibatch) */
-    uint64_t step;   /* optimizers: number of this step, from 1 */
-    uint64_t seed;   /* random ops: they draw with (seed, stream, epoch, dataset row or element) */
-    uint32_t epoch;  /* random ops: number of the epoch */
+    const uint32_t *rows; /* gather, dropout: dataset row of each row of the batch */
+    uint32_t rows_before; /* gather: number of rows of the same shard before rows[0]: 0 unless the
+                           * shard is processed in blocks */
+    uint32_t rows_after;  /* gather: number of rows of the same shard after the last of `rows` */
+    float *stats_copy;    /* optimizers with a guard: pinned host memory to which the op copies the
+                           * LS_OP_STATS floats at `guard`, whether or not it applies the step;
+                           * NULL: no copy. A device without recordings may ignore it */
+    float lr;             /* optimizers: learning rate */
+    float scale;          /* optimizers, clip: factor of the summed gradient */
+    float row_scale;      /* running statistics: 1 / (number of rows of the minibatch) */
+    uint64_t step;        /* optimizers: number of this step, from 1 */
+    uint64_t seed;  /* random ops: seed of the run. A random number depends only on this seed, the
+                     * op's stream, the epoch, and the dataset row or element */
+    uint32_t epoch; /* random ops: number of the epoch */
 } ls_step_args;
 
 #define LS_RECORD_STEPS 8 /* most steps of one recording */
 
 #define LS_OP_PARAMS 2   /* most parameters of one op */
 #define LS_OP_SLOTS 2    /* most state arenas of one optimizer */
-#define LS_CLIP_FLOATS 4 /* floats that a clip op writes */
+#define LS_CLIP_FLOATS 4 /* floats at `clip`: the factor, then working memory of clip ops */
 #define LS_OP_STATS 2    /* floats that a loss op writes */
 
 /* All pointers that an op uses, fixed by `bind`. The memory is allocated by the device's `alloc`,
  * except `args`, and except on devices with LS_DEVICE_HOST_MEMORY. Fields that an op does not use
  * are NULL. Memory that a call writes (y, dx, gradients, saved) or uses (scratch) may have any
- * contents before. */
+ * contents before the call. */
 typedef struct ls_op_buffers {
     const ls_step_args *args;
     const void *x;  /* the input; gather: all rows of the dataset, [rows][c][h][w], u8 or f32 */
@@ -361,27 +374,29 @@ typedef struct ls_op_buffers {
     float *grad[LS_OP_PARAMS];  /* their gradients; optimizers: grad[0] is the arena, read only */
     float *slot[LS_OP_SLOTS];   /* optimizer's state; sgd: slot[0] is the velocity, NULL if momentum
                                  * is 0 */
-    /* Optimizers, running: the first of the LS_OP_STATS floats of the step's loss, or NULL together
-     * with `held`. If *guard is not finite when the op's work runs, the op only sets *held to 1;
-     * and while *held is not 0, the op changes nothing. So the update of a step whose loss is not
-     * finite can be enqueued before the loss is known, and later steps after it: none of them is
-     * applied until the caller has set *held to 0. */
+    /* Optimizers, running: `guard` points at the LS_OP_STATS floats of the step's loss. Both
+     * `guard` and `skip` are set, or both are NULL. If *guard is not finite when the op's work
+     * runs, the op sets *skip to 1 and changes nothing else. While *skip is not 0, the op changes
+     * nothing. The update can therefore be enqueued before the loss is known, and later steps after
+     * it: from the first loss that is not finite on, none of them is applied until the caller sets
+     * *skip to 0. */
     const float *guard;
-    float *held; /* one float: non-zero while updates are skipped */
-    /* On devices with shadows (ls_device_info.shadow_bytes): the parameters in the form in which
-     * the device multiplies them, and gradients in the form in which its products deliver them. A
-     * shadow is written together with its parameter: by optimizers (shadow[0], for the whole
-     * arena), otherwise by ls_device_ops.shadow. Ops use shadow_grad as working memory, and leave
-     * gradients there with LS_RUN_SHADOW. */
+    float *skip; /* one float: non-zero while updates are skipped */
+    /* A *shadow* is a second copy of parameters or gradients in the type in which the device
+     * computes matrix products: bf16 in the CUDA back end. It exists on devices with
+     * ls_device_info.shadow_bytes. Whoever writes a parameter writes its shadow as well: optimizers
+     * write shadow[0], which is that of the whole arena; the library calls ls_device_ops.shadow
+     * after imports. Ops use shadow_grad as working memory. With LS_RUN_SHADOW they leave their
+     * gradients there. */
     void *shadow[LS_OP_PARAMS], *shadow_grad[LS_OP_PARAMS];
-    /* Optimizers: bit i says that the 16 gradients from 16·i are in shadow_grad[0]; NULL: none
-     * are. */
+    /* Optimizers: a bit mask. If bit i is set, elements 16·i … 16·i + 15 of the gradient are read
+     * from shadow_grad[0] instead of grad[0]. NULL: all are read from grad[0]. */
     const uint32_t *in_shadow;
-    /* LS_CLIP_FLOATS floats, which clip writes. Optimizers multiply the gradient by clip[0] in
-     * addition to args->scale; NULL: by args->scale only. */
+    /* LS_CLIP_FLOATS floats that a clip op writes; the first is its factor. Optimizers multiply the
+     * gradient by args->scale and by clip[0]; NULL: by args->scale only. */
     float *clip;
-    /* Labels [rows], or if rows have vectors of targets, floats [rows][targets]. Gather: of the
-     * whole dataset; losses: of the batch. */
+    /* Labels [rows], or floats [rows][targets] if the target of a row is a vector. A gather reads
+     * those of the whole dataset, a loss those of the batch. */
     const int32_t *labels;
     int32_t *labels_out;       /* gather: output, labels or targets of the batch */
     float *stats;              /* losses: [0] summed loss, [1] number of correct predictions */
@@ -399,16 +414,18 @@ enum {
     /* Adds to the parameter gradients (backward), and to stats and contributions (forward), instead
      * of overwriting them. It is used when a shard is processed in several blocks of rows. */
     LS_RUN_ACCUMULATE = 1,
-    /* Forward in evaluation: batchnorm uses the running statistics, and dropout drops nothing. Only
-     * this flag decides: without it both ops behave as in training, even if their `training` is 0
-     * because no op before them has parameters to learn. A gather ignores the flag and follows its
-     * `training`. */
+    /* Forward in evaluation: batchnorm uses the running statistics, and dropout drops nothing.
+     * Without the flag both ops behave as in training. ls_op_desc.training does not matter here,
+     * because it may be 0 in an op of a training step: if no op before it has parameters to learn,
+     * backward is not called. A gather ignores the flag and follows its `training`. */
     LS_RUN_EVALUATE = 2,
-    /* Backward: the gradients that the op's shadow_grads names are written to shadow_grad only,
-     * with the same values. It is not combined with LS_RUN_ACCUMULATE. */
+    /* Backward: the gradients of the parameters whose bits are set in ls_op.shadow_grads are
+     * written to shadow_grad only, with the values that they have without the flag. It is not
+     * combined with LS_RUN_ACCUMULATE. */
     LS_RUN_SHADOW = 4,
-    /* Forward: only import_param writes the parameters, so data that the op derived from them in an
-     * earlier forward with this flag is still valid. */
+    /* Forward: the caller promises that the parameters change only by import_param. The op may then
+     * keep data that it derives from them, such as transformed weights, from one forward with this
+     * flag to the next. Its import_param discards such data. */
     LS_RUN_CONSTANT = 8
 };
 
@@ -444,8 +461,8 @@ struct ls_op {
     int params;                        /* number of parameters, ≤ LS_OP_PARAMS */
     size_t param_floats[LS_OP_PARAMS]; /* size in floats in the op's layout, padding included */
     size_t contribution_floats;        /* batchnorm: 2·c; else 0 */
-    unsigned shadow_grads;             /* bit i: the gradient of parameter i can stay in its
-                                        * shadow */
+    unsigned shadow_grads; /* bit i: backward can write the gradient of parameter i to its shadow
+                            * only (LS_RUN_SHADOW) */
     size_t saved_bytes, scratch_bytes; /* sizes of ls_op_buffers.saved and .scratch */
     const char *kernel;                /* name of the chosen kernel, for messages: "lanes:avx512" */
 };
@@ -456,9 +473,10 @@ struct ls_op {
 enum {
     LS_DEVICE_HOST_MEMORY = 1, /* host pointers work on the device; alloc returns host memory */
     /* Only with LS_DEVICE_HOST_MEMORY and without recordings: an op's `bind` may be called again
-     * between any two passes, even within a step. It only replaces pointers and allocates nothing.
-     * Gradients can then be computed directly into the memory in which they are merged, and
-     * streamed rows need no copy. */
+     * between any two calls of forward and backward, even within a step. It only replaces pointers
+     * and allocates nothing. Gradients can then be computed directly into the memory in which they
+     * are merged. Ops can read rows of a dataset that is not kept on the device from the host
+     * memory into which they were read, without a copy. */
     LS_DEVICE_REBINDS = 2
 };
 
@@ -466,42 +484,45 @@ enum {
 typedef struct ls_device_info {
     char name[16];       /* "cpu(0)", "cuda(1)": as printed in results */
     char model[96];      /* "AMD EPYC …", "NVIDIA H200" */
-    char isa[32];        /* instruction set that the bits of results depend on: "sm_90" */
+    char isa[32];        /* instruction set, on which the bits of results depend: "sm_90" */
     char library[64];    /* "cuDNN 9.8.0" */
     unsigned flags;      /* bits LS_DEVICE_HOST_MEMORY, LS_DEVICE_REBINDS */
     size_t memory_bytes; /* total memory of the device in bytes; 0: unknown */
     int threads;         /* number of threads of the worker's team on a CPU, 1 elsewhere */
-    int shadow_bytes;    /* bytes of the shadow of one parameter element; 0: there are no shadows */
-    int block_rows;      /* number of rows in which a shard is best processed; 0: the whole shard */
+    int shadow_bytes; /* size of one element of a shadow (ls_op_buffers) in bytes; 0: there are no
+                       * shadows */
+    int block_rows; /* number of rows of the blocks in which a shard is computed fastest; 0: all its
+                     * rows at once */
 } ls_device_info;
 
 /* A piece of work, such as a kernel or a copy, that a device has done on one of its streams. */
 typedef struct ls_device_span {
-    uint64_t begin_ns, end_ns; /* time by CLOCK_MONOTONIC, the clock of the host's timeline */
-    const char *name;          /* owned by the device, until it is closed; may contain any bytes */
-    uint32_t stream;           /* number that distinguishes the device's streams */
+    uint64_t begin_ns,
+        end_ns;       /* time in ns by CLOCK_MONOTONIC, which the host's timeline uses as well */
+    const char *name; /* owned by the device, until it is closed; may contain any bytes */
+    uint32_t stream;  /* number that distinguishes the device's streams */
 } ls_device_span;
 
-/* Functions of a device. All functions up to op_create that return a status may fail with LS_ENOMEM
- * and LS_EDEVICE. */
+/* Functions of a device. Those that return a status, from `bind` to `op_create`, may fail with
+ * LS_ENOMEM and LS_EDEVICE. */
 typedef struct ls_device_ops {
     size_t size; /* sizeof(ls_device_ops) */
     /* Describes the device. */
     void (*describe)(const ls_device *device, ls_device_info *out);
-    /* First call on the worker's thread; makes the device current there. */
+    /* Makes the device current on the worker's thread. It is the first call on that thread. */
     int (*bind)(ls_device *device, ls_error *err);
-    /* Last call; frees the device. NULL is allowed. */
+    /* Frees the device; nothing may be called afterwards. NULL is allowed. */
     void (*close)(ls_device *device);
     /* Allocates `bytes` bytes of zeroed memory, aligned to 64 bytes. */
     int (*alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
     /* Frees memory of alloc. NULL is allowed. */
     void (*free)(ls_device *device, void *memory);
-    /* Copies from host memory to the device. `src` has been read when it returns. */
+    /* Copies from host memory to the device. `src` has been read when the function returns. */
     int (*upload)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                   ls_error *err);
     /* Copies from the device to host memory. `dst` belongs to the device until `sync` of the stream
-     * has returned, or if it is memory of pinned_alloc, until `reached` has reported the download
-     * done. */
+     * has returned. If `dst` is memory of pinned_alloc, it belongs to the device only until
+     * `reached` has set *out to 1 for an event after the download. */
     int (*download)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                     ls_error *err);
     /* Copies within the device. */
@@ -521,15 +542,15 @@ typedef struct ls_device_ops {
      * error. */
     int (*sync)(ls_device *device, ls_stream *stream, ls_error *err);
     /* Creates an op and chooses its kernels. Errors: also LS_EINVAL, and LS_EUNSUPPORTED for a
-     * fused form that it declines. */
+     * fused form that the back end declines. */
     int (*op_create)(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err);
     /* Optional. Returns the layout that the op prefers for its x, which becomes the producer's
      * y_hint, or NULL for any layout. desc->x.layout and desc->y_hint are not set yet. The device
      * owns the layout. */
     const ls_layout *(*preferred_layout)(ls_device *device, const ls_op_desc *desc);
 
-    /* Streams and events: four slots, all optional together. A device without them has one
-     * stream. */
+    /* Streams and events: four optional slots, of which all or none are set. A device without them
+     * has one stream. */
 
     /* Creates a stream. */
     int (*stream_create)(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
@@ -541,11 +562,11 @@ typedef struct ls_device_ops {
     /* Makes the stream's later work wait for an event. */
     int (*wait)(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
 
-    /* Recordings: five slots, all optional together. A recording is work of a stream that is
-     * recorded once and then enqueued again as a whole. Between record_begin and record_end, work
-     * for the stream is recorded and does not run. Allowed are passes of ops, copies, sums, and
-     * downloads into pinned memory. Uploads, other downloads, waits for the device and a second
-     * recording are errors. */
+    /* Recordings: five optional slots, of which all or none are set. A recording is work of a
+     * stream that is recorded once and can then be enqueued as a whole any number of times. Between
+     * record_begin and record_end, work for the stream is recorded and does not run. Allowed are
+     * forward and backward of ops, copies, sums, and downloads into pinned memory. Uploads, other
+     * downloads, waits for the device and a second recording are errors. */
 
     /* Starts a recording. */
     int (*record_begin)(ls_device *device, ls_stream *stream, ls_error *err);
@@ -553,18 +574,18 @@ typedef struct ls_device_ops {
     int (*record_next)(ls_device *device, ls_stream *stream, ls_error *err);
     /* Ends the recording, also one that has failed. */
     int (*record_end)(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);
-    /* Enqueues a recording. `args` has one entry for each step of it, in order; they are first
-     * copied to the device, where the ops of that step read them. */
+    /* Enqueues a recording. `args` has one entry for each step of the recording, in order. The
+     * entries are copied to the device first, and the ops of a step read the entry of that step. */
     int (*launch)(ls_device *device, ls_stream *stream, ls_recording *recording,
                   const ls_step_args *args, ls_error *err);
     /* Frees a recording. NULL is allowed. */
     void (*recording_destroy)(ls_device *device, ls_recording *recording);
 
-    /* Results without waiting for all work: three slots, all optional together. */
+    /* Results without waiting for all work: three optional slots, of which all or none are set. */
 
-    /* Allocates zeroed host memory, which pinned_free or the closing of the device frees. A
-     * download into it may be recorded; it writes the memory when its work runs, and at no other
-     * time. */
+    /* Allocates zeroed host memory. pinned_free frees it; `close` frees what is left of it. A
+     * download into this memory may be recorded, and then writes the memory only when the recorded
+     * work runs. */
     int (*pinned_alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
     /* Frees memory of pinned_alloc. NULL is allowed. */
     void (*pinned_free)(ls_device *device, void *memory);
@@ -576,9 +597,10 @@ typedef struct ls_device_ops {
      * memory. */
     const struct ls_comm_type *const *(*communicators)(void);
 
-    /* Kernel choices: two slots, both optional together. They are choices of kernels that affect
-     * results, and that another device of the same model, instruction set and library could make
-     * differently. */
+    /* Kernel choices: two optional slots, of which both or none are set. A choice is that of one
+     * kernel among several for the same op. The slots are about choices that change the bits of
+     * results and that another device of the same model, instruction set and library could make
+     * differently, for example because it measures the kernels' speed. */
 
     /* Writes the choices of all ops so far as text to out[0 … size − 1], truncated and
      * zero-terminated, and returns the full length of the text. */
@@ -587,20 +609,20 @@ typedef struct ls_device_ops {
      * op_create then fails with LS_EDEVICE if a choice cannot be applied. */
     int (*choose)(ls_device *device, const char *text, ls_error *err);
 
-    /* Timeline: three slots, all optional together. Spans are collected only between begin and end,
-     * because collecting them costs time. */
+    /* Timeline: three optional slots, of which all or none are set. Spans are collected only
+     * between spans_begin and spans_end, because collecting them costs time. */
 
     /* Starts to collect spans, on the device's thread, before any work is recorded. If it fails
      * because the device cannot collect spans, the message says why, and the device remains
      * usable. */
     int (*spans_begin)(ls_device *device, ls_error *err);
     /* Writes at most `most` spans to `out` and returns their number. *lost receives the number of
-     * spans that were lost since the last call. Spans of one stream come nearly in order. It is
-     * called by one thread at a time, which need not be the device's. */
+     * spans that were lost since the last call. Spans of one stream come nearly in order of time.
+     * One thread at a time calls this function; it need not be the device's thread. */
     int (*spans_take)(ls_device *device, ls_device_span *out, int most, uint64_t *lost);
-    /* Stops collecting: no span is added later, and those that are there can still be taken. If
-     * there are several devices, all of them are ended before spans are taken. close ends it as
-     * well. Any thread while the device is open. */
+    /* Stops collecting spans; those that have been collected can still be taken. With several
+     * devices, the library calls spans_end of all of them before it takes the last spans of the
+     * first. `close` stops collecting as well. Any thread while the device is open. */
     void (*spans_end)(ls_device *device);
 } ls_device_ops;
 
@@ -613,7 +635,8 @@ struct ls_device {
 
 /* Result of a back end's search for devices. */
 typedef struct ls_backend_info {
-    int devices;      /* number of devices that can be opened; for CPUs, of allowed CPUs */
+    int devices; /* number of devices that can be opened; in the CPU back end, number of CPUs that
+                  * the process may use */
     char version[96]; /* versions of the back end's libraries, for `trainer --version` */
     char reason[192]; /* reason why there is no device, if `devices` is 0 */
     int broken;       /* non-zero: `devices` is 0 because of a fault, not because none exists */
@@ -621,13 +644,13 @@ typedef struct ls_backend_info {
 
 /* Arguments of ls_backend.open. */
 typedef struct ls_device_request {
-    size_t size;            /* sizeof(ls_device_request) */
-    int index;              /* number of the device; several workers may open the same one */
-    int threads;            /* number of threads of the worker's team; 1 by default */
-    const ls_host *host;    /* outlives the device; may be NULL */
+    size_t size;         /* sizeof(ls_device_request) */
+    int index;           /* number of the device, from 0; several workers may open the same one */
+    int threads;         /* number of threads of the worker's team; 1 by default */
+    const ls_host *host; /* outlives the device; may be NULL */
     ls_precision precision; /* precision of products */
-    const char *cache_dir;  /* directory for a cache of kernel choices between runs, which outlives
-                             * the device; NULL: no cache */
+    const char *cache_dir; /* directory in which the device keeps its kernel choices for later runs;
+                            * the string outlives the device; NULL: no cache */
 } ls_device_request;
 
 /* The table of a back end. */
@@ -635,8 +658,8 @@ struct ls_backend {
     uint32_t abi;     /* LS_PLUGIN_ABI */
     size_t size;      /* sizeof(ls_backend) */
     const char *name; /* "cpu" */
-    int counted;      /* non-zero: all devices are alike, and NAME:3 means three of them; zero:
-                       * devices have identities, and NAME:0,3 lists two of them */
+    int counted; /* non-zero: the devices are interchangeable, and NAME:3 means three of them; zero:
+                  * they are numbered, and NAME:0,3 means the devices 0 and 3 */
     /* Looks for devices. It cannot fail: `out` describes any fault. Any thread. */
     void (*probe)(ls_backend_info *out);
     /* Opens a device, which the caller closes. Any thread. Errors: LS_EINVAL (invalid request),

@@ -3,16 +3,17 @@
  *
  * This header is for authors of engines, which is the name of such transports (MPI, gloo, a test
  * double). It is unstable: any version may change it. An engine only moves messages between pairs
- * of members. What is summed, in which order, and when a member counts as lost is decided by the
- * layer above, in the same way for all engines. A `wire` is one open connection of this process to
- * all other members. The life of a wire:
+ * of members. The library decides which numbers are summed in which order, and when a member counts
+ * as lost, in the same way for all engines. A `wire` is one open connection of this process to all
+ * other members. The life of a wire:
  *
  *     open              joins the other members, on the calling thread
  *     post, post, …     starts transfers
  *     poll(timeout)     makes progress on transfers and reports those that have ended
  *     regroup           after a loss of members, or to admit a process: the members join each other
  *                       on a new wire
- *     close, or abort   ends the wire together with the others, or at once and alone
+ *     close             ends the wire, together with the other members
+ *     abort             ends the wire at once, without the other members
  *
  * Threads: one thread at a time calls the slots of a wire, from open to close, so an engine need
  * not be thread-safe.
@@ -67,41 +68,42 @@ typedef struct ls_arrival {
 /* Options of open. */
 typedef struct ls_wire_options {
     size_t size; /* sizeof(ls_wire_options) */
-    /* The group of processes to join, in the engine's terms. For "mpi" it is the address of an
+    /* The group of processes to join, as the engine defines it. For "mpi" it is the address of an
      * MPI_Comm, which the engine duplicates; the program must have called MPI_Init_thread with
      * MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if it makes no MPI call while the wire is
      * open. NULL: all processes that the launcher started. */
     const void *comm;
     int regroups; /* non-zero: `regroup` may be called later */
     /* Optional; called on the thread that called the slot. While open waits for other members, the
-     * engine calls `alive` several times a second: the caller's time limit applies to the time
-     * without such a call, and the engine limits the total time. */
+     * engine calls `alive` several times a second. The caller's time limit applies to the time
+     * between two such calls; the engine limits the total time. */
     void (*alive)(void *user);
     /* Optional; called on the thread that called the slot, from open to close. Receives a log line
      * with an ls_log_level, which says what the engine waits for or which connection it refused. */
     void (*say)(void *user, int level, const char *text);
-    void *user; /* first argument of all callbacks */
+    void *user; /* first argument of `alive`, `say` and `refuses` */
     /* Non-zero: processes may be admitted after the run has begun, and this process may be one of
      * them. open then waits, without a limit, until the members of the run admit it. Needs
      * `regroups`. */
     int admits;
-    /* [fingerprint_bytes] what the members compare of a process that asks to be admitted; read
-     * during open. NULL: this process can only take part in a run that begins. */
+    /* [fingerprint_bytes] data that the members compare with their own if this process asks to be
+     * admitted; read during open. NULL: this process can only take part in a run that begins. */
     const void *fingerprint;
-    size_t fingerprint_bytes;
+    size_t fingerprint_bytes; /* at most LS_FINGERPRINT_MOST */
     /* Optional; called on the thread that called the slot. Compares the fingerprint of a process
      * that asks to be admitted. Returns 0 if it may wait; otherwise it writes the reason to `why`,
-     * and the process is refused. */
+     * [size], and the process is refused. */
     int (*refuses)(void *user, const char *host, const void *fingerprint, size_t bytes, char *why,
                    size_t size);
 } ls_wire_options;
 
 /* Arguments of regroup, after members of a wire were lost, or to admit a process. */
 typedef struct ls_regroup {
-    size_t size;           /* sizeof(ls_regroup) */
-    const uint8_t *lost;   /* [members] non-zero: this member was silent, or has announced that it
-                            * leaves */
-    uint64_t deadline_ns;  /* longest silence of a member that is allowed, in nanoseconds */
+    size_t size;         /* sizeof(ls_regroup) */
+    const uint8_t *lost; /* [members] non-zero: this member did not answer in time, or has announced
+                          * that it leaves */
+    uint64_t deadline_ns; /* time in nanoseconds after which a member that does not answer counts as
+                           * lost */
     void (*alive)(void *); /* called with `user` several times within deadline_ns, on the calling
                             * thread */
     void *user;
@@ -114,11 +116,11 @@ typedef struct ls_regroup {
 /* First fields of every wire; the engine's own fields follow. */
 struct ls_wire {
     const ls_wire_type *type;
-    int member, members; /* this process's number, from 0, and the number of members */
-    /* Index of the member that is new in this group. All members of the group have the same value,
-     * and a process that was admitted has its own index. 0: none is new. */
+    int member, members; /* number of this process, from 0; number of members, this one included */
+    /* Number of the member that is new in this group. All members of the group have the same value,
+     * and a process that was admitted has its own number. 0: none is new. */
     int admitted;
-    /* Of a process that was admitted: the members, [members], in their order. NULL for others. */
+    /* [members] in a process that was admitted: the members, in their order. NULL in others. */
     const ls_arrival *place;
 };
 
@@ -138,11 +140,11 @@ struct ls_wire_type {
      * LS_EIO (a connection broke), LS_EDATA (a message had another length than the transfer that
      * receives it). */
     int (*poll)(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
-    /* Closes and frees the wire. Collective: every member calls it, when no transfer is under
-     * way. */
+    /* Closes and frees the wire. Collective: every member calls it, when no transfer is in
+     * progress. */
     void (*close)(ls_wire *wire);
-    /* Ends the wire at any time, for any reason, instead of close. It waits for nothing, and does
-     * not free memory that a transfer under way may still access. Returns non-zero if there may be
+    /* Ends the wire at any time, for any reason, instead of close. It does not wait, and does not
+     * free memory that a transfer in progress may still access. Returns non-zero if there may be
      * such memory. */
     int (*abort)(ls_wire *wire);
     /* Optional. Called after post or poll failed. The members that can reach each other agree on

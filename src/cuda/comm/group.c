@@ -104,7 +104,8 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
     for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
         if (ls_cuda_comm_shares_gpu(comm, r))
             e = cudaStreamWaitEvent(stream, comm->group->rank[r].ready, 0);
-    return cuda_check(err, e, "%s: waiting for the workers' sums", comm->mine->device->name);
+    return cuda_check(err, e, "%s: waiting for the workers' partial sums",
+                      comm->mine->device->name);
 }
 
 int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
@@ -114,14 +115,14 @@ int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
     if (status != LS_OK)
         return status;
     if (rest->count > LS_K_ARENAS)
-        return ls_fail(err, LS_EUNSUPPORTED,
-                       "the workers hold more than %d partial sums: use fewer shards, or a number "
-                       "that the workers divide",
-                       LS_K_ARENAS);
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "the workers have more than %d partial sums: use fewer shards, or a number of shards "
+            "that is a multiple of the number of workers",
+            LS_K_ARENAS);
     if (rest->depth > LS_K_STACK)
         return ls_fail(err, LS_EUNSUPPORTED,
-                       "the sum over the shards nests deeper than %d: use fewer shards",
-                       LS_K_STACK);
+                       "the tree of the shards is deeper than %d: use fewer shards", LS_K_STACK);
     return LS_OK;
 }
 
@@ -158,7 +159,7 @@ int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t fir
             order[steps++] = LS_K_ADD;
     }
     return cuda_check(err, ls_k_add_arenas(total + first, in, parts, order, count, stream),
-                      "%s: adding up the workers' sums", comm->mine->device->name);
+                      "%s: adding the workers' partial sums", comm->mine->device->name);
 }
 
 int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t first, size_t count,
@@ -169,7 +170,7 @@ int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t f
         if (r != comm->base.rank && ls_cuda_comm_shares_gpu(comm, r))
             e = cudaMemcpyAsync(comm->group->merge.rank[r].total + first, total + first,
                                 count * sizeof *total, cudaMemcpyDeviceToDevice, stream);
-    return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
+    return cuda_check(err, e, "%s: copying a sum to the other workers", comm->mine->device->name);
 }
 
 int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,

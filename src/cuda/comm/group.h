@@ -6,7 +6,8 @@
  *     local     as `ordered`, for workers that share one GPU; refuses other groups
  *
  * All three use the same group (merge/group.h) and differ in how a merge is enqueued (ls_cuda_way).
- * The work of a merge for one rank, where `compute` is the stream that produces its partial sums:
+ * A *meeting* is a barrier of all ranks of the group (sync/barrier.h). The work of a merge for one
+ * rank, where `compute` is the stream that produces its partial sums:
  *
  *     before the first meeting: record `ready` on compute
  *     enqueue: wait for the others' events, sum and copy; record `whole`
@@ -65,7 +66,7 @@ int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, co
  * inside a call. `links` may be NULL. */
 void ls_cuda_links_destroy(ls_cuda_links *links);
 
-/* A rank's place among NCCL's ranks. */
+/* A rank's number among NCCL's ranks. */
 typedef struct ls_cuda_peer {
     /* rank in NCCL's numbering; −1: the rank has no communicator. Rank 0 of the group is 0 here
      * too. */
@@ -88,14 +89,14 @@ int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *links, int rank, ls_erro
 int ls_cuda_links_end(ls_cuda_links *links, int rank, ncclResult_t result, uint64_t deadline_ns,
                       ls_error *err);
 
-/* Returns true for a failure. A call that is still in progress is no failure, because the
- * communicators are non-blocking. */
+/* Returns true if an NCCL call has failed. ncclInProgress is not a failure: the communicators are
+ * non-blocking. */
 static inline bool ls_nccl_is_bad(ncclResult_t result)
 {
     return result != ncclSuccess && result != ncclInProgress;
 }
 
-/* Pauses between two polls; longer after many `rounds` of polling. */
+/* Pauses between two polls. `rounds`: number of polls so far; the pause is longer after many. */
 void ls_cuda_nap(unsigned rounds);
 
 /* Tells the watchdog that the group is aborted. Thread: any. */
@@ -115,7 +116,7 @@ typedef struct ls_cuda_gpu_map {
     int *leader; /* [gpu]: lowest rank on the GPU */
 } ls_cuda_gpu_map;
 
-/* Data of a rank that the other ranks read, besides ls_merge_rank. */
+/* Data of a rank that the other ranks read, in addition to ls_merge_rank. */
 typedef struct ls_cuda_rank {
     ls_cuda_device *device;
     int ordinal;
@@ -139,8 +140,8 @@ typedef struct ls_cuda_merge {
 
 /* Work of a merge that was enqueued before its all_reduce. */
 typedef struct ls_cuda_ahead {
-    int buckets; /* number of buckets of this step that are enqueued; 0: none */
-    int told;    /* number of those reported to the progress thread (hosts.c) */
+    int buckets;  /* number of buckets of this step that are enqueued; 0: none */
+    int reported; /* number of buckets that were reported to the progress thread (hosts.c) */
     const float *from;
     float *total;
     cudaStream_t compute;
@@ -148,7 +149,7 @@ typedef struct ls_cuda_ahead {
 
 /* A way of merging. */
 typedef struct ls_cuda_way {
-    int links; /* non-zero: uses NCCL */
+    int links; /* non-zero: the way uses NCCL */
     /* Enqueues the work between the first meeting and the wait for `whole`, and records `whole`. */
     int (*enqueue)(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
     /* Enqueues bucket `bucket` of `from` on the communication stream in a group that merges ahead.
@@ -172,12 +173,12 @@ struct ls_cuda_comm {
     ls_comm base;
     ls_cuda_group *group;
     ls_cuda_rank *mine;
-    ls_merge_rank *shown;   /* data that the other ranks read of this rank */
+    ls_merge_rank *shown;   /* data of this rank that the other ranks read */
     const ls_cuda_way *way; /* NULL before the first collective call, and in a group of one */
     ls_cuda_gpu_map map;    /* set together with `way` */
     ls_cuda_ahead ahead;
     int gave_up;
-    ls_tree_rest rest; /* unfinished part of the shard tree in the last merge */
+    ls_tree_rest rest; /* part of the shard tree that the last merge had to add */
     int maps[];        /* memory of `map` */
 };
 
@@ -201,7 +202,8 @@ static inline bool ls_cuda_comm_shares_gpu(const ls_cuda_comm *comm, int rank)
 
 /* ---- functions for the ways of merging ------------------------------------------------------- */
 
-/* Sets comm->rest to the part of the shard tree that is left over the partial sums of all ranks.
+/* Sets comm->rest to the additions that the shard tree still needs, given the partial sums of all
+ * ranks.
  * Errors: as ls_tree_rest_update; LS_EUNSUPPORTED if there are more sums, or a deeper tree, than
  * the kernel takes. */
 int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err);
@@ -213,16 +215,16 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
 int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
                         ls_error *err);
 
-/* Rank 0, before the first merge: pins the memory that is exchanged with other processes, until the
- * group is destroyed. */
+/* Pins the memory that is exchanged with other processes, until the group is destroyed. Called by
+ * rank 0 before the first merge. */
 int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);
 
 /* Returns the address in this rank's stage of partial sum `index`, `count` floats, of a rank on
  * another GPU. */
 float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count);
-/* Returns how many partial sums the ranks below `rank` send to GPU `gpu`: the index of the first
- * partial sum of `rank` in that GPU's stage. With the number of ranks as `rank`, this is the number
- * of partial sums that arrive in all. */
+/* Returns the number of partial sums that the ranks below `rank` send to GPU `gpu`. It is the index
+ * of the first partial sum of `rank` in that GPU's stage. If `rank` is the number of ranks, the
+ * result is the total number of partial sums that arrive. */
 size_t ls_cuda_comm_stage_index(const ls_cuda_comm *comm, int gpu, int rank);
 
 /* total[first … first + count) ← sum number `sum` of comm->rest (0 if there is only one), computed

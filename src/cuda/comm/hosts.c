@@ -16,9 +16,9 @@
  * Buckets that have arrived in host memory are reported to the progress thread, in merge_ready and
  * while all_reduce waits; it sends them while earlier layers still run.
  *
- * A step cut short after merge_ready: the data reported to the progress thread stays as it is and
- * is used when the step is repeated, since a node has the same bits whichever process computes it.
- * It is therefore not copied again. */
+ * If a step fails after merge_ready, buckets that were reported to the progress thread are not
+ * copied again when the step is repeated. Their contents are still right, because a node of the
+ * tree has the same bits whichever process computes it. */
 #include "cuda/comm/group.h"
 
 /* ---- to the host ----------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static int bring(const ls_cuda_comm *comm, int node, const float *from, size_t f
     float *to = d->members_ops->node(d->members, node);
     cudaError_t e = cudaMemcpyAsync(to + first, from + first, (end - first) * sizeof *to,
                                     cudaMemcpyDeviceToHost, stream);
-    return cuda_check(err, e, "%s: bringing a sum down to the host", comm->mine->device->name);
+    return cuda_check(err, e, "%s: copying a sum to the host", comm->mine->device->name);
 }
 
 int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
@@ -68,13 +68,13 @@ int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)
     ls_cuda_ahead *ahead = &comm->ahead;
     if (!ls_merge_has_members(&comm->group->merge))
         return LS_OK;
-    for (; ahead->told < ahead->buckets; ahead->told++) {
+    for (; ahead->reported < ahead->buckets; ahead->reported++) {
         bool passed;
-        int status = ls_cuda_passed(&passed, comm->mine->device, comm->mine->down[ahead->told],
+        int status = ls_cuda_passed(&passed, comm->mine->device, comm->mine->down[ahead->reported],
                                     "merging", err);
         if (status || !passed)
             return status;
-        d->members_ops->ready(d->members, d->buckets[ahead->told]);
+        d->members_ops->ready(d->members, d->buckets[ahead->reported]);
     }
     return LS_OK;
 }
@@ -87,11 +87,12 @@ int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls
     int status = ls_merge_over_members(&comm->base, merge->times, err);
     if (status != LS_OK)
         return status;
-    comm->ahead.buckets = comm->ahead.told = 0; /* buckets of the next step begin at the first */
+    /* buckets of the next step begin at the first */
+    comm->ahead.buckets = comm->ahead.reported = 0;
     cudaError_t e =
         cudaMemcpyAsync(merge->total, d->members_ops->total(d->members), d->floats * sizeof(float),
                         cudaMemcpyHostToDevice, merge->compute);
     if (e == cudaSuccess)
         e = cudaEventRecord(comm->mine->whole, merge->compute);
-    return cuda_check(err, e, "%s: bringing the sum up from the host", comm->mine->device->name);
+    return cuda_check(err, e, "%s: copying the sum from the host", comm->mine->device->name);
 }

@@ -71,7 +71,7 @@ static void abort_all(ls_cuda_links *l)
 }
 
 /* Asks every communicator for errors. An error aborts the barrier. */
-static void look(ls_cuda_links *l)
+static void links_check(ls_cuda_links *l)
 {
     for (int r = 0; r < l->ranks; r++) {
         ncclResult_t state = ncclSuccess, result = ncclSuccess;
@@ -91,8 +91,8 @@ static void look(ls_cuda_links *l)
     }
 }
 
-/* Sleeps until the next look, or until the watchdog is woken. Returns non-zero if the links are
- * closing. */
+/* Sleeps until the next check of the communicators, or until the watchdog is woken. Returns
+ * non-zero if the links are being destroyed. */
 static int sleep_until_closing(ls_cuda_links *l)
 {
     uint64_t end = ls_now_ns() + LOOK_EVERY_NS;
@@ -108,7 +108,7 @@ static int sleep_until_closing(ls_cuda_links *l)
 static void end_all(ls_cuda_links *l)
 {
     pthread_mutex_lock(&l->lock);
-    /* This is set first, so that no communicator is added after the last abort. */
+    /* `gone` is set before the aborts, so that no communicator is created after them. */
     l->gone = 1;
     pthread_mutex_unlock(&l->lock);
     abort_all(l);
@@ -124,7 +124,7 @@ static void *watch(void *arg)
     int ended = 0;
     while (!sleep_until_closing(l)) {
         if (!ended && !ls_barrier_aborted(l->barrier))
-            look(l);
+            links_check(l);
         if (!ended && ls_barrier_aborted(l->barrier)) {
             end_all(l);
             ended = 1;
@@ -141,8 +141,7 @@ static int start_watchdog(ls_cuda_links *l, ls_error *err)
     const int failed = ls_thread_start(&l->watchdog, watch, l);
     l->watched = !failed;
     pthread_mutex_unlock(&l->lock);
-    return failed ? ls_fail(err, LS_ESYSTEM, "the system refused a thread for NCCL's watchdog")
-                  : LS_OK;
+    return failed ? ls_fail(err, LS_ESYSTEM, "cannot create the thread of NCCL's watchdog") : LS_OK;
 }
 
 void ls_cuda_links_wake(ls_cuda_links *l)
@@ -194,7 +193,7 @@ int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, co
     l->ranks = ranks;
     if (make_locks(l) != 0) {
         ls_free(host, l);
-        return ls_fail(err, LS_ESYSTEM, "the system has no locks for %d communicators", ranks);
+        return ls_fail(err, LS_ESYSTEM, "cannot create the locks of %d communicators", ranks);
     }
     *out = l;
     return LS_OK;
@@ -220,7 +219,8 @@ void ls_cuda_links_destroy(ls_cuda_links *l)
 
 /* ---- a rank's calls ------------------------------------------------------------------------- */
 
-/* Returns the watchdog's error if it has found one, else that another worker failed. */
+/* Fails with the error that the watchdog has found, or else with the message that another worker
+ * has failed. */
 static int say_why(ls_cuda_links *l, ls_error *err)
 {
     pthread_mutex_lock(&l->lock);
@@ -233,7 +233,8 @@ static int say_why(ls_cuda_links *l, ls_error *err)
 
 /* Waits until the communicator's calls are enqueued. The rank's lock is not held between two
  * polls. */
-static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadline_ns, ls_error *err)
+static int links_await(ls_cuda_links *l, int rank, const char *what, uint64_t deadline_ns,
+                       ls_error *err)
 {
     for (unsigned rounds = 0;; rounds++) {
         ncclResult_t state = ncclSuccess, result = ncclSuccess;
@@ -282,7 +283,7 @@ int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_
     if (rank == 0) {
         ncclResult_t result = ncclGetUniqueId(&l->id);
         if (result != ncclSuccess)
-            status = nccl_fail(err, rank, "a unique id", result);
+            status = nccl_fail(err, rank, "creating a unique id", result);
         if (status == LS_OK)
             status = start_watchdog(l, err);
     }
@@ -291,7 +292,7 @@ int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_
     if (status == LS_OK && peer.rank >= 0)
         status = make_comm(l, rank, peer, err);
     if (status == LS_OK && peer.rank >= 0)
-        status = settle(l, rank, "joining", deadline_ns, err);
+        status = links_await(l, rank, "joining", deadline_ns, err);
     return status == LS_OK ? ls_barrier_wait(l->barrier, rank, deadline_ns, err) : status;
 }
 
@@ -311,5 +312,5 @@ int ls_cuda_links_end(ls_cuda_links *l, int rank, ncclResult_t result, uint64_t 
     pthread_mutex_unlock(&l->link[rank].lock);
     if (ls_nccl_is_bad(result))
         return nccl_fail(err, rank, "merging", result);
-    return result == ncclInProgress ? settle(l, rank, "merging", deadline_ns, err) : LS_OK;
+    return result == ncclInProgress ? links_await(l, rank, "merging", deadline_ns, err) : LS_OK;
 }

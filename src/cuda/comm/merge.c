@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "cuda/comm/group.h"
 
-/* Limits of two waits in nanoseconds: of a rank that failed, until its GPU no longer touches the
- * others' memory; of a rank that leaves an aborted group, until NCCL no longer touches the rank's
- * memory. */
+/* Limits of two waits in nanoseconds. A rank that failed waits until its GPU no longer accesses the
+ * other ranks' memory. A rank that leaves an aborted group waits until NCCL no longer accesses the
+ * rank's memory. */
 #define GIVE_UP_NS 5000000000u
 #define LEAVE_NS 10000000000u
 
@@ -33,7 +33,7 @@ static int await_whole(ls_cuda_comm *comm, ls_error *err)
     }
 }
 
-/* Returns true if no work of the stream is running any more, or none ever will. */
+/* Returns true if the stream has no unfinished work, or if the device is lost and runs none. */
 static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
 {
     for (unsigned rounds = 0;; rounds++) {
@@ -48,7 +48,7 @@ static bool is_idle(cudaStream_t stream, uint64_t deadline_ns)
 }
 
 /* Aborts the group and waits, up to GIVE_UP_NS, until no work that this rank has enqueued touches
- * another rank's memory. Does so once. */
+ * another rank's memory. A second call does nothing. */
 static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
 {
     uint64_t deadline = ls_deadline_ns(GIVE_UP_NS);
@@ -63,8 +63,8 @@ static void give_up(ls_cuda_comm *comm, cudaStream_t compute)
     (void)cudaGetLastError();
 }
 
-/* Returns LS_OK, or LS_EABORTED if the group is aborted; the work that was enqueued ahead has ended
- * then. */
+/* Returns LS_OK, or LS_EABORTED if the group is aborted. In that case the work that was enqueued
+ * ahead has ended. */
 static int check_alive(ls_cuda_comm *comm, ls_error *err)
 {
     if (!ls_merge_aborted(&comm->group->merge))
@@ -93,7 +93,7 @@ static int make_events(ls_cuda_rank *mine, int count, ls_error *err)
     list_events(event, mine);
     for (int i = 0; i < count && status == LS_OK; i++)
         status = cuda_check(err, cudaEventCreateWithFlags(event[i], cudaEventDisableTiming),
-                            "%s: an event", mine->device->name);
+                            "%s: creating an event", mine->device->name);
     return status;
 }
 
@@ -137,8 +137,9 @@ static int comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *de
     if (device->ops->op_create != ls_cuda_op_create) {
         ls_device_info info;
         device->ops->describe(device, &info);
-        return ls_fail(err, LS_EUNSUPPORTED, "allreduce '%s' is for CUDA devices; %s is none",
-                       base->type->name, info.name);
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "allreduce '%s' is for CUDA devices; %s is another device", base->type->name,
+                       info.name);
     }
     ls_cuda_comm *comm = ls_alloc(group->merge.desc.host,
                                   sizeof *comm + 2 * (size_t)base->ranks * sizeof *comm->maps);
@@ -152,8 +153,8 @@ static int comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *de
     comm->shown = &group->merge.rank[rank];
     comm->mine->device = ls_cuda_device_of(device);
     comm->mine->ordinal = comm->mine->device->ordinal;
-    int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
-                            comm->mine->device->name);
+    int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal),
+                            "%s: making the device current", comm->mine->device->name);
     if (status == LS_OK)
         status = make_events(comm->mine, base->ahead ? EVENTS : 2, err);
     if (status != LS_OK) {
@@ -212,8 +213,8 @@ static ls_cuda_peer peer_of(const ls_cuda_comm *comm)
 static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     const ls_cuda_way *way = NULL;
-    int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
-                            comm->mine->device->name);
+    int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal),
+                            "%s: making the device current", comm->mine->device->name);
     if (status == LS_OK)
         status = ls_merge_meet(&comm->base, merge->times, err);
     if (status == LS_OK)
@@ -280,7 +281,7 @@ static int comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *p
         .times = times,
     };
     if (count < 0 || count > LS_PARTIALS_MAX)
-        return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
+        return ls_fail(err, LS_EINVAL, "all_reduce: %d partial sums are given", count);
     /* An aborted group is not changed, because other ranks may still read what this rank has
      * shown. */
     int status = check_alive(comm, err);
@@ -303,10 +304,11 @@ int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const floa
     const ls_cuda_ahead *ahead = &comm->ahead;
     if (ahead->buckets == 0 || (ahead->from == from && ahead->total == total))
         return LS_OK;
-    return ls_fail(err, LS_EINVAL,
-                   "rank %d: a merge that merge_ready began goes on with another partial sum "
-                   "or another total",
-                   comm->base.rank);
+    return ls_fail(
+        err, LS_EINVAL,
+        "rank %d: this call has another partial sum or another total than an earlier merge_ready "
+        "of the step",
+        comm->base.rank);
 }
 
 int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
@@ -323,7 +325,7 @@ int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const 
     cudaError_t e = cudaEventRecord(mine->ready, merge->compute);
     if (e == cudaSuccess)
         e = cudaStreamWaitEvent(mine->device->communication->cuda, mine->ready, 0);
-    status = cuda_check(err, e, "%s: waiting for its own sums", mine->device->name);
+    status = cuda_check(err, e, "%s: waiting for its own partial sums", mine->device->name);
     for (; next < complete && status == LS_OK; next++)
         status = comm->way->ahead(comm, merge, from, next, err);
     comm->ahead.buckets = next;
@@ -339,8 +341,9 @@ static int comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradi
     ls_cuda_merge merge = {.compute = ls_cuda_stream(device, stream), .total = total};
     int status = check_alive(comm, err);
     if (status == LS_OK && floats > d->floats)
-        status = ls_fail(err, LS_EINVAL, "%zu floats of an arena of %zu are complete", floats,
-                         d->floats);
+        status =
+            ls_fail(err, LS_EINVAL, "merge_ready: %zu floats are complete, but an arena has %zu",
+                    floats, d->floats);
     if (status == LS_OK)
         status = ls_cuda_not_recording(device, ls_cuda_stream_of(device, stream), "merging", err);
     if (status == LS_OK)
@@ -385,7 +388,7 @@ static int bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *
  *     that chunk → every rank's total
  *     record `whole`
  *
- * The commit point tells that all totals are complete: every rank reaches it only after its own
+ * At the commit point all totals are complete, because every rank reaches it only after its own
  * `whole` has passed. Hence no rank writes to a partial sum or a total again before all work that
  * reads or writes it is done. */
 static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)

@@ -5,17 +5,17 @@
  *
  * Buckets ahead. The thread that runs backward calls merge_ready with the part of the gradient that
  * is complete so far, and buckets are enqueued while earlier layers still run; all_reduce enqueues
- * the rest. In the other ways of merging, the step's first meeting says that all ranks' partial
- * sums and totals may be accessed. Here buckets may be enqueued before that meeting, for these
- * reasons:
+ * the rest. In the other ways of merging, a rank may access the partial sums and totals of other
+ * ranks only after the step's first meeting. Here buckets may be enqueued before that meeting, for
+ * these reasons:
  * - A rank gives NCCL only its own sum and its own total. The event that the bucket waits for
  *   settles both, and NCCL itself waits for the peers' buckets.
  * - All ranks enqueue the same buckets in the same order, whenever they do so.
  * - No rank is still busy with the previous step: all_reduce returns after a meeting that each rank
  *   enters only when its GPU has finished that merge.
  *
- * A step cut short between merge_ready and all_reduce leaves kernels of the peers that wait for
- * buckets which never come. Whichever rank aborts the group, the watchdog then aborts all
+ * If a step fails between merge_ready and all_reduce, kernels of the peers wait for buckets that
+ * this rank never sends. Whichever rank aborts the group, the watchdog then aborts all
  * communicators. A rank with enqueued buckets counts as `reading` until all communicators are
  * aborted, or until it has seen its streams idle: in its next call, or when it leaves. */
 #include "cuda/comm/group.h"

@@ -44,7 +44,7 @@ static int grow_stage(ls_cuda_comm *comm, ls_error *err)
     if (mine->stage)
         (void)cudaFree(mine->stage);
     int status = cuda_check(err, cudaMalloc(&memory, needed * sizeof(float)),
-                            "%s: %zu floats to merge in", mine->device->name, needed);
+                            "%s: allocating %zu floats for merging", mine->device->name, needed);
     mine->stage = status ? NULL : memory;
     mine->stage_floats = status ? 0 : needed;
     return status;

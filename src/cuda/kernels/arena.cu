@@ -17,25 +17,26 @@ cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cud
 
 /* ---- optimizers ----------------------------------------------------------------------------- */
 
-/* Returns non-zero if the step must change nothing. A launch that sets `held` does not read it: all
- * threads see the same loss, and read `held` only if the loss is finite. */
-__device__ static int is_held(ls_k_guard guard)
+/* Returns non-zero if the step must change nothing. A launch that sets `skip` does not read it: all
+ * threads see the same loss, and read `skip` only if the loss is finite. */
+__device__ static int is_skipped(ls_k_guard guard)
 {
     if (!guard.loss)
         return 0;
     const float loss = *guard.loss;
     if (loss - loss == 0) /* true for finite numbers only */
-        return *guard.held != 0;
+        return *guard.skip != 0;
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        *guard.held = 1;
+        *guard.skip = 1;
     return 1;
 }
 
-/* Reports the loss by writing to host memory, so that no copy has to follow the update. */
+/* Copies the loss and the number of correct rows to host memory, so that no separate copy has to
+ * follow the update. */
 __device__ static void tell(const ls_k_args *args, ls_k_guard guard)
 {
-    if (blockIdx.x == 0 && threadIdx.x < 2 && guard.loss && args->told)
-        args->told[threadIdx.x] = guard.loss[threadIdx.x];
+    if (blockIdx.x == 0 && threadIdx.x < 2 && guard.loss && args->stats_copy)
+        args->stats_copy[threadIdx.x] = guard.loss[threadIdx.x];
 }
 
 __device__ static float rate_of(const ls_k_args *args, ls_k_guard guard)
@@ -86,9 +87,9 @@ __device__ static float4 gradients(const ls_k_update &u, uint32_t i)
                        __uint_as_float(pairs.y << 16), __uint_as_float(pairs.y & 0xffff0000u));
 }
 
-/* Applies `step` to each float. The number of floats in an arena is a multiple of 16, so that
- * groups of four leave no rest. Groups are counted in 32 bits, which no GPU's memory is large
- * enough to exceed. */
+/* Applies `step` to each float. Threads process groups of four floats; the number of floats in an
+ * arena is a multiple of 16. Groups are counted in 32 bits, because no GPU has memory for 2³² of
+ * them. */
 template <class Step> __device__ static void step_arena(const ls_k_update &u, Step step)
 {
     const float4 zero = make_float4(0, 0, 0, 0);
@@ -114,7 +115,7 @@ template <class Step> __device__ static void step_arena(const ls_k_update &u, St
 __global__ static void sgd(ls_k_update u, float momentum, float weight_decay, int nesterov)
 {
     tell(u.args, u.guard);
-    if (is_held(u.guard))
+    if (is_skipped(u.guard))
         return;
     const float lr = rate_of(u.args, u.guard), scale = scale_of(u.args, u.guard);
     step_arena(u, sgd_step{lr, scale, momentum, weight_decay, nesterov});
@@ -128,12 +129,12 @@ cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_dec
     return cudaGetLastError();
 }
 
-/* The small differences 1 − βᵗ are computed in double, once per block. */
+/* Computes the differences 1 − βᵗ in double, once per block, because they are small. */
 __global__ static void adamw(ls_k_update u, ls_k_adamw k)
 {
     __shared__ adamw_step shared;
     tell(u.args, u.guard);
-    if (is_held(u.guard)) /* the same in all threads */
+    if (is_skipped(u.guard)) /* all threads get the same result */
         return;
     if (threadIdx.x == 0) {
         double t = (double)u.args->step, lr = rate_of(u.args, u.guard);
@@ -161,7 +162,7 @@ cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *k, cuda
 __global__ static void running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
                                float momentum, int of_weights, size_t count)
 {
-    if (is_held(guard))
+    if (is_skipped(guard))
         return;
     float scale = of_weights ? 1 : args->row_scale;
     LS_EACH(i, count)
@@ -236,8 +237,8 @@ __global__ static void add_arenas(float *out, const __grid_constant__ tree t, si
     }
 }
 
-/* Returns true if the order leaves one value, never takes a value that is not there, and fits the
- * stack. */
+/* Returns true if the order leaves one value, never takes a value from an empty stack, and needs no
+ * larger stack than LS_K_STACK. */
 static bool is_postfix(const tree *t, int count)
 {
     int depth = 0;

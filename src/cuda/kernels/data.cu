@@ -44,8 +44,8 @@ __device__ static void copy_label(const ls_k_gather &k, uint32_t row)
         k.labels_out[(size_t)blockIdx.x * k.words + i] = k.labels[(size_t)row * k.words + i];
 }
 
-/* Copies rows of bytes. A byte has 256 values: each block divides once for each of them and then
- * looks values up. */
+/* Copies rows of bytes. Each block first computes a table of the normalised values of all 256
+ * bytes, because a look-up is faster than a division for each pixel. */
 __global__ static void gather_rows(const __grid_constant__ gather g)
 {
     __shared__ shift shared;
@@ -130,7 +130,8 @@ __global__ static void gather_changed(const __grid_constant__ gather g)
     const ls_k_gather &k = g.k;
     const uint32_t row[2] = {
         k.args->rows[blockIdx.x],
-        ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x, k.args->before, k.args->behind)};
+        ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x, k.args->rows_before,
+                     k.args->rows_after)};
     const uint32_t values = (uint32_t)(k.c * k.h * k.w);
     if (threadIdx.x < 2)
         draw_change(&c[threadIdx.x], k, row[threadIdx.x]);
@@ -168,8 +169,8 @@ cudaError_t ls_k_gather_rows(const ls_k_gather *k, cudaStream_t stream)
 
 enum { SIDE = 32, LINES = 8 };
 
-/* Transposes by way of a square in shared memory, so that both tensors are accessed along their
- * lines. */
+/* Transposes by way of a square in shared memory, so that threads access adjacent elements of both
+ * tensors. */
 __global__ static void transpose(float *to, const float *from, int rows, int a, int b)
 {
     __shared__ float square[SIDE][SIDE + 1];
@@ -183,7 +184,7 @@ __global__ static void transpose(float *to, const float *from, int rows, int a, 
         for (int l = threadIdx.y; l < SIDE; l += LINES)
             if (j0 + l < b && i0 + t < a)
                 to[r * image + (size_t)(j0 + l) * a + i0 + t] = square[t][l];
-        __syncthreads(); /* only beyond 65,535 images has a block another one */
+        __syncthreads(); /* a block processes several images only if there are more than 65,535 */
     }
 }
 

@@ -26,18 +26,18 @@ static inline int ls_aligned(const void *a)
     return (uintptr_t)a % 16 == 0;
 }
 
-/* ---- m × c: threads side by side have channels, threads below each other have positions ------ */
+/* ---- m × c: threadIdx.x counts chunks of channels, threadIdx.y counts positions -------------- */
 
-/* Returns V, the number of adjacent channels of a thread in the functions below: as many as 16
- * bytes hold if the channels are a multiple of that, else 1. */
+/* Returns V, the number of adjacent channels that a thread processes in the functions below: as
+ * many values as 16 bytes contain if c is a multiple of that number, else 1. */
 static inline int ls_wide(int c, size_t value_bytes)
 {
     return (size_t)c % (16 / value_bytes) == 0 ? (int)(16 / value_bytes) : 1;
 }
 
-/* Returns the tile of threads for c channels in chunks of V: x is the number of adjacent chunks, as
- * even as at most 8 allow, and y a power of two of positions. The tile depends on the channels and
- * V alone, and therefore so does the order of sums. */
+/* Returns the tile of threads for c channels in chunks of V. x is the number of adjacent chunks, at
+ * most 8, such that the tiles are as equal as possible; y is the number of positions, a power of
+ * two. The tile depends only on c and V, and so does the order of sums. */
 static inline dim3 ls_tile_of(int c, int V)
 {
     const unsigned chunks = (unsigned)(c / V);
@@ -229,7 +229,7 @@ template <int V> __device__ static inline ls_thread_span ls_thread_span_of(uint3
     return s;
 }
 
-/* Returns the bits of a relu's mask for one chunk: one byte, one bit for each value. */
+/* Returns one byte of a relu's mask: one bit for each value of a chunk. */
 template <int V> __device__ static inline uint32_t ls_above_zero(const float value[V])
 {
     uint32_t bits = 0;

@@ -4,15 +4,17 @@
  * function has a parameter or field `half`, its void pointers are bf16 tensors if `half` is
  * non-zero (uint16_t: the upper halves of fp32, rounded to nearest, ties to even); all computations
  * are in fp32 in either case. `m × c` is a channels-last tensor: m positions (rows · h · w) of c
- * values. "←" means that the left side is overwritten; with `add` the result is added to it.
+ * values. "a ← b" means that b overwrites a; with `add`, b is added to a. A comment that begins
+ * with such a formula says what the function's kernels compute.
  *
  * Every result has one order of summation, which the shapes alone determine: it depends neither on
  * the grid nor on the GPU, and no kernel uses atomics on floats. The translation units are compiled
  * without fused multiply-adds.
  *
- * Each function has a twin of the same name in plain C in tests/doubles/kernels_cpu.c, so that the
- * code around it runs without a GPU; on a GPU the kernel is compared with the twin. Structures
- * passed by address are in host memory and are copied before the call returns. */
+ * Each function has a twin: a function of the same name in plain C in tests/doubles/kernels_cpu*.c.
+ * Tests link the twins to run the back end without a GPU. On a GPU, tests compare each kernel with
+ * its twin. Structures passed by address are in host memory and are copied before the call returns.
+ */
 #ifndef CUDA_KERNELS_KERNELS_H
 #define CUDA_KERNELS_KERNELS_H
 
@@ -26,18 +28,19 @@ extern "C" {
 
 /* ---- arguments of a step --------------------------------------------------------------------- */
 
-/* ls_step_args as kernels read it. It is in device memory because a graph replays the same
- * addresses. */
+/* The fields of ls_step_args that kernels read. They are in device memory, at an address that never
+ * changes, because each replay of a graph reads the same addresses. */
 typedef struct ls_k_args {
     const uint32_t *rows; /* device memory */
-    uint32_t before, behind;
-    float *told; /* pinned; NULL: the loss is not reported */
+    uint32_t rows_before, rows_after;
+    float *stats_copy; /* pinned; NULL: the loss is not reported */
     uint64_t step, seed;
     uint32_t epoch;
     float lr, scale, row_scale;
 } ls_k_args;
 
-/* Arguments of the steps of one launch; small enough to be passed as a kernel's own argument. */
+/* Arguments of the steps of one launch. The structure is small enough to be passed to a kernel by
+ * value. */
 enum { LS_K_STEPS = 8 };
 typedef struct ls_k_steps {
     ls_k_args step[LS_K_STEPS];
@@ -46,8 +49,8 @@ typedef struct ls_k_steps {
 /* to[0 … count) ← value->step (host). */
 cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cudaStream_t stream);
 
-/* An error that a kernel has found; `code` 0: none. It is in pinned host memory that the device can
- * access. */
+/* A fault in the data that a kernel has found; `code` 0: none. The structure is in pinned host
+ * memory, which the device can write. */
 typedef struct ls_k_fault {
     int code; /* LS_K_FAULT_LABEL or 0 */
     int row, label, classes;
@@ -72,7 +75,7 @@ typedef struct ls_k_gather {
     int vectors; /* non-zero: targets are floats */
 } ls_k_gather;
 
-/* y ← the batch of dataset rows, normalised and augmented as plugin.h says (ls_gather). */
+/* y ← the batch of dataset rows, normalised and augmented as ls_gather in plugin.h defines it. */
 cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream);
 
 /* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b. Row-major to channels last with a =
@@ -106,7 +109,7 @@ typedef enum ls_k_curve {
     LS_K_GELU,
     LS_K_SILU
 } ls_k_curve;
-/* y ← the curve of x. */
+/* A curve is one of the activation functions sigmoid, tanh, relu, gelu, silu. y ← curve(x). */
 cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
                           cudaStream_t stream);
 /* dx ← dy times the derivative, computed from v: x for gelu and silu, y for the others. */
@@ -116,12 +119,12 @@ cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_cur
 /* For m positions: y[c1 + c2] ← x[c1], x2[c2]. */
 cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,
                         cudaStream_t stream);
-/* The inverse: dx, dx2 ← the parts of dy. */
+/* Gradient of the function above: dx[c1], dx2[c2] ← the parts of dy[c1 + c2]. */
 cudaError_t ls_k_concat_back(float *dx, float *dx2, const float *dy, size_t m, int c1, int c2,
                              cudaStream_t stream);
 
-/* The kept elements are drawn from (seed, number, epoch, dataset row · c·pixels + element), where
- * elements are counted in c, h, w order whatever the order in memory is. */
+/* Whether an element is kept is drawn with (seed, number, epoch, dataset row · c·pixels + element),
+ * where elements are counted in c, h, w order even if the memory has another order. */
 typedef struct ls_k_dropout {
     const ls_k_args *args;
     uint32_t number; /* number of the random stream */
@@ -166,7 +169,8 @@ cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, c
 cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *k,
                                cudaStream_t stream);
 
-/* Adjacent windows of 2 × 2 after a bias and a relu: y has h/2 × w/2 pixels. */
+/* Pooling with windows of 2 × 2 and stride 2, of x plus a bias, after a relu: y has h/2 × w/2
+ * pixels. */
 typedef struct ls_k_quads {
     int rows, c, h, w; /* size of x */
     int max;           /* non-zero: maximum; 0: average */
@@ -174,8 +178,8 @@ typedef struct ls_k_quads {
 } ls_k_quads;
 
 /* y ← the pooled relu of x + bias[c] (may be NULL). bits (may be NULL) ← one byte for each value of
- * y: the pixels of its window that the gradient goes to, as bit 2·line + column. These are the
- * first largest pixel, or all pixels for an average; with a relu only those above 0. */
+ * y. Bit 2·line + column is set if the gradient of y goes to that pixel of its window. These are
+ * the first largest pixel, or all pixels for an average; with a relu only those above 0. */
 cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const float *bias,
                                const ls_k_quads *quads, cudaStream_t stream);
 /* dx ← the gradient of x; bias_sum[c] (may be NULL) ← or, with `add`, += the sum of dx over
@@ -290,12 +294,13 @@ cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t strea
 
 /* ---- steps over arenas ---------------------------------------------------------------------- */
 
-/* Decides whether a step may be applied, as plugin.h says of guard and held; both NULL: it may. The
- * optimizers write the first two floats at `loss` to args->told. */
+/* The fields of an optimizer that decide whether a step is applied: `loss` and `skip` are `guard`
+ * and `skip` of ls_op_buffers in plugin.h. If both are NULL, each step is applied. The optimizers
+ * copy the first two floats at `loss` to args->stats_copy. */
 typedef struct ls_k_guard {
     const float *loss;
-    float *held;
-    const float *clip; /* the gradient is also multiplied with clip[0]; NULL: with 1 */
+    float *skip;
+    const float *clip; /* factor clip[0] of the gradient; NULL: 1 */
     float rate;        /* factor of lr; 0 counts as 1 */
 } ls_k_guard;
 
@@ -305,30 +310,31 @@ typedef struct ls_k_update {
     const float *grad;
     uint16_t *shadow;            /* ← w in bf16; NULL: there is no shadow */
     const uint16_t *shadow_grad; /* gradients in bf16, see in_shadow */
-    /* bit i set: the 16 gradients from 16·i on are read from shadow_grad instead of grad; NULL:
-     * none */
+    /* bit i set: elements 16·i … 16·i + 15 of the gradient are read from shadow_grad instead of
+     * grad; NULL: all are read from grad */
     const uint32_t *in_shadow;
     const ls_k_args *args;
     ls_k_guard guard;
     size_t count;
 } ls_k_update;
 
-/* One step of SGD, as plugin.h says of ls_sgd. slot[0] is NULL if momentum is 0. lr and scale come
- * from args. */
+/* One step of SGD, as ls_sgd in plugin.h defines it. slot[0] is NULL if momentum is 0. lr and scale
+ * come from args. */
 cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_decay, int nesterov,
                      cudaStream_t stream);
 typedef struct ls_k_adamw {
     float beta1, beta2, epsilon, weight_decay;
 } ls_k_adamw;
-/* One step of AdamW, as plugin.h says of ls_adamw. */
+/* One step of AdamW, as ls_adamw in plugin.h defines it. */
 cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw,
                             cudaStream_t stream);
 /* to[i] += momentum · (sum[i]·row_scale − to[i]); with `of_weights` the scale is 1. */
 cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
                          float momentum, int of_weights, size_t count, cudaStream_t stream);
 
-/* Computes the clip factor, as plugin.h says of ls_clip. `partial` is LS_K_CLIP_SUMS doubles of
- * scratch memory. With `add`, the sum continues from what an earlier call has left in clip. */
+/* Computes the clip factor, as ls_clip in plugin.h defines it. `partial`: LS_K_CLIP_SUMS doubles of
+ * scratch memory. With `add`, the sum of squares that an earlier call has stored in clip[2] and
+ * clip[3] is included. */
 enum { LS_K_CLIP_SUMS = 256 };
 cudaError_t ls_k_clip(float *clip, double *partial, const float *grad, const ls_k_args *args,
                       float most, int add, size_t count, cudaStream_t stream);

@@ -1,6 +1,6 @@
-/* Losses. Softmax and cross-entropy: with few classes a thread computes a row, else a warp; then
- * the rows' losses are added in order. A small batch of few classes does both in one kernel, with
- * the same bits. Whether a thread or a warp computes a row depends on the classes alone. */
+/* Losses. Softmax and cross-entropy: a thread computes a row if there are few classes, else a warp
+ * does; this depends only on the number of classes. Then the rows' losses are added in order. For a
+ * small batch with few classes one kernel does both, with the same bits. */
 #include "cuda/kernels/kernels.cuh"
 
 enum { WARP = 32, SUM_THREADS = 256, FEW = 32 /* classes */, ONE_BLOCK = 512 /* rows */ };
@@ -90,8 +90,8 @@ __device__ static void report(const ls_k_xent &k, int row)
     k.fault->code = LS_K_FAULT_LABEL;
 }
 
-/* Adds up the rows with SUM_THREADS threads of one block; the other threads only take part in
- * barriers. Without labels no row is bad. */
+/* Adds the rows' losses with SUM_THREADS threads of one block; the other threads only take part in
+ * barriers. If k.labels is NULL, no row has an invalid label. */
 __device__ static void add_rows(const ls_k_xent &k)
 {
     __shared__ double loss[SUM_THREADS], correct[SUM_THREADS];

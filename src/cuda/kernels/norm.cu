@@ -8,8 +8,8 @@
  * the lanes in a binary tree. */
 #include "cuda/kernels/kernels.cuh"
 
-/* Lanes that add up blocks, for FINISH_CHANNELS adjacent channels: those of one sector of
- * memory. */
+/* Number of lanes that add the sums of blocks, and number of adjacent channels that a thread block
+ * adds: as many as one sector of memory has. */
 enum { FINISH_CHANNELS = 8, LANES = 128, FINISH_THREADS = FINISH_CHANNELS * LANES };
 
 static size_t blocks_of(size_t m)
@@ -29,15 +29,15 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
 
 /* ---- loops over positions -------------------------------------------------------------------- */
 
-/* Positions, or blocks, that a thread loads before it uses the first of them, because memory has a
- * long latency. */
+/* Number of positions, or of blocks, that a thread loads before it uses the first of them, because
+ * memory has a long latency. */
 #define BATCH 4
 #define IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < BATCH; k++)
 
 /* Calls use(at, inside, x, x2) for each position of the thread: the chunk and its values of both
  * tensors. x2 is loaded with TWO; with MASK its values are 0 where the mask has no bit. Beyond the
- * last position the last one is repeated with `inside` false: its result is computed, so that a
- * batch has no branch before that, but must not be stored. */
+ * last position, `use` is called for the last one again with `inside` false, so that loading has no
+ * branch. `use` must not store that result. */
 template <class T, int V, bool TWO, bool MASK, class Use>
 __device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2,
                                      const uint8_t *mask, Use use)
@@ -251,7 +251,8 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
     partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
 
-/* Returns the positions of a block: 0 beyond the last block, for which add_blocks asks too. */
+/* Returns the number of positions of a block. Returns 0 beyond the last block, because add_blocks
+ * also calls this for such blocks. */
 __device__ static double rows_in(uint32_t block, uint32_t m)
 {
     uint32_t first = block * LS_K_BLOCK;

@@ -21,7 +21,7 @@ __global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, i
         ls_put(out, 4 * quads + i, f(ls_get(a, 4 * quads + i), ls_get(b, 4 * quads + i)));
 }
 
-/* A function of one argument is called with b = a, which is read only once. */
+/* For a function of one argument, b is a, and its memory is read only once. */
 template <class T, class F>
 static cudaError_t map(T *out, const T *a, const T *b, F f, size_t count, cudaStream_t stream)
 {
@@ -114,13 +114,13 @@ __device__ static float bounded(float x)
     return fabsf(x) > FLT_MAX ? copysignf(FLT_MAX, x) : x;
 }
 
-/* Does so for −∞ only. */
+/* Replaces −∞ only. */
 __device__ static float from_lowest(float x)
 {
     return x < -FLT_MAX ? -FLT_MAX : x;
 }
 
-/* Returns the share of the normal distribution that is below x. */
+/* Returns Φ(x), the normal distribution function. */
 __device__ static float normal_below(float x)
 {
     return 0.5f * erfcf(-0.70710678f * x);

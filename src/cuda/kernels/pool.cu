@@ -22,7 +22,7 @@ static quads quads_of(const ls_k_quads *k)
     return s;
 }
 
-/* A window: its line and column of y in its image, and the chunk of x that it begins with. */
+/* A window: its line and column in y, and the first chunk of x that it covers. */
 struct window_of_quads {
     uint32_t i, j, at;
 };
@@ -42,8 +42,8 @@ __device__ static uint32_t pixel(const quads &s, const ls_thread_span &span, uin
     return at + (q / 2 * (uint32_t)s.k.w + q % 2) * span.chunks;
 }
 
-/* Returns the window's value, computed from its pixels, and the bits of the pixels that the
- * gradient goes to. */
+/* Returns the pooled value of a window. Sets *bits to the mask of the pixels to which the gradient
+ * goes. */
 template <bool MAX>
 __device__ static float window_value(uint32_t *bits, const float pixel[4], int relu)
 {
@@ -108,8 +108,8 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
     return cudaGetLastError();
 }
 
-/* Clears the gradient of a last line or column that no window covers, because y does not depend on
- * it. */
+/* Sets the gradient of a last line or column that no window covers to 0, because y does not depend
+ * on it. */
 template <class T, int V>
 __device__ static void clear_rest(T *dx, const quads &s, const ls_thread_span &span,
                                   window_of_quads q)

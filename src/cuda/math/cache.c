@@ -1,11 +1,11 @@
 /* Choices of kernels, in memory and on disk.
  *
- * In memory are the choices that this device has made, to be passed on to other machines, or those
- * that another machine has passed on.
+ * The list in memory contains the choices that this device has made, which are passed on to other
+ * machines, or the choices that another machine has passed on.
  *
  * On disk each choice is a file named by a hash of its key. The key is the file's first line, the
- * second line is a hash of the rest, and the rest is the choice. A file appears whole or not at
- * all. All workers and all later runs use the first choice that was made, so that they compute
+ * second line is a hash of the rest, and the rest is the choice. A file is either complete or
+ * absent. All workers and all later runs use the first choice that was made, so that they compute
  * alike. Only a choice that cuDNN no longer accepts is replaced, once, by the first choice made
  * after it. */
 #include "base/plain_file.h"
@@ -46,8 +46,8 @@ const char *ls_math_chosen(const ls_math *math, const char *key)
     return c ? c->text : NULL;
 }
 
-static int add(ls_math *math, const char *key, size_t key_bytes, const char *text,
-               size_t text_bytes, ls_error *err)
+static int cache_add(ls_math *math, const char *key, size_t key_bytes, const char *text,
+                     size_t text_bytes, ls_error *err)
 {
     ls_math_choice *c = ls_alloc(math->desc.host, sizeof *c + key_bytes + text_bytes + 2);
     if (!c)
@@ -64,7 +64,7 @@ int ls_math_note(ls_math *math, const char *key, const char *text, ls_error *err
 {
     return !text || ls_math_chosen(math, key)
                ? LS_OK
-               : add(math, key, strlen(key), text, strlen(text), err);
+               : cache_add(math, key, strlen(key), text, strlen(text), err);
 }
 
 void ls_math_forget(ls_math *math)
@@ -76,7 +76,7 @@ void ls_math_forget(ls_math *math)
     }
 }
 
-/* Each choice is a line with the lengths of key and text, followed by both. */
+/* Writes each choice as a line with the lengths of key and text, followed by key and text. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size)
 {
     size_t used = 0;
@@ -99,7 +99,7 @@ int ls_math_choose(ls_math *math, const char *text, ls_error *err)
         if (sscanf(text, "%5zu %7zu%*1[\n]%n", &key, &value, &head) != 2 || head == 0 ||
             key + value > left - (size_t)head)
             return ls_fail(err, LS_EDATA, "%s: damaged plans of another host", math->desc.device);
-        int status = add(math, text + head, key, text + head + key, value, err);
+        int status = cache_add(math, text + head, key, text + head + key, value, err);
         if (status)
             return status;
         text += (size_t)head + key + value;
@@ -189,15 +189,16 @@ static int lock_changes(const ls_math *math)
     return -1;
 }
 
-/* A file that another process has put there in the meantime stays. */
+/* Removes the file of a choice that cuDNN refuses, unless another process has replaced it in the
+ * meantime. */
 void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
 {
     char path[PATH_BYTES];
     if (!math->desc.cache_dir || !path_of(path, math, key))
         return;
     ls_log(math->desc.host, LS_LOG_WARNING,
-           "%s: cuDNN no longer takes the plan in %.300s; another is made", math->desc.device,
-           path);
+           "%s: cuDNN no longer accepts the plan in %.300s; it is replaced by a new one",
+           math->desc.device, path);
     const int lock = lock_changes(math);
     char *now = lock >= 0 ? ls_math_cache_get(math, key) : NULL;
     if (now && strcmp(now, text) == 0)
@@ -207,7 +208,7 @@ void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
         close(lock);
 }
 
-/* Renames the draft to its final name, unless a valid file is there already. */
+/* Renames the file `draft` to its final name, unless a valid file with that name exists. */
 static void install(const ls_math *math, const char *key, const char *draft, const char *path)
 {
     const int lock = lock_changes(math);

@@ -195,8 +195,8 @@ static bool is_same(const bench *b, size_t at, size_t bytes)
            cudaStreamSynchronize(b->stream) == cudaSuccess && memcmp(b->pinned, half, bytes) == 0;
 }
 
-/* Returns true if two runs give the same bits whatever the workspace and the output held before. An
- * engine's notes alone have proved wrong about this. */
+/* Returns true if two runs give the same bits with different contents of workspace and output
+ * before them. cuDNN's own notes about an engine have proved wrong about this. */
 static bool is_repeatable(conv_plan *p, const ls_conv_engine *engine, const bench *b)
 {
     p->engine = *engine;
@@ -222,8 +222,8 @@ static void name_shape(char *out, size_t size, const ls_math_shape *s)
              s->relu ? " + relu" : "", s->half ? ", bf16" : "");
 }
 
-static void say(const conv_plan *p, ls_log_level level, const ls_conv_engine *e, float ms,
-                const char *what)
+static void conv_log(const conv_plan *p, ls_log_level level, const ls_conv_engine *e, float ms,
+                     const char *what)
 {
     char shape[160];
     name_shape(shape, sizeof shape, &p->inside.shape);
@@ -250,21 +250,22 @@ static int best_of(conv_plan *p, const ls_conv_engine *candidate, int count, con
     char rest[64];
     for (int i = 0; i < count; i++) {
         ms[i] = time_of(p, &candidate[i], b);
-        say(p, LS_LOG_DEBUG, &candidate[i], ms[i], ms[i] < 0 ? ": does not run" : "");
+        conv_log(p, LS_LOG_DEBUG, &candidate[i], ms[i], ms[i] < 0 ? ": does not run" : "");
     }
     for (int i; (i = least(ms, count)) >= 0; ms[i] = -1) {
         if (is_repeatable(p, &candidate[i], b)) {
             snprintf(rest, sizeof rest, ": the fastest of %d", count);
-            say(p, LS_LOG_INFO, &candidate[i], ms[i], rest);
+            conv_log(p, LS_LOG_INFO, &candidate[i], ms[i], rest);
             return i;
         }
-        say(p, LS_LOG_WARNING, &candidate[i], ms[i], ": left out, its results vary");
+        conv_log(p, LS_LOG_WARNING, &candidate[i], ms[i], ": not used, because its results vary");
     }
     return -1;
 }
 
-/* Does the same after preparing the memory. If there is no memory for timing, it returns the first
- * candidate, because a convolution must not fail for that reason. */
+/* Prepares the memory for timing, and returns the index of the best candidate as `best_of` does. If
+ * there is no memory for timing, returns 0, the first candidate, because a convolution must not
+ * fail for that reason. */
 static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
 {
     bench b;
@@ -276,11 +277,10 @@ static int fastest(conv_plan *p, const ls_conv_engine *candidate, int count)
     if (bench_init(&b, &p->inside.shape, workspace) == cudaSuccess)
         best = best_of(p, candidate, count, &b);
     else
-        say(p, LS_LOG_WARNING, &candidate[0], 0,
-            ": taken untried, for lack of memory to time it in");
+        conv_log(p, LS_LOG_WARNING, &candidate[0], 0, ": used without timing, for lack of memory");
     (void)cudaGetLastError();
     bench_fini(&b);
-    memset(&p->engine, 0, sizeof p->engine); /* it was a copy of a candidate */
+    memset(&p->engine, 0, sizeof p->engine); /* p->engine was a copy of a candidate */
     return best;
 }
 
@@ -313,8 +313,8 @@ static bool from_cache(ls_conv_engine *out, const ls_math *math, const char *key
     return found;
 }
 
-/* Times the candidates and keeps the best one as the choice of all workers, unless another process
- * has kept one in the meantime. */
+/* Times the candidates and stores the best one as the choice of all workers, unless another process
+ * has stored a choice in the meantime. */
 static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const char *key,
                 ls_error *err)
 {
@@ -333,8 +333,8 @@ static int tune(conv_plan *p, const ls_conv_engine *candidate, int count, const 
     return LS_OK;
 }
 
-/* Chooses an engine. The tuned choice is read back from the cache as other workers will read it. If
- * it cannot be kept, every worker takes cuDNN's first candidate, so that all still choose alike. */
+/* Chooses an engine. The choice is read back from the cache, as other workers will read it. If it
+ * cannot be stored, every worker uses cuDNN's first candidate, so that all make the same choice. */
 static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
@@ -383,7 +383,7 @@ static int plan_alone(conv_plan *p, const char *key, ls_error *err)
 }
 
 /* Makes a plan and remembers the choice for other machines. */
-static int plan(conv_plan *p, ls_error *err)
+static int conv_make_plan(conv_plan *p, ls_error *err)
 {
     ls_math *math = p->inside.math;
     char key[384];
@@ -403,7 +403,7 @@ static int plan(conv_plan *p, ls_error *err)
 static int conv_init(ls_math_inside *inside, ls_error *err)
 {
     conv_plan *p = (conv_plan *)inside;
-    int status = plan(p, err);
+    int status = conv_make_plan(p, err);
     inside->plan.workspace_bytes = p->engine.workspace_bytes;
     snprintf(inside->plan.name, sizeof inside->plan.name, "cudnn %s", p->engine.name);
     return status;

@@ -15,7 +15,7 @@ void ls_graph_fini(ls_graph *g)
     memset(g, 0, sizeof *g);
 }
 
-static void note(ls_graph *g, cudnnStatus_t status, const char *what)
+static void graph_note(ls_graph *g, cudnnStatus_t status, const char *what)
 {
     char why[160];
     if (g->status != CUDNN_STATUS_SUCCESS || status == CUDNN_STATUS_SUCCESS)
@@ -35,10 +35,10 @@ static ls_graph_object new_object(ls_graph *g, cudnnBackendDescriptorType_t type
     if (g->status != CUDNN_STATUS_SUCCESS)
         return NULL;
     if (g->objects == LS_GRAPH_OBJECTS) {
-        note(g, CUDNN_STATUS_INTERNAL_ERROR, "too many objects of a graph");
+        graph_note(g, CUDNN_STATUS_INTERNAL_ERROR, "too many objects of a graph");
         return NULL;
     }
-    note(g, cudnnBackendCreateDescriptor(type, &object), "creating an object of a graph");
+    graph_note(g, cudnnBackendCreateDescriptor(type, &object), "creating an object of a graph");
     if (object)
         g->object[g->objects++] = object;
     return object;
@@ -48,7 +48,7 @@ static void set(ls_graph *g, ls_graph_object object, cudnnBackendAttributeName_t
                 cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
     if (g->status == CUDNN_STATUS_SUCCESS)
-        note(g, cudnnBackendSetAttribute(object, name, type, count, values), "an attribute");
+        graph_note(g, cudnnBackendSetAttribute(object, name, type, count, values), "an attribute");
 }
 
 static void set_object(ls_graph *g, ls_graph_object object, cudnnBackendAttributeName_t name,
@@ -60,14 +60,14 @@ static void set_object(ls_graph *g, ls_graph_object object, cudnnBackendAttribut
 static void finalize(ls_graph *g, ls_graph_object object, const char *what)
 {
     if (g->status == CUDNN_STATUS_SUCCESS)
-        note(g, cudnnBackendFinalize(object), what);
+        graph_note(g, cudnnBackendFinalize(object), what);
 }
 
 static void append(ls_graph *g, ls_graph_object operation, const char *what)
 {
     finalize(g, operation, what);
     if (g->operations == LS_GRAPH_OPERATIONS)
-        note(g, CUDNN_STATUS_INTERNAL_ERROR, "too many operations of a graph");
+        graph_note(g, CUDNN_STATUS_INTERNAL_ERROR, "too many operations of a graph");
     if (g->status == CUDNN_STATUS_SUCCESS)
         g->operation[g->operations++] = operation;
 }

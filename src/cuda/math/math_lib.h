@@ -32,11 +32,11 @@ typedef struct ls_math_desc {
     const char *model;  /* "NVIDIA H200": part of the key of a choice that is kept on disk */
     int compute;        /* compute capability; 90 is 9.0 */
     ls_precision precision;
-    /* Directory where choices of kernels are kept. With it, plans are tuned on the device, and the
-     * first choice for a shape is used by all workers and all later runs. NULL: the library's own
-     * first choice is used, without tuning. */
+    /* Directory in which choices of kernels are stored. If it is set, kernels are timed on the
+     * device, and the first choice for a shape is used by all workers and all later runs. NULL: the
+     * library's own first choice is used, and nothing is timed. */
     const char *cache_dir;
-    /* not NULL: plans are for the device so described, and cannot be run */
+    /* description of another device; plans for it can be made but not run. NULL: this device */
     const char *device_json;
 } ls_math_desc;
 
@@ -48,17 +48,17 @@ void ls_math_close(ls_math *math);
 
 /* Writes the versions of the libraries, as in "cuDNN 9.19.0, cuBLAS 13.1". */
 void ls_math_version(char *out, size_t size);
-/* Returns why the loaded libraries do not fit those of the build, as a static text, or NULL if they
- * fit. */
+/* Returns NULL if the loaded libraries are compatible with those of the build, else a static text
+ * that says why not. */
 const char *ls_math_misfit(void);
 
-/* ---- choices that results depend on; as `choices` and `choose` of the device table ----------- */
+/* ---- choices on which results depend, for `choices` and `choose` of the device table --------- */
 
 /* Writes all choices as text, at most `size` bytes with the terminator. Returns the length of the
  * whole text without it. */
 size_t ls_math_choices(const ls_math *math, char *out, size_t size);
-/* Takes the choices of another machine; from then on nothing is timed. Errors: LS_EDATA,
- * LS_ENOMEM. */
+/* Makes the library use the choices of another machine; nothing is timed afterwards. Errors:
+ * LS_EDATA, LS_ENOMEM. */
 int ls_math_choose(ls_math *math, const char *text, ls_error *err);
 
 /* ---- plans ---------------------------------------------------------------------------------- */
@@ -87,12 +87,12 @@ typedef struct ls_math_shape {
 
 typedef struct ls_math_plan {
     size_t workspace_bytes;
-    char name[96]; /* name for people, as in "cudnn eng6 tc" */
+    char name[96]; /* readable name: "cudnn eng6 tc" */
 } ls_math_plan;
 
 /* Creates a plan. Errors: LS_EUNSUPPORTED if no engine of the library computes this, or none that
- * is deterministic and precise enough; a caller that asked for a fused form then asks for the plain
- * one. LS_EDEVICE, LS_ENOMEM. */
+ * is deterministic and precise enough; the caller then requests the form without fused operations.
+ * LS_EDEVICE, LS_ENOMEM. */
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err);
 /* Destroys a plan. `plan` may be NULL. */
@@ -101,7 +101,7 @@ void ls_math_plan_destroy(ls_math_plan *plan);
 typedef struct ls_math_operands {
     const void *a, *b;
     const void *bias;
-    /* result; overwritten, but with `add` LS_MATH_DENSE_WEIGHTS adds to it */
+    /* result, which is overwritten; LS_MATH_DENSE_WEIGHTS with `add` adds to it */
     void *out;
     int add;
     void *workspace;
