@@ -47,7 +47,8 @@ typedef struct ls_trainer_cluster {
  *
  * If the config says cluster.on_arrival "admit", a process may also come after the run has begun: it
  * sets `meet` to the address of any member, and waits until the members admit it at the end of an
- * epoch. `members` is not compared then, and `wait_ns` limits only the time until a member answers.
+ * epoch of ls_trainer_run. `members` is not compared then, and `wait_ns` limits only the time until
+ * a member answers. Members whose trainers are driven by ls_trainer_step admit no process.
  *
  * If no member sets `listen`, the one that has the address `meet` is the first. The first tells
  * every member where each of the others listens: at the address that the member advertises;

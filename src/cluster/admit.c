@@ -30,7 +30,9 @@ int ls_cluster_arrivals(ls_cluster *c, ls_arrival *out, int *count, ls_error *er
 
 int ls_cluster_admit(ls_cluster *c, const ls_arrival *arrival, ls_error *err)
 {
-    int status = ls_cluster_room(c, 2 * c->members, err);
+    int status = ls_cluster_usable(c, err);
+    if (status == LS_OK)
+        status = ls_cluster_room(c, 2 * c->members, err);
     if (status)
         return status;
     c->arrival = *arrival;

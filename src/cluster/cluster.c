@@ -37,9 +37,7 @@ static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *
     return true;
 }
 
-/* Checks that an order can be given. After a fault nothing may be changed that the progress thread,
- * or the transport, may still read. */
-static int check_usable(const ls_cluster *c, ls_error *err)
+int ls_cluster_usable(const ls_cluster *c, ls_error *err)
 {
     if (c->hangs)
         return ls_fail(err, LS_ESTALLED, "the thread that talks to the other hosts hangs");
@@ -52,7 +50,7 @@ static int hand_over(ls_cluster *c, ls_order_kind order, ls_error *err)
 {
     const int kind = (int)order;
     if (c->hangs)
-        return check_usable(c, err);
+        return ls_cluster_usable(c, err);
     atomic_store_explicit(&c->done, false, memory_order_relaxed); /* the push releases it */
     return ls_ring_try_push(&c->orders, &kind) == LS_OK
                ? LS_OK
@@ -96,7 +94,7 @@ static uint64_t patience(const ls_cluster *c)
 
 int ls_cluster_order(ls_cluster *c, ls_order_kind order, ls_error *err)
 {
-    int status = check_usable(c, err);
+    int status = ls_cluster_usable(c, err);
     return status ? status : give_order(c, order, patience(c), NULL, err);
 }
 
@@ -126,7 +124,7 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
 {
     size_t all = 0, own = 0;
     int parcels = 0;
-    int status = check_usable(c, err);
+    int status = ls_cluster_usable(c, err);
     if (status)
         return status;
     for (int m = 0; m < c->members; m++) {
@@ -189,7 +187,7 @@ int ls_cluster_share(ls_cluster *c, void *data, size_t bytes, ls_error *err)
 
 int ls_cluster_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
 {
-    int status = check_usable(c, err);
+    int status = ls_cluster_usable(c, err);
     if (status == LS_OK)
         status = ls_sum_prepare(c, shards, floats, err);
     return status ? status : ls_cluster_room(c, ls_sum_parcels(c), err);
@@ -215,7 +213,7 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
 {
     if (c->summing)
         return LS_OK;
-    int status = check_usable(c, err);
+    int status = ls_cluster_usable(c, err);
     if (status)
         return status;
     c->order_bytes = c->sum.floats * sizeof(float);

@@ -117,7 +117,8 @@ void ls_cluster_keep_memory(ls_cluster *cluster);
  * members. Any thread. */
 int ls_cluster_member(const ls_cluster *cluster);
 int ls_cluster_members(const ls_cluster *cluster);
-/* Returns the name of the member's host, which is valid until close. Any thread. */
+/* Returns the name of the member's host, which is valid until the group changes
+ * (ls_cluster_regroup). */
 const char *ls_cluster_host(const ls_cluster *cluster, int member);
 
 /* Returns whether the engine can regroup and was opened for it. */

@@ -250,6 +250,9 @@ void ls_names_publish(ls_cluster *c);
 
 /* ---- cluster.c ------------------------------------------------------------------------------ */
 
+/* Checks that an order can be given. Otherwise nothing may be changed that the progress thread, or
+ * the transport, may still read. Errors: those of orders. */
+int ls_cluster_usable(const ls_cluster *c, ls_error *err);
 /* Gives an order and waits for its end. Errors: those of orders. */
 int ls_cluster_order(ls_cluster *c, ls_order_kind order, ls_error *err);
 /* Makes room for the transfers of an order. Errors: LS_ENOMEM. */

@@ -1,10 +1,12 @@
-/* Processes that come after the run has begun (docs/faults.md, "A host that comes").
+/* Processes that come after the run has begun (docs/faults.md, "A host that comes"): the side of
+ * the members. The side of the newcomer is in come.c.
  *
- * A newcomer calls any member and proves that it knows the secret. The member takes its fingerprint
- * and lets it wait, with a message from time to time. At the end of an epoch the members agree on
- * one newcomer, by an exchange above this room, and all call `regroup` with it. The member at which
- * it waits then sends it its number, the addresses of all members and the group that is followed.
- * The newcomer's part of this is in come.c. */
+ * A newcomer connects to any member and proves that it knows the secret. The member compares the
+ * newcomer's fingerprint with that of the run. If they are equal, the newcomer waits, and the
+ * member sends it a note from time to time. At the end of an epoch the members agree on one
+ * newcomer (by an exchange of the room `train`), and all call `regroup` with it. The member at
+ * which it waits then sends it an invitation: the newcomer's number, the addresses of all members,
+ * and the group that the vote is to replace. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -17,25 +19,28 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SAY_NS UINT64_C(10000000000) /* interval between two messages to one that waits */
-#define COME_NS UINT64_C(5000000000) /* time for the fingerprint */
+#define SAY_NS UINT64_C(10000000000) /* interval between two notes to a waiting process */
+#define COME_NS UINT64_C(5000000000) /* time limit for a fingerprint */
 
 static const char waiting_for[] = "waiting for the end of the epoch";
 
-/* ---- the member at which it waits ------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 bool tcp_may_wait(const joining *j, const hello *h)
 {
     return j->options.admits && h->admits && j->vote.members > 0;
 }
 
-static void forget(joining *j, int i)
+/* Closes the connection of entry i of j->waiting and removes the entry. */
+static void remove_waiting(joining *j, int i)
 {
     close(j->waiting[i].fd);
-    memmove(&j->waiting[i], &j->waiting[i + 1], (size_t)(--j->waiting_count - i) * sizeof j->waiting[0]);
+    memmove(&j->waiting[i], &j->waiting[i + 1],
+            (size_t)(--j->waiting_count - i) * sizeof j->waiting[0]);
 }
 
-static void tell(joining *j, int i, tcp_note_kind kind, const char *text)
+/* Sends a note to a waiting process. A note that cannot be sent at once is dropped. */
+static void send_to_waiting(joining *j, int i, tcp_note_kind kind, const char *text)
 {
     tcp_note note = {.kind = kind, .members = (uint32_t)j->vote.members};
     snprintf(note.text, sizeof note.text, "%s", text);
@@ -48,8 +53,8 @@ void tcp_dismiss_waiting(joining *j, const char *why)
     if (!j)
         return;
     while (j->waiting_count > 0) {
-        tell(j, j->waiting_count - 1, TCP_FAILED, why);
-        forget(j, j->waiting_count - 1);
+        send_to_waiting(j, j->waiting_count - 1, TCP_FAILED, why);
+        remove_waiting(j, j->waiting_count - 1);
     }
 }
 
@@ -66,8 +71,9 @@ void tcp_let_wait(joining *j, int fd, const hello *h)
     tcp_set_entry(&w->at, fd, h);
 }
 
-/* Decides on a process whose fingerprint has come. Returns whether it may wait. */
-static bool is_fit(joining *j, int i)
+/* Compares the fingerprint of a process, which has arrived. Returns whether the process may wait;
+ * otherwise it has been sent the reason. */
+static bool check_fingerprint(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
     char why[TCP_NOTE], line[TCP_NOTE + 40];
@@ -77,18 +83,19 @@ static bool is_fit(joining *j, int i)
                                                         bytes, why, sizeof why) == 0);
     if (w->fit) {
         tcp_log(j, LS_LOG_INFO, "host %s has come and is %s", w->at.host, waiting_for);
-        tell(j, i, TCP_COMING, waiting_for);
+        send_to_waiting(j, i, TCP_COMING, waiting_for);
         return true;
     }
     if (w->note.kind != TCP_ARRIVAL)
         return false;
     snprintf(line, sizeof line, "wants to join: %s", why);
     tcp_log_refused(j, w->fd, w->at.host, line);
-    tell(j, i, TCP_FAILED, why);
+    send_to_waiting(j, i, TCP_FAILED, why);
     return false;
 }
 
-/* Reads what a process that waits has sent. Returns false if it must be forgotten. */
+/* Reads from the connection of a waiting process. Returns false if the process must be removed,
+ * because it has closed the connection, does not fit, or did not send its fingerprint in time. */
 static bool read_waiting(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
@@ -97,7 +104,7 @@ static bool read_waiting(joining *j, int i)
         const ssize_t n = recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         const bool here = n < 0 && (errno == EAGAIN || errno == EINTR);
         if (here && ls_now_ns() - w->told_ns > SAY_NS)
-            tell(j, i, TCP_COMING, waiting_for);
+            send_to_waiting(j, i, TCP_COMING, waiting_for);
         else if (!here)
             tcp_log(j, LS_LOG_WARNING, "host %s, which waited, has gone", w->at.host);
         return here;
@@ -108,7 +115,7 @@ static bool read_waiting(joining *j, int i)
     w->got += n > 0 ? (size_t)n : 0;
     if (n <= 0)
         return false;
-    return w->got < sizeof w->note || is_fit(j, i);
+    return w->got < sizeof w->note || check_fingerprint(j, i);
 }
 
 bool tcp_serve_waiting(joining *j)
@@ -116,7 +123,7 @@ bool tcp_serve_waiting(joining *j)
     bool open = false;
     for (int i = j->waiting_count - 1; i >= 0; i--) {
         if (!read_waiting(j, i))
-            forget(j, i);
+            remove_waiting(j, i);
         else
             open |= !j->waiting[i].fit;
     }
@@ -144,8 +151,11 @@ int tcp_arrivals(ls_wire *base, ls_arrival *out)
     return count;
 }
 
-/* Makes room for the arrival's entry and fills it in. If a member has its name, its number
- * is added to it, on all members alike. */
+/* ---- inviting ---------------------------------------------------------------------------------
+ */
+
+/* Adds an entry for the arrival to j->entry. If a member has the same name, "#" and the arrival's
+ * number are appended, on all members alike. */
 static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
 {
     const int before = j->vote.members, number = (int)arrival->number;
@@ -166,8 +176,8 @@ static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
     return LS_OK;
 }
 
-/* Sends an arrival that waits at this member what it needs. If that cannot be sent, the arrival
- * does not come to the vote. */
+/* Sends the invitation to an arrival that waits at this member. If it cannot be sent, the arrival
+ * takes no part in the vote. */
 static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
 {
     tcp_note head = {.kind = TCP_ADMITTED,
@@ -178,14 +188,14 @@ static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
     const uint64_t until_ns = ls_now_ns() + j->try_ns;
     const int fd = j->waiting[i].fd;
     entry first = j->entry[0];
-    if (j->first_bytes > 0) /* where this member has reached the first one */
+    if (j->first_bytes > 0) /* the address at which this member has reached the first one */
         tcp_pack_address(first.address[0], &first.port, &j->first);
     if (tcp_move_all(fd, &head, sizeof head, true, until_ns) == 0 &&
         tcp_move_all(fd, &what, sizeof what, true, until_ns) == 0 &&
         tcp_move_all(fd, &first, sizeof first, true, until_ns) == 0)
         tcp_move_all(fd, j->entry + 1, (size_t)(j->vote.members - 1) * sizeof(entry), true,
                      until_ns);
-    forget(j, i);
+    remove_waiting(j, i);
 }
 
 int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_error *err)

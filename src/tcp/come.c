@@ -1,7 +1,7 @@
-/* A process that comes after the run has begun. The member that it has called (admit.c) lets it
- * wait, and sends it an invitation when its turn comes. It then takes part in the vote (regroup.c),
- * and, if the new group contains it, connects to the others as they connect to each other. If it
- * does not, the process calls again. */
+/* A process that comes after the run has begun: the side of the newcomer. The newcomer waits at the
+ * member to which it has connected (admit.c), until that member sends it an invitation. Then the
+ * newcomer takes part in the vote (regroup.c). If the new group contains the newcomer, it connects
+ * to all members of the group; otherwise it calls again. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SILENCE_NS UINT64_C(60000000000) /* longest silence of the member at which it waits */
+/* longest time between two notes of the member at which this process waits */
+#define SILENCE_NS UINT64_C(60000000000)
 
 static int send_fingerprint(joining *j, int fd, ls_error *err)
 {
@@ -28,7 +29,7 @@ static int send_fingerprint(joining *j, int fd, ls_error *err)
                  : LS_OK;
 }
 
-/* Waits for the turn of this process; there is no limit as long as the member is alive. */
+/* Waits for the invitation, without a limit as long as the member sends notes. */
 static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
 {
     int status = send_fingerprint(j, fd, err);
@@ -47,9 +48,9 @@ static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
     return status;
 }
 
-/* Receives the invitation: numbers, addresses, and the group that is followed. */
+/* Receives the invitation that follows the note TCP_ADMITTED, and prepares the vote. */
 static int receive_invitation(joining *j, int fd, const tcp_note *note, uint64_t *grace_ns,
-                           ls_error *err)
+                              ls_error *err)
 {
     tcp_invitation what;
     const int members = (int)note->members, own = (int)note->member;
@@ -57,7 +58,7 @@ static int receive_invitation(joining *j, int fd, const tcp_note *note, uint64_t
     if (members < 2 || members > LS_MEMBERS_MAX || own != members - 1)
         return ls_fail(err, LS_EDATA, "host %s calls this one member %d of %d", j->verdict.host,
                        own, members);
-    /* It may have to call again, a run of place.members. */
+    /* A later call may lead to the start of a run of place.members members. */
     const int room = members > j->place.members ? members : j->place.members;
     entry *all = ls_alloc_array(NULL, (size_t)room, sizeof *all);
     if (!all)
@@ -79,7 +80,8 @@ static int receive_invitation(joining *j, int fd, const tcp_note *note, uint64_t
     return status ? status : tcp_vote_expect(&j->vote, own, err);
 }
 
-/* Makes the new transport that of this process, and lists its members. */
+/* Moves the new transport `made` into w, which the caller of `open` gets, and lists its members in
+ * w->place. Frees `made`. */
 static int take_wire(joining *j, tcp_wire *w, tcp_wire *made, ls_error *err)
 {
     const int members = made->base.members;
@@ -126,7 +128,6 @@ int tcp_await_admission(joining *j, ls_error *err)
     j->until_ns = ls_deadline_ns(j->place.wait_ns); /* if it calls again */
     if (status == LS_OK)
         status = take_wire(j, w, made, &why);
-    j->admitted = status == LS_OK;
     if (status) {
         tcp_vote_fini(&j->vote);
         j->vote = (tcp_vote){0};

@@ -334,7 +334,7 @@ int tcp_receive_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_e
     const int error =
         tcp_move_all(fd, note, sizeof *note, false, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
     note->text[TCP_NOTE - 1] = '\0';
-    return error ? ls_fail(err, LS_EIO, "host %s, at %s, has closed its connection: %s", j->verdict.host, j->where,
-                           ls_reason(why, error))
+    return error ? ls_fail(err, LS_EIO, "host %s, at %s, has closed its connection: %s",
+                           j->verdict.host, j->where, ls_reason(why, error))
                  : LS_OK;
 }

@@ -10,9 +10,9 @@
  * each member connects to all members with lower numbers (join.c).
  *
  * A connection whose other end has not completed the handshake is `pending`. A `note` is a message
- * between the first member and another one during the rendezvous, or between a member and a newcomer
- * that waits to be admitted (admit.c, come.c). If members are lost later, the others find each other
- * again in the same way and vote which of them continue (regroup.c). */
+ * between the first member and another one during the rendezvous, or between a member and a
+ * newcomer that waits to be admitted (admit.c, come.c). If members are lost later, the others find
+ * each other again in the same way and vote which of them continue (regroup.c). */
 #ifndef TCP_JOIN_H
 #define TCP_JOIN_H
 
@@ -70,8 +70,8 @@ static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
 /* Allocates unconnected connections for `members` members. Errors: LS_ENOMEM. */
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
 
-/* Closes all connections and frees the transport, but not its `rendezvous`; tcp_free_lines keeps the
- * structure itself. */
+/* Closes all connections and frees the transport, but not its `rendezvous`; tcp_free_lines keeps
+ * the structure itself. */
 void tcp_free_lines(tcp_wire *w);
 void tcp_free(tcp_wire *w);
 

@@ -1,19 +1,21 @@
-/* Hosts that come to a run that has begun (docs/faults.md, "A host that comes";
- * tests/models/admission.pml is a model of this).
+/* Admission of hosts to a run that has begun (docs/faults.md, "A host that comes"; the model is
+ * tests/models/admission.pml).
  *
  * At the end of an epoch all members exchange whether a host waits at one of them. If so, all end
- * their group so that one with the newcomer follows (ls_cluster_admit), and recover as after a
- * loss. A group with a new member does not compare what its members have done: they all stand at
- * the end of the same epoch. Instead they go through the exchanges of a start together with the
- * newcomer, which opens its run as a host does that comes to a resumed run.
+ * their group, so that a group with the newcomer follows (ls_cluster_admit), and recover as after a
+ * loss. A group with a new member does not compare the progress of its members, because all of them
+ * are at the end of the same epoch. Instead they do the exchanges of a start together with the
+ * newcomer, which opens its run in the same way as a host of a resumed run.
  *
- * A loss during these exchanges leads to a group without a new member: the newcomer has heard of
- * the loss, votes with the others, and then leaves, because it may lack a part of the state. The
- * last exchange is that of ls_members_begin, after which it is a member like the others.
+ * If a member is lost during these exchanges, the next group has no new member. The newcomer has
+ * noticed the loss, votes with the others, and then leaves, because it may lack a part of the
+ * state. The last exchange is that of ls_members_begin; after it the newcomer is a member like the
+ * others.
  *
- * What all members do next must follow from what all of them know: the table of an exchange, or the
- * group, which says which of its members is new. A member that did not see the last exchange of an
- * admission complete adopts from the others that this end of an epoch is over (`rounds`). */
+ * All members must do the same next. So they decide only by what all of them know: the table of an
+ * exchange, or the group, which says which of its members is new. A member may not have received
+ * the last exchange of an admission because another one was lost. It then adopts from the others
+ * that the admissions of this end of an epoch are over (`rounds`). */
 #include "base/error.h"
 #include "base/host.h"
 #include "engine/view.h"
@@ -25,14 +27,14 @@
 
 enum { TRIES = 4 }; /* most admissions at one end of an epoch that fail */
 
-/* What each member knows of the hosts that wait. */
+/* The hosts that wait at a member, and the number of failed admissions that it has counted. */
 typedef struct knowledge {
     ls_arrival arrival; /* the one that has waited longest at this member */
     int32_t waiting, tries;
 } knowledge;
 
-/* Chooses the arrival from the table of all members; `number` is one that no host has had. Returns
- * false if nobody is to be admitted. */
+/* Chooses the arrival from the table of all members, and gives it a number that no host of the run
+ * has had. Returns false if no host is to be admitted. */
 static bool choose(ls_arrival *out, const struct ls_trainer *t, const knowledge *all)
 {
     const int count = t->members.count;
@@ -51,6 +53,7 @@ static bool choose(ls_arrival *out, const struct ls_trainer *t, const knowledge 
     return any && tries < TRIES && number < LS_MEMBERS_MAX && count < ls_engine_shards(t->engine);
 }
 
+/* Gathers the knowledge of all members. *any: a host is to be admitted, which is *out. */
 static int exchange_knowledge(bool *any, ls_arrival *out, struct ls_trainer *t, int tries,
                               ls_error *err)
 {
@@ -98,8 +101,9 @@ int ls_members_admit(struct ls_trainer *t, ls_error *err)
 
 /* ---- welcoming ------------------------------------------------------------------------------ */
 
-/* Returns whether the newcomer does not fit. It has the same table and leaves; the next exchange
- * then fails, and the others go on without it. */
+/* Returns whether the error says that the newcomer differs from the run. The newcomer has the same
+ * tables, finds the same error and leaves. The next exchange then fails, and the others go on
+ * without it. */
 static bool is_unfit(const struct ls_trainer *t, int status, const ls_error *why)
 {
     if (ls_members_lost(t) ||
@@ -132,8 +136,10 @@ int ls_members_welcome(struct ls_trainer *t, ls_error *err)
     ls_error why = {0};
     const char *host = ls_cluster_host(m->cluster, ls_cluster_newcomer(m->cluster));
     int status = exchange_start(t, &why);
-    if (status && is_unfit(t, status, &why))
-        status = ls_cluster_share(m->cluster, NULL, 0, &why); /* fails when it has left */
+    if (status && is_unfit(t, status, &why)) {
+        const int left = ls_cluster_share(m->cluster, NULL, 0, &why); /* fails when it has left */
+        status = left ? left : LS_EINTERNAL;
+    }
     if (status) {
         if (err)
             *err = why;

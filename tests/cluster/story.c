@@ -38,10 +38,8 @@ static int wrap(ls_wire **out, ls_wire *inner, mortal *m)
 static void say_mortal(void *mortal, int level, const char *text)
 {
     struct mortal *m = mortal;
-    story *s = m->story;
-    if (strstr(text, "has come and is waiting") ||
-        (s->refused && strstr(text, "and was turned away")))
-        atomic_fetch_add(&s->waiting, 1);
+    if (strstr(text, "has come and is waiting"))
+        atomic_fetch_add(&m->story->waiting, 1);
     if (m->say)
         m->say(m->user, level, text);
 }
@@ -60,6 +58,20 @@ static int refuses_mortal(void *mortal, const char *host, const void *print, siz
     return m->refuses ? m->refuses(m->user, host, print, bytes, why, size) : 0;
 }
 
+/* Sends a fingerprint that has another version than the library. */
+static void change_version(ls_wire_options *o, mortal *m)
+{
+    assert_int_equal(o->fingerprint_bytes, sizeof m->print);
+    memcpy(&m->print, o->fingerprint, sizeof m->print);
+    snprintf(m->print.version, sizeof m->print.version, "0.0.1");
+    o->fingerprint = &m->print;
+}
+
+static bool is_newcomer(const process *p)
+{
+    return p->mortal.story && p->member >= p->mortal.story->members;
+}
+
 static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
 {
     mortal *m = (mortal *)(uintptr_t)o->comm;
@@ -74,6 +86,8 @@ static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
     own.alive = live_mortal;
     own.refuses = refuses_mortal;
     own.user = m;
+    if (is_newcomer(m->process) && m->story->differs == DIFFERS_VERSION)
+        change_version(&own, m);
     int status = ls_wire_tcp()->open(&inner, &own, err);
     if (status)
         return status;
@@ -259,13 +273,23 @@ static int read_values(void *user, int test, const uint32_t *rows, uint32_t coun
     return LS_OK;
 }
 
-static void use_values(process *p)
+/* The same, but one value of each row differs. */
+static int read_other_values(void *user, int test, const uint32_t *rows, uint32_t count,
+                             void *values, void *targets, ls_error *err)
+{
+    int status = read_values(user, test, rows, count, values, targets, err);
+    for (uint32_t i = 0; i < count; i++)
+        ((uint8_t *)values)[(size_t)i * OWN_PIXELS] ^= 1;
+    return status;
+}
+
+static void use_values(process *p, bool others)
 {
     p->data = own_data(0);
     p->data.name = "values";
     p->data.classes = 0;
     p->data.targets = OWN_CLASSES;
-    p->data.read = read_values;
+    p->data.read = others ? read_other_values : read_values;
     fixture_use_source(&p->f, &p->data, p->sources);
     fixture_set(&p->f, "loss=mse");
 }
@@ -294,13 +318,13 @@ static void prepare(story *s, int m)
     if (s->run_dir)
         fixture_set(&p->f, p->run_dir);
     if (s->values)
-        use_values(p);
-    if (s->set[m])
-        fixture_set(&p->f, s->set[m]);
+        use_values(p, m >= s->members && s->differs == DIFFERS_DATA);
     if (s->tcp)
         fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
     if (s->newcomers > 0)
         fixture_set(&p->f, "cluster.on_arrival=\"admit\"");
+    if (s->set[m])
+        fixture_set(&p->f, s->set[m]);
     if (m >= s->members && s->newcomer_set[m - s->members])
         fixture_set(&p->f, s->newcomer_set[m - s->members]);
     p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
@@ -316,11 +340,12 @@ static void prepare(story *s, int m)
 static void await_turn(const process *p)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    story *s = p->mortal.story;
-    for (int k = 0; s && p->member >= s->members && k < 60000 &&
-                    atomic_load(&s->started) <= p->member - s->members;
-         k++)
+    const story *s = p->mortal.story;
+    for (int k = 0; is_newcomer(p) && k < 60000; k++) {
+        if (atomic_load(&s->started) > p->member - s->members)
+            return;
         nanosleep(&nap, NULL);
+    }
 }
 
 static void *run_process(void *arg)
@@ -328,8 +353,11 @@ static void *run_process(void *arg)
     process *p = arg;
     await_turn(p);
     p->status = ls_trainer_open(&p->trainer, &p->f.options, &p->err);
-    if (p->status)
+    if (p->status) {
+        if (is_newcomer(p) && p->mortal.story->refused)
+            atomic_fetch_add(&p->mortal.story->waiting, 1);
         return NULL;
+    }
     if (p->mortal.story && p->mortal.story->marked)
         p->trainer->position.trained_s = (double)p->member * MARK;
     p->status = ls_trainer_run(p->trainer, &p->err);
@@ -349,12 +377,14 @@ static void *run_process(void *arg)
 static void prepare_tcp(story *s, int m, int port)
 {
     static const char secret[] = "of this story and of no other";
+    static const char another[] = "of another story than this one";
     process *p = &s->process[m];
+    const bool differs = m >= s->members && s->differs == DIFFERS_SECRET;
     snprintf(p->meet, sizeof p->meet, "127.0.0.1:%d", port);
     p->mortal.place = (ls_tcp_place){.size = sizeof p->mortal.place,
                                      .meet = p->meet,
-                                     .secret = secret,
-                                     .secret_bytes = sizeof secret,
+                                     .secret = differs ? another : secret,
+                                     .secret_bytes = differs ? sizeof another : sizeof secret,
                                      .wait_ns = m < s->members ? 0 : NEWCOMER_WAITS_NS,
                                      .members = s->members};
     atomic_store(&p->mortal.dies_at,

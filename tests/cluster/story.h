@@ -5,6 +5,7 @@
 
 #include "cluster/wire_double.h"
 #include "data/scratch.h"
+#include "train/members.h"
 #include "train/train_fixture.h"
 
 #include <pthread.h>
@@ -24,6 +25,14 @@ typedef enum fate {
     FATE_KILLED_IN_GATHER /* its contribution to a gather is not received */
 } fate;
 
+/* What a newcomer has that differs from the run, besides `newcomer_set`. */
+typedef enum newcomer_differs {
+    DIFFERS_NOTHING,
+    DIFFERS_DATA, /* needs `values` */
+    DIFFERS_VERSION,
+    DIFFERS_SECRET
+} newcomer_differs;
+
 /* A TCP engine in which a member is lost; the `comm` of the engine. */
 typedef struct mortal {
     ls_tcp_place place;
@@ -34,6 +43,7 @@ typedef struct mortal {
     void (*alive)(void *);
     int (*refuses)(void *, const char *, const void *, size_t, char *, size_t);
     void *user;
+    ls_fingerprint print; /* the fingerprint that it sends instead of its own */
     fate fate;
     int deaf;           /* member that receives nothing before the loss */
     uint64_t killed_ns; /* time of its death; 0: not known yet */
@@ -87,8 +97,9 @@ typedef struct story {
     uint64_t comes[MOST];
     const char *newcomer_set[MOST]; /* an assignment for each newcomer */
     long newcomer_dies_at;          /* number of a post of newcomer 0; 0: none */
-    bool refused;                   /* newcomers are refused, so nobody waits for them */
-    atomic_int started, waiting;    /* newcomers that have been started, and that wait */
+    bool refused; /* the first member waits until newcomers have failed, not until they wait */
+    newcomer_differs differs;    /* all newcomers differ in this */
+    atomic_int started, waiting; /* newcomers that have been started; that wait or have failed */
     struct {
         uint64_t step;  /* step after which it is lost; 0: never */
         long posts;     /* number of posts before the loss */

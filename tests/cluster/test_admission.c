@@ -166,21 +166,74 @@ static void the_newcomer_may_be_lost_at_any_exchange(void **state)
     }
 }
 
-static void a_host_that_does_not_fit_is_refused_by_name(void **state)
+/* Checks that the newcomer fails with `text`, and that the two members end as one process does. */
+static void the_newcomer_is_refused(const char *text)
+{
+    other.refused = true;
+    tell(&other);
+    these_ended_well(3, 2, text);
+    assert_int_equal(other.process[0].arrivals, 0);
+    assert_int_equal(other.process[0].faults, 0);
+    if (!strstr(other.process[2].err.text, text))
+        fail_msg("%s: %s", text, other.process[2].err.text);
+}
+
+static void a_host_with_another_recipe_is_refused_by_name(void **state)
 {
     (void)state;
-    static const char *const cases[][2] = {{"seed=7", "another recipe"},
-                                           {"data.limit=64", "another recipe"}};
+    static const char *const sets[] = {"seed=7", "data.limit=64", "epochs=4"};
     alone(&one, 8);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         begin(2, 1, 2, 0);
-        other.refused = true;
-        other.newcomer_set[0] = cases[i][0];
-        tell(&other);
-        these_ended_well(3, 2, cases[i][0]);
-        if (!strstr(other.process[2].err.text, cases[i][1]))
-            fail_msg("%s: %s", cases[i][0], other.process[2].err.text);
+        other.newcomer_set[0] = sets[i];
+        the_newcomer_is_refused("another recipe");
     }
+}
+
+static void a_host_with_other_data_is_refused_by_name(void **state)
+{
+    (void)state;
+    one = (story){.members = 1, .workers = 2, .shards = 8, .values = true};
+    tell(&one);
+    begin(2, 1, 2, 0);
+    other.values = true;
+    other.differs = DIFFERS_DATA;
+    the_newcomer_is_refused("other data");
+    begin(2, 1, 2, 0);
+    other.values = true;
+    tell(&other);
+    these_ended_well(7, 3, "the same data");
+}
+
+static void a_host_of_another_version_is_refused_by_name(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    begin(2, 1, 2, 0);
+    other.differs = DIFFERS_VERSION;
+    the_newcomer_is_refused("has Lockstep 0.0.1");
+}
+
+static void a_host_with_another_secret_is_refused_by_name(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    begin(2, 1, 2, 0);
+    other.differs = DIFFERS_SECRET;
+    the_newcomer_is_refused("does not know this run's secret");
+}
+
+/* A run that does not admit, and a newcomer that does not ask to be admitted. */
+static void a_run_that_does_not_admit_refuses_by_name(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    begin(2, 1, 2, 0);
+    other.set[0] = other.set[1] = "cluster.on_arrival=\"refuse\"";
+    the_newcomer_is_refused("cluster.on_arrival");
+    begin(2, 1, 2, 0);
+    other.newcomer_set[0] = "cluster.on_arrival=\"refuse\"";
+    the_newcomer_is_refused("cluster.on_arrival");
 }
 
 LS_TESTS(cluster_admission, "integration")
@@ -194,7 +247,11 @@ LS_TESTS(cluster_admission, "integration")
         cmocka_unit_test(one_may_be_lost_in_the_middle_of_an_admission),
         cmocka_unit_test(one_may_know_less_at_the_end_of_an_epoch),
         cmocka_unit_test(the_newcomer_may_be_lost_at_any_exchange),
-        cmocka_unit_test(a_host_that_does_not_fit_is_refused_by_name),
+        cmocka_unit_test(a_host_with_another_recipe_is_refused_by_name),
+        cmocka_unit_test(a_host_with_other_data_is_refused_by_name),
+        cmocka_unit_test(a_host_of_another_version_is_refused_by_name),
+        cmocka_unit_test(a_host_with_another_secret_is_refused_by_name),
+        cmocka_unit_test(a_run_that_does_not_admit_refuses_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
