@@ -35,26 +35,26 @@ static int wrap(ls_wire **out, ls_wire *inner, mortal *m)
     return LS_OK;
 }
 
-static void say_mortal(void *mortal, int level, const char *text)
+static void say_mortal(void *user, int level, const char *text)
 {
-    struct mortal *m = mortal;
+    mortal *m = user;
     if (strstr(text, "has come and is waiting"))
         atomic_fetch_add(&m->story->waiting, 1);
     if (m->say)
         m->say(m->user, level, text);
 }
 
-static void live_mortal(void *mortal)
+static void live_mortal(void *user)
 {
-    struct mortal *m = mortal;
+    mortal *m = user;
     if (m->alive)
         m->alive(m->user);
 }
 
-static int refuses_mortal(void *mortal, const char *host, const void *print, size_t bytes,
-                          char *why, size_t size)
+static int refuses_mortal(void *user, const char *host, const void *print, size_t bytes, char *why,
+                          size_t size)
 {
-    struct mortal *m = mortal;
+    mortal *m = user;
     return m->refuses ? m->refuses(m->user, host, print, bytes, why, size) : 0;
 }
 
