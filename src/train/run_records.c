@@ -117,11 +117,9 @@ int ls_record_nonfinite(struct ls_trainer *t, int worker, int shard, ls_error *e
     const uint64_t step = t->position.steps + 1;
     ls_record r = {.type = LS_RECORD_NONFINITE};
     if (t->config.skip_nonfinite && shard < 0 && t->members.cluster)
-        ls_log(
-            t->host, LS_LOG_WARNING,
-            "step %llu: the loss of no shard of this host, but of another one's, is not finite; the "
-            "step is skipped",
-            (unsigned long long)step);
+        ls_log(t->host, LS_LOG_WARNING,
+               "step %llu: the loss of a shard of another host is not finite; the step is skipped",
+               (unsigned long long)step);
     else if (t->config.skip_nonfinite)
         ls_log(t->host, LS_LOG_WARNING,
                "step %llu: the loss of shard %d, on worker %d, is not finite; the step is skipped",
