@@ -371,8 +371,10 @@ static void *run_process(void *arg)
     return NULL;
 }
 
-/* how long a newcomer calls a member that is lost */
+/* how long a newcomer calls a member that is lost, and one that refuses it: longer than a run that
+ * has begun may take to end (src/tcp/meet.c) */
 #define NEWCOMER_WAITS_NS UINT64_C(1000000000)
+#define REFUSED_WAITS_NS UINT64_C(20000000000)
 
 static void prepare_tcp(story *s, int m, int port)
 {
@@ -385,7 +387,9 @@ static void prepare_tcp(story *s, int m, int port)
                                      .meet = p->meet,
                                      .secret = differs ? another : secret,
                                      .secret_bytes = differs ? sizeof another : sizeof secret,
-                                     .wait_ns = m < s->members ? 0 : NEWCOMER_WAITS_NS,
+                                     .wait_ns = m < s->members ? 0
+                                                : s->refused   ? REFUSED_WAITS_NS
+                                                               : NEWCOMER_WAITS_NS,
                                      .members = s->members};
     atomic_store(&p->mortal.dies_at,
                  m == s->members && s->newcomer_dies_at ? s->newcomer_dies_at : NEVER);
