@@ -29,8 +29,8 @@ typedef struct ls_member_device {
     int origin;                     /* index of its member in the first group */
 } ls_member_device;
 
-/* What must be the same on all members: fingerprint of a member's run. It is compared as it is
- * received, so it has no pointers. */
+/* Fingerprint of a member's run: data that must be the same on all members. It is sent as it is
+ * stored, so it has no pointers. */
 typedef struct ls_fingerprint {
     char version[16];
     uint64_t train_rows, test_rows;
@@ -56,12 +56,12 @@ typedef struct ls_members {
     bool unsaved;         /* the run directory of a new first member has no checkpoint yet */
     char lost[200];       /* hosts that were lost last */
     /* Fields for runs that admit hosts (admit.c). */
-    ls_fingerprint print; /* of this process; constant once the run has begun */
-    bool has_print;       /* it is known before the other members are */
-    bool arrived;         /* this process was admitted, and has not begun yet */
-    bool begun;           /* everything is open on all members (ls_members_begin) */
-    bool welcomes;        /* this group has a new member that lacks the state of the run */
-    uint64_t rounds;      /* number of ends of epochs at which nobody waited any more */
+    ls_fingerprint print; /* fingerprint of this process; constant once the run has begun */
+    bool has_print;       /* `print` is set */
+    bool arrived;         /* this process was admitted, and its run has not begun yet */
+    bool begun;           /* ls_members_begin has succeeded: the run is open on all members */
+    bool welcomes;        /* this group has a new member, which lacks the state of the run */
+    uint64_t rounds;      /* number of ends of epochs at which all admissions are over */
 } ls_members;
 
 /* Joins the other members if the options or the config say so. Errors: those of the transport,
@@ -117,8 +117,9 @@ int ls_members_welcome_devices(struct ls_trainer *trainer, ls_error *err);
 /* Compares the gradient of one shard over all members, and lists all devices. Errors:
  * LS_EUNSUPPORTED, which names the first host that differs. */
 int ls_members_compare_hosts(struct ls_trainer *trainer, ls_error *err);
-/* Copies the first member's position, results, weights and optimizer states to all members, at a
- * start, or to a member that is new; the others keep their own. Errors: the cluster's. */
+/* Copies the first member's position, results, weights and optimizer states to all members at a
+ * start, and to the new member in an admission, in which the others keep their own. Errors: the
+ * cluster's. */
 int ls_members_share_start(struct ls_trainer *trainer, ls_error *err);
 /* The start-up check: the gradient of one shard is the same on all members, and each has its own
  * devices. The workers are open and have no work. Errors: LS_ECONFIG, LS_EUNSUPPORTED, which name
@@ -154,8 +155,8 @@ int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
  * wait, one after another. Returns LS_OK at once if the run admits none. Errors: the cluster's,
  * those of ls_recover. */
 int ls_members_admit(struct ls_trainer *trainer, ls_error *err);
-/* Called by the members of a group with a new one: gives it what it needs, in the order in which it
- * opens its run, and records its arrival. Errors: the cluster's. */
+/* Called by the old members of a group that has a new member: does the exchanges of a start with
+ * it, in the order in which it opens its run, and records its arrival. Errors: the cluster's. */
 int ls_members_welcome(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- regroup.c ------------------------------------------------------------------------------ */

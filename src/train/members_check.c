@@ -211,7 +211,7 @@ static int open_alike(struct ls_trainer *t, ls_error *err)
 
 int ls_members_welcome_devices(struct ls_trainer *t, ls_error *err)
 {
-    char *text = NULL; /* of the members that have them already */
+    char *text = NULL; /* the choices, which this member has already */
     int status = compare_kinds(t, err);
     if (status || !ls_engine_worker(t->engine, 0).device->ops->choices)
         return status;
@@ -256,8 +256,8 @@ static void read_machine(char *out, size_t size)
     strcat(out, boot);
 }
 
-/* Clears the rows on which streamed data is compared, as they are at a start. No step is in
- * progress. */
+/* Zeroes the rows on which the gradients of streamed data are compared, as they are zero at a
+ * start. No step is in progress. */
 static void clear_feed(struct ls_trainer *t)
 {
     ls_feed *feed = ls_engine_feed(t->engine);
@@ -355,7 +355,7 @@ static void add_devices(ls_members *m, int member, const char *names)
 static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     ls_members *m = &t->members;
-    ls_free(t->host, m->device); /* of the group before, if a host was admitted */
+    ls_free(t->host, m->device); /* that of the former group, if a host was admitted */
     m->device = NULL;
     m->devices = 0;
     for (int i = 0; i < m->count; i++)

@@ -599,8 +599,8 @@ static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
 }
 
 /* Returns whether this process opens its data before it joins the others. If it is to be admitted
- * to a run that has begun, the others then do not wait while it reads, and refuse it by its data.
- */
+ * to a run that has begun, the members can then compare its data before they admit it, and do not
+ * wait while it reads. */
 static bool joins_late(const ls_trainer *t)
 {
     return t->config.cluster.admits && !t->options.resume;
@@ -616,7 +616,7 @@ static int join_late(ls_trainer *t, ls_error *err)
     return status ? status : ls_members_open(t, err);
 }
 
-/* The last stage of a process that was admitted: from here on it is a member like the others. */
+/* Last stage of a process that was admitted; after it, the process is a member like the others. */
 static int begin_late(ls_trainer *t, ls_error *err)
 {
     return t->members.arrived ? ls_members_begin(t, err) : LS_OK;
