@@ -291,7 +291,7 @@ int ls_worker_probe(ls_train_worker *w, const ls_exchange *x)
     const uint32_t all = ls_dataset_rows(e->desc.data[LS_TRAIN]);
     const uint32_t batch = e->desc.batch_size;
     uint32_t first, count;
-    if (w->index > 0)
+    if (w->index != ls_first_live(e))
         return LS_OK;
     ls_beat(&w->heartbeat, LS_PLACE_OPEN);
     ls_split(w->feed || all > batch ? batch : all, (uint32_t)e->shards, 0, &first, &count);

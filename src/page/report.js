@@ -50,7 +50,7 @@ function summary() {
       { at: e.at ?? r.at }));
   }
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
-    r => ['fault', 'nonfinite', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
+    r => ['fault', 'nonfinite', 'arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
   s.live = { ...last('program'), ...last('live') }; /* host, directory and command of the run */
   s.data = start.data || {};
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
@@ -109,11 +109,14 @@ function note(title, text, kind = '') {
   return el('p', { class: 'note ' + kind, role: 'note' }, el('strong', {}, title), ' ' + text);
 }
 
-/* Describes an event that the curves do not show: a lost worker, a step that was not applied, or a resumed run. */
+/* Describes an event that the curves do not show: a lost worker, a step that was not applied, a host that was
+   admitted, or a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
     return note(`Resumed after step ${number(r.step)}.`, 'The earlier steps were computed by another process.');
   if (r.type === 'warning') return note('Warning:', r.text);
+  if (r.type === 'arrival')
+    return note(`After step ${number(r.step)} host ${r.host} was admitted.`, `Devices: ${r.devices.join(', ')}.`);
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);

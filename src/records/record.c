@@ -8,7 +8,7 @@
 #include <time.h>
 
 const char *const ls_record_names[LS_RECORD_TYPES] = {
-    "run_start", "resume", "step", "epoch", "eval", "fault", "nonfinite", "run_end"};
+    "run_start", "resume", "step", "epoch", "eval", "fault", "nonfinite", "arrival", "run_end"};
 const char *const ls_phase_keys[LS_PHASES] = {"gather_s",       "forward_s", "backward_s",
                                               "comm_exposed_s", "wait_s",    "apply_s"};
 const char *const ls_phase_names[LS_PHASES] = {"gather",     "forward", "backward",
@@ -135,7 +135,9 @@ const ls_record_key ls_record_keys[] = {
     {LIVES, "lockstep", LS_FORM_TEXT, .put = put_version},
     {IN(RESUME), "step", LS_MEMBER_UINT, AT(of.start.step)},
     {IN(RESUME), "epochs", LS_MEMBER_INT, SUMMARY(epochs)},
-    {LIVES, "devices", LS_FORM_ARRAY, .put = put_devices, VARIES},
+    {IN(ARRIVAL), "host", LS_MEMBER_TEXT, AT(of.arrival.host), VARIES},
+    {IN(ARRIVAL), "step", LS_MEMBER_UINT, AT(of.arrival.step)},
+    {LIVES | IN(ARRIVAL), "devices", LS_FORM_ARRAY, .put = put_devices, VARIES},
     {LIVES, "device_model", LS_MEMBER_TEXT, SUMMARY(device_model), VARIES},
     {LIVES, "instruction_set", LS_MEMBER_TEXT, SUMMARY(isa), VARIES},
     {LIVES, "library", LS_MEMBER_TEXT, SUMMARY(library), VARIES},

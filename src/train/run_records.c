@@ -143,6 +143,13 @@ int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_fault_action
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
+int ls_record_arrival(struct ls_trainer *t, const char *host, ls_error *err)
+{
+    ls_record r = with_devices(t, LS_RECORD_ARRIVAL);
+    r.of.arrival = (ls_arrival_values){host, t->position.steps};
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
 int ls_record_epoch(struct ls_trainer *t, ls_error *err)
 {
     const ls_epoch_totals *totals = &t->position.totals;

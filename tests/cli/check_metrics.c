@@ -173,6 +173,10 @@ static void check_record(const cJSON *r, const char *type)
         expect(number(r, "step") == so_far.steps, "to go on where the records end");
         so_far.devices = cJSON_GetArraySize(member(r, "devices"));
         so_far.resumed++;
+    } else if (strcmp(type, "arrival") == 0) {
+        expect(number(r, "step") == so_far.steps, "an arrival between two steps");
+        so_far.devices = cJSON_GetArraySize(member(r, "devices"));
+        so_far.faults++; /* other hosts' workers are not in the steps */
     } else if (strcmp(type, "nonfinite") == 0) {
         expect(number(r, "step") == so_far.steps + 1, "the step under way");
     } else {

@@ -335,7 +335,7 @@ static const ls_wire_type lone = {
 
 static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *err)
 {
-    static ls_wire wire = {&lone, 0, 1};
+    static ls_wire wire = {.type = &lone, .members = 1};
     (void)options;
     (void)err;
     *out = &wire;
@@ -401,7 +401,7 @@ static int open_mirror(ls_wire **out, const ls_wire_options *options, ls_error *
 {
     (void)options;
     (void)err;
-    mirror.base = (ls_wire){&mirrored, 0, 2};
+    mirror.base = (ls_wire){.type = &mirrored, .members = 2};
     *out = &mirror.base;
     return LS_OK;
 }
