@@ -288,7 +288,7 @@ static void an_engine_that_cannot_admit_is_refused(void **state)
     for (int m = 0; m < 2; m++) {
         assert_true(other.process[m].status == LS_ECONFIG ||
                     other.process[m].status == LS_ESTALLED);
-        if (!strstr(other.process[m].err.text, "cluster.on_arrival") ||
+        if (!strstr(other.process[m].err.text, "on_arrival") ||
             !strstr(other.process[m].err.text, "needs an engine that can admit processes"))
             fail_msg("%s", other.process[m].err.text);
     }
