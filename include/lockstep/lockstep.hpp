@@ -1,6 +1,7 @@
-/* C++17: objects that release themselves, and errors as exceptions. This header has no functions of
- * its own in the library; it is inline code over the C headers, whose rules about threads and
- * lifetimes apply unchanged. `get` returns the C object, for the functions that have no method:
+/* C++17: objects that release themselves, and errors as exceptions. The whole header is inline code
+ * over the C headers, so the library has no functions for it, and the C headers' rules about
+ * threads and lifetimes apply unchanged. `get` returns the C object, for the functions that have no
+ * method here:
  *
  *     lockstep::check(ls_trainer_load, trainer.get(), "model.safetensors");
  *
