@@ -20,9 +20,9 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
     return ls_pool_check_canceled(pool, err);
 }
 
-/* Puts a job into a worker's inbox. Returns LS_EAGAIN if the inbox is full. The job is counted
- * before it can run, so that it is included if it calls ls_pool_busy itself: the push, a release,
- * publishes the count as well. */
+/* Puts a job into a worker's inbox. Returns LS_EAGAIN if the inbox is full. The job is counted in
+ * `submitted` before the push, so that ls_pool_busy includes the job even if the job itself calls
+ * it: the push is a release, and publishes the count as well. */
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 {
     if (w->part.count == 0 && ls_park_announced(&w->idle)) {
@@ -59,7 +59,7 @@ static bool is_awaited(const struct ls_pool_worker *w)
     return !ls_pool_was_abandoned(w) && ls_pool_pending(w) > 0;
 }
 
-/* Condition of the owner's waits: no worker is awaited any more. */
+/* Condition of the owner's waits: the owner does not have to wait for any worker. */
 static bool all_finished(void *arg)
 {
     const ls_pool *pool = arg;
@@ -77,10 +77,10 @@ static int timed_out(const ls_pool *pool, ls_error *err)
                    workers ? left : "none, it ended just then");
 }
 
-/* Waits until all awaited jobs have finished, and returns the latched error, if any. A worker that
- * was just woken and is not pinned starts soonest on the CPU that the owner leaves, because waking
- * another CPU takes several times as long. So the owner sleeps at once in this case, and spins only
- * for workers that are awake, or that wake up on CPUs of their own. */
+/* Waits until all awaited jobs have finished, and returns the latched error, if any. If the owner
+ * has just woken a worker that is not pinned, the owner sleeps at once: the worker starts soonest
+ * on the CPU that the owner leaves, because waking another CPU takes several times as long.
+ * Otherwise the owner spins first: all workers are awake, or wake up on CPUs of their own. */
 static int wait_until(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     bool over = all_finished(pool);
@@ -128,7 +128,7 @@ static bool has_room(ls_ring *inbox, ls_patience *patience)
 }
 
 /* Waits until every inbox has room for one job, so that either every worker gets the job or none
- * does. Only the owner fills inboxes, so room that was seen remains. */
+ * does. Only the owner fills inboxes, so an inbox that has room keeps it until the owner's push. */
 static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     int takers = pool->options.caller_works;

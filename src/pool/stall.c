@@ -58,13 +58,14 @@ static bool all_able_ended(void *arg)
     return true;
 }
 
-/* Ends one worker after the wait of end_workers. A worker that has ended has its thread joined; a
- * worker that is still in a job or in its start hook is left running. A worker that is already in
- * its stop hook is waited for if there is no time limit (`no_limit`). Threads that the host program
- * lent cannot be joined; ls_pool_await_lent waits for them. */
+/* Ends one worker after the wait of end_workers. If the worker has ended, its thread is joined. If
+ * the worker is still in a job or in its start hook, its thread is left running. If the worker is
+ * already in its stop hook, this function waits for it if there is no time limit (`no_limit`), and
+ * otherwise leaves it running. Threads that the host program lent cannot be joined;
+ * ls_pool_await_lent waits for them. */
 static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool no_limit)
 {
-    /* The worker must run no more jobs if the one that it is in returns later. */
+    /* The worker must run no more jobs if its present job returns later. */
     ls_latch_set_mute(&pool->latch, &w->abandoned);
     /* The exchanges below are relaxed. The writes of a thread that has ended become visible by the
      * join, or by the acquire load of its phase. */
@@ -84,8 +85,9 @@ static bool was_left(const struct ls_pool_worker *w)
     return w->left;
 }
 
-/* Frees the whole pool if no thread was left running. Otherwise it frees only the inboxes of the
- * workers that have ended, because a thread that is still running may access everything else. */
+/* Frees the whole pool if no thread was left running. Otherwise frees only the inboxes of the
+ * workers that have ended, because a thread that is still running may access all other memory of
+ * the pool. */
 static int free_or_leave(ls_pool *pool, ls_error *err)
 {
     char list[300];
