@@ -199,8 +199,9 @@ struct ls_pool_worker {
     /* the worker runs no further jobs, and its errors are ignored, because ls_pool_abandon was
      * called or the pool is being destroyed; set by ls_latch_set_mute */
     atomic_bool abandoned;
-    bool left; /* the destruction of the pool did not wait for the worker's thread, which still runs
-                * and may access the pool's memory */
+    /* the destruction of the pool did not wait for the worker's thread, which still runs and may
+     * access the pool's memory */
+    bool left_running;
     /* Written by the worker. */
     alignas(64) _Atomic uint64_t finished; /* number of jobs that were run or dropped */
     _Atomic int phase;                     /* an ls_pool_phase; also written by other threads */

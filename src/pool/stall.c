@@ -69,20 +69,20 @@ static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool no_limit)
     ls_latch_set_mute(&pool->latch, &w->abandoned);
     /* The exchanges below are relaxed. The writes of a thread that has ended become visible by the
      * join, or by the acquire load of its phase. */
-    bool left_running = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
-                        ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
-    if (!w->own && !left_running && no_limit)
+    bool busy = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
+                ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
+    if (!w->own && !busy && no_limit)
         ls_park_until(&pool->owner, this_ended, w, UINT64_MAX);
-    w->left = left_running || (!has_ended(w) && !no_limit);
-    if (w->own && w->left)
+    w->left_running = busy || (!has_ended(w) && !no_limit);
+    if (w->own && w->left_running)
         pthread_detach(w->thread);
     else if (w->own)
         pthread_join(w->thread, NULL);
 }
 
-static bool was_left(const struct ls_pool_worker *w)
+static bool is_left_running(const struct ls_pool_worker *w)
 {
-    return w->left;
+    return w->left_running;
 }
 
 /* Frees the whole pool if no thread was left running. Otherwise frees only the inboxes of the
@@ -91,14 +91,14 @@ static bool was_left(const struct ls_pool_worker *w)
 static int free_or_leave(ls_pool *pool, ls_error *err)
 {
     char list[300];
-    int running = ls_pool_list(list, sizeof list, pool, was_left);
+    int running = ls_pool_list(list, sizeof list, pool, is_left_running);
     ls_pool_await_lent(pool);
     if (running == 0) {
         ls_pool_free(pool);
         return LS_OK;
     }
     for (int i = 0; i < pool->workers; i++)
-        if (!pool->worker[i].left)
+        if (!pool->worker[i].left_running)
             ls_ring_fini(&pool->worker[i].inbox);
     return ls_fail(err, LS_ESTALLED, "left behind, still at work when the pool was destroyed: %s",
                    list);
