@@ -23,9 +23,9 @@ uint64_t ls_deadline_ns(uint64_t timeout);
  * watching thread was stopped itself, and the watched threads may have been stopped as well. So at
  * most LS_ATTENTION_NS of the time between two looks counts as attended, whatever the reason. */
 #define LS_NAP_NS 20000000u /* time between two looks of a watching thread */
-#define LS_ATTENTION_NS                                                                            \
-    50000000u /* largest attended time between two looks. It is longer than a                      \
-               * nap because a busy machine wakes threads late */
+/* Largest attended time between two looks. It is longer than a nap because a busy machine wakes
+ * threads late. */
+#define LS_ATTENTION_NS 50000000u
 
 /* Returns the attended time since *seen_ns, and sets *seen_ns to the present time. `queued_ns` is
  * the time for which the watching thread is known to have waited for a CPU since *seen_ns (0 if
