@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define LS_MEMBERS_MAX 4096 /* most members of a run */
+#define LS_MEMBERS_MAX 4096 /* largest number of members of a run */
 
 /* A transport between members, called an engine (<lockstep/sys/wire.h>). */
 typedef struct ls_wire_type ls_wire_type;
@@ -73,7 +73,7 @@ typedef struct ls_tcp_place {
     const char *advertise;
 } ls_tcp_place;
 
-#define LS_TCP_SECRET_LEAST 16 /* least length of the secret in bytes */
+#define LS_TCP_SECRET_LEAST 16 /* smallest length of the secret in bytes */
 
 #pragma GCC visibility push(default)
 /* Returns the built-in engine "tcp", for ls_trainer_cluster.wire with an ls_tcp_place as `comm`.

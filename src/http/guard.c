@@ -44,23 +44,27 @@ enum {
 typedef enum phase { IDLE, SENDING_BODY, ANSWERING, RECEIVING, SHUT_DOWN } phase;
 
 typedef struct connection {
-    struct connection *next, **at;
-    int fd;
+    struct connection *next,
+        **at;        /* next of the list; the pointer that points to this connection */
+    int fd;          /* the socket, owned by the daemon */
     unsigned client; /* hash of the client's address, below CLIENTS */
     phase phase;
-    double since;
+    double since; /* time at which the phase began, in seconds */
 } connection;
 
 struct http_guard {
     http_guard_options options;
     struct MHD_Daemon *daemon;
-    int listening;
+    int listening; /* the listening socket */
     pthread_t watch, acceptor;
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    connection *first; /* newest connection of the list */
-    int count, in[SHUT_DOWN + 1], stopping, ending;
-    unsigned admitted; /* number of connections since the start */
+    connection *first;     /* newest connection of the list */
+    int count;             /* number of connections in the list */
+    int in[SHUT_DOWN + 1]; /* number of connections in each phase */
+    int stopping;          /* http_guard_stop was called: no connection is accepted any more */
+    int ending;            /* the thread `watch` has to return */
+    unsigned admitted;     /* number of connections since the start */
 };
 
 static double seconds(void)

@@ -34,8 +34,9 @@ typedef struct metrics {
     int count;
 } metrics;
 
-/* Register a metric and return it. Texts and bounds are not copied. At most METRICS_MOST metrics
- * and METRICS_BUCKETS bounds are allowed; more are a programming error (asserted). */
+/* These functions register a metric and return it. Texts and bounds are not copied. At most
+ * METRICS_MOST metrics and METRICS_BUCKETS bounds are allowed; more are a programming error
+ * (asserted). */
 metric *metrics_counter(metrics *all, const char *name, const char *labels, const char *help);
 metric *metrics_gauge(metrics *all, const char *name, const char *labels, const char *help);
 metric *metrics_histogram(metrics *all, const char *name, const char *labels, const char *help,

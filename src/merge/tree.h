@@ -45,8 +45,8 @@ int ls_tree_cover(ls_span out[LS_PARTIALS_MAX], int shards, int lo, int hi);
  * earlier layers. The arena of a small model is one bucket. */
 
 enum {
-    LS_BUCKETS = 8,            /* most buckets of an arena */
-    LS_BUCKET_FLOATS = 1 << 20 /* least size of a bucket in floats: 4 MB */
+    LS_BUCKETS = 8,            /* largest number of buckets of an arena */
+    LS_BUCKET_FLOATS = 1 << 20 /* smallest size of a bucket in floats: 4 MB */
 };
 
 /* The buckets of an arena. */

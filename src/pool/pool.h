@@ -39,7 +39,7 @@
  * any thread.
  */
 
-#define LS_CPUS_MAX 4096 /* most CPUs of a machine */
+#define LS_CPUS_MAX 4096 /* largest number of CPUs of a machine */
 
 /* A list of CPUs by their kernel numbers. */
 typedef struct ls_cpus {

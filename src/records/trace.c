@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARKS 16384 /* most marks of a worker between two calls of ls_trace_drain */
+#define MARKS 16384 /* largest number of marks of a worker between two calls of ls_trace_drain */
 #define BUFFER (1u << 16)
 #define LINE 512
-#define TAKEN 4096     /* most spans taken from a device at a time */
-#define STREAMS 16     /* most streams of a device that have tracks */
-#define SIDE_BY_SIDE 8 /* most tracks of a stream */
+#define TAKEN 4096     /* largest number of spans taken from a device at a time */
+#define STREAMS 16     /* largest number of streams of a device that have tracks */
+#define SIDE_BY_SIDE 8 /* largest number of tracks of a stream */
 #define SUBMITTED 8    /* number of ranges whose submission is stored: more than can be in flight */
 /* Distance between the sort indices of two workers. The indices between them are those of the
  * tracks of the first worker's device. */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEEPEST = 4096 /* most directories on the path to the root */ };
+enum { DEEPEST = 4096 /* largest number of directories on the path to the root */ };
 
 int ls_sync_parent(const char *path, ls_error *err)
 {

@@ -22,7 +22,7 @@
 
 static const char mark[] = ".lockstep-";
 
-enum { BASE = 128 /* most bytes of NAME in a hidden name */, TRIES = 100000 };
+enum { BASE = 128 /* largest number of bytes of NAME in a hidden name */, TRIES = 100000 };
 
 /* Returns the length of a name, at most BASE bytes, that does not split a UTF-8 character. */
 static int base_length(const char *base)

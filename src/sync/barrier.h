@@ -39,7 +39,7 @@
 #include <lockstep/status.h>
 #include <stdalign.h>
 
-#define LS_BARRIER_MAX_RANKS 65535 /* most ranks of a barrier: 16 bits of its word */
+#define LS_BARRIER_MAX_RANKS 65535 /* largest number of ranks of a barrier: 16 bits of its word */
 
 /* The last round of one rank, on a cache line of its own. */
 typedef struct ls_barrier_arrival {

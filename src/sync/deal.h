@@ -52,7 +52,7 @@
 #include <lockstep/status.h>
 #include <stdint.h>
 
-enum { LS_DEAL_ITEMS_MAX = 65536 }; /* most items */
+enum { LS_DEAL_ITEMS_MAX = 65536 }; /* largest number of items */
 
 typedef struct ls_deal ls_deal;
 

@@ -59,8 +59,8 @@ typedef struct ls_span {
     int lo, hi;
 } ls_span;
 
-#define LS_SHARDS_MAX 65536 /* most leaves of a tree */
-#define LS_PARTIALS_MAX 32  /* most partial sums of a rank: 2·log₂(LS_SHARDS_MAX) */
+#define LS_SHARDS_MAX 65536 /* largest number of leaves of a tree */
+#define LS_PARTIALS_MAX 32  /* largest number of partial sums of a rank: 2·log₂(LS_SHARDS_MAX) */
 
 /* A partial sum: the node of the tree over `span`. */
 typedef struct ls_partial {

@@ -357,10 +357,10 @@ typedef struct ls_step_args {
     uint32_t epoch; /* random ops: number of the epoch */
 } ls_step_args;
 
-#define LS_RECORD_STEPS 8 /* most steps of one recording */
+#define LS_RECORD_STEPS 8 /* largest number of steps of one recording */
 
-#define LS_OP_PARAMS 2   /* most parameters of one op */
-#define LS_OP_SLOTS 2    /* most state arenas of one optimizer */
+#define LS_OP_PARAMS 2   /* largest number of parameters of one op */
+#define LS_OP_SLOTS 2    /* largest number of state arenas of one optimizer */
 #define LS_CLIP_FLOATS 4 /* floats at `clip`: the factor, then working memory of clip ops */
 #define LS_OP_STATS 2    /* floats that a loss op writes */
 

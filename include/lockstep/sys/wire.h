@@ -39,7 +39,7 @@ extern "C" {
 #define LS_WIRE_ABI 2                      /* version of this header, which an engine must match */
 #define LS_WIRE_ENTRY "ls_wire_entry"      /* symbol of liblockstep-NAME.so, an ls_wire_entry_fn */
 #define LS_WIRE_CHANNELS 4                 /* number of channels between two members */
-#define LS_TRANSFER_MOST ((size_t)1 << 30) /* most bytes of one transfer */
+#define LS_TRANSFER_MOST ((size_t)1 << 30) /* largest number of bytes of one transfer */
 
 typedef struct ls_wire ls_wire;
 typedef struct ls_wire_type ls_wire_type;
