@@ -45,7 +45,7 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
     if (status)
         return status;
     if (ls_pool_was_abandoned(&pool->worker[worker]))
-        return ls_fail(err, LS_ESTALLED, "worker %d was given up: it takes no jobs", worker);
+        return ls_fail(err, LS_ESTALLED, "worker %d was abandoned: it accepts no jobs", worker);
     status = post(&pool->worker[worker], job, arg);
     if (status == LS_EAGAIN)
         return ls_fail(err, status, "the inbox of worker %d is full: %d jobs", worker,
@@ -73,8 +73,8 @@ static int timed_out(const ls_pool *pool, ls_error *err)
 {
     char left[300];
     int workers = ls_pool_list(left, sizeof left, pool, is_awaited);
-    return ls_fail(err, LS_ETIMEDOUT, "the time was over with work left: %s",
-                   workers ? left : "none, it ended just then");
+    return ls_fail(err, LS_ETIMEDOUT, "the time limit passed with unfinished jobs: %s",
+                   workers ? left : "none, the last one has just finished");
 }
 
 /* Waits until all awaited jobs have finished, and returns the latched error, if any. If the owner
@@ -138,12 +138,12 @@ static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
         takers++;
         if (!has_room(&pool->worker[i].inbox, patience))
             return ls_fail(err, LS_EAGAIN,
-                           "the inbox of worker %d stayed full until the time was "
-                           "over; no worker got the job",
+                           "the inbox of worker %d stayed full until the time "
+                           "limit; no worker got the job",
                            i);
     }
     if (takers == 0)
-        return ls_fail(err, LS_ESTALLED, "every worker of the pool was given up");
+        return ls_fail(err, LS_ESTALLED, "every worker of the pool was abandoned");
     return LS_OK;
 }
 
@@ -191,7 +191,7 @@ int ls_pool_clear(ls_pool *pool, ls_error *err)
     if (status)
         return status;
     if (!all_finished(pool))
-        return ls_fail(err, LS_EAGAIN, "the pool still works: wait before clearing it");
+        return ls_fail(err, LS_EAGAIN, "the pool has unfinished jobs: wait before clearing it");
     atomic_store_explicit(&pool->canceled, 0, memory_order_relaxed);
     ls_latch_clear(&pool->latch);
     return LS_OK;

@@ -12,7 +12,8 @@ int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
         return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
                        pool->workers - 1);
     if (worker == 0 && pool->options.caller_works)
-        return ls_fail(err, LS_EINVAL, "worker 0 is the caller, who cannot be given up");
+        return ls_fail(err, LS_EINVAL,
+                       "worker 0 runs on the owner's thread and cannot be abandoned");
     ls_latch_set_mute(&pool->latch, &pool->worker[worker].abandoned);
     return LS_OK;
 }
@@ -100,8 +101,7 @@ static int free_or_leave(ls_pool *pool, ls_error *err)
     for (int i = 0; i < pool->workers; i++)
         if (!pool->worker[i].left_running)
             ls_ring_fini(&pool->worker[i].inbox);
-    return ls_fail(err, LS_ESTALLED, "left behind, still at work when the pool was destroyed: %s",
-                   list);
+    return ls_fail(err, LS_ESTALLED, "still running when the pool was destroyed: %s", list);
 }
 
 static int end_workers(ls_pool *pool, ls_timeout timeout, ls_error *err)
