@@ -66,9 +66,9 @@
 typedef struct ls_merge_rank {
     ls_partial partials[LS_PARTIALS_MAX]; /* [count] the rank's partial sums */
     int count;
-    float *total;            /* array in which the rank receives the sum */
+    float *total;        /* array in which the rank receives the sum */
     atomic_bool reading; /* the rank, or its device, may be reading arrays that other ranks show */
-    char name[16];           /* name of the rank's device; the communicator sets it in join */
+    char name[16];       /* name of the rank's device; the communicator sets it in join */
     bool in_startup_check;   /* the rank is inside ls_merge_check_group */
     char own_cache_line[64]; /* padding: the next rank's data is on another cache line */
 } ls_merge_rank;

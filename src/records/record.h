@@ -50,8 +50,8 @@ typedef struct ls_worker_times {
 typedef struct ls_data_values {
     const char *name, *source;
     ls_payload payload; /* result of comparing the data with the published data of this name */
-    bool synthetic; /* the data are generated (data.name synthetic) */
-    bool images;    /* rows consist of bytes; false: of floats */
+    bool synthetic;     /* the data are generated (data.name synthetic) */
+    bool images;        /* rows consist of bytes; false: of floats */
     uint64_t train_rows, test_rows;
     int targets; /* number of targets of a row; 0: rows have a class */
     int classes;

@@ -664,8 +664,8 @@ struct ls_backend {
     uint32_t abi;     /* LS_PLUGIN_ABI */
     size_t size;      /* sizeof(ls_backend) */
     const char *name; /* "cpu" */
-    int counted; /* non-zero: the devices are interchangeable, and "cpu:3" means three devices;
-                  * zero: the devices are numbered, and "cuda:0,3" means devices 0 and 3 */
+    int counted;      /* non-zero: the devices are interchangeable, and "cpu:3" means three devices;
+                       * zero: the devices are numbered, and "cuda:0,3" means devices 0 and 3 */
     /* Looks for devices. It cannot fail: `out` describes any fault. Any thread. */
     void (*probe)(ls_backend_info *out);
     /* Opens a device, which the caller closes. Any thread. Errors: LS_EINVAL (invalid request),
