@@ -1,3 +1,4 @@
+/* checkpoint.h explains the position, the standing and the state of a run. */
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"

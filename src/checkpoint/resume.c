@@ -1,4 +1,5 @@
-/* Resuming a run after an interrupt, a crash, or a loss of power. */
+/* Resuming a run after an interrupt, a crash, or a loss of power. checkpoint.h explains the
+ * position and the state of a run. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"

@@ -1,5 +1,5 @@
-/* Workers whose jobs do not return: abandoning them, and destroying a pool that has such
- * workers. */
+/* Workers whose jobs do not return: abandoning such workers, and destroying a pool that has them.
+ * pool.h explains lent threads and phases. */
 #include "base/error.h"
 #include "pool/pool.h"
 

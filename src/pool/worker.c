@@ -1,4 +1,5 @@
-/* The functions of a worker, on a thread of the pool, on a lent thread, or on the owner's. */
+/* The functions of a worker, which runs on a thread of the pool, on a lent thread, or on the
+ * owner's thread. pool.h explains lent threads, borrowed workers and phases. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

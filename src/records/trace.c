@@ -1,3 +1,4 @@
+/* trace.h explains spans, tracks, marks, ranges and the coordinator. */
 #include "records/trace.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* barrier.h explains rounds, releases and aborts, and has the proof. */
 #include "sync/barrier.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* deal.h explains deal, taker, hand, round and gap, and has the proof. */
 #include "sync/deal.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* heartbeat.h explains beats, places, marks and silence. */
 #include "sync/heartbeat.h"
 
 #include "base/clock.h"
