@@ -1,7 +1,6 @@
 /* The common part of all communicators. group.h explains the terms: a rank *shows* the pointers to
  * its arrays, a *meeting* is a passage of the barrier, the *rest of the tree* is the additions that
- * combine the ranks' partial sums, and a *part* is one partial sum in the list of these additions.
- */
+ * combine the ranks' partial sums, and a *part* is a partial sum in the list of these additions. */
 #include "merge/group.h"
 
 #include "base/clock.h"

@@ -12,11 +12,11 @@
  *
  * Why no wake-up is lost. A waiter first sets the announcement (operation A) and then checks the
  * condition (C). If the condition does not hold, the waiter asks the kernel to sleep as long as the
- * word equals the value that A has written (the key). A waker first changes the condition (M) and
- * then looks for an announcement (L). If L finds one, the waker clears it by a compare-exchange
- * that also increments the count; if that succeeds, the waker wakes all sleepers. A and L are
- * acquire-release read-modify-writes of the word, so one of them comes first in the modification
- * order of the word:
+ * word equals the value that A has written (the *key*). A waker first changes the condition (M) and
+ * then looks for an announcement (a *look*, L). If L finds one, the waker clears it by a
+ * compare-exchange that also increments the count; if that succeeds, the waker wakes all sleepers.
+ * A and L are acquire-release read-modify-writes of the word, so one of them comes first in the
+ * modification order of the word:
  *
  * - L comes before A. All modifications of the word are read-modify-writes. Hence all modifications
  *   that follow L belong to the release sequence headed by L. A reads the modification immediately
