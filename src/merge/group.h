@@ -19,6 +19,9 @@
  *     work                                                   reads what the other ranks show
  *     stop reading; last meeting                             the commit point
  *
+ * A communicator may place the commit point earlier, at a meeting after which no rank needs the
+ * other ranks' cooperation to obtain the sum (sums by pieces in comm/comm.h).
+ *
  * The barrier (sync/barrier.h) carries the memory order: what a rank wrote before a meeting is
  * visible to all ranks after the meeting. Each meeting ends in the same way for all ranks.
  *
@@ -129,6 +132,13 @@ typedef int ls_merge_work(ls_comm *comm, void *arg, ls_error *err);
  * Errors: LS_EINVAL, LS_EABORTED, LS_ETIMEDOUT, and those of `work`. */
 int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *total,
                  ls_comm_times *times, ls_merge_work *work, void *arg, ls_error *err);
+/* The parts of ls_merge_run before and after `work`, for a merge whose work continues after the
+ * communicator has returned to its caller. ls_merge_begin shows and waits for the first meeting;
+ * ls_merge_end stops reading and waits for the last meeting. Errors: as ls_merge_run, without those
+ * of `work`. */
+int ls_merge_begin(ls_comm *comm, const ls_partial *partials, int count, float *total,
+                   ls_comm_times *times, ls_error *err);
+int ls_merge_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
 /* Declares that the rank and its device have finished reading the arrays that other ranks show. */
 void ls_merge_stop_reading(const ls_comm *comm);
 
@@ -220,6 +230,10 @@ bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *
  * contains at the end. out[0] may be the arena of the first part; no other out[i] may be the arena
  * of a part. */
 void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count);
+
+/* Executes a list that leaves a single sum on the stack. Writes the floats first … first + count − 1
+ * of this sum to out[0 … count − 1], an array of `count` floats that is not part of an arena. */
+void ls_tree_rest_write(const ls_tree_rest *rest, float *out, size_t first, size_t count);
 
 /* Frees the list. */
 void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host);

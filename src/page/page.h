@@ -26,7 +26,7 @@
  * first member "at": the number of the step, or, for another record, of the step before which it
  * came. A step record that stands for several steps has the means over these steps. It has three
  * additional members: "steps", the number of these steps ("step" is the number of the last of
- * them), "loss_range" and "rate_range". Step records have no "workers". Instead there are two
+ * them), "loss_range" and "rate_range"; its "lr" is that of the last step. Step records have no "workers". Instead there are two
  * records: {"type":"times"} has the workers' times, summed over all steps, and {"type":"newest"} is
  * the unchanged record of the last step.
  * Threads: one thread at a time uses a log. */
@@ -37,8 +37,9 @@ enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
 typedef struct ls_run_step {
     uint64_t step;                 /* number of the last step of the entry, from 1 */
     uint32_t steps, epoch, finite; /* number of steps, epoch, number of steps with a finite loss */
+    uint32_t normed;               /* number of steps that have a gradient norm */
     float lr, loss_lo, loss_hi, rate_lo, rate_hi;
-    double loss, rows, seconds; /* sums over the steps */
+    double loss, norm, rows, seconds; /* sums over the steps; norm: of the gradient norms */
 } ls_run_step;
 
 /* A record that is not one of a step, unchanged. */
