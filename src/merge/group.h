@@ -231,8 +231,8 @@ bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *
  * of a part. */
 void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count);
 
-/* Executes a list that leaves a single sum on the stack. Writes the floats first … first + count − 1
- * of this sum to out[0 … count − 1], an array of `count` floats that is not part of an arena. */
+/* Executes a list that leaves a single sum on the stack. Writes the `count` floats of this sum from
+ * float `first` on to out[0 … count − 1], an array that is not part of an arena. */
 void ls_tree_rest_write(const ls_tree_rest *rest, float *out, size_t first, size_t count);
 
 /* Frees the list. */

@@ -26,9 +26,9 @@
  * first member "at": the number of the step, or, for another record, of the step before which it
  * came. A step record that stands for several steps has the means over these steps. It has three
  * additional members: "steps", the number of these steps ("step" is the number of the last of
- * them), "loss_range" and "rate_range"; its "lr" is that of the last step. Step records have no "workers". Instead there are two
- * records: {"type":"times"} has the workers' times, summed over all steps, and {"type":"newest"} is
- * the unchanged record of the last step.
+ * them), "loss_range" and "rate_range". Its "lr" is that of the last step. Step records have no
+ * "workers". Instead there are two records: {"type":"times"} has the workers' times, summed over
+ * all steps, and {"type":"newest"} is the unchanged record of the last step.
  * Threads: one thread at a time uses a log. */
 
 enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
