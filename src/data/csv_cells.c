@@ -4,8 +4,9 @@
  * is the float that it becomes: a number, the index of a text among the texts (*levels*) of its
  * column, or NaN if the value is missing. The first value of a column of the training table decides
  * whether the column has numbers or texts, unless a key decides it. Some words, such as "None", are
- * texts in a column of texts, but missing values in a column of numbers. Until the kind of the
- * column is known, such a word is stored as a text (word_line is its line). */
+ * texts in a column of texts, but missing values in a column of numbers. If such a word comes
+ * before the kind of the column is known, it is stored as a text, and ls_csv_column.word_line is
+ * its line; become_number replaces it by NaN if the column turns out to have numbers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/csv.h"
@@ -36,9 +37,9 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *col)
             : "at most 1000 different texts; name the column in data.drop");
 }
 
-/* Drops a column that cannot be used, and returns true, if the table is only inspected
- * (keys.lenient) and the column is not the target. Otherwise returns false, and the caller fails.
- * `is`: see ls_csv_column. */
+/* Drops a column that cannot be used and returns true, if the table is only inspected
+ * (keys.lenient) and the column is not the target. Otherwise returns false, and the caller must
+ * fail. `is`: what the column's text looks like (ls_csv_column.is). */
 static bool drop_column(ls_csv *c, ls_csv_column *col, const char *is)
 {
     if (!c->o->spec->keys.lenient || col == &c->column[c->target])
@@ -50,8 +51,8 @@ static bool drop_column(ls_csv *c, ls_csv_column *col, const char *is)
 }
 
 /* Sets *cell to the index of the text among the levels of its column. In the training table a new
- * text becomes a new level. A text that is too long, or one too many, makes the column unusable:
- * drop_column drops it, or the function fails. */
+ * text becomes a new level. The column cannot be used if the text is too long or the column has too
+ * many levels: it is dropped (drop_column), or the function fails. */
 static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     const char *text;
@@ -125,9 +126,9 @@ static int fail_number(const ls_csv *c, const ls_csv_column *col)
 }
 
 /* Records the form of a number. A number such as 1,234 can be read in two ways as long as the
- * column's decimal separator is unknown. If a later number shows that the separator is a comma,
- * such numbers may have been misread, so that the function requests to read the training table
- * again (c->again). */
+ * column's decimal separator is unknown. If a later number shows that the separator is a comma, the
+ * numbers before it may have been misread, and the function sets c->again, so that the training
+ * table is read once more. */
 static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
 {
     static const unsigned either = LS_FORM_POINT_OR_GROUP | LS_FORM_COMMA_OR_GROUP;
@@ -148,8 +149,9 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
     return LS_OK;
 }
 
-/* Handles the first number of a column. Words in earlier rows of the column, such as "None", then
- * stand for missing numbers: they become NaN, or are refused. */
+/* Handles the first number of a column. Now it is known that words such as "None" in earlier rows
+ * of the column stand for missing numbers: they become NaN, or the table is refused if missing
+ * numbers are. */
 static int become_number(ls_csv *c, ls_csv_column *col)
 {
     col->kind = LS_CSV_NUMBER;
@@ -182,8 +184,8 @@ static int take_number(ls_csv *c, ls_csv_column *col, double value, unsigned for
     return isfinite(*cell) ? LS_OK : ls_csv_fail_field(c, col, "a finite number");
 }
 
-/* Handles the first field of a column that is neither a number nor a word for a missing number: the
- * column becomes one of texts. */
+/* Handles the first field of a column of unknown kind that is neither a number nor a word for a
+ * missing number: the column becomes a column of texts. */
 static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     char expected[200];
@@ -245,8 +247,8 @@ static int read_column(void *user, int i)
     return status || !cell ? status : read_cell(c, col, cell);
 }
 
-/* Fails if a column has numbers, but each of them can be read in two ways, because the decimal
- * separator is not guessed. */
+/* Fails if all numbers of a column can be read in two ways, such as 1,234. The decimal separator is
+ * not guessed. */
 static int check_forms(const ls_csv *c)
 {
     bool commas = false;

@@ -1,14 +1,15 @@
 /* Datasets from arrays in files:
  *
- *     npy          data.x, data.y, data.test_x and data.test_y name .npy files, below data.path if
- *                  it is given; or arrays of the .npz file data.path
- *     safetensors  data.path is the file; the keys name tensors, by default "x", "y", "test_x" and
- *                  "test_y"
+ *     npy          data.x, data.y, data.test_x and data.test_y are names of .npy files, relative
+ *                  to data.path if it is given; or data.path is an .npz file, and they are names
+ *                  of arrays in that file
+ *     safetensors  data.path is the file; the four keys are names of tensors in it, by default "x",
+ *                  "y", "test_x" and "test_y"
  *     folder       like safetensors, from the file into which the folder's images were packed
  *
- * u8 and fp32 are used in place, from a mapping of the file. Other numbers are converted to fp32 in
- * memory, bool to 0 and 1. The first dimension is the number of rows; the others are a row's shape:
- * [c][h][w], [h][w] or [features]. */
+ * Bytes (u8) and 32-bit floats are used in place, from a mapping of the file. Numbers of other
+ * types are converted to 32-bit floats in memory; bool becomes 0 and 1. The first dimension is the
+ * number of rows; the others are a row's shape: [c][h][w], [h][w] or [features]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/kinds.h"
@@ -23,7 +24,7 @@
 #include <sys/mman.h>
 
 #define MOST_SIDE (1u << 24)
-#define MOST_TARGETS (1u << 14) /* the limit that a caller's data source has */
+#define MOST_TARGETS (1u << 14) /* the same limit as for a caller's data source (dataset.c) */
 
 /* The arrays x and y of one split. */
 typedef struct pair {
@@ -33,13 +34,14 @@ typedef struct pair {
 
 typedef struct arrays {
     const ls_opening *o;
-    char *path[4];  /* owned file names of x, y, test x and test y */
-    ls_tensors all; /* the file of tensors */
+    char *path[4];  /* owned paths of the files with x, y, test x and test y */
+    ls_tensors all; /* the safetensors file */
     bool tensors;
     pair split[2];
     bool has_test;
     ls_target_form targets;
-    double *mean; /* mean of each column over the training rows; NULL: not needed */
+    /* [numbers of a row]: mean of each number over the training rows; NULL: not needed */
+    double *mean;
 } arrays;
 
 static int splits_of(const arrays *a)
@@ -49,13 +51,13 @@ static int splits_of(const arrays *a)
 
 /* ---- shapes and targets ---------------------------------------------------------------------- */
 
-/* Returns whether the array has rows of three dimensions with the channels last. */
+/* Returns whether the rows in the file are [height][width][channels]. */
 static bool is_last(const arrays *a, const pair *p)
 {
     return a->o->spec->keys.layout == LS_CHANNELS_LAST && p->x.rank == LS_ARRAY_RANK;
 }
 
-/* Returns whether the numbers can be used where they are in the file. */
+/* Returns whether the numbers can be used in the mapping of the file, without conversion. */
 static bool is_in_place(const arrays *a, const pair *p)
 {
     return ls_array_in_place(&p->x) && !is_last(a, p);
@@ -123,7 +125,7 @@ static int find_targets(arrays *a)
                             a->o->err);
 }
 
-/* Names classes whose labels begin at 1 after their labels. */
+/* If the labels in the file begin at 1, gives each class its label as a name: "1", "2", … */
 static int name_numbers(const arrays *a, ls_resident *r)
 {
     const size_t n = (size_t)a->targets.classes;
@@ -155,13 +157,15 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
                        : "");
 }
 
-/* Returns the index in the file of number `i` of the rows in channels-first order. */
+/* Returns the index in the file of number `i` of the dataset, whose rows are
+ * [channels][height][width]. */
 static size_t place_of(const arrays *a, const pair *p, size_t i)
 {
     return is_last(a, p) ? ls_array_last_place(&p->x, i) : i;
 }
 
-/* Computes the means of the columns, with which missing numbers are replaced. */
+/* Computes the mean of each number of a row over the training rows. Missing numbers are replaced by
+ * these means. */
 static int find_means(arrays *a)
 {
     const ls_array *x = &a->split[0].x;
@@ -171,7 +175,7 @@ static int find_means(arrays *a)
     if (a->o->spec->keys.missing != LS_MISSING_MEAN || ls_array_is_whole(x))
         return LS_OK;
     if (as &&
-        (size_t)as->prep->fills == row) { /* means of the rows that the model was trained on */
+        (size_t)as->prep->fills == row) { /* the means of the trained model's own training rows */
         a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
         for (size_t i = 0; a->mean && i < row; i++)
             a->mean[i] = (double)as->prep->fill[i];
@@ -195,7 +199,7 @@ static int find_means(arrays *a)
     return status;
 }
 
-/* Stores number `i` of x, or the replacement of a missing one. */
+/* Stores number `i` of the dataset in *out, or its replacement if it is missing. */
 static int number_of(const arrays *a, const pair *p, size_t i, float *out)
 {
     const double v = ls_array_number(&p->x, place_of(a, p, i));
@@ -204,9 +208,9 @@ static int number_of(const arrays *a, const pair *p, size_t i, float *out)
     return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
 }
 
-/* Checks, and if missing numbers are replaced, fills rows in a mapping. The private mapping is made
- * writable only at the first missing number; pages that are written become copies of this
- * process. */
+/* Checks the numbers of rows in a mapping and replaces missing ones. The mapping is made writable
+ * only at the first missing number. It is private: a page that is written becomes a copy in this
+ * process, and the file does not change. */
 static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t all)
 {
     bool writable = false;
@@ -242,8 +246,8 @@ static int take_targets(const arrays *a, const pair *p, ls_resident *r)
 
 /* ---- a split --------------------------------------------------------------------------------- */
 
-/* Creates a dataset of the split. Rows that are used in place get a second mapping of the file,
- * which the dataset owns. */
+/* Creates the dataset of a split. If its rows are used in place, they lie in a second mapping of
+ * the file, which the dataset owns. */
 static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, ls_resident **out)
 {
     if (!is_in_place(a, p))
@@ -270,8 +274,8 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
     return status;
 }
 
-/* Warns of bytes that are all 0 or 1: bytes are taken as pixels and divided by 255, which is right
- * only if some are greater. */
+/* Logs a warning if all bytes are 0 or 1. Bytes are taken for pixels and divided by 255, which
+ * would make such rows nearly 0. */
 static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, size_t all)
 {
     size_t i = 0;
@@ -325,7 +329,7 @@ static int check_same(const arrays *a, const ls_dataset_info *train, const ls_da
                    train->width, train->dtype == LS_ROW_U8 ? "bytes" : "floats", train->targets);
 }
 
-/* Names the classes as the metadata of a packed file says. */
+/* Gives the classes the names that are in the metadata of a file of packed images. */
 static int name_classes(const arrays *a, ls_resident *r)
 {
     const char *text = a->tensors ? ls_tensors_note(&a->all, "class_names") : NULL;
@@ -367,8 +371,8 @@ static void say_remarks(const arrays *a)
     ls_json_destroy(doc);
 }
 
-/* Describes how the training rows were prepared. A tensor of images with folder names in its
- * metadata was packed by the program. */
+/* Creates the preparation of the training rows. If the file has class names in its metadata, the
+ * program packed it from a folder of images, and the preparation is that of images. */
 static int prepare(const arrays *a, ls_resident *r)
 {
     const ls_array *x = &a->split[0].x;

@@ -14,7 +14,8 @@
 
 /* ---- rows in memory -------------------------------------------------------------------------- */
 
-/* Creates a dataset of `rows` rows at `values`, which it then owns; NULL: in new memory. */
+/* Creates a dataset of `rows` rows, which are at `values`. The dataset then owns this memory.
+ * `values` NULL: the rows get new memory, all 0. */
 static int create(ls_resident **out, const ls_new_rows *of, const char *name, const char *source,
                   uint32_t rows, void *values, ls_error *err)
 {
@@ -67,14 +68,16 @@ enum { IGNORED = -1, TARGET = -2 };
 typedef struct reading {
     const ls_new_rows *of;
     ls_table *t;
-    /* Preparation whose only column has the classes as levels; NULL: targets are values, or classes
-     * without names. */
+    /* A preparation with a single column whose levels are the names of the classes, so that
+     * ls_prep_level finds a class by its name; NULL: targets are values, or classes without
+     * names. */
     ls_prep *classes;
-    /* [columns] of the file: index of a column of the preparation, or IGNORED or TARGET */
+    /* [columns]: for each column of the file, its index in the preparation, or IGNORED or TARGET */
     int *column;
     int columns;
-    ls_row_blocks rows; /* rows of features, followed by the target: a class or a value */
-    float *row;         /* the row that is being read */
+    /* rows of [features + 1] floats; the last float is the target, a class or a value */
+    ls_row_blocks rows;
+    float *row; /* the row that is being read */
     ls_error *err;
 } reading;
 
@@ -83,9 +86,9 @@ static int no_memory(const reading *r)
     return ls_fail(r->err, LS_ENOMEM, "%.300s: out of memory for its rows", r->t->path);
 }
 
-/* Returns the field as a text. A field that is not UTF-8 is read as Windows-1252 if the model's
- * training table was; otherwise names are compared as they are written to files (U+FFFD for invalid
- * bytes). */
+/* Returns the current field as a text. If the model's training table was read as Windows-1252, so
+ * is a field that is not UTF-8. Otherwise a text with invalid bytes is returned unchanged, and
+ * matches a name in which these bytes were replaced by U+FFFD (ls_prep_is_name). */
 static int read_text(const reading *r, const char **out)
 {
     r->t->latin1 = r->of->prep->latin1 && !ls_table_is_utf8(r->t);
@@ -127,7 +130,8 @@ static int take_name(reading *r, bool *seen, bool *has_target)
     return LS_OK;
 }
 
-/* Checks that all columns exist. The message names up to four missing ones. */
+/* Checks that the file has all columns that the model needs. The message names up to four missing
+ * columns. */
 static int check_names(const reading *r, const bool *seen, bool has_target)
 {
     const ls_prep *p = r->of->prep;
@@ -259,7 +263,8 @@ static int read_rows(reading *r)
     return status;
 }
 
-/* Copies the rows from the last to the first and frees the blocks on the way. */
+/* Copies the rows to the dataset, from the last to the first, and frees each block after its rows
+ * are copied. */
 static void fill_rows(reading *r, ls_resident *to)
 {
     const size_t features = (size_t)r->of->prep->features;
@@ -342,7 +347,7 @@ static int read_and_close(ls_dataset **out, const ls_new_rows *of, ls_table *t, 
     return status;
 }
 
-/* Reads a table from the file `name`, or, if it is not NULL, from `text`. */
+/* Reads a table from `text`, or, if `text` is NULL, from the file `name`. */
 static int read_csv(ls_dataset **out, const ls_new_rows *of, const char *name, const char *text,
                     size_t bytes, ls_error *err)
 {
@@ -389,8 +394,8 @@ static bool has_shape(const ls_new_rows *of, const ls_array *x, bool last)
 }
 
 /* Checks the shape of an array: [rows][c][h][w] or [rows][h][w][c]; [rows][h][w] for one channel;
- * [rows][numbers] if a row is a vector. A shape that fits both ways is read as in training. Sets
- * *last if the channels come last. */
+ * [rows][numbers] if a row is a vector. If a shape fits both [c][h][w] and [h][w][c], it is taken
+ * as the training rows were. Sets *last to whether the channels come last. */
 static int check_shape(const ls_new_rows *of, const ls_array *x, bool *last, ls_error *err)
 {
     char shape[96];
@@ -408,8 +413,9 @@ static int check_shape(const ls_new_rows *of, const ls_array *x, bool *last, ls_
                    of->height * of->width == 1 ? ", or (N, features)" : "", shape);
 }
 
-/* Refuses an array whose type suggests that its numbers have another unit than the training rows:
- * floats for a model that reads bytes, and bytes for a model that was trained on other numbers. */
+/* Refuses an array whose type suggests that its numbers have another unit than those of the
+ * training rows: floats for a model that was trained on bytes, and bytes for a model that was
+ * trained on numbers of another type. */
 static int check_type(const ls_new_rows *of, const ls_array *x, ls_error *err)
 {
     const char *const known = of->prep->type, *const found = ls_array_type_name(x->type);
@@ -487,7 +493,8 @@ static int fill_targets(const ls_new_rows *of, const ls_array *y, ls_resident *r
     return status;
 }
 
-/* Creates a dataset from rows `x` and, if they are labelled, targets from a file. */
+/* Creates a dataset from the rows `x` and, if of->labelled is set, the targets in the file
+ * `y_path`. */
 static int read_arrays(ls_dataset **out, const ls_new_rows *of, const ls_array *x,
                        const char *y_path, ls_error *err)
 {

@@ -1,6 +1,6 @@
-/* Scales targets that are one number to mean 0 and deviation 1, which is what the network learns.
- * Mean and deviation are stored in the preparation, by which predictions are converted back to the
- * original unit. */
+/* Scales targets that are one number to mean 0 and deviation 1, because a network learns numbers of
+ * that size best. Mean and deviation of the training targets are stored in the preparation, by
+ * which predictions are converted back to the original unit. */
 #include "base/error.h"
 #include "data/kinds.h"
 #include "data/new_rows.h"

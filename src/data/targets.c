@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    FLOAT_CLASSES = 100,  /* floats are labels only if all are below this */
-    NAMED_CLASSES = 65536 /* limit of classes whose labels begin at 1 */
+    FLOAT_CLASSES = 100,  /* floats are taken as labels only if all are below this */
+    NAMED_CLASSES = 65536 /* largest number of classes whose labels begin at 1 */
 };
 
 static bool is_label(double v)
@@ -50,7 +50,8 @@ static bool all_one_hot(const ls_array *y)
     return row == y->dim[0];
 }
 
-/* Returns whether floats are labels: every whole number from 0 or 1 to the greatest occurs. */
+/* Returns whether the targets are labels: all are whole numbers, and every whole number from 0 or 1
+ * to the greatest occurs among them. */
 static bool are_labels(const ls_array *y)
 {
     bool seen[FLOAT_CLASSES] = {false};

@@ -1,4 +1,4 @@
-/* Writes descriptions of rows (prep.h) as JSON, and reads them. */
+/* Writes and reads descriptions of preparations (prep.h) as JSON. */
 #include "prep/prep.h"
 
 #include "base/error.h"
@@ -75,6 +75,8 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 
 size_t ls_prep_values(const ls_prep *p)
 {
+    /* At most 12 values are not replacements or parts of columns. A column has at most 8 values
+     * besides its levels. */
     size_t values = 12 + (size_t)p->fills;
     for (int i = 0; i < p->columns; i++)
         values += 8 + (size_t)p->column[i].levels;
@@ -101,7 +103,7 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* State while a description is read. */
+/* State of reading a description. */
 typedef struct reader {
     ls_prep *prep;
     const ls_json *doc;
@@ -110,7 +112,8 @@ typedef struct reader {
     ls_error *err;
 } reader;
 
-/* Adds the position of `node` to an error that has no position. */
+/* Fails with `status` and the message of `why`, to which the line and column of `node` are added if
+ * it has none. */
 static int at_node(const reader *r, const cJSON *node, int status, const ls_error *why)
 {
     if (status == LS_EDATA)
@@ -151,7 +154,7 @@ static void read_decimal(ls_fields *f, const char *key, char *out)
     *out = decimal == 0 ? '\0' : decimals[decimal][0];
 }
 
-/* Reads the keys of a column for scaling and for missing values. */
+/* Reads the keys "mean", "deviation", "clip", "missing" and "decimal" of a column of numbers. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
     static const double none = 0, one = 1;
@@ -228,8 +231,8 @@ static int read_table(const reader *r, ls_fields *f)
     return status ? status : finish_table(r, columns);
 }
 
-/* Reads "missing" of an array: one number that replaces all missing numbers, or one for each number
- * of a row. */
+/* Reads the key "missing" of the description of an array: one number, by which every missing number
+ * is replaced, or a list with a replacement for each number of a row. */
 static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
 {
     ls_prep *p = r->prep;
@@ -331,8 +334,9 @@ static const char *text_of(const cJSON *feature, const char *key)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(feature, key));
 }
 
-/* Reads the column that begins with the feature `first`. *next becomes the first feature after the
- * column. */
+/* Older versions wrote an object, a feature, for each float of a row; the features of a column of
+ * texts follow each other and have the same "column". Reads the column whose first feature is
+ * `first`, and stores the first feature of the next column in *next. */
 static int read_feature(const reader *r, const cJSON *first, const cJSON **next)
 {
     const char *name = text_of(first, "column"), **level = NULL;
