@@ -98,8 +98,8 @@ static void read_name(ls_config *c, ls_fields *f, const ls_config_key *row, cons
                        "name: expected a word without '/', which becomes part of a file name");
 }
 
-/* Reads a number for all channels, or an array of one number per channel, of which the last serves
- * the remaining channels. */
+/* Reads one number for all channels, or an array with a number for each channel. If the array is
+ * shorter than the number of channels, its last number is used for the remaining ones. */
 static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     float *out = value_of(c, row);
@@ -164,8 +164,8 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 enum { MOST_SHARDS = 8 };
 
-/* Returns whether this number of shards is worth while (ls_shards_for). Two shards also are if each
- * has much work, because a second worker would otherwise have none. */
+/* Returns whether the number of shards is worth while (see ls_shards_for). For two shards the
+ * condition is weaker, because with one shard a second worker would have nothing to compute. */
 static bool pays(int rows, double uses, double weights, int shards)
 {
     if (rows / shards < LS_SHARD_ROWS)
@@ -176,14 +176,15 @@ static bool pays(int rows, double uses, double weights, int shards)
     return used >= LS_SHARD_USES || used * weights >= LS_SHARD_PRODUCTS;
 }
 
-/* Returns the number of groups of sixteen rows of the largest shard, the last perhaps not full. */
+/* Returns the number of groups of sixteen rows in the largest shard. Its last group may have fewer
+ * rows. */
 static int groups_of(int rows, int shards)
 {
     return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
 }
 
-/* Returns whether `a` shards have fewer groups in total than `b` shards, and at most as many on
- * each worker if there are two workers, or eight. */
+/* Returns whether `a` shards have fewer groups in total than `b` shards, and no worker has more
+ * groups with `a` shards than with `b`, neither if there are two workers nor if there are eight. */
 static bool wastes_less(int rows, int a, int b)
 {
     const int in_a = groups_of(rows, a), in_b = groups_of(rows, b);
@@ -265,8 +266,8 @@ static void write_seed(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_put_uint(w, row->key, c->seed);
 }
 
-/* Reads run_dir. NULL: the key is absent, and the run creates a directory below runs/. "": the key
- * is null or "", and the run has no directory. */
+/* Reads run_dir. The value is NULL if the key is absent; the run then creates a directory below
+ * runs/. It is "" if the key is null or ""; the run then has no directory. */
 static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const char *none = NULL;
@@ -316,7 +317,7 @@ static void write_names(ls_json_writer *w, const ls_config *c, const ls_config_k
         ls_json_put_node(w, row->key, names->list);
 }
 
-/* Stores the JSON value of the key, which is interpreted later, when the model is known. */
+/* Stores the JSON value of the key. It is interpreted later, when the model is known. */
 static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)f;
@@ -342,9 +343,10 @@ static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_conf
     ls_optimizer_write(w, row->key, &c->optimizer);
 }
 
-/* Reads init: a rule, or {"weights": FILE, "partial": true}. The object with a file may also have
- * the keys of a rule: with "partial" the rule applies to the parameters that the file does not
- * have; otherwise the config had the rule before --set added the file, and the rule is ignored. */
+/* Reads init: a rule, or {"weights": FILE, "partial": true}. An object with "weights" may also have
+ * the keys of a rule. With "partial", the rule computes the parameters that the file does not have.
+ * Without "partial" the rule is ignored: it was in the config before --set init.weights=FILE was
+ * applied. */
 static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     static const int whole = 0;
@@ -378,9 +380,9 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_close(w);
 }
 
-/* Reads data.standardize or data.standardize_target. The value is −1 if the config does not have
- * the key; it is then on if the kind of data has the key. Configs written by runs of older versions
- * do not always have the key. Those runs did not standardise, so an absent key is read as false. */
+/* Reads data.standardize or data.standardize_target. The value is −1 if the user's config does not
+ * have the key; ls_config_standardizes then computes the default. If Lockstep wrote the config and
+ * the key is absent, the value is 0: an older version wrote it, which did not standardise. */
 static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *row,
                              const cJSON *node)
 {

@@ -1,7 +1,8 @@
 /* Writes protocol buffers: appends fields to a buffer, and messages as fields of other messages.
  *
- *     ls_buffer inner, outer; // initialised by the caller ls_pb_text(&inner, 1, "conv1.weight");
- *     ls_pb_message(&outer, 5, &inner); // copies and empties inner
+ *     ls_buffer inner, outer;                 // initialised by the caller
+ *     ls_pb_text(&inner, 1, "conv1.weight");
+ *     ls_pb_message(&outer, 5, &inner);       // copies and empties inner
  *
  * Source: the encoding's description (protobuf.dev/programming-guides/encoding): a field is a
  * varint (number << 3 | wire type) followed by its value. If memory runs out, the buffer is marked

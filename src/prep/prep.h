@@ -1,4 +1,5 @@
 /* Preparation of rows: how a row of the user's data becomes the floats that a network reads.
+ *
  * An ls_prep describes a preparation. Training, evaluation, prediction and export use the same
  * description, so that all of them prepare rows in the same way. It is stored with the weights, as
  * `preparation` in the model's metadata (config/card.h):
