@@ -10,9 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Limit of standardised numbers of a table (data.clip), in standard deviations. A value further
- * from the mean is nearly always an error of entry. Without the limit such a value alone would
- * decide the prediction of its row, and in training it would change all weights. */
+/* The value of data.clip that init writes for tables: standardised numbers are limited to this many
+ * standard deviations. A value further from the mean is nearly always a typing error. Without the
+ * limit, such a value would by itself decide the prediction of its row, and would change all
+ * weights in training. */
 enum { CLIP = 10 };
 
 static const char help[] =
@@ -344,8 +345,8 @@ void cli_look_write(ls_json_writer *w, const cli_look *l)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Reports an error. If the message names a config key, for which there is no config yet, adds the
- * option of init that sets it. */
+/* Prints an error. If the message advises the user to set a key of the config, adds the option of
+ * `trainer init` that does the same, because there is no config yet. */
 static int fail_look(int status, const ls_error *err)
 {
     static const char *const keys[] = {"data.decimal", "data.separator", "data.encoding"};
@@ -409,7 +410,7 @@ static int run(cli_look *l, const cli_list *set, const char *to, bool trains, ls
     return code ? code : cli_flush();
 }
 
-/* Returns a message about an option with an invalid value, or NULL. */
+/* Returns a message about the first option that has an invalid value, or NULL if all are valid. */
 static const char *check(const cli_look *l)
 {
     const char *const separators[] = {",", ";", "tab", "bar", "space"};

@@ -42,21 +42,21 @@ static const char help[] =
 /* The rows to predict. */
 typedef struct input {
     const ls_trained *t;
-    /* [rows] image files; NULL: rows of the data, of a table or of an array */
+    /* [rows]: the image files; NULL: the rows are in `data` or are rows of the run's data */
     const cli_entry *file;
     cli_packing listed; /* owns the names of the files */
     cli_pack pack;
     char **why;      /* [rows]: why a picture cannot be read; NULL: it was read */
     uint32_t broken; /* number of pictures that cannot be read */
     bool skip_broken;
-    ls_dataset *data; /* a table or an array */
+    ls_dataset *data; /* the opened table or array; NULL: none */
     uint32_t first;   /* number of the first row */
     uint32_t rows;
     const uint8_t *images;
-    uint8_t *own; /* memory of `images`, unless the dataset owns it */
-    union {       /* NULL: unknown */
+    uint8_t *own; /* the memory at `images` if this structure owns it; NULL: a dataset owns it */
+    union {       /* the rows' targets; NULL: not known */
         int32_t *labels;
-        float *targets; /* for a model that has learnt vectors */
+        float *targets; /* if the model predicts values */
     };
 } input;
 
@@ -109,8 +109,8 @@ static int no_memory(uint32_t rows, ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
 }
 
-/* Lists the pictures that the arguments name: files, and the files in folders, in the order of the
- * arguments. */
+/* Lists the pictures in the order of the arguments. An argument is an image file, or a folder,
+ * which stands for the images in it. */
 static int list_pictures(cli_packing *k, const cli_trained_args *a)
 {
     cli_listing *l = &k->split[0];
@@ -247,8 +247,8 @@ static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_err
     return status;
 }
 
-/* Reads standard input. It is an array if its first bytes say so; otherwise it is a table if the
- * model was trained on one, else a picture. */
+/* Reads standard input. If it begins like an .npy or .npz file, it is an array. Otherwise it is a
+ * table if the model was trained on a table, and a picture if not. */
 static int read_standard_input(input *in, ls_error *err)
 {
     char *bytes = NULL;
@@ -309,8 +309,8 @@ static bool skips_broken(const input *in)
     return in->skip_broken || in->t->config.data_keys.skip_broken;
 }
 
-/* Reports the number of broken pictures, if there are any, and returns the exit code of the
- * command. */
+/* Prints the number of pictures that could not be read, if there are any, and returns the exit code
+ * of the command. */
 static int end_with_broken(const input *in)
 {
     ls_error err;
@@ -345,12 +345,12 @@ static void print_broken(const input *in, uint32_t i)
 
 static bool learnt_vectors(const ls_trained *t)
 {
-    /* NULL: the loss is unknown, and the model is treated as one that learns classes */
+    /* if the loss is not known, the model is treated as one that predicts classes */
     return t->config.loss && t->config.loss->vectors;
 }
 
-/* Returns output `i` of a model that has learnt vectors. If the targets are bits, that is a
- * probability. */
+/* Returns output `i` of a model that predicts values. If the loss is "bce", which learns yes/no
+ * targets, the output is a probability. */
 static float output_of(const ls_trained *t, const float *logits, int i)
 {
     return (float)ls_output_value(t->config.loss, logits[i]);
@@ -457,7 +457,7 @@ static void print_all(const input *in, const float *logits, bool json)
 
 /* ---- into a file ----------------------------------------------------------------------------- */
 
-/* Computes the numbers that are written for a row: the probabilities of its classes, or its
+/* Computes the numbers that are written for a row: the probability of each class, or the predicted
  * values. */
 static void outputs_of(const input *in, const float *logits, float *out)
 {
@@ -511,7 +511,7 @@ static void put_table_row(ls_buffer *b, const input *in, uint32_t i, const float
         put_field(b, "", in->file[i].path);
     else
         ls_buffer_format(b, "%u", (unsigned)(in->first + i));
-    if (why_not(in, i)) { /* empty fields */
+    if (why_not(in, i)) { /* a picture that cannot be read gets empty fields */
         const int fields = learnt_vectors(in->t) && n == 1 ? 1 : 1 + n;
         for (int k = 0; k < fields; k++)
             ls_buffer_put(b, ",");
@@ -592,8 +592,8 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     return status;
 }
 
-/* Converts a scaled target back to the number in the user's data. Several numbers may have the same
- * scaled value, because of rounding; the function returns the one with the fewest digits. */
+/* Converts a scaled target back to the number in the user's data. Because of rounding, several
+ * numbers have the same scaled value; the function returns the one with the fewest digits. */
 static float target_in_data(const ls_prep *p, float learnt)
 {
     char text[32];

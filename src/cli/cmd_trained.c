@@ -1,5 +1,5 @@
-/* The commands for a finished run: the common part of eval, export and predict, and the commands
- * eval and export. */
+/* The common part of the verbs that use a trained model (eval, export, predict), and the verbs eval
+ * and export. */
 #include "cli/trained.h"
 
 #include "base/clock.h"
@@ -110,8 +110,8 @@ typedef struct outcome {
     double seconds;
     ls_prediction sum;
     const char *weights;
-    bool is_new;    /* the data are not those of the run (--data) */
-    bool unweighed; /* the loss does not use the config's class_weights */
+    bool is_new;    /* the data is that of --data, not the run's own */
+    bool unweighed; /* the loss was computed without the config's class_weights */
 } outcome;
 
 static void print_outcome(const outcome *o, const ls_host *host)
@@ -138,8 +138,8 @@ static void print_outcome(const outcome *o, const ls_host *host)
     cli_put_json(&w);
 }
 
-/* Prints precision and recall of each class, and for each class the one that is predicted most
- * often in its place. */
+/* Prints for each class its precision, its recall, and the wrong class that was predicted most
+ * often for its rows. */
 static void print_classes(const ls_trained *t, const ls_measured *m)
 {
     const size_t n = (size_t)m->classes;
@@ -184,7 +184,7 @@ static void print_for_people(const ls_trained *t, const outcome *o)
     print_classes(t, &o->measured);
 }
 
-/* Computes every metric that is defined for the model, even those that the run did not measure. */
+/* Computes the metrics in `metrics`, which the run itself may not have measured. */
 static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
                    float *scores, ls_error *err)
 {
@@ -209,8 +209,9 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     return status;
 }
 
-/* Finds the class weights of the loss. Balanced weights are computed from the training rows of the
- * model. If only other data are there, they are unknown, and the loss is computed without them. */
+/* Finds the class weights of the loss. The weights "balanced" are computed from the model's
+ * training rows. If these are not open, the weights are unknown, and the loss is computed without
+ * them (o->unweighed). */
 static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
 {
     const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];

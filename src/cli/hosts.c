@@ -1,4 +1,4 @@
-/* Address and secret of a run on several hosts. */
+/* Reads the address and the secret of a run on several hosts. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -59,7 +59,7 @@ static int read_file(cli_meeting *m, const char *path, const ls_host *host, ls_e
     return status;
 }
 
-/* Reads the secret to the end of a descriptor: a pipe, or whatever the caller has opened. */
+/* Reads the secret from a descriptor, up to its end. The descriptor may be a pipe. */
 static int read_descriptor(cli_meeting *m, int fd, ls_error *err)
 {
     size_t count = 0;

@@ -1,5 +1,5 @@
-/* Inspects the data of `trainer init`. Each kind of data is opened in the same way as in training,
- * so that the description is that of what will be trained on. */
+/* Inspects the data for `trainer init`. Each kind of data is opened in the same way as for
+ * training, so that the description shows the rows as training will get them. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/init.h"
@@ -13,9 +13,11 @@
 #include <sys/stat.h>
 
 enum {
-    MOST_CLASSES = 20 /* limit of classes that a column of numbers is taken for */,
-    VALUES = 1 << 22 /* limit of the values that are measured */,
-    PICTURES = 24 /* number of pictures that are decoded */
+    /* a column of numbers is taken as classes only if it has at most so many different numbers */
+    MOST_CLASSES = 20,
+    VALUES = 1 << 22, /* largest number of values from which mean and deviation are computed */
+    /* largest number of pictures that are decoded to find out whether they have colours */
+    PICTURES = 24
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -34,7 +36,8 @@ static bool is_file(const char *folder, const char *name)
 
 /* ---- the kind of data ------------------------------------------------------------------------ */
 
-/* Finds the file of targets of "x.npy" or "X_train.npy" beside it. */
+/* l->path is a file of rows, such as "x.npy" or "X_train.npy". Finds the file of its targets in the
+ * same folder. */
 static int find_pair(cli_look *l, ls_error *err)
 {
     const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path;
@@ -54,7 +57,7 @@ static int find_pair(cli_look *l, ls_error *err)
                    l->path, mark ? l->y : "y.npy");
 }
 
-/* Returns whether a file is one of several files of a public dataset, such as
+/* Returns whether, by its name, a file is one of the files of a public dataset, such as
  * "train-images-idx3-ubyte.gz" or "data_batch_1.bin". */
 static bool is_of_several(const char *path)
 {
@@ -151,7 +154,8 @@ static const ls_column_seen *target_of(const ls_dataset_info *info)
     return NULL;
 }
 
-/* Returns whether the target's numbers are values: they are too many for classes, or not whole. */
+/* Returns whether the target is taken as a number: its column has only numbers, and they are too
+ * many for classes, or some have a fraction. */
 static bool are_values(const ls_dataset_info *info)
 {
     const ls_column_seen *target = target_of(info);
@@ -160,13 +164,13 @@ static bool are_values(const ls_dataset_info *info)
     return target->broken > 0 || target->levels > MOST_CLASSES;
 }
 
-/* Returns why a column tells nothing about a new row; NULL: it may tell something. */
+/* Returns the reason why a column cannot help to predict new rows; NULL: it may help. */
 static const char *useless(const ls_column_seen *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;
     if (c->use == LS_COLUMN_DROPPED && c->is)
         return "has texts that are neither names of something nor numbers, such as ";
-    if (c->use == LS_COLUMN_DROPPED) /* a column without a name is always left out */
+    if (c->use == LS_COLUMN_DROPPED) /* a column without a name, which is always left out */
         return c->levels > 0 ? "has more than 1000 different texts" : NULL;
     if (c->counts)
         return "counts the rows";
@@ -175,7 +179,8 @@ static const char *useless(const ls_column_seen *c, uint32_t rows)
     return NULL;
 }
 
-/* Adds columns that are useless to l->drop, with a reason in l->why. Returns their number. */
+/* Adds the columns that cannot help to l->drop, and the reasons to l->why. Returns the number of
+ * these columns. */
 static int drop_useless(cli_look *l, const ls_dataset_info *info)
 {
     int dropped = 0;
@@ -271,7 +276,7 @@ static void take_shape(cli_look *l)
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-/* Decodes some pictures from all over the list, until one of them has colours. */
+/* Decodes up to PICTURES pictures, spread over the list, until one of them has colours. */
 static int look_for_colours(cli_look *l, ls_error *err)
 {
     enum { SIDE = 16, ALL = SIDE * SIDE };
@@ -313,7 +318,7 @@ static int look_at_folder(cli_look *l, ls_error *err)
 
 /* ---- public datasets with known file names --------------------------------------------------- */
 
-/* Returns the name of the dataset: MNIST and Fashion-MNIST have files of the same names. */
+/* Returns "mnist" or "fashion_mnist". The files of both have the same names. */
 static const char *which_mnist(const cli_look *l)
 {
     return ls_dataset_describe(l->split[0])->payload == LS_PAYLOAD_PUBLISHED ||
@@ -322,8 +327,8 @@ static const char *which_mnist(const cli_look *l)
                : "mnist";
 }
 
-/* Opens the directory as each public dataset; sets l->kind to "folder" if it contains the files of
- * none. */
+/* Tries to open the directory as each of the public datasets. If it contains the files of none of
+ * them, sets l->kind to "folder". */
 static int look_for_known(cli_look *l, ls_error *err)
 {
     static const char *const known[] = {"fashion_mnist", "mnist", "emnist", "cifar10", "cifar100"};

@@ -1,4 +1,4 @@
-/* Limits the size of packed image folders in the cache. */
+/* Limits the total size of the packed files in the cache. */
 #include "cli/pack.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FILES = 1024 /* limit of the files that are considered */, NAME = 96 };
+enum { FILES = 1024 /* largest number of packed files that are considered */, NAME = 96 };
 
 /* A packed file and the time of its last use. */
 typedef struct cached {

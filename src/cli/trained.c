@@ -22,8 +22,8 @@ static bool is_newer(const struct stat *a, const struct stat *b)
                                                   : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
 }
 
-/* Replaces *weights by the newest complete checkpoint if that is newer. `final`: state of the final
- * weights, NULL if there are none. */
+/* Replaces *weights by the path of the newest complete checkpoint if that checkpoint is newer than
+ * the final weights. `final`: stat() of the final weights; NULL: there are none. */
 static int use_checkpoint(char **weights, const char *dir, const struct stat *final,
                           const ls_host *host, ls_error *err)
 {
@@ -34,7 +34,7 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
                                        false, host, &why);
     ls_free(host, state);
     if (status && final)
-        return LS_OK; /* with final weights the state of the checkpoints does not matter */
+        return LS_OK; /* if there are final weights, a checkpoint that cannot be read is ignored */
     if (status == LS_ENOENT)
         return ls_fail(err, status,
                        "%.300s: the run has neither weights.safetensors nor a checkpoint; it was "
@@ -68,7 +68,7 @@ static int find_in_run(char **weights, char **config, const char *dir, bool best
     return status ? status : use_checkpoint(weights, dir, final ? &st : NULL, host, err);
 }
 
-/* Finds the config of a checkpoint RUN/checkpoints/step-….safetensors, which is that of the run. */
+/* If `path` is a checkpoint RUN/checkpoints/step-….safetensors, finds the config of the run RUN. */
 static void find_run_of(char **config, const char *path, const ls_host *host)
 {
     struct stat st;
@@ -144,8 +144,8 @@ static ls_dataset_info rows_of(const ls_card *c)
                              .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
 }
 
-/* Checks that the data fits the card, which may contain anything, because a device reads rows as
- * the card says. */
+/* Checks that the opened data has rows of the shape and type that the card describes. The devices
+ * read the rows as the card says, and the card comes from a file that may contain anything. */
 static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
 {
     char mine[96], theirs[96];
@@ -162,8 +162,8 @@ static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
     return LS_OK;
 }
 
-/* Determines shape and classes for weights of other programs: from the data, or from what is known
- * of the dataset by its name. */
+/* For weights of another program, which have no card: determines the shape of a row and the
+ * classes, from the opened data or from what is known about the dataset by its name. */
 static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -191,7 +191,7 @@ static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
     return status ? status : ls_card_parse(&t->card, "card", (*model)->card, t->host, err);
 }
 
-/* Creates the model of the config for rows as the card describes them. */
+/* Creates the model that the config describes, for rows that the card describes. */
 static int parse_model(ls_trained *t, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
@@ -207,7 +207,8 @@ static int open_model(ls_trained *t, ls_error *err)
     if (t->alone)
         return ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
     int status = t->card.config.doc ? parse_model(t, err) : infer_card(t, &t->model, err);
-    /* frozen layers decide which layers become one op, and so the bits of bf16 */
+    /* which layers are fused into one op depends on which are frozen, and with bf16 fusion changes
+     * the rounding */
     if (status == LS_OK)
         status = ls_model_set_rates(t->model, t->config.doc, t->config.freeze, t->config.lr_factors,
                                     err);
@@ -219,7 +220,7 @@ static int open_model(ls_trained *t, ls_error *err)
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
 }
 
-/* Describes how the model reads rows. */
+/* Fills in t->input_format: how the model reads rows. */
 static int describe_rows(ls_trained *t, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
@@ -252,8 +253,8 @@ static bool is_named(const ls_config *c, const char *kind)
     return c->data_name && strcmp(c->data_name, kind) == 0;
 }
 
-/* Returns whether the shape of the data is known only after it is opened, as for data of the
- * user. */
+/* Returns whether the shape of the data is known only after it is opened, as for the user's own
+ * data. */
 static bool is_unknown(const ls_config *c)
 {
     const ls_dataset_about *about;
@@ -266,8 +267,8 @@ static bool ends_with(const char *text, const char *end)
     return n > m && strcmp(text + n - m, end) == 0;
 }
 
-/* Sets the keys of arrays so that labels mean what the model has learnt, whichever of its classes
- * occur. */
+/* Sets the data keys so that labels in arrays and tables mean the model's classes, even if not all
+ * of these classes occur in the data. */
 static void fit_keys(ls_trained *t)
 {
     ls_data_keys *k = &t->config.data_keys;
@@ -282,7 +283,8 @@ static void fit_keys(ls_trained *t)
 static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     t->config.data_keys.judged = 1;
-    /* A table is read as the model says if the model knows its preparation and its target. */
+    /* A table is read as rows of the trained model if the model's card has the preparation and the
+     * name of the target. */
     const bool table = t->card.prep && t->card.prep->kind == LS_PREP_TABLE &&
                        (t->as.target || t->card.prep->target);
     const bool array = t->card.prep && t->card.prep->kind == LS_PREP_ARRAY;
@@ -293,7 +295,7 @@ static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error 
                                &o->trainer, err);
 }
 
-/* Returns the treatment of missing numbers in arrays, as the model says. */
+/* Returns how missing numbers in arrays are treated, according to the model's preparation. */
 static int filling_of(const ls_prep *p)
 {
     if (p->kind != LS_PREP_ARRAY || p->fills == 0)
@@ -301,8 +303,8 @@ static int filling_of(const ls_prep *p)
     return p->fills == 1 && p->fill[0] == 0 ? LS_MISSING_ZERO : LS_MISSING_MEAN;
 }
 
-/* Chooses the names of the arrays in new data: those of the run's config if the files are of the
- * same kind, else the defaults. */
+/* Chooses the names of the arrays in new data: those in the run's config if the new files are of
+ * the same kind, else the default names. */
 static void name_arrays(ls_trained *t, const char *new_data)
 {
     ls_data_keys *k = &t->config.data_keys;
