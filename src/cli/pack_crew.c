@@ -14,8 +14,8 @@
  * Memory order: a thread decodes a chunk, locks, sets `ready` and unlocks. The thread that hands
  * the chunk on locks later and reads `ready`, so the chunk's content happens before the callback.
  * After the callback that thread locks, increments `handed` and unlocks. A thread that takes the
- * slot for a later chunk has read this value of `handed` under the lock, so the callback happens
- * before the slot is overwritten.
+ * slot for a later chunk has read this value of `handed`, or a later one, under the lock, so the
+ * callback happens before the slot is overwritten.
  *
  * No chunk is forgotten. A thread sets `ready` under the lock and, still under the lock, reads
  * `handing`. If `handing` is false, the thread hands on itself. If it is true, the thread that set

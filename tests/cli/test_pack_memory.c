@@ -1,5 +1,5 @@
-/* The memory that packing allocates before it decodes: it depends on the images, and only within a
- * limit on the number of CPUs. */
+/* Tests the memory that `trainer pack` allocates before it decodes images. It depends on the size
+ * of the images, and grows with the number of CPUs only up to a limit. */
 #define _GNU_SOURCE /* CPUs that a thread may use */
 #include "cli/pack.h"
 #include "runner.h"

@@ -1,5 +1,5 @@
-/* Votes on which members continue after a loss: members that crash, that learn of losses late or
- * wrongly, and whose connections break and return. */
+/* Tests the vote by which the processes of a run decide who continues after a loss: some processes
+ * crash, some learn of losses late or wrongly, and connections break and return. */
 #include "runner.h"
 #include "tcp/vote.h"
 

@@ -1,5 +1,5 @@
-/* Arrays in the forms that users have: .npz files, channels last, and targets that are one-hot,
- * numbered from 1, or floats. */
+/* Tests arrays in the forms that users have: .npz files, channels last, and targets that are
+ * one-hot, numbered from 1, or floats. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
 #include "data/npy.h"

@@ -1,5 +1,5 @@
-/* CIFAR-10's binary files: the places where they are looked for, every kind of damage, and its
- * message. */
+/* Tests CIFAR-10's binary files: the directories in which they are looked for, and every kind of
+ * damage with its message. */
 #include "data/kinds.h"
 #include "data/ration.h"
 #include "data/scratch.h"

@@ -1,4 +1,4 @@
-/* Tables: the conversion of their columns, and the messages for fields that are invalid. */
+/* Tests CSV tables: the conversion of their columns, and the messages about invalid fields. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
 #include "data/scratch.h"

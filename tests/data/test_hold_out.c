@@ -1,5 +1,5 @@
-/* Held-out rows: they depend only on the seed and the labels, and each class contributes its
- * share. */
+/* Tests which rows are held out for validation: they depend only on the seed and the labels, and
+ * each class contributes its share. */
 #include "data/dataset.h"
 #include "runner.h"
 

@@ -1,4 +1,5 @@
-/* IDX files: the places where they are looked for, every kind of damage, and its exact message. */
+/* Tests IDX files: the directories in which they are looked for, and every kind of damage with its
+ * exact message. */
 #include "data/dataset.h"
 #include "data/ration.h"
 #include "data/scratch.h"

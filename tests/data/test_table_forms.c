@@ -1,5 +1,5 @@
-/* Tables as spreadsheets, pandas, R and SQL write them: the right values, or an error that names
- * the cause and the cure. */
+/* Tests tables as spreadsheets, pandas, R and SQL write them. Reading must give the right values,
+ * or an error that names the cause and the cure. */
 #include "base/host.h"
 #include "data/dataset.h"
 #include "data/new_rows.h"

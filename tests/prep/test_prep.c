@@ -1,5 +1,5 @@
-/* The description of how rows are prepared: it is read as it was written, and applied as it
- * says. */
+/* Tests descriptions of how rows are prepared: a description is read as it was written, and rows
+ * are prepared accordingly. */
 #include "prep/prep.h"
 #include "runner.h"
 

@@ -1,5 +1,6 @@
-/* The metrics of evaluations: against plain counting; the same on any number of workers; with
- * ragged minibatches and empty shards; and in records. */
+/* Tests the metrics of evaluations: they equal plain counting, are the same with any number of
+ * workers, are right with a smaller last minibatch and with empty shards, and are in the
+ * records. */
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
 #include "config/metrics.h"
