@@ -197,7 +197,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
 
 static int run_action(const cli_arguments *a, const ls_registry *registry)
 {
-    cli_places places;
+    cli_directories places;
     session s = {.server = NULL};
     cli_notes_init(&s.notes);
     ls_error err;
@@ -228,8 +228,8 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
         status = cli_find_again(&again, &set, &o, a->quiet, &err);
     if (status)
         return cli_fail(status, err.text);
-    cli_meeting meeting;
-    status = cli_find_meeting(&meeting, &cluster, a, &host, &err);
+    cli_rendezvous meeting;
+    status = cli_set_rendezvous(&meeting, &cluster, a, &host, &err);
     if (status == LS_OK)
         status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)

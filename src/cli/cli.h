@@ -114,16 +114,16 @@ void cli_print_config_help(void);
 
 enum { CLI_SECRET_ROOM = 4097 };
 
-typedef struct cli_meeting {
+typedef struct cli_rendezvous {
     ls_tcp_place place;
     char secret[CLI_SECRET_ROOM];
-} cli_meeting;
+} cli_rendezvous;
 
 /* With --join or --listen, sets *cluster to use the TCP transport, with the addresses and the
  * secret in *meeting, which must outlive the run. Without these options, changes nothing. Errors,
  * all about reading the secret: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
-int cli_find_meeting(cli_meeting *meeting, ls_trainer_cluster *cluster, const cli_arguments *a,
-                     const ls_host *host, ls_error *err);
+int cli_set_rendezvous(cli_rendezvous *meeting, ls_trainer_cluster *cluster, const cli_arguments *a,
+                       const ls_host *host, ls_error *err);
 
 /* ---- subcommands ---------------------------------------------------------------------------- */
 
@@ -150,15 +150,15 @@ void cli_wait_for_signal(void);
 /* ---- directories ----------------------------------------------------------------------------- */
 
 /* Directories that the environment variables of the process select. */
-typedef struct cli_places {
+typedef struct cli_directories {
     const char *data[3]; /* directories in which data is looked for */
     char xdg[4096], cache[4096];
-} cli_places;
+} cli_directories;
 
 /* Returns the options of a run with the config file `config` and the assignments `set`. The options
  * point to texts in *places, which must outlive them. If `config` is "-" (standard input) or a
  * pipe, its text is read here. */
-ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
+ls_trainer_options cli_options(cli_directories *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host);
 
 /* Returns the directory for data that can be regenerated: $XDG_CACHE_HOME/lockstep, else

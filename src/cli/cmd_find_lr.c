@@ -180,7 +180,7 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 
 static int run(range_test *r, const ls_registry *registry, ls_error *err)
 {
-    cli_places places;
+    cli_directories places;
     char packed[CLI_PACKED_ROOM], schedule[128], lr[48], epochs[24];
     cli_list set = r->a->set;
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &r->view};

@@ -349,7 +349,7 @@ static int run(bench *b, const ls_registry *registry)
     char packed[CLI_PACKED_ROOM];
     ls_error err;
     ls_config config;
-    cli_places places;
+    cli_directories places;
     ls_host host = {.size = sizeof host};
     ls_trainer_options o = cli_options(&places, b->config, &b->set, registry, &host);
     int status = cli_pack_data(packed, &b->set, &o, b->json, &err);

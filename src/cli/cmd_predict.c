@@ -138,13 +138,13 @@ static int list_pictures(cli_packing *k, const cli_trained_args *a)
 
 static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
 {
-    if (!t->as.floats && (t->as.channels == 1 || t->as.channels == 3))
+    if (!t->input_format.floats && (t->input_format.channels == 1 || t->input_format.channels == 3))
         return LS_OK;
     return ls_fail(
         err, LS_EUNSUPPORTED,
         "%.300s: the model reads %s, not pictures; name %s, or rows of its data: --rows 0:10", name,
-        t->as.prep->kind == LS_PREP_TABLE ? "rows of a table" : "arrays",
-        t->as.prep->kind == LS_PREP_TABLE ? "a .csv file" : "an .npy file");
+        t->input_format.prep->kind == LS_PREP_TABLE ? "rows of a table" : "arrays",
+        t->input_format.prep->kind == LS_PREP_TABLE ? "a .csv file" : "an .npy file");
 }
 
 static void say_turned(uint32_t turned)
@@ -159,14 +159,14 @@ static void say_turned(uint32_t turned)
  * the reason is stored in in->why, and its pixels are grey. */
 static int fit_pictures(input *in, size_t bytes, ls_error *err)
 {
-    const ls_new_rows *as = &in->t->as;
+    const ls_input_format *format = &in->t->input_format;
     ls_image_memory kept = {0};
     int status = LS_OK, last = LS_OK;
     uint32_t turned = 0;
     for (uint32_t i = 0; status == LS_OK && i < in->rows; i++) {
         uint8_t *to = in->own + i * bytes;
-        last = ls_image_fit(to, as->channels, as->height, as->width, AT_FDCWD, in->file[i].path,
-                            &kept, in->t->host, err);
+        last = ls_image_fit(to, format->channels, format->height, format->width, AT_FDCWD,
+                            in->file[i].path, &kept, in->t->host, err);
         turned += last == LS_OK ? kept.turned : 0;
         if (last == LS_OK)
             continue;
@@ -188,8 +188,8 @@ static int fit_pictures(input *in, size_t bytes, ls_error *err)
 
 static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
 {
-    const ls_new_rows *as = &in->t->as;
-    const size_t bytes = (size_t)as->channels * (size_t)as->height * (size_t)as->width;
+    const ls_input_format *format = &in->t->input_format;
+    const size_t bytes = (size_t)format->channels * (size_t)format->height * (size_t)format->width;
     int status = check_pictures(in->t, a->rest[0], err);
     in->listed = (cli_packing){.p = &in->pack, .host = in->t->host, .err = err};
     in->pack = (cli_pack){.folder = a->rest[0], .quiet = true};
@@ -229,19 +229,19 @@ static int read_stdin(char **out, size_t *count, const ls_host *host, ls_error *
 static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_error *err)
 {
     static const cli_entry standard_input = {.path = "-"};
-    const ls_new_rows *as = &in->t->as;
+    const ls_input_format *format = &in->t->input_format;
     ls_image_memory kept = {0};
     int status = check_pictures(in->t, "standard input", err);
     if (status)
         return status;
     in->file = &standard_input;
     in->rows = 1;
-    in->images = in->own =
-        ls_alloc(in->t->host, (size_t)as->channels * (size_t)as->height * (size_t)as->width);
+    in->images = in->own = ls_alloc(in->t->host, (size_t)format->channels * (size_t)format->height *
+                                                     (size_t)format->width);
     if (!in->own)
         return no_memory(1, err);
-    status = ls_image_fit_bytes(in->own, as->channels, as->height, as->width, "standard input",
-                                bytes, count, &kept, in->t->host, err);
+    status = ls_image_fit_bytes(in->own, format->channels, format->height, format->width,
+                                "standard input", bytes, count, &kept, in->t->host, err);
     say_turned(kept.turned);
     ls_image_memory_free(&kept, in->t->host);
     return status;
@@ -255,9 +255,11 @@ static int read_standard_input(input *in, ls_error *err)
     size_t count;
     int status = read_stdin(&bytes, &count, in->t->host, err);
     if (status == LS_OK && (ls_array_is_npy(bytes, count) || ls_array_is_npz(bytes, count)))
-        status = ls_new_rows_read_npy(&in->data, &in->t->as, "standard input", bytes, count, err);
-    else if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
-        status = ls_new_rows_read_csv(&in->data, &in->t->as, "standard input", bytes, count, err);
+        status = ls_new_rows_read_npy(&in->data, &in->t->input_format, "standard input", bytes,
+                                      count, err);
+    else if (status == LS_OK && in->t->input_format.prep->kind == LS_PREP_TABLE)
+        status = ls_new_rows_read_csv(&in->data, &in->t->input_format, "standard input", bytes,
+                                      count, err);
     else if (status == LS_OK)
         status = read_picture_bytes(in, bytes, count, err);
     ls_free(in->t->host, bytes);
@@ -272,12 +274,12 @@ static bool ends_with(const char *text, const char *end)
 
 static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
 {
-    const ls_new_rows *as = &in->t->as;
+    const ls_input_format *format = &in->t->input_format;
     const char *first = a->rest[0];
     const bool array =
                    ends_with(first, ".npy") || ends_with(first, ".npz") || strstr(first, ".npz/"),
                table = ends_with(first, ".csv") || array;
-    if (!table && strcmp(first, "-") != 0 && as->prep->kind != LS_PREP_TABLE)
+    if (!table && strcmp(first, "-") != 0 && format->prep->kind != LS_PREP_TABLE)
         return read_pictures(in, a, err);
     if (a->rest_count > 1)
         return ls_fail(err, LS_EINVAL,
@@ -287,9 +289,9 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
     if (strcmp(first, "-") == 0)
         status = read_standard_input(in, err);
     else if (array)
-        status = ls_new_rows_open_npy(&in->data, as, first, NULL, err);
+        status = ls_new_rows_open_npy(&in->data, format, first, NULL, err);
     else
-        status = ls_new_rows_open_csv(&in->data, as, first, err);
+        status = ls_new_rows_open_csv(&in->data, format, first, err);
     if (status == LS_OK && in->data) {
         in->rows = ls_dataset_describe(in->data)->rows;
         in->images = ls_dataset_resident(in->data).images;

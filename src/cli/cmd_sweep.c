@@ -217,7 +217,7 @@ static void run_one(session *s)
 {
     char run_dir[4200], packed[CLI_PACKED_ROOM];
     cli_list set = collect_sets(s, run_dir, sizeof run_dir);
-    cli_places places;
+    cli_directories places;
     ls_trainer *trainer = NULL;
     ls_error err = {0};
     const ls_trainer_callbacks callbacks = {

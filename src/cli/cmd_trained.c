@@ -55,7 +55,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
 {
     ls_error err;
     cli_trained_args a;
-    cli_places places;
+    cli_directories places;
     ls_trained t;
     const ls_host host = {.size = sizeof host};
     int code = parse(&a, verb, argc, argv);
@@ -66,7 +66,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         .needs_data = a.needs_data,
         .best = a.best,
         .new_data = a.new_data,
-        .train = a.train,
+        .training_rows = a.train,
         .trainer = cli_options(&places, a.config, &a.set, NULL, &host),
     };
     const int status = ls_trained_open(&t, &o, &err);
@@ -190,12 +190,12 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
 {
     const ls_trained *t = d->trained;
     const ls_dataset_view view = ls_dataset_resident(data);
-    const ls_judged judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
+    const ls_scored_rows judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
     d->images = view.images;
     d->labels = view.labels;
     d->rows = o->data->rows;
-    d->places = view.row;
-    d->all = view.rows;
+    d->row_index = view.row;
+    d->total_rows = view.rows;
     const uint64_t start = ls_now_ns();
     int status = ls_predict(&o->sum, scores, d, err);
     if (status)

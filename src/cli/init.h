@@ -5,7 +5,7 @@
 #include "cli/pack.h"
 #include "data/dataset.h"
 
-typedef struct cli_look {
+typedef struct cli_inspection {
     /* as the user gave them; target NULL: the program chooses the target */
     const char *path, *target;
     /* Values of data.decimal, data.separator and data.encoding as the user gave them; NULL: detect
@@ -37,19 +37,19 @@ typedef struct cli_look {
     int classes, targets, channels, height, width;
     bool floats;
     double mean, deviation; /* statistics of a row's values; bytes are divided by 255 */
-} cli_look;
+} cli_inspection;
 
-/* Inspects the data at look->path and fills *look. The caller calls cli_look_end afterwards, even
- * after a failure. Errors: those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with what
- * was expected. */
-int cli_look_at(cli_look *look, ls_error *err);
-/* Closes what cli_look_at has opened and frees its memory. */
-void cli_look_end(cli_look *look);
+/* Inspects the data at look->path and fills *look. The caller calls cli_inspect_end afterwards,
+ * even after a failure. Errors: those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with
+ * what was expected. */
+int cli_inspect(cli_inspection *look, ls_error *err);
+/* Closes what cli_inspect has opened and frees its memory. */
+void cli_inspect_end(cli_inspection *look);
 
 /* Prints a description of the data to `stream`. */
-void cli_look_print(const cli_look *look, FILE *stream);
+void cli_inspect_print(const cli_inspection *look, FILE *stream);
 
 /* Writes a config that trains on the data. */
-void cli_look_write(ls_json_writer *w, const cli_look *look);
+void cli_inspect_write(ls_json_writer *w, const cli_inspection *look);
 
 #endif

@@ -168,10 +168,10 @@ static int write_chunk(void *user, const cli_chunk *c)
 }
 
 /* Writes the images of a split. While one thread hashes and writes a chunk, the others decode. */
-static int write_images(output *o, cli_crew *w)
+static int write_images(output *o, cli_decoder *w)
 {
     const cli_packing *k = o->k;
-    int status = cli_crew_run(w, &k->split[o->test], write_chunk, o);
+    int status = cli_decoder_run(w, &k->split[o->test], write_chunk, o);
     if (status == LS_OK && o->rows[o->test] == 0)
         status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
     return status;
@@ -180,8 +180,8 @@ static int write_images(output *o, cli_crew *w)
 static int write_tensors(output *o)
 {
     cli_packing *k = o->k;
-    cli_crew *w;
-    int status = cli_crew_make(&w, k);
+    cli_decoder *w;
+    int status = cli_decoder_create(&w, k);
     for (int s = 0; status == LS_OK && s < 2 && k->split[s].count; s++) {
         o->test = s;
         o->label[s] = ls_alloc_array(k->host, k->split[s].count, sizeof **o->label);
@@ -189,7 +189,7 @@ static int write_tensors(output *o)
         if (status == LS_OK)
             status = put(o, o->label[s], o->rows[s] * sizeof **o->label, k->err);
     }
-    cli_crew_free(w);
+    cli_decoder_destroy(w);
     return status;
 }
 
@@ -314,19 +314,19 @@ static void name_cached(char out[96], cli_packing *k)
     snprintf(out, 96, "data-%.32s.safetensors", hex);
 }
 
-static int fix_classes(cli_packing *k, const ls_new_rows *as);
+static int fix_classes(cli_packing *k, const ls_input_format *format);
 
 /* Packs a folder into the cache, unless the cache has a packed file of its present state, and
- * stores the path of the packed file. `as` NULL: the classes are the subfolders of the training
+ * stores the path of the packed file. `format` NULL: the classes are the subfolders of the training
  * images. */
-static int pack_cached(char path[4096], const char *cache, const cli_pack *p, const ls_new_rows *as,
-                       const ls_host *host, ls_error *err)
+static int pack_cached(char path[4096], const char *cache, const cli_pack *p,
+                       const ls_input_format *format, const ls_host *host, ls_error *err)
 {
     char name[96];
     int made;
     cli_packing k = begin(p, host, err);
     k.known_by_state = true;
-    int status = as && as->class_name ? fix_classes(&k, as) : LS_OK;
+    int status = format && format->class_name ? fix_classes(&k, format) : LS_OK;
     if (status == LS_OK)
         status = cli_pack_list(&k);
     if (status == LS_OK) {
@@ -350,20 +350,20 @@ static bool is_own(const char *packed, const char *cache)
 }
 
 /* Restricts the classes to those of the model. */
-static int fix_classes(cli_packing *k, const ls_new_rows *as)
+static int fix_classes(cli_packing *k, const ls_input_format *format)
 {
-    const size_t n = (size_t)as->classes;
+    const size_t n = (size_t)format->classes;
     k->classes.name = ls_alloc_array(k->host, n + 1, sizeof *k->classes.name);
     if (!k->classes.name)
         return cli_pack_no_memory(k);
     for (size_t i = 0; i < n; i++)
-        k->classes.name[i] = as->class_name[i];
+        k->classes.name[i] = format->class_name[i];
     k->classes.count = k->classes.room = n;
     k->fixed = true;
     return LS_OK;
 }
 
-int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, bool moved,
+int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format, bool moved,
                    const char *cache, const ls_host *host, ls_error *err)
 {
     char path[4096];
@@ -378,7 +378,7 @@ int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, boo
     if (file && !is_own(file, cache))
         return LS_OK;
     if (c->data_path && cli_is_folder(c->data_path) && cache) {
-        int status = pack_cached(path, cache, &p, as, host, err);
+        int status = pack_cached(path, cache, &p, format, host, err);
         return status ? status : ls_path_copy(packed, path, host, err);
     }
     if (file && !moved && access(file, R_OK) == 0)
@@ -542,21 +542,22 @@ static int keep_chunk(void *user, const cli_chunk *c)
     return tell_broken(m->k, c);
 }
 
-static int decode_listed(ls_dataset **out, cli_packing *k, const ls_new_rows *as, bool train)
+static int decode_listed(ls_dataset **out, cli_packing *k, const ls_input_format *format,
+                         bool train)
 {
     memory m = {.k = k};
-    cli_crew *w = NULL;
+    cli_decoder *w = NULL;
     const cli_listing *l = &k->split[k->split[1].count && !train ? 1 : 0];
-    ls_new_rows rows = *as;
+    ls_input_format rows = *format;
     rows.split = train ? "train" : "test";
     if (l->count > UINT32_MAX - 1)
         return cli_pack_no_memory(k);
     int status = ls_new_rows_reserve(out, &rows, k->p->folder, (uint32_t)l->count, &m.values,
                                      &m.labels, k->err);
     if (status == LS_OK)
-        status = cli_crew_make(&w, k);
+        status = cli_decoder_create(&w, k);
     if (status == LS_OK)
-        status = cli_crew_run(w, l, keep_chunk, &m);
+        status = cli_decoder_run(w, l, keep_chunk, &m);
     if (status == LS_OK && k->broken && !k->p->skip_broken)
         status = ls_fail(k->err, LS_EDATA,
                          "%.300s: %zu %s broken; mend or remove them, or leave them out: "
@@ -567,31 +568,32 @@ static int decode_listed(ls_dataset **out, cli_packing *k, const ls_new_rows *as
     if (status == LS_OK)
         (*out)->info.rows = (uint32_t)m.rows;
     remark_images(k);
-    cli_crew_free(w);
+    cli_decoder_destroy(w);
     return status;
 }
 
-int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder, bool train,
+int cli_read_folder(ls_dataset **out, const ls_input_format *format, const char *folder, bool train,
                     bool skip_broken, const ls_host *host, ls_error *err)
 {
     const cli_pack p = {.folder = folder,
-                        .size = as->height,
-                        .channels = as->channels,
+                        .size = format->height,
+                        .channels = format->channels,
                         .skip_broken = skip_broken,
                         .quiet = true};
     cli_packing k = begin(&p, host, err);
     *out = NULL;
-    if (as->floats || as->height != as->width || (as->channels != 1 && as->channels != 3) ||
-        !as->class_name || as->classes < 2)
+    if (format->floats || format->height != format->width ||
+        (format->channels != 1 && format->channels != 3) || !format->class_name ||
+        format->classes < 2)
         return ls_fail(
             err, LS_EUNSUPPORTED,
             "%.300s: a folder of images is for models of square images whose classes have names",
             folder);
-    int status = fix_classes(&k, as);
+    int status = fix_classes(&k, format);
     if (status == LS_OK)
         status = cli_pack_list(&k);
     if (status == LS_OK)
-        status = decode_listed(out, &k, as, train);
+        status = decode_listed(out, &k, format, train);
     for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
         ls_log(host, LS_LOG_INFO, "%.300s: %s", folder, k.remarks.text[i]);
     cli_pack_forget(&k);

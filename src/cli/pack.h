@@ -50,20 +50,20 @@ int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool q
 char *cli_beside_run(const char *path, const char *config, const ls_host *host);
 
 /* For a trained model: packs the folder of the config `c` again, with the classes of the model,
- * which `as` describes. *packed becomes the path of the packed file, which the caller frees, or
+ * which `format` describes. *packed becomes the path of the packed file, which the caller frees, or
  * NULL if data.packed of the config is to be used, because the folder does not exist. `moved`:
  * data.packed belongs to another folder and cannot be used. Errors: those of cli_pack_data; the
  * message says where the images are expected and what to do. */
-int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, bool moved,
+int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format, bool moved,
                    const char *cache, const ls_host *host, ls_error *err);
 
 /* For a trained model: decodes the images of a folder into memory. The folder has a subfolder for
- * each class, whose name must be one of the classes in `as`. If the folder contains `train` and
+ * each class, whose name must be one of the classes in `format`. If the folder contains `train` and
  * `test` (or `val`, `valid`, `validation`), only one of these is read: `test`, or `train` if the
  * argument `train` is true. Errors: LS_ENOENT, LS_EIO, LS_EDATA (a subfolder whose name is not a
  * class; or an image cannot be read, unless skip_broken is set), LS_EUNSUPPORTED (the model does
  * not read images of this form), LS_ENOMEM. Images that cannot be read are named on stderr. */
-int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder, bool train,
+int cli_read_folder(ls_dataset **out, const ls_input_format *format, const char *folder, bool train,
                     bool skip_broken, const ls_host *host, ls_error *err);
 
 /* Appends the images in a folder and its subfolders, sorted, to k->split[0]. The caller calls
@@ -141,7 +141,7 @@ int cli_pack_no_memory(const cli_packing *k);
  * skipped. */
 void cli_cache_bound(const char *cache, const char *name, uint64_t most);
 
-/* ---- internal: decoding on all cores (pack_crew.c) ------------------------------------------ */
+/* ---- internal: decoding on all cores (pack_decode.c) ---------------------------------------- */
 
 enum { CLI_NAMED = 20 /* limit of the broken images that are named */ };
 
@@ -161,13 +161,13 @@ typedef struct cli_chunk {
     size_t broken;
 } cli_chunk;
 
-typedef struct cli_crew cli_crew;
+typedef struct cli_decoder cli_decoder;
 
 /* Creates the state that the decoding threads share. Errors: LS_ENOMEM. The caller frees *out, even
  * after a failure. */
-int cli_crew_make(cli_crew **out, cli_packing *k);
+int cli_decoder_create(cli_decoder **out, cli_packing *k);
 /* Frees the state. NULL is allowed. No thread may be decoding. */
-void cli_crew_free(cli_crew *w);
+void cli_decoder_destroy(cli_decoder *w);
 
 /* Callback that receives a decoded chunk. If it fails, no further chunk is decoded. */
 typedef int cli_take(void *user, const cli_chunk *c);
@@ -175,6 +175,6 @@ typedef int cli_take(void *user, const cli_chunk *c);
 /* Decodes the images of the list in chunks, on the caller's thread and on others. Calls `take` for
  * each chunk, in the order of the list and one at a time, on any of these threads. Returns LS_OK,
  * or the status of the call of `take` that failed. */
-int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *user);
+int cli_decoder_run(cli_decoder *w, const cli_listing *list, cli_take *take, void *user);
 
 #endif

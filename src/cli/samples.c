@@ -289,7 +289,7 @@ int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_r
                       ls_error *err)
 {
     ls_trained t;
-    cli_places places;
+    cli_directories places;
     const cli_list none = {0};
     const ls_host host = {.size = sizeof host};
     const ls_trained_options o = {.path = run_dir,

@@ -204,7 +204,7 @@ static int parse_model(ls_trained *t, ls_error *err)
 
 static int open_model(ls_trained *t, ls_error *err)
 {
-    if (t->alone)
+    if (t->config_in_card)
         return ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
     int status = t->card.config.doc ? parse_model(t, err) : infer_card(t, &t->model, err);
     /* which layers are fused into one op depends on which are frozen, and with bf16 fusion changes
@@ -224,14 +224,15 @@ static int open_model(ls_trained *t, ls_error *err)
 static int describe_rows(ls_trained *t, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
-    t->as = (ls_new_rows){.prep = t->card.prep,
+    t->input_format =
+        (ls_input_format){.prep = t->card.prep,
                           .channels = rows.channels,
                           .height = rows.height,
                           .width = rows.width,
                           .floats = rows.dtype == LS_ROW_F32,
                           .classes = rows.classes,
                           .targets = rows.targets,
-                          .target = t->alone ? NULL : t->config.data_keys.target.text,
+                          .target = t->config_in_card ? NULL : t->config.data_keys.target.text,
                           .split = "test",
                           .host = t->host};
     if (!t->card.names || rows.targets)
@@ -242,7 +243,7 @@ static int describe_rows(ls_trained *t, ls_error *err)
     const cJSON *name = t->card.names->child;
     for (int i = 0; i < rows.classes && name; i++, name = name->next)
         t->class_name[i] = name->valuestring;
-    t->as.class_name = t->class_name;
+    t->input_format.class_name = t->class_name;
     return LS_OK;
 }
 
@@ -275,23 +276,23 @@ static void fit_keys(ls_trained *t)
     if (!t->card.config.doc ||
         (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors")))
         return;
-    k->classes = t->as.targets ? 0 : t->as.classes;
-    k->labels = t->as.targets ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
+    k->classes = t->input_format.targets ? 0 : t->input_format.classes;
+    k->labels = t->input_format.targets ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
     k->layout = t->card.prep && t->card.prep->channels_last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST;
 }
 
 static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
-    t->config.data_keys.judged = 1;
+    t->config.data_keys.keep_test = 1;
     /* A table is read as rows of the trained model if the model's card has the preparation and the
      * name of the target. */
     const bool table = t->card.prep && t->card.prep->kind == LS_PREP_TABLE &&
-                       (t->as.target || t->card.prep->target);
+                       (t->input_format.target || t->card.prep->target);
     const bool array = t->card.prep && t->card.prep->kind == LS_PREP_ARRAY;
     if (table || array)
-        t->config.data_keys.as = &t->as;
+        t->config.data_keys.input_format = &t->input_format;
     fit_keys(t);
-    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, !o->train,
+    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, !o->training_rows,
                                &o->trainer, err);
 }
 
@@ -309,10 +310,10 @@ static void name_arrays(ls_trained *t, const char *new_data)
 {
     ls_data_keys *k = &t->config.data_keys;
     const bool tensors = ends_with(new_data, ".safetensors"), archive = ls_path_is_npz(new_data);
-    const bool npy = !t->alone && is_named(&t->config, "npy");
+    const bool npy = !t->config_in_card && is_named(&t->config, "npy");
     const bool same =
         npy && archive == (t->config.data_path && ls_path_is_npz(t->config.data_path));
-    if (!t->alone && is_named(&t->config, "safetensors"))
+    if (!t->config_in_card && is_named(&t->config, "safetensors"))
         return;
     if (!npy)
         t->config.data_name = tensors ? "safetensors" : "npy";
@@ -335,7 +336,7 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
     t->config.data_limit = 0;
     t->config.data_path = o->new_data;
     int status = open_configured(t, o, err);
-    if (status || o->train || ls_dataset_describe(t->data[LS_TEST])->rows > 0)
+    if (status || o->training_rows || ls_dataset_describe(t->data[LS_TEST])->rows > 0)
         return status;
     ls_dataset *all = t->data[LS_TRAIN];
     t->data[LS_TRAIN] = t->data[LS_TEST];
@@ -345,7 +346,7 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
 
 static int open_new_table(ls_dataset **out, const ls_trained *t, const char *path, ls_error *err)
 {
-    int status = ls_new_rows_open_csv(out, &t->as, path, err);
+    int status = ls_new_rows_open_csv(out, &t->input_format, path, err);
     if (status == LS_OK)
         ls_dataset_scale_targets(*out, t->card.prep);
     return status;
@@ -354,9 +355,9 @@ static int open_new_table(ls_dataset **out, const ls_trained *t, const char *pat
 static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     const ls_dataset_about *about;
-    const bool own = t->alone || (ls_config_find_data(&about, &t->config, NULL) == LS_OK &&
-                                  about->channels == 0);
-    t->as.labelled = true;
+    const bool own = t->config_in_card || (ls_config_find_data(&about, &t->config, NULL) == LS_OK &&
+                                           about->channels == 0);
+    t->input_format.labelled = true;
     if (is_named(&t->config, "synthetic"))
         return ls_fail(err, LS_EINVAL,
                        "%.300s: the run's data are generated, so that no files of theirs can be "
@@ -367,13 +368,13 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
         t->config.data_path = o->new_data;
         return open_configured(t, o, err);
     }
-    ls_dataset **out = &t->data[o->train ? LS_TRAIN : LS_TEST];
+    ls_dataset **out = &t->data[o->training_rows ? LS_TRAIN : LS_TEST];
     if (t->card.prep->kind == LS_PREP_TABLE)
         return open_new_table(out, t, o->new_data, err);
-    if (is_named(&t->config, "folder") ||
-        (t->alone && t->as.class_name && !t->as.floats && cli_is_folder(o->new_data)))
-        return cli_read_folder(out, &t->as, o->new_data, o->train, t->config.data_keys.skip_broken,
-                               t->host, err);
+    if (is_named(&t->config, "folder") || (t->config_in_card && t->input_format.class_name &&
+                                           !t->input_format.floats && cli_is_folder(o->new_data)))
+        return cli_read_folder(out, &t->input_format, o->new_data, o->training_rows,
+                               t->config.data_keys.skip_broken, t->host, err);
     return open_new_arrays(t, o, err);
 }
 
@@ -390,7 +391,7 @@ static bool is_set(const ls_trainer_options *o, const char *key)
 static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     if (is_named(&t->config, "folder")) {
-        int status = cli_pack_again(&t->packed, &t->config, &t->as,
+        int status = cli_pack_again(&t->packed, &t->config, &t->input_format,
                                     is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"),
                                     o->trainer.cache_dir, t->host, err);
         if (status)
@@ -444,7 +445,7 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
     /* it reports why there is no card */
     if (!known)
         return ls_card_read(&out->card, out->weights_path, out->host, err);
-    out->alone = true;
+    out->config_in_card = true;
     out->config = out->card.config;
     return LS_OK;
 }
@@ -490,7 +491,7 @@ void ls_trained_close(ls_trained *t)
         ls_dataset_close(t->data[s]);
     ls_free(t->host, t->weights);
     ls_model_destroy(t->model, t->host);
-    if (!t->alone)
+    if (!t->config_in_card)
         ls_config_fini(&t->config);
     ls_card_fini(&t->card);
     ls_free(t->host, t->class_name);
@@ -533,7 +534,7 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
         .scores = j->rows.scores != NULL,
         .data[LS_TEST] = {.images = d->images,
                           .labels = j->labels,
-                          .rows = d->places ? d->all : d->rows},
+                          .rows = d->row_index ? d->total_rows : d->rows},
         .shard_rows = sizes,
         .shard_row_counts = ls_add_shard_sizes(sizes, 0, d->rows, j->rows.batch, j->rows.shards),
         .host = t->host,
@@ -590,8 +591,8 @@ static int run_on_pool(ls_prediction *out, float *scores, const ls_predict_desc 
     int status = ls_sharded_rows_init(&j.rows, host, err);
     if (status == LS_OK && (!j.labels || !j.name))
         status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)d->rows);
-    if (status == LS_OK && d->places)
-        memcpy(j.rows.row, d->places, d->rows * sizeof *d->places);
+    if (status == LS_OK && d->row_index)
+        memcpy(j.rows.row, d->row_index, d->rows * sizeof *d->row_index);
     if (status == LS_OK)
         status = ls_pool_run(pool, predict_part, &j, LS_FOREVER, err);
     if (status == LS_OK)

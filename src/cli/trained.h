@@ -25,11 +25,11 @@ typedef struct ls_trained_options {
     bool best;
     /* Path of data that replaces the run's data: a table, a folder of images with a subfolder for
      * each class, a directory of .npy files or a safetensors file; if the run's data is a built-in
-     * dataset, the directory of its files. Its rows become data[LS_TEST]. NULL: the run's data is
-     * opened. */
+     * dataset, the directory of its files. Its rows become data[LS_TEST], or with `training_rows`
+     * data[LS_TRAIN]. NULL: the run's data is opened. */
     const char *new_data;
     /* if `new_data` has training and test rows, use its training rows instead of its test rows */
-    bool train;
+    bool training_rows;
     /* Only these members are used: config_path (a config that replaces the run's config), set,
      * data_dirs and host. Their values must stay valid until ls_trained_close. */
     ls_trainer_options trainer;
@@ -43,14 +43,14 @@ typedef struct ls_trained {
     ls_card card;
     /* the config was read from the card, not from a config file, so `config` must not be freed
      * separately */
-    bool alone;
+    bool config_in_card;
     ls_model *model;
     float *weights; /* [model->floats], in the canonical layout (nn/model.h) */
     /* the training and the test split; NULL: not requested, or not there */
     ls_dataset *data[LS_SUBSETS];
-    char *weights_path;      /* file from which the weights were read */
-    ls_new_rows as;          /* how the model reads rows */
-    const char **class_name; /* owned array, input_format.class_name */
+    char *weights_path;           /* file from which the weights were read */
+    ls_input_format input_format; /* how the model reads rows */
+    const char **class_name;      /* owned array, input_format.class_name */
     /* Owned paths: if data.packed, data.path or data.test_path was not taken from the config's text
      * but found elsewhere, `packed`, found[0] or found[1] is its value. */
     char *packed, *found[2];
@@ -82,8 +82,8 @@ typedef struct ls_predict_desc {
     const void *images;
     /* [rows]: the numbers of the rows in `images` and `labels` to predict; NULL: rows 0 … rows −
      * 1 */
-    const uint32_t *places;
-    uint32_t all; /* with `row_index`: number of rows in `images` and `labels` */
+    const uint32_t *row_index;
+    uint32_t total_rows; /* with `row_index`: number of rows in `images` and `labels` */
     /* classes or target vectors of the rows in `images`; NULL: not known, and only the scores are
      * valid */
     const void *labels;

@@ -410,8 +410,8 @@ static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error 
     return LS_OK;
 }
 
-int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c,
-                        bool labels_alone, const ls_trainer_options *o, ls_error *err)
+int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c, bool labels_only,
+                        const ls_trainer_options *o, ls_error *err)
 {
     const char *key = "data";
     ls_error cause;
@@ -421,7 +421,7 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
     spec.sources = o->sources;
     spec.source_count = o->source_count;
     spec.wrong = &key;
-    spec.labels_alone = labels_alone;
+    spec.labels_only = labels_only;
     int status = check_keys(c, &spec, err);
     if (status)
         return status;

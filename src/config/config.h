@@ -240,7 +240,7 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
  * and the caller's own data sources. `labels_only`: as in ls_dataset_spec. Errors: those of
  * ls_dataset_open; LS_ECONFIG with line and column of the key. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
-                        bool labels_alone, const ls_trainer_options *options, ls_error *err);
+                        bool labels_only, const ls_trainer_options *options, ls_error *err);
 /* Sets the values that depend on the data: the preprocessing of bytes or floats, the loss for
  * classes or vectors, and the metrics. `rows`: number of rows of an evaluation. Errors: LS_ECONFIG
  * (the loss, a metric, an augmentation or the smoothing of labels does not suit the data). */

@@ -79,7 +79,7 @@ typedef struct ls_measured {
 ls_metric ls_metric_to_report(const ls_loss *loss, unsigned wanted, const ls_measured *measured);
 
 /* The rows of an evaluation, with their labels and the model's scores. */
-typedef struct ls_judged {
+typedef struct ls_scored_rows {
     const float *scores; /* [rows][outputs] */
     /* of each row of the data set: a class (int32_t), or its target values (float [outputs]) */
     const void *labels;
@@ -87,7 +87,7 @@ typedef struct ls_judged {
     const uint32_t *row;
     uint32_t rows;
     int outputs;
-} ls_judged;
+} ls_scored_rows;
 
 /* Sets all results to "not measured": NaN, and no matrix. */
 void ls_measured_clear(ls_measured *measured);
@@ -96,7 +96,7 @@ void ls_measured_clear(ls_measured *measured);
  * has diverged, these metrics become NaN. Loss, accuracy and metrics that are not in `wanted` keep
  * their values. If `wanted` contains the confusion matrix, out->confusion must have room for
  * outputs × outputs numbers. Errors: LS_ENOMEM (for auc). */
-int ls_measure(ls_measured *out, unsigned wanted, const ls_judged *judged, const ls_host *host,
+int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *judged, const ls_host *host,
                ls_error *err);
 
 /* Keys of a record that are computed from the confusion matrix: "precision", "recall" and

@@ -120,8 +120,8 @@ static int find_targets(arrays *a)
         return status;
     p = &a->split[1];
     return ls_targets_check(&a->targets, &p->y, p->y_name,
-                            k->as ? "the model has learnt no others"
-                                  : "set data.classes to how many there are",
+                            k->input_format ? "the model has learnt no others"
+                                            : "set data.classes to how many there are",
                             a->o->err);
 }
 
@@ -129,7 +129,7 @@ static int find_targets(arrays *a)
 static int name_numbers(const arrays *a, ls_resident *r)
 {
     const size_t n = (size_t)a->targets.classes;
-    if (!a->targets.first || a->o->spec->keys.as)
+    if (!a->targets.first || a->o->spec->keys.input_format)
         return LS_OK;
     const char **name = ls_alloc_array(a->o->host, n, sizeof *name);
     char(*text)[24] = ls_alloc_array(a->o->host, n, sizeof *text);
@@ -171,14 +171,14 @@ static int find_means(arrays *a)
     const ls_array *x = &a->split[0].x;
     const size_t limit = a->o->spec->limit, rows = limit ? limit : (size_t)x->dim[0];
     const size_t row = ls_array_row(x), all = row * rows;
-    const ls_new_rows *as = a->o->spec->keys.as;
+    const ls_input_format *format = a->o->spec->keys.input_format;
     if (a->o->spec->keys.missing != LS_MISSING_MEAN || ls_array_is_whole(x))
         return LS_OK;
-    if (as &&
-        (size_t)as->prep->fills == row) { /* the means of the trained model's own training rows */
+    if (format && (size_t)format->prep->fills ==
+                      row) { /* the means of the trained model's own training rows */
         a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
         for (size_t i = 0; a->mean && i < row; i++)
-            a->mean[i] = (double)as->prep->fill[i];
+            a->mean[i] = (double)format->prep->fill[i];
         return a->mean ? LS_OK : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %zu means", row);
     }
     size_t *count = ls_alloc_array(a->o->host, row, sizeof *count);
@@ -308,7 +308,7 @@ static int describe(ls_dataset_info *info, const arrays *a, int test)
 {
     const pair *p = &a->split[test];
     const uint32_t rows = (uint32_t)p->x.dim[0];
-    *info = ls_dataset_split(a->o, test, p->x.path, rows);
+    *info = ls_dataset_split_info(a->o, test, p->x.path, rows);
     int status = shape_of(info, a, p);
     if (status == LS_OK && !test)
         status = ls_dataset_check_limit(a->o, rows, p->x.path);

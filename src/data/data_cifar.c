@@ -129,7 +129,7 @@ static int read_file(cifar_split *s, const char *path)
     int status = ls_byte_reader_open(&r, path, s->o->host, s->o->err);
     if (status)
         return status;
-    ls_byte_reader_leave_hash(r); /* s->hash covers all files of the split */
+    ls_byte_reader_disable_hash(r); /* s->hash covers all files of the split */
     status = check_size(s, r, path);
     if (status == LS_OK)
         status = read_records(s, r, path);
@@ -164,11 +164,11 @@ static int open_split(ls_dataset **out, int test, const ls_located *located, con
         .record = detail->labels + IMAGE,
         .path = located->file + (test ? training : 0),
         .paths = test ? 1 : training,
-        .unread = !test && o->spec->labels_alone && !(o->spec->keys.validation > 0),
+        .unread = !test && o->spec->labels_only && !(o->spec->keys.validation > 0),
         .o = o,
     };
     const uint32_t rows = (uint32_t)s.paths * s.records;
-    const ls_dataset_info info = ls_dataset_split(o, test, located->directory, rows);
+    const ls_dataset_info info = ls_dataset_split_info(o, test, located->directory, rows);
     int status = test ? LS_OK : ls_dataset_check_limit(o, rows, located->directory);
     if (status == LS_OK)
         status = ls_resident_create(&s.out, &info, o);

@@ -325,7 +325,7 @@ static int create_split(const ls_csv *c, ls_resident **out)
     const bool classes = target->kind == LS_CSV_TEXT;
     const ls_host *host = c->o->host;
     ls_dataset_info info =
-        ls_dataset_split(c->o, !c->learning, c->t->path, (uint32_t)c->cells.rows);
+        ls_dataset_split_info(c->o, !c->learning, c->t->path, (uint32_t)c->cells.rows);
     info.channels = c->features;
     info.height = info.width = 1;
     info.classes = classes ? target->levels.count : 0;
@@ -472,16 +472,16 @@ static int hand_over(ls_csv *c, ls_dataset *train)
  * them. */
 static int open_as(ls_dataset *split[2], const ls_opening *o)
 {
-    ls_new_rows as = *o->spec->keys.as;
-    as.labelled = true;
-    as.host = o->host;
-    as.split = "train";
-    as.limit = o->spec->limit;
-    int status = ls_new_rows_open_csv(&split[0], &as, o->spec->path, o->err);
-    as.split = "test";
-    as.limit = 0;
+    ls_input_format format = *o->spec->keys.input_format;
+    format.labelled = true;
+    format.host = o->host;
+    format.split = "train";
+    format.limit = o->spec->limit;
+    int status = ls_new_rows_open_csv(&split[0], &format, o->spec->path, o->err);
+    format.split = "test";
+    format.limit = 0;
     if (status == LS_OK && o->spec->keys.test_path)
-        return ls_new_rows_open_csv(&split[1], &as, o->spec->keys.test_path, o->err);
+        return ls_new_rows_open_csv(&split[1], &format, o->spec->keys.test_path, o->err);
     return status ? status : ls_dataset_none(&split[1], &split[0]->info, o);
 }
 
@@ -491,7 +491,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
     ls_csv c = {.o = o, .learning = true, .cells = {.host = o->host}};
     if (!spec->path)
         return ls_dataset_refuse(o, "data.path", "expected the table's file");
-    if (spec->keys.as)
+    if (spec->keys.input_format)
         return open_as(split, o);
     /* the decimal point is '.' whatever the host's locale */
     ls_c_locale locale = ls_c_locale_enter();

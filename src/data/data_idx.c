@@ -207,7 +207,7 @@ static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
  * (labels_only). */
 static bool is_unread(const idx_split *s)
 {
-    return !s->test && s->o->spec->labels_alone && !(s->o->spec->keys.validation > 0);
+    return !s->test && s->o->spec->labels_only && !(s->o->spec->keys.validation > 0);
 }
 
 /* Compares the SHA-256 of the files with those that the makers published. A difference is only a
@@ -230,7 +230,7 @@ static void compare_payload(const idx_split *s, ls_dataset_info *info)
 
 static int create_split(const idx_split *s, ls_resident **out)
 {
-    ls_dataset_info info = ls_dataset_split(s->o, s->test, s->directory, s->rows);
+    ls_dataset_info info = ls_dataset_split_info(s->o, s->test, s->directory, s->rows);
     info.height = (int)s->height;
     info.width = (int)s->width;
     return ls_resident_create(out, &info, s->o);

@@ -106,7 +106,7 @@ static int make_split(ls_dataset **out, const pictures *from, int test, const ls
     const uint64_t seed = o->spec->seed;
     char source[64];
     snprintf(source, sizeof source, "generated from seed %" PRIu64, seed);
-    ls_dataset_info info = ls_dataset_split(o, test, source, test ? TEST_ROWS : TRAIN_ROWS);
+    ls_dataset_info info = ls_dataset_split_info(o, test, source, test ? TEST_ROWS : TRAIN_ROWS);
     ls_resident *data;
     info.synthetic = true;
     int status = ls_resident_create(&data, &info, o);

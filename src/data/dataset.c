@@ -410,7 +410,7 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
     ls_dataset *split[2] = {NULL, NULL};
     int status = kind->open(split, &o);
     if (status == LS_OK)
-        ls_learn_targets(split, &o);
+        ls_scale_split_targets(split, &o);
     if (status == LS_OK && spec->keys.validation > 0)
         status = ls_hold_out(split, &o);
     for (int s = 0; status && s < 2; s++) {
@@ -433,7 +433,8 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
                 : fail_unknown(spec, err);
 }
 
-ls_dataset_info ls_dataset_split(const ls_opening *o, int test, const char *source, uint32_t rows)
+ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char *source,
+                                      uint32_t rows)
 {
     const ls_dataset_about *about = &o->kind->about;
     const uint32_t limit = o->spec->limit;
@@ -496,7 +497,7 @@ ls_dataset_view ls_dataset_resident(const ls_dataset *ds)
     return ds->ops->view ? ds->ops->view(ds) : (ls_dataset_view){0};
 }
 
-void ls_dataset_places(const ls_dataset *ds, uint32_t *row, uint32_t count)
+void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count)
 {
     const uint32_t *places = ls_dataset_resident(ds).row;
     for (uint32_t i = 0; places && i < count; i++)

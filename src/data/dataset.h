@@ -211,14 +211,14 @@ typedef struct ls_data_keys {
     double validation;        /* fraction of the training rows that is held out for validation */
     /* Not a key: how a trained model reads rows (data/new_rows.h). Nothing is learnt from the rows
      * then. NULL: a training run. */
-    const struct ls_new_rows *as;
+    const struct ls_input_format *input_format;
     /* Not a key; csv; non-zero: the table is only inspected. A column with too many different texts
      * is left out, where a training run would refuse the table. If no key names the target, it is
      * the column with a customary name, such as "target" or "label", or else the last column. */
     int lenient;
     /* not a key; non-zero: a test split that has rows is kept, and the held-out rows are not
      * used */
-    int judged;
+    int keep_test;
 } ls_data_keys;
 
 /* Describes the dataset to open. The texts need not outlive the call of ls_dataset_open. */
@@ -238,7 +238,7 @@ typedef struct ls_dataset_spec {
     ls_data_keys keys;
     /* The caller needs only the labels of the training split. A kind may then leave the images
      * unread, unless rows are held out; they are zeros and have no SHA-256. */
-    bool labels_alone;
+    bool labels_only;
     /* The caller's own data sources, one of which `name` may name. They must outlive the opened
      * datasets. */
     const struct ls_data_source *const *sources;
@@ -317,7 +317,7 @@ ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
 
 /* Replaces each of the `count` row numbers of the dataset by the number that the row has in the
  * arrays of ls_dataset_resident. */
-void ls_dataset_places(const ls_dataset *ds, uint32_t *row, uint32_t count);
+void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count);
 
 /* Converts targets that are one number from the user's unit to the scaled values that the network
  * learns (ls_prep_target). Does nothing for other targets. `ds` must be resident and not have been

@@ -348,7 +348,7 @@ static int read_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got,
     return r->gzip ? inflate_some(r, out, count, got, err) : copy_some(r, out, count, got, err);
 }
 
-void ls_byte_reader_leave_hash(ls_byte_reader *r)
+void ls_byte_reader_disable_hash(ls_byte_reader *r)
 {
     r->hashed = false;
 }

@@ -168,7 +168,7 @@ int ls_hold_out(ls_dataset *split[2], const ls_opening *o)
     int status = divide(own, split[0], o);
     if (status)
         return status;
-    const bool kept = o->spec->keys.judged && split[1]->info.rows > 0;
+    const bool kept = o->spec->keys.keep_test && split[1]->info.rows > 0;
     ls_dataset_close(kept ? own[1] : split[1]);
     split[0] = own[0];
     split[1] = kept ? split[1] : own[1];

@@ -39,7 +39,8 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
 /* Returns the description of the training split (`test` 0) or the test split (`test` 1), which has
  * `rows` rows in its files. Name, shape and classes are those of the kind. The training split gets
  * spec->limit rows instead of `rows` if that limit is not 0. `source` is not copied. */
-ls_dataset_info ls_dataset_split(const ls_opening *o, int test, const char *source, uint32_t rows);
+ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char *source,
+                                      uint32_t rows);
 
 /* Fails with LS_ECONFIG and the message "KEY: …", and stores `key` in *spec->wrong. */
 int ls_dataset_refuse(const ls_opening *o, const char *key, const char *format, ...)
@@ -110,7 +111,7 @@ int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *
 
 /* Turns hashing off. Must be called before the first read. ls_byte_reader_end then returns the
  * SHA-256 of an empty text. */
-void ls_byte_reader_leave_hash(ls_byte_reader *r);
+void ls_byte_reader_disable_hash(ls_byte_reader *r);
 
 /* Reads up to `count` bytes into `out` and stores their number in *got, which is 0 only at the end
  * of the file. Errors: LS_EDATA (damage), LS_EIO, LS_ENOMEM. */
@@ -176,9 +177,9 @@ int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_
 /* Scales the targets of both splits to (target − mean) / deviation. Does nothing if a target is a
  * class or several numbers. In a training run with keys.standardize_target, mean and deviation are
  * computed from the training rows and stored in the preparation of split[0]. For a trained model
- * (keys.model), they are those of the model's preparation. Called after the kind's opener, and
- * before rows are held out for validation. */
-void ls_learn_targets(ls_dataset *split[2], const ls_opening *o);
+ * (keys.input_format), they are those of the model's preparation. Called after the kind's opener,
+ * and before rows are held out for validation. */
+void ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o);
 
 /* Moves the fraction keys.validation of the rows of split[0] to a validation split. split[0]
  * becomes the remaining training rows. split[1], the test split, is closed, and the validation

@@ -95,7 +95,7 @@ static int count_one_hot(ls_target_form *out, const ls_array *y, const char *nam
                        "%.200s: %s: expected %d classes, as data.classes says, found rows of %zu "
                        "numbers with one 1 each; remove the key",
                        y->path, name, keys->classes, n);
-    if (!keys->as)
+    if (!keys->input_format)
         ls_log(
             host, LS_LOG_INFO,
             "%.200s: %s: rows of zeros with one 1 each are taken as %zu classes; for vectors set "
@@ -116,15 +116,15 @@ static int count_labels(ls_target_form *out, const ls_array *y, const char *name
     out->classes = keys->classes       ? keys->classes
                    : most > out->first ? (int)(most + 1 - out->first)
                                        : 2;
-    if (out->first && !keys->as)
+    if (out->first && !keys->input_format)
         ls_log(host, LS_LOG_INFO, "%.200s: %s: labels are 1 to %lld: %d classes, of these names",
                y->path, name, (long long)most, out->classes);
     if (most - out->first < out->classes)
         return LS_OK;
     return ls_fail(err, LS_EDATA, "%.200s: %s: expected labels from 0 to %d, found %lld; %s",
                    y->path, name, out->classes - 1, (long long)most,
-                   keys->as ? "the model has learnt no others"
-                            : "set data.classes to how many there are");
+                   keys->input_format ? "the model has learnt no others"
+                                      : "set data.classes to how many there are");
 }
 
 int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,
@@ -153,8 +153,8 @@ int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,
                "for values set data.labels to \"values\"",
                y->path, name, ls_array_type_name(y->type));
     }
-    if (keys->as && keys->as->classes) {
-        *out = ls_targets_of_model(y, keys->as->classes, keys->as->class_name);
+    if (keys->input_format && keys->input_format->classes) {
+        *out = ls_targets_of_model(y, keys->input_format->classes, keys->input_format->class_name);
         return ls_targets_check(out, y, name, "the model has learnt no others", err);
     }
     return count_labels(out, y, name, keys, host, err);

@@ -19,7 +19,7 @@ typedef struct ls_target_form {
  * floats are classes if they contain every whole number from 0 or 1 to a largest number below 100,
  * unless the loss needs vectors (keys->vectors); a line in the host's log reports both cases. If
  * the smallest label is 1 and the largest is at most 65,536, class 0 has the label 1. With
- * keys->model, the classes are those of the trained model.
+ * keys->input_format, the classes are those of the trained model.
  *
  * Errors: LS_EDATA (a target does not have the form; the message names the row). */
 int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,

@@ -46,10 +46,10 @@ static size_t asked_for(int side, int threads, size_t images, size_t tests)
                      .err = &err,
                      .split = {{.count = images}, {.count = tests}},
                      .row = (size_t)side * (size_t)side * 3};
-    cli_crew *crew;
-    if (cli_crew_make(&crew, &k) != LS_OK)
+    cli_decoder *crew;
+    if (cli_decoder_create(&crew, &k) != LS_OK)
         fail_msg("%d × %d, %d threads: %zu bytes and more", side, side, threads, a.asked);
-    cli_crew_free(crew);
+    cli_decoder_destroy(crew);
     return a.asked;
 }
 

@@ -270,7 +270,7 @@ static void new_rows_may_have_either_layout(void **state)
     ls_prep *prep;
     ls_error err = {0};
     assert_int_equal(ls_prep_create(&prep, LS_PREP_ARRAY, NULL, &err), LS_OK);
-    const ls_new_rows of = {
+    const ls_input_format of = {
         .prep = prep, .channels = 3, .height = 2, .width = 3, .classes = 2, .split = "test"};
     for (int form = 0; form < 3; form++) { /* first, last, and last in an archive */
         ls_dataset *ds;
@@ -358,14 +358,14 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
     ls_prep *prep;
     ls_error err = {0};
     assert_int_equal(ls_prep_create(&prep, LS_PREP_ARRAY, NULL, &err), LS_OK);
-    const ls_new_rows of = {.prep = prep,
-                            .channels = 2,
-                            .height = 1,
-                            .width = 1,
-                            .classes = 3,
-                            .class_name = names,
-                            .labelled = true,
-                            .split = "test"};
+    const ls_input_format of = {.prep = prep,
+                                .channels = 2,
+                                .height = 1,
+                                .width = 1,
+                                .classes = 3,
+                                .class_name = names,
+                                .labelled = true,
+                                .split = "test"};
     ls_dataset *ds;
     const double hot[4][3] = {{1, 0, 0}, {0, 0, 1}, {0, 1, 0}, {0, 0, 1}};
     for (int form = 0; form < 2; form++) {

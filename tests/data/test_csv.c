@@ -280,16 +280,16 @@ static void names_of_new_rows_are_compared_as_in_files(void **state)
     assert_int_equal(ls_prep_add(prep, "\xe9", NULL, 0, &err), LS_OK);
     assert_int_equal(ls_prep_add(prep, "b", level, 2, &err), LS_OK);
     assert_int_equal(ls_prep_finish(prep, &err), LS_OK);
-    const ls_new_rows as = {.prep = prep,
-                            .channels = 3,
-                            .height = 1,
-                            .width = 1,
-                            .floats = true,
-                            .classes = 2,
-                            .class_name = class,
-                            .target = "k\xEF\xBF\xBD",
-                            .labelled = true,
-                            .split = "test"};
+    const ls_input_format as = {.prep = prep,
+                                .channels = 3,
+                                .height = 1,
+                                .width = 1,
+                                .floats = true,
+                                .classes = 2,
+                                .class_name = class,
+                                .target = "k\xEF\xBF\xBD",
+                                .labelled = true,
+                                .split = "test"};
     if (ls_new_rows_read_csv(&rows, &as, "once", once, sizeof once - 1, &err) != LS_OK)
         fail_msg("%s", err.text);
     const float row[] = {1, 1, 0};

@@ -719,7 +719,7 @@ static void training_images_that_nobody_asks_for_are_not_read(void **state)
     dataset_files files = good();
     files.of[0].count++;
     write_files(s, "", &files, 0);
-    ls_dataset_spec spec = {.name = "mnist", .path = s->directory, .labels_alone = true};
+    ls_dataset_spec spec = {.name = "mnist", .path = s->directory, .labels_only = true};
     ls_dataset *split[2];
     ls_error err = {0};
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_OK);

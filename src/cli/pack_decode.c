@@ -42,7 +42,7 @@ enum {
     BLOCK_BYTES = 32 << 20
 };
 
-struct cli_crew {
+struct cli_decoder {
     const cli_packing *k;
     const cli_listing *list;
     /* number of images in a chunk, of chunks in the list, and of chunks in a block */
@@ -100,7 +100,7 @@ static int folder_of(keeps *k, const cli_entry *e)
     return k->folder = k->folder < 0 ? AT_FDCWD : k->folder;
 }
 
-static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
+static void decode_chunk(const cli_decoder *w, size_t number, keeps *kept)
 {
     const cli_pack *p = w->k->p;
     const size_t area = (size_t)p->size * (size_t)p->size, first = number * w->each;
@@ -132,7 +132,7 @@ static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
 
 /* Waits for a free slot and takes the next chunk. Returns its number, or w->chunks if no chunk is
  * left. The caller holds the lock. */
-static size_t take_chunk(cli_crew *w)
+static size_t take_chunk(cli_decoder *w)
 {
     while (w->status == LS_OK && w->taken < w->chunks && w->taken >= w->handed + w->slots)
         pthread_cond_wait(&w->room, &w->lock);
@@ -141,7 +141,7 @@ static size_t take_chunk(cli_crew *w)
 
 /* Hands decoded chunks on, in order, unless another thread does. The caller holds the lock, which
  * is released during each callback. */
-static void hand_on(cli_crew *w)
+static void hand_on(cli_decoder *w)
 {
     cli_chunk *c = &w->slot[w->handed % w->slots];
     if (w->handing)
@@ -160,7 +160,7 @@ static void hand_on(cli_crew *w)
 
 static void *decode_some(void *user)
 {
-    cli_crew *w = user;
+    cli_decoder *w = user;
     keeps kept = {.folder = AT_FDCWD, .number = 0};
     pthread_mutex_lock(&w->lock);
     for (size_t number; (number = take_chunk(w)) < w->chunks;) {
@@ -177,7 +177,7 @@ static void *decode_some(void *user)
     return NULL;
 }
 
-int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *user)
+int cli_decoder_run(cli_decoder *w, const cli_listing *list, cli_take *take, void *user)
 {
     pthread_t thread[CLI_PACK_THREADS];
     int threads = 1; /* the caller's thread */
@@ -196,7 +196,7 @@ int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *use
     return w->status;
 }
 
-void cli_crew_free(cli_crew *w)
+void cli_decoder_destroy(cli_decoder *w)
 {
     if (!w)
         return;
@@ -210,7 +210,7 @@ void cli_crew_free(cli_crew *w)
     ls_free(w->k->host, w);
 }
 
-static bool has_slots(cli_crew *w)
+static bool has_slots(cli_decoder *w)
 {
     const cli_packing *k = w->k;
     w->slot = ls_alloc_array(k->host, w->slots, sizeof *w->slot);
@@ -225,7 +225,7 @@ static bool has_slots(cli_crew *w)
 
 /* Chooses the number of slots: four for each thread, but not more than memory or the number of
  * chunks allows. */
-static void set_sizes(cli_crew *w, size_t threads)
+static void set_sizes(cli_decoder *w, size_t threads)
 {
     const cli_listing *split = w->k->split;
     const size_t images = split[0].count > split[1].count ? split[0].count : split[1].count;
@@ -237,10 +237,10 @@ static void set_sizes(cli_crew *w, size_t threads)
     w->wanted = (int)(threads < w->slots ? threads : w->slots);
 }
 
-int cli_crew_make(cli_crew **out, cli_packing *k)
+int cli_decoder_create(cli_decoder **out, cli_packing *k)
 {
     const int wanted = k->p->threads ? k->p->threads : ls_allowed_cpus();
-    cli_crew *w = *out = ls_alloc(k->host, sizeof *w);
+    cli_decoder *w = *out = ls_alloc(k->host, sizeof *w);
     if (!w)
         return cli_pack_no_memory(k);
     w->k = k;

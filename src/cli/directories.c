@@ -104,7 +104,7 @@ uint64_t cli_cache_bytes(void)
     return (uint64_t)((good ? gib : CLI_CACHE_GIB) * 0x1p30);
 }
 
-ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
+ls_trainer_options cli_options(cli_directories *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host)
 {
     const char *own = getenv("LOCKSTEP_DATA");

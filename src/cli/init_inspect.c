@@ -38,7 +38,7 @@ static bool is_file(const char *folder, const char *name)
 
 /* l->path is a file of rows, such as "x.npy" or "X_train.npy". Finds the file of its targets in the
  * same folder. */
-static int find_pair(cli_look *l, ls_error *err)
+static int find_pair(cli_inspection *l, ls_error *err)
 {
     const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path;
     snprintf(l->folder, sizeof l->folder, "%.*s", slash ? (int)(slash - l->path) : 0, l->path);
@@ -66,7 +66,7 @@ static bool is_of_several(const char *path)
            strncmp(name, "test_batch", 10) == 0;
 }
 
-static int find_kind(cli_look *l, ls_error *err)
+static int find_kind(cli_inspection *l, ls_error *err)
 {
     struct stat st;
     if (stat(l->path, &st) != 0)
@@ -111,7 +111,7 @@ static int find_kind(cli_look *l, ls_error *err)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static void close_data(cli_look *l)
+static void close_data(cli_inspection *l)
 {
     for (int s = 0; s < 2; s++) {
         ls_dataset_close(l->split[s]);
@@ -119,7 +119,7 @@ static void close_data(cli_look *l)
     }
 }
 
-static int open_data(cli_look *l, const ls_host *host, ls_error *err)
+static int open_data(cli_inspection *l, const ls_host *host, ls_error *err)
 {
     const ls_dataset_spec spec = {.name = l->kind,
                                   .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
@@ -181,7 +181,7 @@ static const char *useless(const ls_column_seen *c, uint32_t rows)
 
 /* Adds the columns that cannot help to l->drop, and the reasons to l->why. Returns the number of
  * these columns. */
-static int drop_useless(cli_look *l, const ls_dataset_info *info)
+static int drop_useless(cli_inspection *l, const ls_dataset_info *info)
 {
     int dropped = 0;
     for (int i = 0; i < info->columns; i++) {
@@ -204,7 +204,7 @@ static int drop_useless(cli_look *l, const ls_dataset_info *info)
     return dropped;
 }
 
-static int look_at_table(cli_look *l, ls_error *err)
+static int look_at_table(cli_inspection *l, ls_error *err)
 {
     int status = open_data(l, l->host, err);
     if (status == LS_EDATA && strstr(err->text, "at most 65536 classes")) {
@@ -231,7 +231,7 @@ static bool may_be_last(const ls_dataset_info *info)
            info->channels > 4;
 }
 
-static int look_at_arrays(cli_look *l, ls_error *err)
+static int look_at_arrays(cli_inspection *l, ls_error *err)
 {
     l->silent = *l->host;
     l->silent.log = NULL;
@@ -243,7 +243,7 @@ static int look_at_arrays(cli_look *l, ls_error *err)
 }
 
 /* Computes mean and deviation of the values of the first rows. */
-static void measure(cli_look *l, const ls_dataset *ds)
+static void measure(cli_inspection *l, const ls_dataset *ds)
 {
     const ls_dataset_info *info = ls_dataset_describe(ds);
     const ls_dataset_view view = ls_dataset_resident(ds);
@@ -261,7 +261,7 @@ static void measure(cli_look *l, const ls_dataset *ds)
     l->deviation = squares > 0 ? sqrt(squares / (double)n) : 1;
 }
 
-static void take_shape(cli_look *l)
+static void take_shape(cli_inspection *l)
 {
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
     l->rows = info->rows;
@@ -277,7 +277,7 @@ static void take_shape(cli_look *l)
 /* ---- pictures -------------------------------------------------------------------------------- */
 
 /* Decodes up to PICTURES pictures, spread over the list, until one of them has colours. */
-static int look_for_colours(cli_look *l, ls_error *err)
+static int look_for_colours(cli_inspection *l, ls_error *err)
 {
     enum { SIDE = 16, ALL = SIDE * SIDE };
     uint8_t pixel[3 * ALL];
@@ -299,7 +299,7 @@ static int look_for_colours(cli_look *l, ls_error *err)
     return broken < PICTURES && broken < list->count ? LS_OK : status;
 }
 
-static int look_at_folder(cli_look *l, ls_error *err)
+static int look_at_folder(cli_inspection *l, ls_error *err)
 {
     l->pack = (cli_pack){.folder = l->path, .quiet = true};
     l->listed = (cli_packing){.p = &l->pack, .host = l->host, .err = err};
@@ -319,7 +319,7 @@ static int look_at_folder(cli_look *l, ls_error *err)
 /* ---- public datasets with known file names --------------------------------------------------- */
 
 /* Returns "mnist" or "fashion_mnist". The files of both have the same names. */
-static const char *which_mnist(const cli_look *l)
+static const char *which_mnist(const cli_inspection *l)
 {
     return ls_dataset_describe(l->split[0])->payload == LS_PAYLOAD_PUBLISHED ||
                    strstr(l->path, "ashion")
@@ -329,7 +329,7 @@ static const char *which_mnist(const cli_look *l)
 
 /* Tries to open the directory as each of the public datasets. If it contains the files of none of
  * them, sets l->kind to "folder". */
-static int look_for_known(cli_look *l, ls_error *err)
+static int look_for_known(cli_inspection *l, ls_error *err)
 {
     static const char *const known[] = {"fashion_mnist", "mnist", "emnist", "cifar10", "cifar100"};
     int status = LS_ENOENT;
@@ -353,7 +353,7 @@ static int look_for_known(cli_look *l, ls_error *err)
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-int cli_look_at(cli_look *l, ls_error *err)
+int cli_inspect(cli_inspection *l, ls_error *err)
 {
     l->drop = cJSON_CreateArray();
     ls_buffer_init(&l->why, l->host);
@@ -379,7 +379,7 @@ int cli_look_at(cli_look *l, ls_error *err)
     return LS_OK;
 }
 
-void cli_look_end(cli_look *l)
+void cli_inspect_end(cli_inspection *l)
 {
     close_data(l);
     if (l->listed.p)
