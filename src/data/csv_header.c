@@ -170,10 +170,11 @@ static void find_kind(ls_csv *c, ls_csv_column *at)
         at->named = true;
     } else if (has_no_name(at->name)) {
         at->kind = LS_CSV_DROPPED;
-        ls_log(
-            c->o->host, LS_LOG_INFO,
-            "%.300s: column %d has no name%s%.40s%s, as one that counts the rows; it is left out",
-            c->t->path, c->columns, at->name[0] ? " (\"" : "", at->name, at->name[0] ? "\")" : "");
+        ls_log(c->o->host, LS_LOG_INFO,
+               "%.300s: column %d has no name%s%.40s%s; such a column usually counts the rows; it "
+               "is left out",
+               c->t->path, c->columns, at->name[0] ? " (\"" : "", at->name,
+               at->name[0] ? "\")" : "");
     }
 }
 

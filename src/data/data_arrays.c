@@ -120,8 +120,8 @@ static int find_targets(arrays *a)
         return status;
     p = &a->split[1];
     return ls_targets_check(&a->targets, &p->y, p->y_name,
-                            k->input_format ? "the model has learnt no others"
-                                            : "set data.classes to how many there are",
+                            k->input_format ? "the model has learnt no other labels"
+                                            : "set data.classes to the number of classes",
                             a->o->err);
 }
 
@@ -153,7 +153,7 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
                    "%.200s: %s: row %zu, column %zu: expected a finite number, found %g%s",
                    array->path, name, i / row, i % row, v,
                    isnan(v) && array != &a->split[0].y && array != &a->split[1].y
-                       ? "; data.missing says what else to do: \"zero\" or \"mean\""
+                       ? "; set data.missing to \"zero\" or \"mean\" to replace missing numbers"
                        : "");
 }
 
@@ -221,7 +221,9 @@ static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t a
             continue;
         status = number_of(a, p, i, &v);
         if (status == LS_OK && !writable && mprotect(r->map, r->map_bytes, PROT_READ | PROT_WRITE))
-            status = ls_fail(a->o->err, LS_ENOMEM, "%.200s: no memory to fill what is missing",
+            status = ls_fail(a->o->err, LS_ENOMEM,
+                             "%.200s: out of memory to replace missing "
+                             "numbers",
                              p->x.path);
         writable = true;
         if (status == LS_OK)
@@ -262,7 +264,8 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
         ls_json_destroy(own.header);
         from = &own.file;
         if (status == LS_OK && from->map_bytes != a->all.file.map_bytes)
-            status = ls_fail(a->o->err, LS_EDATA, "%.300s: it changes while it is read", p->x.path);
+            status = ls_fail(a->o->err, LS_EDATA, "%.300s: the file changes while it is read",
+                             p->x.path);
     }
     if (status == LS_OK)
         status = ls_resident_create_mapped(out, info, (uint8_t *)from->map + at, from->map,
@@ -534,7 +537,7 @@ static int open_tensors(ls_dataset *split[2], const char *path, const ls_opening
 static int open_safetensors(ls_dataset *split[2], const ls_opening *o)
 {
     if (!o->spec->path)
-        return ls_dataset_refuse(o, "data.path", "expected the safetensors file");
+        return ls_dataset_refuse(o, "data.path", "expected the path of a safetensors file");
     return open_tensors(split, o->spec->path, o);
 }
 
@@ -543,9 +546,9 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
     if (!o->spec->keys.packed)
         return ls_dataset_refuse(
             o, "data.name",
-            "a folder of images must be packed first, which only a run does by "
-            "itself: `trainer pack FOLDER --to FILE.safetensors`; then set "
-            "data.name to safetensors and data.path to FILE.safetensors");
+            "expected packed images, which only a training run creates by itself: run `trainer "
+            "pack FOLDER --to FILE.safetensors`; then set data.name to safetensors and data.path "
+            "to FILE.safetensors");
     return open_tensors(split, o->spec->keys.packed, o);
 }
 

@@ -219,8 +219,8 @@ static int fail_pickled(const ls_cifar_detail *detail, const ls_opening *o, int 
         struct stat st;
         if (stat(file, &st) == 0 && S_ISREG(st.st_mode))
             return ls_fail(o->err, status,
-                           "%s: Python's form of %s, which is not read; %s, or save its arrays by "
-                           "numpy.savez and set data.name to npy",
+                           "%s: %s in Python's pickle format, which cannot be read; %s, or save "
+                           "its arrays by numpy.savez and set data.name to npy",
                            file, o->kind->about.name, detail->files.remedy);
     }
     return status;

@@ -187,8 +187,8 @@ static int check_texts(const ls_csv *c)
             return ls_fail(
                 c->o->err, LS_EDATA,
                 "%.300s: column \"%.60s\": its first value is \"%.40s\", and %d of its %d "
-                "different texts are numbers; where a number is missing leave the field empty, or "
-                "name the column in data.categorical",
+                "different texts are numbers; leave the fields of missing numbers empty, or name "
+                "the column in data.categorical",
                 c->t->path, at->name, l->level[0].text, numbers, l->count);
     }
     return LS_OK;
@@ -202,7 +202,7 @@ static int learn_columns(ls_csv *c, uint32_t rows)
         n += width_of(c, i);
     if (n < 1 || n > LS_PREP_FEATURES)
         return ls_fail(c->o->err, LS_EDATA,
-                       "%.300s:1: expected columns that make 1 to %d numbers, found %lld",
+                       "%.300s:1: expected columns with 1 to %d numbers in all, found %lld",
                        c->t->path, LS_PREP_FEATURES, (long long)n);
     c->features = (int)n;
     if (status == LS_OK && c->column[c->target].kind == LS_CSV_TEXT)
@@ -267,7 +267,7 @@ static int check_values(const ls_csv *c, size_t rows)
         return LS_OK;
     return ls_fail(
         c->o->err, LS_EDATA,
-        "%.300s: expected at most %d numbers of all rows, found %zu rows of %d; name columns of "
+        "%.300s: expected at most %d numbers in all rows, found %zu rows of %d; name columns of "
         "many different texts in data.drop",
         c->t->path, VALUES, rows, c->features);
 }
@@ -386,7 +386,7 @@ static void say_form(const ls_csv *c)
         if (c->column[i].kind == LS_CSV_NUMBER && c->column[i].decimal == ',')
             comma = c->column[i].name;
     if (c->t->separator != ',' && !k->separator)
-        ls_log(c->o->host, LS_LOG_INFO, "%.300s: %s stands between fields (data.separator)",
+        ls_log(c->o->host, LS_LOG_INFO, "%.300s: the separator of fields is %s (data.separator)",
                c->t->path, ls_separator_name(c->t->separator));
     if (comma && k->decimal == LS_DECIMAL_AUTO)
         ls_log(c->o->host, LS_LOG_INFO,
@@ -461,7 +461,7 @@ static int hand_over(ls_csv *c, ls_dataset *train)
         return ls_fail(
             c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
             status == LS_EDATA && !strstr(why.text, "UTF-8")
-                ? "; they differ by bytes alone that are no UTF-8: save the table as UTF-8"
+                ? "; they differ only in bytes that are not UTF-8: save the table as UTF-8"
                 : "");
     r->base.info.prep = r->prep = c->prep;
     c->prep = NULL;

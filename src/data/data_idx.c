@@ -222,8 +222,8 @@ static void compare_payload(const idx_split *s, ls_dataset_info *info)
     for (int i = 0; i < 2; i++)
         if (!(i == 0 ? images : labels))
             ls_log(s->o->host, LS_LOG_WARNING,
-                   "%s: not the published %s payload: expected SHA-256 %.16s, found %.16s; "
-                   "results will not compare",
+                   "%s: not the published content of %s: expected SHA-256 %.16s, found %.16s; "
+                   "results cannot be compared",
                    i == 0 ? s->images_path : s->labels_path, s->o->kind->about.name,
                    s->published[i], i == 0 ? info->images_sha256 : info->labels_sha256);
 }

@@ -191,7 +191,7 @@ static void take_value(const reading *r, const char *text, float *out, const cha
     if (!ls_number_read(text, strlen(text), decimal, &number, &form) || !isfinite((float)number))
         *expected = "a finite number";
     else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
-        *expected = "a number that can be read in one way";
+        *expected = "a number that can be read in only one way";
     *out = (float)number;
 }
 
@@ -315,8 +315,8 @@ static int check_model(const reading *r)
                                                             : ".npy files of them");
     if (format->labelled && (!target_of(format) || format->targets > 1))
         return ls_fail(r->err, LS_EUNSUPPORTED,
-                       "%.300s: the model does not say which column it has learnt; its file is of "
-                       "an older version: name the run in place of the file",
+                       "%.300s: the file of weights is of an older version and does not name the "
+                       "target column; name the directory of the run instead",
                        r->t->path);
     return LS_OK;
 }
@@ -487,7 +487,7 @@ static int fill_targets(const ls_input_format *format, const ls_array *y, ls_res
         return ls_fail(err, LS_EDATA,
                        "%.300s: expected %zu numbers for each of the %zu rows of %.200s", y->path,
                        each, rows, r->source);
-    int status = ls_targets_check(&form, y, "y", "the model has learnt no others", err);
+    int status = ls_targets_check(&form, y, "y", "the model has learnt no other labels", err);
     for (size_t i = 0; status == LS_OK && !format->targets && i < rows; i++)
         r->labels[i] = ls_target_class(&form, y, i);
     for (size_t i = 0; status == LS_OK && format->targets && i < each * rows; i++) {

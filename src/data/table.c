@@ -208,7 +208,7 @@ static int skip_blanks(ls_table *t)
 static int fail_zero(const ls_table *t)
 {
     return ls_table_fail(
-        t, "expected text, found a zero byte; if the table is UTF-16 without its mark, "
+        t, "expected text, found a zero byte; if the table is UTF-16 without a byte order mark, "
            "save it as UTF-8");
 }
 
@@ -240,7 +240,8 @@ static int read_quoted(ls_table *t, size_t *begin, size_t *length)
     if (status)
         return status;
     t->line = line;
-    return there ? ls_table_fail(t, "expected a field of less than 16 MiB; does a quote not end?")
+    return there ? ls_table_fail(t, "expected a field of less than 16 MiB; is a closing quote "
+                                    "missing?")
                  : ls_table_fail(t, "expected a quote that ends the field that begins here");
 }
 
@@ -415,7 +416,8 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
     size_t used = 0;
     *out = text;
     if (t->length >= LS_FIELD_BYTES)
-        return ls_table_fail(t, "expected a field of less than 4096 bytes; does a quote not end?");
+        return ls_table_fail(t, "expected a field of less than 4096 bytes; is a closing quote "
+                                "missing?");
     for (size_t i = 0; t->latin1 && i < t->length; i++) {
         const unsigned c = (unsigned char)t->field[i];
         used += encode(text + used, c >= 0x80 && c < 0xA0 ? windows[c - 0x80] : c);
@@ -458,7 +460,8 @@ static int find_coding(ls_table *t)
         return ls_table_fail(t, "expected text, found gzip's; decompress it before: gunzip");
     else if (s->size >= 4 && memcmp(mark, "PK\3\4", 4) == 0)
         return ls_table_fail(
-            t, "expected text, found a ZIP archive; of a spreadsheet's file save the sheet as CSV");
+            t, "expected text, found a ZIP archive; if it is the file of a spreadsheet, save the "
+               "sheet as CSV");
     if (s->coding == PLAIN)
         return LS_OK;
     /* The bytes that are in the window are decoded into a new window. */

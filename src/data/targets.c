@@ -117,14 +117,16 @@ static int count_labels(ls_target_form *out, const ls_array *y, const char *name
                    : most > out->first ? (int)(most + 1 - out->first)
                                        : 2;
     if (out->first && !keys->input_format)
-        ls_log(host, LS_LOG_INFO, "%.200s: %s: labels are 1 to %lld: %d classes, of these names",
+        ls_log(host, LS_LOG_INFO,
+               "%.200s: %s: labels are 1 to %lld, which are the names of the "
+               "%d classes",
                y->path, name, (long long)most, out->classes);
     if (most - out->first < out->classes)
         return LS_OK;
     return ls_fail(err, LS_EDATA, "%.200s: %s: expected labels from 0 to %d, found %lld; %s",
                    y->path, name, out->classes - 1, (long long)most,
-                   keys->input_format ? "the model has learnt no others"
-                                      : "set data.classes to how many there are");
+                   keys->input_format ? "the model has learnt no other labels"
+                                      : "set data.classes to the number of classes");
 }
 
 int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,
@@ -155,7 +157,7 @@ int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,
     }
     if (keys->input_format && keys->input_format->classes) {
         *out = ls_targets_of_model(y, keys->input_format->classes, keys->input_format->class_name);
-        return ls_targets_check(out, y, name, "the model has learnt no others", err);
+        return ls_targets_check(out, y, name, "the model has learnt no other labels", err);
     }
     return count_labels(out, y, name, keys, host, err);
 }

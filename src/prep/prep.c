@@ -143,7 +143,7 @@ int ls_prep_check_names(const char *const *name, int count, const char *what, co
         status =
             ls_fail(err, LS_EDATA,
                     "%s \"%.60s\": expected different names, found it twice; names that differ "
-                    "by bytes alone that are no UTF-8 are the same: save them as UTF-8",
+                    "only in bytes that are not UTF-8 are the same: save them as UTF-8",
                     what, twice);
     for (int k = 0; c.level && k < c.levels; k++)
         ls_free(host, c.level[k]);
@@ -322,7 +322,7 @@ static int put_number(const ls_prep_column *c, const char *text, double number, 
     if (form & LS_FORM_COMMA_OR_GROUP && !c->decimal)
         return fail_value(
             c, place,
-            "a number that can be read in one way; write it with a decimal point, and "
+            "a number that can be read in only one way; write it with a decimal point, and "
             "nothing between thousands",
             text, err);
     row[c->first] = (float)number;

@@ -346,7 +346,7 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
             assert_int_equal(ls_dataset_resident(split[0]).labels[i], y[i] - 1);
         assert_string_equal(info->class_name[0], "1");
         assert_string_equal(info->class_name[2], "3");
-        must_say("labels are 1 to 3: 3 classes, of these names");
+        must_say("labels are 1 to 3, which are the names of the 3 classes");
         close_splits(split);
     }
     keys = (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"};

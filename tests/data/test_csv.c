@@ -196,7 +196,7 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
         {"a,kind\n", "expected rows below the header, found none"},
         {"\n\r\n", "expected a header with the columns' names"},
         {"a,kind\n1,x\n2,x\n", "column \"kind\": expected at least two classes"},
-        {"kind\nx\ny\n", "expected columns that make 1 to"},
+        {"kind\nx\ny\n", "expected columns with 1 to"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refuses(*state, bad[i].text, kind_target, LS_EDATA, bad[i].message);
@@ -342,7 +342,7 @@ static void texts_that_would_become_too_many_numbers_are_refused(void **state)
         to += sprintf(to, "%c\n", 'x' + r % 2);
     }
     refuses(*state, text, kind_target, LS_EDATA,
-            "t.csv: expected at most 1073741824 numbers of all rows, found 1000 rows of 1074000; "
+            "t.csv: expected at most 1073741824 numbers in all rows, found 1000 rows of 1074000; "
             "name columns of many different texts in data.drop");
     free(text);
 }

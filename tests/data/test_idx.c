@@ -614,8 +614,8 @@ static void a_payload_that_is_not_the_published_one_is_warned_about(void **state
         assert_string_not_equal(info->images_sha256, info->labels_sha256);
     }
     snprintf(expected, sizeof expected,
-             "%s/train-images-idx3-ubyte.gz: not the published fashion_mnist payload: expected "
-             "SHA-256 c59f468a2f672dc8, found %.16s; results will not compare",
+             "%s/train-images-idx3-ubyte.gz: not the published content of fashion_mnist: "
+             "expected SHA-256 c59f468a2f672dc8, found %.16s; results cannot be compared",
              s->directory, ls_dataset_describe(split[0])->images_sha256);
     assert_string_equal(r.line[0], expected);
     close_both(split);

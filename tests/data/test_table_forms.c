@@ -226,7 +226,7 @@ static void utf16_is_known_by_its_mark(void **state)
     ls_dataset *split[2];
     ls_error err = {0};
     assert_int_equal(open_file(*state, "t.csv", classes, split, NULL, &err), LS_EDATA);
-    assert_non_null(strstr(err.text, "UTF-16 without its mark"));
+    assert_non_null(strstr(err.text, "UTF-16 without a byte order mark"));
     refuses(*state, "PK\3\4....", classes, "save the sheet as CSV");
     refuses(*state, "a,y\r1,2\r3,4\r", classes, "found carriage returns alone");
 }

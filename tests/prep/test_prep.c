@@ -139,7 +139,7 @@ static void numbers_are_read_as_the_training_table_wrote_them(void **state)
         {0, "1.5", NAN, "a number with a decimal comma"},
         {1, "1,234", 1234, NULL},
         {1, "1,5", NAN, "a number with a decimal point"},
-        {2, "1,234", NAN, "a number that can be read in one way"},
+        {2, "1,234", NAN, "a number that can be read in only one way"},
         {2, "1,5", 1.5f, NULL},
         {2, "1.234", 1.234f, NULL},
         {2, "12%", NAN, "this is a percentage"},
