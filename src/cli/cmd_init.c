@@ -41,7 +41,7 @@ static const char help[] =
 
 /* ---- description of the data ----------------------------------------------------------------- */
 
-static void print_column(const ls_column_seen *c, FILE *stream)
+static void print_column(const ls_column_summary *c, FILE *stream)
 {
     char line[LS_COLUMN_LINE];
     const bool target = c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE;

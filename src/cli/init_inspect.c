@@ -146,7 +146,7 @@ static int open_data(cli_inspection *l, const ls_host *host, ls_error *err)
     return ls_dataset_open(&l->split[0], &l->split[1], &spec, host, err);
 }
 
-static const ls_column_seen *target_of(const ls_dataset_info *info)
+static const ls_column_summary *target_of(const ls_dataset_info *info)
 {
     for (int i = 0; i < info->columns; i++)
         if (info->column[i].use == LS_COLUMN_CLASS || info->column[i].use == LS_COLUMN_VALUE)
@@ -158,17 +158,17 @@ static const ls_column_seen *target_of(const ls_dataset_info *info)
  * many for classes, or some have a fraction. */
 static bool are_values(const ls_dataset_info *info)
 {
-    const ls_column_seen *target = target_of(info);
+    const ls_column_summary *target = target_of(info);
     if (!target || target->use != LS_COLUMN_CLASS || target->numeric < target->levels)
         return false;
     return target->broken > 0 || target->levels > MOST_CLASSES;
 }
 
 /* Returns the reason why a column cannot help to predict new rows; NULL: it may help. */
-static const char *useless(const ls_column_seen *c, uint32_t rows)
+static const char *useless(const ls_column_summary *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;
-    if (c->use == LS_COLUMN_DROPPED && c->is)
+    if (c->use == LS_COLUMN_DROPPED && c->looks_like)
         return "has texts that are neither names of something nor numbers, such as ";
     if (c->use == LS_COLUMN_DROPPED) /* a column without a name, which is always left out */
         return c->levels > 0 ? "has more than 1000 different texts" : NULL;
@@ -185,7 +185,7 @@ static int drop_useless(cli_inspection *l, const ls_dataset_info *info)
 {
     int dropped = 0;
     for (int i = 0; i < info->columns; i++) {
-        const ls_column_seen *c = &info->column[i];
+        const ls_column_summary *c = &info->column[i];
         const char *why = useless(c, info->rows);
         l->fills |= c->missing > 0 && !why;
         if (!why && c->use == LS_COLUMN_NUMBER && c->step != 0 && info->columns > 2)
@@ -198,7 +198,7 @@ static int drop_useless(cli_inspection *l, const ls_dataset_info *info)
         cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
         l->commas |= strchr(c->name, ',') != NULL;
         ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
-                         c->is ? c->is : "");
+                         c->looks_like ? c->looks_like : "");
         dropped++;
     }
     return dropped;

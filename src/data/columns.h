@@ -13,6 +13,6 @@ void ls_column_head(char out[LS_COLUMN_LINE]);
 /* Writes the line of one column: its name, its kind, the number of different texts in it (its
  * levels), the number of missing values, and mean and deviation of its numbers. A figure that does
  * not apply to the column is "-". */
-void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_seen *column);
+void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_summary *column);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct ls_csv_column {
     bool named; /* a key of the config names the column, so the key decides its kind */
     int slot;   /* index of the column's cell in a row of cells; −1: the column is dropped */
     /* what the text that made the program drop the column looks like ("a date"); else NULL */
-    const char *is;
+    const char *looks_like;
     ls_levels levels;
     double mean, deviation; /* mean and deviation of the numbers over the training rows */
     /* index of the column in the preparation (ls_prep); −1: it is not in the preparation */
@@ -57,7 +57,7 @@ typedef struct ls_csv {
 bool ls_csv_names(const ls_names *key, const char *name);
 /* Stores a summary of each column of the training table in `r`, as info.column. Must be called
  * before c->cells are freed. Errors: LS_ENOMEM. */
-int ls_csv_see(const ls_csv *c, ls_resident *r);
+int ls_csv_summarise(const ls_csv *c, ls_resident *r);
 
 /* Fails with LS_ENOMEM. */
 int ls_csv_no_memory(const ls_csv *c);

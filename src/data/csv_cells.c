@@ -39,14 +39,14 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *col)
 
 /* Drops a column that cannot be used and returns true, if the table is only inspected
  * (keys.lenient) and the column is not the target. Otherwise returns false, and the caller must
- * fail. `is`: what the column's text looks like (ls_csv_column.is). */
-static bool drop_column(ls_csv *c, ls_csv_column *col, const char *is)
+ * fail. `looks_like`: what the column's text looks like (ls_csv_column.looks_like). */
+static bool drop_column(ls_csv *c, ls_csv_column *col, const char *looks_like)
 {
     if (!c->o->spec->keys.lenient || col == &c->column[c->target])
         return false;
     col->kind = LS_CSV_DROPPED;
     col->slot = -1;
-    col->is = is;
+    col->looks_like = looks_like;
     return true;
 }
 
@@ -108,12 +108,12 @@ static int fail_number(const ls_csv *c, const ls_csv_column *col)
     char expected[200];
     double value;
     unsigned form = 0;
-    const char *is = ls_field_looks_like(c->t->field, c->t->length);
-    if (is)
+    const char *looks_like = ls_field_looks_like(c->t->field, c->t->length);
+    if (looks_like)
         snprintf(expected, sizeof expected,
                  "a number, as in the other rows, but this is %s; write it as a plain "
                  "number, or name the column in data.drop or data.categorical",
-                 is);
+                 looks_like);
     else if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))
         snprintf(expected, sizeof expected, "a number with a decimal %s, as %s",
                  decimal_of(col) == ',' ? "comma" : "point",
@@ -191,15 +191,15 @@ static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
     char expected[200];
     double value;
     unsigned form;
-    const char *is = ls_field_looks_like(c->t->field, c->t->length);
-    if (is && drop_column(c, col, is))
+    const char *looks_like = ls_field_looks_like(c->t->field, c->t->length);
+    if (looks_like && drop_column(c, col, looks_like))
         return LS_OK;
-    if (is) {
+    if (looks_like) {
         snprintf(expected, sizeof expected,
                  "a number or a text, but this is %s; write it as a number, or name the "
                  "column in data.drop to ignore it, or in data.categorical to make each "
                  "distinct value a category",
-                 is);
+                 looks_like);
         return ls_csv_fail_field(c, col, expected);
     }
     if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))

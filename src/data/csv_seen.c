@@ -1,4 +1,4 @@
-/* Writes the summary of each column of a training table (ls_column_seen), after its rows were
+/* Writes the summary of each column of a training table (ls_column_summary), after its rows were
  * read. */
 #include "base/host.h"
 #include "data/csv.h"
@@ -20,7 +20,7 @@ static ls_column_use use_of(const ls_csv *c, int i)
 /* Increments seen->numeric if the level `text` is a number, and seen->broken if that number may
  * have a fraction. A number with a comma counts as a number only in the target column, whose
  * decimal separator may not be known. */
-static void see_level(const ls_csv *c, int i, const char *text, ls_column_seen *seen)
+static void see_level(const ls_csv *c, int i, const char *text, ls_column_summary *seen)
 {
     const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
     double value;
@@ -32,11 +32,11 @@ static void see_level(const ls_csv *c, int i, const char *text, ls_column_seen *
     seen->broken += value != floor(value) || form & commas;
 }
 
-static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
+static void see_column(const ls_csv *c, int i, ls_column_summary *seen)
 {
     const ls_csv_column *at = &c->column[i];
     seen->use = use_of(c, i);
-    seen->is = at->is;
+    seen->looks_like = at->looks_like;
     seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
     for (int k = 0; k < seen->levels; k++)
         see_level(c, i, at->levels.level[k].text, seen);
@@ -73,7 +73,7 @@ static double step_of(const ls_csv *c, int i)
 
 /* Counts the missing cells of each column, and checks that the difference step_of is the same
  * between all rows. The outer loop is over rows, because cells are stored row by row. */
-static void see_cells(const ls_csv *c, ls_column_seen *seen)
+static void see_cells(const ls_csv *c, ls_column_summary *seen)
 {
     const float *start = c->cells.rows ? ls_row_blocks_at(&c->cells, 0) : NULL;
     for (int i = 0; i < c->columns; i++)
@@ -98,7 +98,7 @@ static void see_cells(const ls_csv *c, ls_column_seen *seen)
         seen[i].counts = fabs(seen[i].step - 1) < 0.1;
 }
 
-int ls_csv_see(const ls_csv *c, ls_resident *r)
+int ls_csv_summarise(const ls_csv *c, ls_resident *r)
 {
     r->seen = ls_alloc_array(c->o->host, (size_t)c->columns, sizeof *r->seen);
     if (!r->seen)

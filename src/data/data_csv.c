@@ -344,7 +344,7 @@ static int create_split(const ls_csv *c, ls_resident **out)
     }
     status = classes ? name_classes(c, *out) : LS_OK;
     if (status == LS_OK && c->learning)
-        status = ls_csv_see(c, *out);
+        status = ls_csv_summarise(c, *out);
     return status == LS_OK && c->learning ? tell_features(c, *out) : status;
 }
 

@@ -57,7 +57,7 @@ typedef enum ls_column_use {
     LS_COLUMN_VALUE  /* the target, which is a number */
 } ls_column_use;
 
-typedef struct ls_column_seen {
+typedef struct ls_column_summary {
     const char *name;
     ls_column_use use;
     /* number of levels, the different texts in a column of texts or of classes; else 0 */
@@ -68,12 +68,12 @@ typedef struct ls_column_seen {
     bool named; /* the key data.categorical names the column */
     /* For a column that was left out because of its texts: what the first text looks like, such as
      * "a date" or "an amount of money"; NULL: it looks like none of the known kinds. */
-    const char *is;
+    const char *looks_like;
     bool counts; /* the numbers increase by 1 from row to row */
     double step; /* constant difference between successive rows; 0: it is not constant */
     uint32_t missing;
     double mean, deviation; /* statistics of numbers, in the unit of the file */
-} ls_column_seen;
+} ls_column_summary;
 
 typedef struct ls_dataset_info {
     const char *name;   /* name in the configuration: "fashion_mnist" */
@@ -93,7 +93,7 @@ typedef struct ls_dataset_info {
     /* Training data only: how the user's rows were converted to these rows; NULL: they were not. */
     const ls_prep *prep;
     /* Training data from a table only: [columns], in the order of the file; else NULL. */
-    const ls_column_seen *column;
+    const ls_column_summary *column;
     int columns;
     int targets;       /* number of floats in a row's target; 0: the target is a class */
     ls_row_type dtype; /* type of a row's values */

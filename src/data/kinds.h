@@ -148,10 +148,10 @@ typedef struct ls_resident {
         int32_t *labels;
         float *targets;
     };
-    char **class_name;    /* owned array, base.info.class_name */
-    char *features;       /* owned text, base.info.features */
-    ls_prep *prep;        /* owned, base.info.prep */
-    ls_column_seen *seen; /* owned array, base.info.column */
+    char **class_name;       /* owned array, base.info.class_name */
+    char *features;          /* owned text, base.info.features */
+    ls_prep *prep;           /* owned, base.info.prep */
+    ls_column_summary *seen; /* owned array, base.info.column */
     /* mapping of the file in which `images` lies; NULL: `images` is memory from the host's
      * allocator */
     void *map;
