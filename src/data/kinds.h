@@ -175,10 +175,11 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_ope
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
 
 /* Scales the targets of both splits to (target − mean) / deviation. Does nothing if a target is a
- * class or several numbers. In a training run with keys.standardize_target, mean and deviation are
- * computed from the training rows and stored in the preparation of split[0]. For a trained model
- * (keys.input_format), they are those of the model's preparation. Called after the kind's opener,
- * and before rows are held out for validation. */
+ * class or several numbers. In a training run, targets are scaled only with
+ * keys.standardize_target; mean and deviation are then computed from the training rows and stored
+ * in the preparation of split[0]. For a trained model (keys.input_format), mean and deviation are
+ * those of the model's preparation. Called after the kind's opener, and before rows are held out
+ * for validation. */
 void ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o);
 
 /* Moves the fraction keys.validation of the rows of split[0] to a validation split. split[0]
