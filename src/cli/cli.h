@@ -26,8 +26,7 @@ typedef struct cli_list {
     const char *item[CLI_SET_MAX + 16];
 } cli_list;
 
-/* What is done with an option and its value, or with the operand, the argument that is not an
- * option. */
+/* Use of an option and its value, or of the operand, the argument that is not an option. */
 typedef enum cli_kind {
     CLI_FLAG, /* no value: sets *flag */
     CLI_LAST, /* like CLI_FLAG, but no argument after it is read */

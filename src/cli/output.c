@@ -329,7 +329,8 @@ int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *
         return LS_OK;
     int failed = fwrite(text, 1, length, out->stream) != length || fputc('\n', out->stream) == EOF;
     if (!failed && out->stream == stdout)
-        failed = fflush(stdout) != 0; /* so that a reader of the pipe gets each line at once */
+        /* flushed, so that a reader of the pipe gets each line at once */
+        failed = fflush(stdout) != 0;
     return failed ? fail_stream(out, err) : LS_OK;
 }
 

@@ -81,7 +81,8 @@ ls_metric ls_metric_to_report(const ls_loss *loss, unsigned wanted, const ls_mea
 /* The rows of an evaluation, with their labels and the model's scores. */
 typedef struct ls_scored_rows {
     const float *scores; /* [rows][outputs] */
-    /* of each row of the data set: a class (int32_t), or its target values (float [outputs]) */
+    /* labels of the data set's rows: classes (int32_t), or target values (float [outputs] for each
+     * row) */
     const void *labels;
     /* [rows]: row i of the evaluation is row row[i] of `labels`; NULL: row i */
     const uint32_t *row;

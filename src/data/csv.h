@@ -20,7 +20,8 @@ typedef struct ls_csv_column {
     ls_csv_kind kind;
     bool named; /* a key of the config names the column, so the key decides its kind */
     int slot;   /* index of the column's cell in a row of cells; −1: the column is dropped */
-    /* what the text that made the program drop the column looks like ("a date"); else NULL */
+    /* for a column that was dropped because of a text, the kind of that text ("a date"); else
+     * NULL */
     const char *looks_like;
     ls_levels levels;
     double mean, deviation; /* mean and deviation of the numbers over the training rows */
