@@ -244,7 +244,7 @@ static void print_end(const range_test *r, FILE *stream)
 {
     const double last = r->point[r->count - 1].lr;
     if (strcmp(r->end, "diverged") == 0)
-        fprintf(stream, "the loss is above %g times its least from a rate of %.2g on\n", DIVERGED,
+        fprintf(stream, "the loss is above %g times its minimum from a rate of %.2g on\n", DIVERGED,
                 last);
     else if (strcmp(r->end, "not finite") == 0)
         fprintf(stream, "the loss is not finite beyond a rate of %.2g\n", last);
@@ -289,8 +289,8 @@ static void print_table(const range_test *r, const finding *f, FILE *stream)
     if (f->least == r->count - 1)
         fprintf(stream, "the loss still fell at the end: try a higher rate with --to\n");
     fprintf(stream,
-            "steepest at %.2g, least at %.2g\nsuggestion: optimizer.lr %.2g (the smaller of the "
-            "steepest one's rate and a tenth of the least one's)\n",
+            "the loss falls fastest at the rate %.2g and is lowest at %.2g\nsuggestion: "
+            "optimizer.lr %.2g (the smaller of the first rate and a tenth of the second)\n",
             r->point[f->steepest].lr, r->point[f->least].lr, f->suggestion);
 }
 

@@ -219,8 +219,8 @@ static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_e
     o->unweighed = cJSON_IsString(t->config.class_weights) && !train;
     if (!o->unweighed)
         return ls_config_class_weights(out, &t->config, train, t->model->classes, err);
-    fputs("trainer: class_weights are balanced by the run's training rows, which are not read: the "
-          "loss is without them\n",
+    fputs("trainer: class_weights \"balanced\" need the run's training rows, which are not read; "
+          "the loss is computed without them\n",
           stderr);
     return LS_OK;
 }

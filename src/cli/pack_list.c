@@ -156,7 +156,8 @@ enum { DEEPEST = 16 }; /* largest number of levels of nested folders */
 static int fail_depth(const cli_packing *k, const char *folder)
 {
     return ls_fail(k->err, LS_EDATA,
-                   "%.300s: expected at most %d folders in one another; does a link lead back?",
+                   "%.300s: expected at most %d levels of folders; does a symbolic link lead "
+                   "back to a folder above it?",
                    folder, DEEPEST);
 }
 

@@ -45,7 +45,7 @@ static void init_worker(numbers *n, int worker)
         snprintf(label, sizeof n->labels[0][0], "worker=\"%d\",phase=\"%s\"", worker,
                  ls_phase_names[p]);
         n->phase[worker][p] = metrics_counter(&n->all, "lockstep_worker_seconds_total", label,
-                                              "What the workers' time of steps went into.");
+                                              "Time of the workers' steps by phase.");
     }
 }
 
@@ -54,14 +54,15 @@ static void init_queue(numbers *n, int worker)
     char *label = n->labels[worker][LS_PHASES];
     snprintf(label, sizeof n->labels[0][0], "worker=\"%d\"", worker);
     n->queued[worker] = metrics_gauge(&n->all, "lockstep_worker_queued", label,
-                                      "Work items a worker has, the one it is at included.");
+                                      "Work items in the queue of a worker, including the one "
+                                      "that it executes.");
 }
 
 /* Name and description of each metric of the newest evaluation, indexed by ls_metric. Metrics that
  * were not measured are left out of /metrics. */
 static const char *const tests[LS_METRIC_AUC + 1][2] = {
     {"lockstep_test_loss", "Loss of the newest evaluation."},
-    {"lockstep_test_accuracy", "Share of test rows that are right, of the newest evaluation."},
+    {"lockstep_test_accuracy", "Share of test rows that the newest evaluation predicted right."},
     {"lockstep_test_top5", "Share of test rows whose class is among the five largest scores."},
     {"lockstep_test_mae", "Mean absolute error on the test rows."},
     {"lockstep_test_r2", "Share of the test targets' variance that is explained."},

@@ -153,11 +153,13 @@ static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
     for (int s = 0; s < LS_SUBSETS; s++) {
         const ls_dataset_info *data = t->data[s] ? ls_dataset_describe(t->data[s]) : &model;
         if (strcmp(show_rows(mine, &model), show_rows(theirs, data)) != 0)
-            return ls_fail(
-                err, LS_EDATA, "%.200s: the model is of %s; those of %.200s (%s) are %s; %s",
-                t->weights_path, mine, new_data ? new_data : data->name, data->split, theirs,
-                new_data ? "give rows as those that it was trained on"
-                         : "name a config with the model's data: --config CONFIG");
+            return ls_fail(err, LS_EDATA,
+                           "%.200s: the model reads rows of %s; the rows of %.200s (%s) are "
+                           "%s; %s",
+                           t->weights_path, mine, new_data ? new_data : data->name, data->split,
+                           theirs,
+                           new_data ? "give rows as those that it was trained on"
+                                    : "name a config with the model's data: --config CONFIG");
     }
     return LS_OK;
 }
@@ -360,9 +362,9 @@ static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *e
     t->input_format.labelled = true;
     if (is_named(&t->config, "synthetic"))
         return ls_fail(err, LS_EINVAL,
-                       "%.300s: the run's data are generated, so that no files of theirs can be "
-                       "read in their place; name a data set that has files: --set data.name=mnist "
-                       "--set data.path=DIRECTORY",
+                       "%.300s: the run's data are generated, so no file can take their place; "
+                       "name a data set that has files: --set data.name=mnist --set "
+                       "data.path=DIRECTORY",
                        o->new_data);
     if (!own) { /* a built-in dataset: new_data is the directory of its files */
         t->config.data_path = o->new_data;
@@ -439,7 +441,7 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
         return ls_config_read_of_run(&out->config, config, &options, err);
     if (o->trainer.set_count > 0)
         return ls_fail(err, LS_EINVAL,
-                       "%.300s: a file of weights has no config in which something could be set; "
+                       "%.300s: --set needs a config, which a file of weights does not have; "
                        "name one: --config CONFIG",
                        out->weights_path);
     /* it reports why there is no card */

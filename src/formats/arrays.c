@@ -274,7 +274,7 @@ int ls_array_parse_npy(ls_array *a, const void *bytes, size_t count, ls_error *e
     const size_t length = (size_t)b[8] | (size_t)b[9] << 8 |
                           (b[6] == 1 ? 0 : (size_t)b[10] << 16 | (size_t)b[11] << 24);
     if (length > MOST_HEADER || length > count - begin)
-        return fail_at(a, 8, err, "expected a header that ends in the file; it is cut off");
+        return fail_at(a, 8, err, "expected a header within the file; the file is cut off");
     cursor c = {a, bytes, begin, begin + length, err};
     int status = read_dictionary(&c, a);
     a->data = b + begin + length;

@@ -48,7 +48,7 @@ plain=$(loss_of)
 for model in weighed weighed/weights.safetensors; do
     run eval $model --data skew.csv
     expect_stdout "^test acc: .* loss $plain without class_weights; "
-    expect_stderr_line "trainer: class_weights are balanced by the run's training rows, which are not read: the loss is without them"
+    expect_stderr_line "trainer: class_weights \"balanced\" need the run's training rows, which are not read; the loss is computed without them"
     run eval $model --data skew.csv --json
     expect_stdout '"class_weights":false'
 done
@@ -235,7 +235,7 @@ for model in array alone/weights.safetensors; do
         run eval $model --data $rows
         expect_code 65
         kind=$([ $rows = wide ] && echo '3×1×1 bytes' || echo '2×1×1 floats')
-        expect_stderr_line "trainer: .*: the model is of 2×1×1 bytes with 2 classes; those of $rows (.*) are $kind with 2 classes; give rows as those that it was trained on"
+        expect_stderr_line "trainer: .*: the model reads rows of 2×1×1 bytes with 2 classes; the rows of $rows (.*) are $kind with 2 classes; give rows as those that it was trained on"
     done
     expect_failure 65 'labels/y.npy: y: row 2: expected labels from 0 to 1, found 2; the model has learnt no other labels' eval $model --data labels
     run eval $model --data nowhere
