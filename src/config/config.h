@@ -152,6 +152,7 @@ typedef struct ls_config {
         double deadline_s;
         /* non-zero: if a process of the run is lost, the others continue; 0: the run stops */
         int survives_loss;
+        int admits; /* non-zero: further hosts are admitted at the end of an epoch */
     } cluster;
     /* a worker counts as failed if it makes no progress for this time in seconds; 0: the time is
      * derived from the measured duration of steps */
