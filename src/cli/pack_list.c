@@ -412,8 +412,9 @@ static void remark_splits(cli_packing *k, const char *train, const char *test, s
         cli_pack_remark(k, "the folder %.60s is the training images%s", name_of(train), rest);
 }
 
-/* Finds the folders of training and test images. They are subfolders of *train, or of its only
- * subfolder. */
+/* Finds the folders of training and test images. If *train has a subfolder `train`, that subfolder
+ * replaces it, and a subfolder `test` beside it becomes *test. If *train contains a single folder
+ * and no images, that folder is searched in the same way. Otherwise both stay unchanged. */
 static int find_splits(cli_packing *k, const char **train, const char **test, int depth)
 {
     cli_listing inside;
