@@ -82,8 +82,9 @@ static void numbers_init(numbers *n)
     n->loss = metrics_gauge(all, "lockstep_loss", NULL, "Mean loss of the newest minibatch.");
     n->rate = metrics_gauge(all, "lockstep_images_per_second", NULL, "Rate of the newest step.");
     n->lr = metrics_gauge(all, "lockstep_learning_rate", NULL, "Of the newest step.");
-    n->norm =
-        metrics_gauge(all, "lockstep_gradient_norm", NULL, "Of the newest step, before clipping.");
+    n->norm = metrics_gauge(all, "lockstep_gradient_norm", NULL,
+                            "Norm of the newest step's gradient, "
+                            "before clipping.");
     metric_hide(n->norm);
     for (int m = 0; m <= LS_METRIC_AUC; m++) {
         n->test[m] = metrics_gauge(all, tests[m][0], NULL, tests[m][1]);

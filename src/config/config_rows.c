@@ -703,9 +703,9 @@ const ls_config_key ls_config_keys[] = {
              "([hosts](hosts.md))"},
     {"cluster", "on_arrival", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.admits),
      .choices = at_arrival,
-     .help = "what happens if a host comes after the run has begun: `\"refuse\"`: it is refused; "
-             "`\"admit\"`, with `on_host_loss` `\"continue\"`: it waits, and takes part from the "
-             "end of the epoch on ([hosts](hosts.md#adding-a-host))"},
+     .help = "what happens if another host wants to join a run that has begun. `\"refuse\"`: it "
+             "is refused; `\"admit\"`, with `on_host_loss` `\"continue\"`: it waits until the end "
+             "of the epoch and then takes part ([hosts](hosts.md#adding-a-host))"},
     {"", "run_dir", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(run_dir), .read = read_run_dir,
      .write = write_text,
      .help = "directory of the run, which must not contain another run; `null`: none; absent: "
