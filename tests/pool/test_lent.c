@@ -1,4 +1,5 @@
-/* Workers on threads of the host: lent threads, and the caller as worker 0; and the counters. */
+/* Tests workers that run on threads of the program that uses the library: on threads that it lends
+ * to the pool, and on the calling thread as worker 0. Also tests the pool's counters. */
 #include <lockstep/pool.h>
 
 #include "pool/pool.h"

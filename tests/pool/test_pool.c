@@ -1,4 +1,4 @@
-/* The worker pool, through its public header. Properties of threads are read from /proc. */
+/* Tests the worker pool through its public header. Properties of threads are read from /proc. */
 #include <lockstep/pool.h>
 
 #include "pool/pool.h"

@@ -1,5 +1,5 @@
-/* Workers that stall: abandoning them, continuing without them, and destroying the pool while they
- * exist. */
+/* Tests workers that stall: the pool abandons them, continues without them, and can be destroyed
+ * while they still hang. */
 #include "runner.h"
 
 #include <lockstep/pool.h>
