@@ -215,6 +215,7 @@ const charts = {
     empty: 'No values were recorded.' }),
   lr: new Chart({ title: 'Learning rate', x_name: 'step', trim: true, from_zero: true, view: by_step,
     empty: 'No values were recorded.' }),
+  norm: new Chart({ title: 'Gradient norm', x_name: 'step', trim: true, from_zero: true, view: by_step }),
   rate: new Chart({ title: 'Throughput', x_name: 'step', digits: 0, from_zero: true,
     of_time: true, view: by_step, empty: 'No values were recorded.' }),
 };
@@ -239,6 +240,7 @@ function draw_charts(s) {
     return { sum: there ? rows : 0, weight: there ? rows / r.images_per_s : 0, lo: there ? lo : NaN, hi: there ? hi : NaN };
   });
   const lr = step_points(r => ({ sum: finite(r.lr) ? r.lr : 0, weight: finite(r.lr) ? 1 : 0, lo: NaN, hi: NaN }));
+  const norm = step_points(r => ({ sum: finite(r.grad_norm) ? r.grad_norm : 0, weight: finite(r.grad_norm) ? 1 : 0, lo: NaN, hi: NaN }));
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
   const events = s.events.filter(r => finite(r.step));
   charts.accuracy.name(s.metric.name[0].toUpperCase() + s.metric.name.slice(1));
@@ -250,6 +252,10 @@ function draw_charts(s) {
     { name: 'minibatch', ranged: 'minibatches: mean and range', colour: 'c2', line: true, points: loss },
     { name: s.judged, colour: 'c4', dots: true, points: epochs('at', 'test_loss') }], events);
   charts.lr.set([{ name: 'step', colour: 'c2', line: true, points: lr }], events);
+  if (norm.some(p => finite(p.y))) { /* only runs with gradient clipping have norms */
+    if (!charts.norm.figure.isConnected) charts.lr.figure.after(charts.norm.figure);
+    charts.norm.set([{ name: 'before clipping', colour: 'c2', line: true, points: norm }], events);
+  } else charts.norm.figure.remove();
   charts.rate.set([{ name: 'step', ranged: 'steps: mean and range', colour: 'c2', line: true, no_last: true, points: rate }], events);
 }
 

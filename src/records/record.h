@@ -65,6 +65,7 @@ typedef struct ls_start_values { /* values of run_start and resume */
 typedef struct ls_step_values {
     uint64_t step, rows, correct;
     float loss, lr, images_per_s;
+    float gradient_norm; /* before clipping; NaN: unknown */
     int workers;
     bool hits; /* `correct` has a meaning: the loss defines when a row is correct */
     const ls_worker_times *worker;
@@ -148,6 +149,7 @@ typedef enum ls_member_kind {
     LS_MEMBER_SIZE,
     LS_MEMBER_FLOAT,
     LS_MEMBER_FLOAT_OR_NULL, /* null if it is not finite */
+    LS_MEMBER_FLOAT_IF_ANY,  /* omitted if it is not finite */
     LS_MEMBER_DOUBLE,
     LS_MEMBER_DOUBLE_OR_NULL,
     LS_MEMBER_DOUBLE_IF_ANY, /* omitted if it is NaN */

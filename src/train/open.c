@@ -411,7 +411,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .batch_per_device = largest_share(t),
         .parameters = t->model->parameters,
         .parameter_bytes = t->model->parameters * sizeof(float),
-        .device_bytes = memory.arenas + total + memory.activations + memory.dataset +
+        .device_bytes = memory.arenas + total + memory.activations + memory.dataset + memory.kept +
                         ls_engine_fold_bytes(t->engine, 0),
         .run_dir = t->dir.path ? t->dir.path : "",
         .resumed_from = t->reported.text.resumed,

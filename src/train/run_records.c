@@ -100,6 +100,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .loss = (float)ls_loss_of_run(t, (double)(r->loss / r->rows)),
         .lr = ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .images_per_s = (float)images_per_s,
+        .gradient_norm = r->gradient_norm,
         .worker = t->records.times,
     };
     /* Workers may be running the next range already, which does not change the reports of this
