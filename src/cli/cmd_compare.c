@@ -17,9 +17,10 @@
 static const char help[] =
     "usage: trainer compare RUN RUN… [--to FILE.html] [options]\n"
     "\n"
-    "Compares 2 to 8 runs: prints their final figures and the keys in which their configs differ, and\n"
-    "writes a page that shows the curves of all runs in the same charts, as one HTML file that needs no\n"
-    "other files. A run may still be in progress; the page shows what it has recorded so far.\n"
+    "Compares 2 to 8 runs: prints their final figures and the keys in which their configs\n"
+    "differ, and writes a page that shows the curves of all runs in the same charts, as one\n"
+    "HTML file that needs no other files. A run may still be in progress; the page shows what\n"
+    "it has recorded so far.\n"
     "\n"
     "  RUN              a run's directory, its name in runs/, or latest\n"
     "  --to FILE        writes the page to FILE (compare.html)\n"

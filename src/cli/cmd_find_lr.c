@@ -18,8 +18,9 @@
 static const char help[] =
     "usage: trainer find-lr CONFIG [options]\n"
     "\n"
-    "Trains CONFIG for a few hundred steps while optimizer.lr grows by the same factor each step, and\n"
-    "prints the loss at each rate and a rate to begin with. The weights are not saved.\n"
+    "Trains CONFIG for a few hundred steps while optimizer.lr grows by the same factor each\n"
+    "step, and prints the loss at each rate and a rate to begin with. The weights are not\n"
+    "saved.\n"
     "\n"
     "  --from RATE       learning rate of the first step (1e-6)\n"
     "  --to RATE         learning rate of the last step (10)\n"
@@ -27,17 +28,18 @@ static const char help[] =
     "  --svg FILE        also draws the curve, as a picture\n"
     "  --json FILE|-     also writes all points as JSON; with - the table goes to stderr\n"
     "  --devices LIST    as for training; the result is the same on any devices\n"
-    "  --set KEY=VALUE   sets a key of the config; optimizer.lr and schedule are this command's own\n"
+    "  --set KEY=VALUE   sets a key of the config; optimizer.lr and schedule are this\n"
+    "                    command's own\n"
     "  --quiet           no progress; warnings and errors only\n"
     "  --help            this text\n"
     "\n"
-    "The loss is smoothed: it is a moving average of the losses of the minibatches, of which each\n"
-    "step keeps 0.95, divided by the sum of its weights. The test ends early if the loss is not\n"
-    "finite, or is more than 4 times the least loss so far. The suggestion is the smaller of two\n"
-    "rates, which fastai's lr_find uses as well: the rate at which the loss falls steepest, and a\n"
-    "tenth of the rate at which it is least. The first tenth of the steps is not used, because the\n"
-    "average has few minibatches there. A fall that is smaller than the noise, or smaller than a\n"
-    "hundredth of the loss, is ignored.\n";
+    "The loss is smoothed: it is a moving average of the losses of the minibatches, of which\n"
+    "each step keeps 0.95, divided by the sum of its weights. The test ends early if the loss\n"
+    "is not finite, or is more than 4 times the least loss so far. The suggestion is the\n"
+    "smaller of two rates, which fastai's lr_find uses as well: the rate at which the loss\n"
+    "falls steepest, and a tenth of the rate at which it is least. The first tenth of the\n"
+    "steps is not used, because the average has few minibatches there. A fall that is smaller\n"
+    "than the noise, or smaller than a hundredth of the loss, is ignored.\n";
 
 enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
 #define RATE_MOST 1e6
@@ -321,14 +323,17 @@ static int write_json(const range_test *r, const finding *f)
 enum { WIDTH = 760, HEIGHT = 400, LEFT = 62, RIGHT = 18, TOP = 76, BOTTOM = 50 };
 
 static const char style[] =
-    "<style>.paper{fill:#fff}text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',"
+    "<style>.paper{fill:#fff}text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,"
+    "'DejaVu Sans',"
     "sans-serif;fill:#59636e}.title{font-size:16px;font-weight:650;fill:#1b1f24}"
-    ".grid{stroke:#e6e9ec}.axis{stroke:#8b949e}path{fill:none}.loss{stroke:#56b4e9;stroke-opacity:.55}"
+    ".grid{stroke:#e6e9ec}.axis{stroke:#8b949e}path{fill:none}"
+    ".loss{stroke:#56b4e9;stroke-opacity:.55}"
     ".smoothed{stroke:#0072b2;stroke-width:2.5;stroke-linejoin:round}.steepest{fill:#009e73}"
     ".least{fill:#d55e00}.suggestion{stroke:#855700;stroke-width:2;stroke-dasharray:5 4}\n"
     "@media(prefers-color-scheme:dark){.paper{fill:#181c22}text{fill:#9ba5b0}.title{fill:#e8ebee}"
     ".grid{stroke:#2a3038}.axis{stroke:#6b7682}.loss{stroke:#7cc7f2;stroke-opacity:.4}"
-    ".smoothed{stroke:#3a95d6}.steepest{fill:#17b488}.least{fill:#f0793a}.suggestion{stroke:#e3b341}}"
+    ".smoothed{stroke:#3a95d6}.steepest{fill:#17b488}.least{fill:#f0793a}"
+    ".suggestion{stroke:#e3b341}}"
     "</style>\n";
 
 /* Coordinates of the plot: logarithms of rates from x0 to x1, losses from y0 to y1. */

@@ -12,14 +12,14 @@
 static const char help[] =
     "usage: trainer report RUN [-o FILE] [--samples N]\n"
     "\n"
-    "Writes the report of a run as one HTML file that needs no other files: accuracy, loss, learning\n"
-    "rate and throughput as curves, where each worker's time goes, the model, the confusion matrix,\n"
-    "predictions of test rows with their pictures, and the resolved config.\n"
+    "Writes the report of a run as one HTML file that needs no other files: accuracy, loss,\n"
+    "learning rate and throughput as curves, where each worker's time goes, the model, the\n"
+    "confusion matrix, predictions of test rows with their pictures, and the resolved config.\n"
     "\n"
     "  RUN          the run's directory, runs/<time>-<name>, or latest\n"
     "  -o FILE      writes to FILE instead of RUN/report.html\n"
-    "  --samples N  number of predictions that are shown, half of them wrong if there are enough (16);\n"
-    "               0: none, and the data of the run are not read\n"
+    "  --samples N  number of predictions that are shown, half of them wrong if there are\n"
+    "               enough (16); 0: none, and the data of the run are not read\n"
     "  --help       this text\n";
 
 /* Appends predictions of test rows to the page. If the run's data or weights cannot be read, there

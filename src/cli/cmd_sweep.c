@@ -12,9 +12,10 @@ static const char help[] =
     "\n"
     "Trains CONFIG once for every combination of the values, and prints a table of the results.\n"
     "\n"
-    "  --vary KEY=V,V,…       a key of the config and its values; may be repeated. lr, momentum and\n"
-    "                         weight_decay stand for the optimizer's keys, and a whole number as\n"
-    "                         devices is a number of devices: --vary lr=0.05,0.1 --vary devices=1,2\n"
+    "  --vary KEY=V,V,…       a key of the config and its values; may be repeated. lr,\n"
+    "                         momentum and weight_decay stand for the optimizer's keys, and a\n"
+    "                         whole number as devices is a number of devices: --vary\n"
+    "                         lr=0.05,0.1 --vary devices=1,2\n"
     "  --vary K,K=V:V,V:V,…   keys that change together: --vary devices,batch_size=1:256,2:512\n"
     "  --set KEY=VALUE        sets a key for all runs\n"
     "  --json FILE|-          also writes the results as JSON; with - the table goes to stderr\n"
@@ -22,9 +23,9 @@ static const char help[] =
     "  --quiet                no progress; warnings and errors only\n"
     "  --help                 this text\n"
     "\n"
-    "The table goes to stdout. If a run fails, its row has the error, the other runs are still\n"
-    "trained, and the exit code is that of the first failure. Ctrl-C stops the current run and prints\n"
-    "the results so far.\n";
+    "The table goes to stdout. If a run fails, its row has the error, the other runs are\n"
+    "still trained, and the exit code is that of the first failure. Ctrl-C stops the current\n"
+    "run and prints the results so far.\n";
 
 typedef struct sweep_arguments {
     const char *config, *json, *keep;

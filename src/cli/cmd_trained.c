@@ -90,13 +90,14 @@ static int check_alone(const cli_trained_args *a)
 static const char eval_help[] =
     "usage: trainer eval RUN [options]\n"
     "\n"
-    "Evaluates a trained model on the test rows of its data: loss, accuracy, precision and recall of\n"
-    "each class, or the metrics that metrics.names lists. The numbers are those of the run's own\n"
-    "records, on any number of devices. With --json the confusion matrix is printed as well.\n"
+    "Evaluates a trained model on the test rows of its data: loss, accuracy, precision and\n"
+    "recall of each class, or the metrics that metrics.names lists. The numbers are those of\n"
+    "the run's own records, on any number of devices. With --json the confusion matrix is\n"
+    "printed as well.\n"
     "\n" CLI_TRAINED_HELP
-    "  --data WHERE     evaluates on other rows, prepared as the model says: a table, a folder of\n"
-    "                   images, a directory of .npy files, a safetensors file; for data sets known by\n"
-    "                   name, the directory of their files\n"
+    "  --data WHERE     evaluates on other rows, prepared as the model says: a table, a\n"
+    "                   folder of images, a directory of .npy files, a safetensors file; for\n"
+    "                   data sets known by name, the directory of their files\n"
     "  --train          evaluates on the training rows\n"
     "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
     "  --json           prints one JSON object\n"
@@ -267,10 +268,10 @@ const cli_trained_verb cli_eval = {"eval", "jtdn", eval_help, check_eval, evalua
 static const char export_help[] =
     "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
     "\n"
-    "Writes a trained model for other programs: its weights, named as PyTorch names them, or the\n"
-    "whole network as ONNX (batch norm for inference, no dropout, any batch size; its inputs are rows as\n"
-    "they are in the data).\n"
-    "\n" CLI_TRAINED_HELP "  --to FILE        the file to write; its ending decides the format\n"
+    "Writes a trained model for other programs: its weights, named as PyTorch names them, or\n"
+    "the whole network as ONNX (batch norm for inference, no dropout, any batch size; its\n"
+    "inputs are rows as they are in the data). \n" CLI_TRAINED_HELP "  --to FILE        the\n"
+    "file to write; its ending decides the format\n"
     "  --help           this text\n";
 
 static bool ends_with(const char *text, const char *end)

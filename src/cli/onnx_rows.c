@@ -384,8 +384,8 @@ static const char *say_input(const ls_onnx_desc *d)
     const bool vectors = d->model->input.h * d->model->input.w == 1;
     if (ls_onnx_has_texts(d))
         return "an input for each column, batch x 1: numbers as in the table, NaN where one is "
-               "missing; texts as strings, empty where one is missing; all that prepares them is in "
-               "the graph";
+               "missing; texts as strings, empty where one is missing; the graph contains their "
+               "preparation";
     if (table_of(d))
         return "x: numbers as in the table, NaN where one is missing, batch x columns; mean and "
                "deviation are in the graph";

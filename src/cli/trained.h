@@ -92,12 +92,13 @@ int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *desc, l
 /* ---- verbs: options that select a run and change its config ---------------------------------- */
 
 /* Help text of the common options. */
-#define CLI_TRAINED_HELP                                                                                  \
-    "  RUN              a run's directory, runs/<time>-<name>, or latest: its final weights, or its\n"    \
-    "                   newest checkpoint if that is newer; or the file of a checkpoint or of weights;\n" \
-    "                   safetensors files of other programs need --config\n"                              \
-    "  --best           takes the checkpoint with the best evaluation (see checkpoint.best)\n"            \
-    "  --config CONFIG  uses this config instead of the run's own\n"                                      \
+#define CLI_TRAINED_HELP                                                                           \
+    "  RUN              a run's directory, runs/<time>-<name>, or latest: its final weights,\n"    \
+    "                   or its newest checkpoint if that is newer; or the file of a\n"             \
+    "                   checkpoint or of weights; safetensors files of other programs need\n"      \
+    "                   --config\n"                                                                \
+    "  --best           takes the checkpoint with the best evaluation (see checkpoint.best)\n"     \
+    "  --config CONFIG  uses this config instead of the run's own\n"                               \
     "  --set KEY=VALUE  sets a key of the config: --set data.name=synthetic\n"
 
 typedef struct cli_trained_args {

@@ -188,7 +188,7 @@ float ls_config_rate(const ls_config *config, uint64_t step, uint32_t steps_per_
  *
  * `uses`: average number of uses of a weight by one row: 1 in a dense layer, the number of pixels
  * in a convolution. `weights`: number of weights of the model. */
-enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64, LS_SHARD_PRODUCTS = 1000000 };
+enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64, LS_SHARD_PRODUCTS = 500000 };
 int ls_shards_for(int rows, double uses, double weights);
 /* Returns the same default, with `uses` and `weights` computed from a model. */
 int ls_shards_of(int rows, const ls_model *model);

@@ -626,7 +626,8 @@ const ls_config_key ls_config_keys[] = {
              "`\"devices\"`: one for each device, which is fastest on GPUs, but the weights then "
              "depend on the number of devices. Absent: the largest power of two up to 8 for which "
              "a shard has at least 16 rows and uses each weight at least 64 times (128 times with "
-             "more than two shards); two shards are also used if each needs a million products. "
+             "more than two shards); two shards are also used if each computes "
+             "half a million products. "
              "Another number up to 8 is used if it leaves fewer groups of 16 rows partly empty: 3 "
              "for 48 rows. Workers beyond the number of shards only help to add gradients, and "
              "replace lost ones"},

@@ -86,7 +86,8 @@ static int check_marks(const ls_image *i, size_t count)
         if (i->pixel[k] != 1)
             return ls_fail(
                 i->err, LS_EDATA,
-                "%.300s: before offset %zu: pixel %zu: expected a colour of the palette; the PNG file is "
+                "%.300s: before offset %zu: pixel %zu: expected a colour of the palette; "
+                "the PNG file is "
                 "damaged",
                 i->path, i->at, k / 4);
     return LS_OK;

@@ -201,8 +201,8 @@ static int skip_blanks(ls_table *t)
 static int fail_zero(const ls_table *t)
 {
     return ls_table_fail(
-        t,
-        "expected text, found a zero byte; if the table is UTF-16 without its mark, save it as UTF-8");
+        t, "expected text, found a zero byte; if the table is UTF-16 without its mark, "
+           "save it as UTF-8");
 }
 
 /* Reads a field in quotes and unescapes it in place: two quotes are one. *begin and *length are
@@ -417,7 +417,8 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
         if (bad < t->length)
             return ls_table_fail(
                 t,
-                "expected UTF-8, found the byte 0x%02X; if the table is Latin-1 or Windows-1252, set "
+                "expected UTF-8, found the byte 0x%02X; if the table is Latin-1 or Windows-1252, "
+                "set "
                 "data.encoding to \"latin-1\"; else save it as UTF-8",
                 (unsigned)(unsigned char)t->field[bad]);
         memcpy(text, t->field, t->length);

@@ -39,8 +39,10 @@ const ls_layer_type ls_layer_leaky_relu = {"leaky_relu", LS_OP_RELU, parse_leaky
         {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"" type "\"},"                             \
          " {\"type\":\"dense\",\"out\":3}]",                                                       \
          {6, 1, 1}},                                                                               \
-        {"[{\"type\":\"" type "\"},{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},"                  \
-         " {\"type\":\"" type "\"},{\"type\":\"avg_pool\",\"kernel\":2},{\"type\":\"flatten\"},"    \
+        {"[{\"type\":\"" type "\"}," \
+         "{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},"                  \
+         " {\"type\":\"" type "\"},{\"type\":\"avg_pool\",\"kernel\":2}," \
+         "{\"type\":\"flatten\"},"    \
          " {\"type\":\"" type "\"},{\"type\":\"dense\",\"out\":3}]",                               \
          {2, 5, 5}},                                                                               \
         {0},                                                                                       \

@@ -19,9 +19,11 @@ static const struct ls_layer_sample samples[] = {
      " {\"type\":\"conv2d\",\"name\":\"left\",\"out\":5,\"kernel\":3,\"padding\":1},"
      " {\"type\":\"add\",\"name\":\"twice\",\"with\":\"left\"},"
      " {\"type\":\"conv2d\",\"out\":5,\"kernel\":1,\"from\":\"stem\"},{\"type\":\"relu\"},"
-     " {\"type\":\"add\",\"with\":\"twice\"},{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+     " {\"type\":\"add\",\"with\":\"twice\"},{\"type\":\"flatten\"},"
+     "{\"type\":\"dense\",\"out\":3}]",
      {2, 4, 4}},
-    {"[{\"type\":\"conv2d\",\"out\":2,\"kernel\":3,\"padding\":1},{\"type\":\"add\",\"with\":\"input\"},"
+    {"[{\"type\":\"conv2d\",\"out\":2,\"kernel\":3,\"padding\":1},"
+     "{\"type\":\"add\",\"with\":\"input\"},"
      " {\"type\":\"add\",\"with\":\"input\"},{\"type\":\"relu\",\"name\":\"r\"},"
      " {\"type\":\"conv2d\",\"out\":2,\"kernel\":1},{\"type\":\"add\",\"with\":\"r\"},"
      " {\"type\":\"conv2d\",\"out\":3,\"kernel\":4}]",

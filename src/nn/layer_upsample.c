@@ -31,8 +31,10 @@ static const struct ls_layer_sample samples[] = {
     {"[{\"type\":\"conv2d\",\"out\":4,\"kernel\":2},{\"type\":\"upsample\"},"
      " {\"type\":\"conv2d\",\"out\":3,\"kernel\":[6,4]}]",
      {2, 4, 3}},
-    {"[{\"type\":\"upsample\",\"scale\":[1,3]},{\"type\":\"conv2d\",\"out\":5,\"kernel\":3,\"stride\":2},"
-     " {\"type\":\"upsample\",\"scale\":[3,2]},{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+    {"[{\"type\":\"upsample\",\"scale\":[1,3]},"
+     "{\"type\":\"conv2d\",\"out\":5,\"kernel\":3,\"stride\":2},"
+     " {\"type\":\"upsample\",\"scale\":[3,2]},{\"type\":\"flatten\"},"
+     "{\"type\":\"dense\",\"out\":3}]",
      {1, 5, 3}},
     {0},
 };

@@ -183,7 +183,8 @@ static void put_span(ls_trace *t, int worker, const char *category, const char *
 static void put_track(ls_trace *t, int number, int place, const char *name)
 {
     put(t,
-        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\","
+        "\"args\":{\"name\":\"%s\"}}",
         number, name);
     put(t,
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":"

@@ -117,11 +117,9 @@ int ls_record_nonfinite(struct ls_trainer *t, int worker, int shard, ls_error *e
     const uint64_t step = t->position.steps + 1;
     ls_record r = {.type = LS_RECORD_NONFINITE};
     if (t->config.skip_nonfinite && shard < 0 && t->members.cluster)
-        ls_log(
-            t->host, LS_LOG_WARNING,
-            "step %llu: the loss of no shard of this host, but of another one's, is not finite; the "
-            "step is skipped",
-            (unsigned long long)step);
+        ls_log(t->host, LS_LOG_WARNING,
+               "step %llu: the loss of a shard of another host is not finite; the step is skipped",
+               (unsigned long long)step);
     else if (t->config.skip_nonfinite)
         ls_log(t->host, LS_LOG_WARNING,
                "step %llu: the loss of shard %d, on worker %d, is not finite; the step is skipped",
@@ -251,16 +249,16 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
 {
     const ls_metric metric = ls_metric_to_report(t->config.loss, t->config.metrics, measured);
-    t->told.metric = metric;
-    t->told.result.metric = ls_metric_names[metric];
+    t->reported.metric = metric;
+    t->reported.result.metric = ls_metric_names[metric];
     double value = NAN;
     if (metric == LS_METRIC_ACCURACY)
-        value = t->told.result.test_accuracy;
+        value = t->reported.result.test_accuracy;
     else if (metric == LS_METRIC_LOSS)
-        value = t->told.result.test_loss;
+        value = t->reported.result.test_loss;
     else if (measured)
         value = measured->value[metric];
-    t->told.result.test_metric = value;
+    t->reported.result.test_metric = value;
 }
 
 /* ---- the timeline --------------------------------------------------------------------------- */

@@ -231,7 +231,7 @@ def check_report(program, browser, shots):
            "[...document.querySelectorAll('.matrix g text')].reduce((n, t) => n + Number(t.textContent), 0)", 100)
     expect(browser, "the config is folded", "[...document.querySelectorAll('details')].at(-1).open", False)
     expect(browser, "what training accuracy means",
-           "/training: [01][.\\d]*, the mean over epoch/.test(document.body.innerText)")
+           "/training: [01][.\\d]*, mean over the steps of epoch/.test(document.body.innerText)")
     for width in (1280, 768, 390):
         as_seen_on(browser, width)
         if shots:

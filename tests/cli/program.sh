@@ -18,7 +18,7 @@ expect_code 0
 run --help config
 expect_code 0
 grep -q '](\|`' stdout.txt && fail 'expected no Markdown'
-grep -q 'stands between fields: ",", ";", tab' stdout.txt || fail 'expected marks in quotes'
+grep -q 'separator of the fields: ",", ";", tab' stdout.txt || fail 'expected marks in quotes'
 [ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
 grep -q '^    .*docs/hosts\.md' stdout.txt || fail 'expected the page that a link names'
 for topic in 'The run' Data 'Model, minibatch and first weights' 'Optimizer and learning rate' Loss Augmentation \

@@ -283,7 +283,7 @@ static void an_engine_that_cannot_regroup_is_refused(void **state)
             assert_non_null(strstr(other.process[m].err.text, "has left the run: "));
         }
         assert_non_null(strstr(other.process[m].err.text, "cluster.on_host_loss"));
-        assert_non_null(strstr(other.process[m].err.text, "start them with --join"));
+        assert_non_null(strstr(other.process[m].err.text, "start the processes with --join"));
     }
 }
 

@@ -106,12 +106,12 @@ static void a_shard_has_rows_to_pay_for_its_sum_unless_the_config_says_otherwise
         assert_int_equal(ls_shards_for(expected[i][0], 8, 100), expected[i][1]);
         assert_int_equal(ls_shards_for(expected[i][0], 1, 100), expected[i][2]);
     }
-    /* A dense net of 100,000 weights has two shards where a shard has a million products. */
+    /* A dense net of 100,000 weights has two shards if each computes half a million products. */
     assert_int_equal(ls_shards_for(31, 1, 1e5), 1);
     assert_int_equal(ls_shards_for(32, 1, 1e5), 2);
     assert_int_equal(ls_shards_for(48, 1, 1e5), 2);
-    assert_int_equal(ls_shards_for(32, 1, 6e4), 1);
-    assert_int_equal(ls_shards_for(34, 1, 6e4), 2);
+    assert_int_equal(ls_shards_for(32, 1, 3e4), 1);
+    assert_int_equal(ls_shards_for(34, 1, 3e4), 2);
     assert_int_equal(ls_shards_for(256, 1, 1e7), 2);
     assert_int_equal(shards_of(""), -1);
     assert_int_equal(shards_of("\"shards\": 8,"), 8);

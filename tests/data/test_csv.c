@@ -414,7 +414,7 @@ static void test_tables_have_the_same_columns_and_texts(void **state)
         {"a\n1\n", "test.csv:1: expected all columns of the training table"},
         {"a,kind,c\n1,x,2\n", "expected the columns of the training table"},
         {"a,kind\n1,z\n",
-         "test.csv:2: column \"kind\": expected a text that the training rows have"},
+         "test.csv:2: column \"kind\": expected a text that also occurs in the training rows"},
         {"a,kind\nq,x\n", "test.csv:2: column \"a\": expected a number, as in the other rows"},
     };
     scratch *s = *state;

@@ -382,7 +382,7 @@ static void cards_that_make_no_sense_are_refused(void **state)
         refuses(&s, "hostile", bad[i].says);
     }
     scratch_file(&s.dir, "foreign", "\2\0\0\0\0\0\0\0{}", 10);
-    refuses(&s, "foreign", "does not say which model");
+    refuses(&s, "foreign", "does not describe its model");
     end(&s);
 }
 

@@ -366,7 +366,7 @@ static void failing_log(void *user, ls_log_level level, const char *text)
 {
     failing_host *h = user;
     if (level == LS_LOG_WARNING && strstr(text, "memory") &&
-        (strstr(text, "checkpoint") || strstr(text, "one total")))
+        (strstr(text, "checkpoint") || strstr(text, "a total that all workers share")))
         h->warned = 1;
     if (strstr(text, "go on without it"))
         h->fail_bytes = h->fail_later;
