@@ -147,9 +147,10 @@ def row(result):
     cells = [f"{result['rung']} %", str(result["epochs"])]
     for side in SIDES:
         runs = [run for run in result["runs"] if run["side"] == side]
-        cells += [spread(list(times(result, side).values())) if runs else "",
-                  f"{len(times(result, side))} of {len(runs)}" if runs else "",
-                  spread([run["cpu_s"] for run in runs if run["reached"]]) if runs else "",
+        reached = list(times(result, side).values())
+        some = f", {len(reached)} of {len(runs)}" if 0 < len(reached) < len(runs) else ""
+        cells += [spread(reached) + some if runs else "",
+                  spread([run["cpu_s"] for run in runs if run["reached"]]) if reached else "",
                   seconds_an_epoch(result, side)]
     ours, torch = (times(result, side) for side in SIDES)
     ratios = [torch[seed] / ours[seed] for seed in ours if seed in torch]
@@ -159,7 +160,7 @@ def row(result):
 def markdown(results):
     head = ["target", "epochs of the schedule"]
     for side in SIDES:
-        head += [f"{side}, s (min–max)", "reached", "CPU s", "s an epoch"]
+        head += [f"{side}, s (min–max)", "CPU s", "s an epoch"]
     head += ["× (min–max)", "PyTorch's best form"]
     return "\n".join([f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 2) + "|---|", *map(row, results)])
 
