@@ -33,14 +33,14 @@ FORMS = tuple((form, layout) for form in ("eager", "compiled") for layout in ("c
 STARTED = ("run_start", "ready")  # the first record of a run
 
 
-def read_run(lines, target, started=lambda: None):
-    """Reads the records of a run up to the first evaluation that reaches the target. Calls `started` at the first
+def read_run(lines, target, started=lambda record: None):
+    """Reads the records of a run up to the first evaluation that reaches the target. Calls `started` with the first
     record. Returns the points (seconds of training, accuracy) and whether the target was reached."""
     seconds, points = 0.0, []
     for line in lines:
         record = json.loads(line)
         if record["type"] in STARTED:
-            started()
+            started(record)
         elif record["type"] == "epoch":
             seconds += record["seconds"]
         elif record["type"] == "eval":
@@ -55,15 +55,17 @@ def train(name, command, env, target):
     peer = Peer(name, ["env", *(f"{k}={v}" for k, v in env.items()), *map(str, command)])
     peer.launch()
     peer.process.stdin.close()
-    before = []
-    points, reached = read_run(peer.process.stdout, target, lambda: before.append(peer.cpu_seconds()))
+    begun = []
+    points, reached = read_run(peer.process.stdout, target,
+                               lambda record: begun.append((peer.cpu_seconds(), record["parameters"])))
     if not points:
         peer.process.wait()
         sys.exit(f"{name} ended without an evaluation: {' '.join(peer.command)}")
-    cpu_s = peer.cpu_seconds() - before[0]
+    cpu_s = peer.cpu_seconds() - begun[0][0]
     peer.process.terminate()
     peer.process.wait()
-    return {"side": name, "points": points, "reached": reached, "cpu_s": cpu_s}
+    return {"side": name, "points": points, "reached": reached, "cpu_s": cpu_s,
+            "parameters": begun[0][1]}
 
 
 def torch_command(args, config, form, layout):
@@ -91,8 +93,9 @@ def best_form(args, config):
 
 
 def lockstep_command(args, config, seed):
-    return [args.trainer, config, "--quiet", "--metrics", "-", "--devices", f"cpu:{args.threads}", "--set", f"seed={seed}",
-            "--set", "run_dir=null", "--set", f"data.path={args.data}", "--set", "checkpoint.every_epochs=0"]
+    keys = (f"seed={seed}", f"data.path={args.data}", "run_dir=null", "checkpoint.every_epochs=0")
+    return [args.trainer, config, "--quiet", "--metrics", "-", "--devices", f"cpu:{args.threads}",
+            *(word for key in keys for word in ("--set", key))]
 
 
 def describe(run):
@@ -118,6 +121,8 @@ def measure(args, rung):
         if args.python:
             runs.append(train("PyTorch", [*torch_command(args, config, *form), "--seed", seed], torch_env(), target))
             say(f"  PyTorch, seed {seed}: {describe(runs[-1])}")
+            if runs[0]["parameters"] != runs[1]["parameters"]:
+                sys.exit(f"{config.name}: {' and '.join(str(run['parameters']) for run in runs)} parameters")
         result["runs"] += [{**run, "seed": seed} for run in runs]
     return result
 
@@ -212,7 +217,8 @@ def mark(axes, result, side):
     percent, colour = int(result["rung"]), COLOURS[side]
     y, x = axes.y(percent), axes.x(statistics.median(reached))
     below = 20 if side == "PyTorch" else -10
-    return [f'<path class="s{colour}" stroke-width="4" d="M{axes.x(reached[0]):.1f} {y:.1f}H{axes.x(reached[-1]):.1f}"/>',
+    low, high = axes.x(reached[0]), axes.x(reached[-1])
+    return [f'<path class="s{colour}" stroke-width="4" d="M{low:.1f} {y:.1f}H{high:.1f}"/>',
             f'<circle class="f{colour}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>',
             svg.text(x, y + below, f"{statistics.median(reached):.3g} s", "middle", "strong")]
 
@@ -246,7 +252,8 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="the first rung with one seed")
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     parser.add_argument("--picture", type=Path, help="write a picture to this file")
-    parser.add_argument("--from", dest="source", type=Path, metavar="JSON", help="measure nothing: print and draw this")
+    parser.add_argument("--from", dest="source", type=Path, metavar="JSON",
+                        help="measure nothing: print and draw this")
     args = parser.parse_args()
     args.rungs = args.rungs or list(RUNGS)
     if args.quick:

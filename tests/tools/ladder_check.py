@@ -32,7 +32,7 @@ exec sleep 300
 
 def records(first, *epochs):
     """The records of a run whose epochs have (seconds, accuracy); each evaluation takes 7 seconds."""
-    out = [{"type": first}]
+    out = [{"type": first, "parameters": 12}]
     for i, (seconds, accuracy) in enumerate(epochs, 1):
         out += [{"type": "step", "epoch": i}, {"type": "epoch", "epoch": i, "seconds": seconds},
                 {"type": "eval", "epoch": i, "test_accuracy": accuracy, "seconds": 7.0}]
@@ -47,10 +47,10 @@ def check(what, holds):
 def reading():
     begun = []
     points, reached = ladder.read_run(iter(records("run_start", (2, 0.85), (3, 0.9), (2, 0.95))), 0.9,
-                                      lambda: begun.append(1))
+                                      begun.append)
     check(f"the run ends at its target, without the evaluations' time: {points}",
           reached and points == [(2, 0.85), (5, 0.9)])
-    check("the start is reported once", len(begun) == 1)
+    check("the start is reported once", [record["type"] for record in begun] == ["run_start"])
     points, reached = ladder.read_run(records("ready", (2, 0.85), (3, 0.8999)), 0.9)
     check(f"0.8999 does not reach 0.9: {points}", not reached and len(points) == 2)
 
@@ -87,12 +87,20 @@ def ending(folder):
     stub = folder / "trainer"
     stub.write_text(ENDLESS % "\n".join(records("run_start", (2, 0.85), (3, 0.91))))
     stub.chmod(0o755)
-    subprocess.run([sys.executable, "-B", SOURCE / "bench/ladder.py", "--quick", "--trainer", stub, "--json",
-                    folder / "out.json"], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    command = [sys.executable, "-B", SOURCE / "bench/ladder.py", "--quick", "--trainer", stub, "--json",
+               folder / "out.json"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
     result, = json.loads((folder / "out.json").read_text(encoding="utf-8"))
     made, = result["runs"]
     check(f"one run, of the first rung: {result}", result["rung"] == "90" and made["seed"] == 1)
     check(f"it reached its target: {made}", made["reached"] and made["points"][-1] == [5, 0.91])
+    peer = folder / "python"  # a PyTorch whose network has another size
+    peer.write_text(ENDLESS.replace("exec sleep 300", "") % "\n".join(
+        [*records("ready", (2, 0.95)), json.dumps({"type": "rate", "images_per_s": 1.0})]).replace("12", "13"))
+    peer.chmod(0o755)
+    out = subprocess.run([*command, "--python", peer], capture_output=True, text=True, timeout=60, check=False)
+    check(f"networks of different sizes are not compared: {out.stderr}",
+          out.returncode == 1 and "12 and 13 parameters" in out.stderr)
 
 
 def configs():
