@@ -13,6 +13,9 @@ continues:
                              (cluster.on_host_loss "continue")
     a host, by resume        one of three processes is killed; the others save and stop, and all
                              three are started again with --resume
+    a host that comes        two processes train, and a third one is admitted at the end of an epoch
+                             (cluster.on_arrival "admit"): the time from the last step of the two to
+                             the first one of the three
     torchrun, every step     one of torchrun's three processes is killed (DistributedDataParallel
     torchrun, every 10       over gloo); a checkpoint is saved every step, or every ten; torchrun
                              starts all three again
@@ -130,6 +133,18 @@ class Loss:
         self.same = [h for h in map(hash_of, told.lines) if h][-1] == expected
 
 
+class Arrival:
+    """The results of one admission: from the last step of the old members to the first one with the new one."""
+
+    def __init__(self, told, expected):
+        came_ns = next(entry[0] for entry in told.lines if record(entry).get("type") == "arrival")
+        steps = sorted((entry[0], step_of(entry)) for entry in told.lines if step_of(entry))
+        last_ns = max(when for when, _ in steps if when < came_ns)
+        self.seconds = (next(when for when, _ in steps if when > came_ns) - last_ns) * 1e-9
+        self.again = len(steps) - len({step for _, step in steps})
+        self.same = [h for h in map(hash_of, told.lines) if h][-1] == expected
+
+
 class Lockstep:
     def __init__(self, program, folder):
         self.program, self.folder, self.count = program, folder, 0
@@ -192,6 +207,24 @@ class Lockstep:
 
     def host_by_resume(self, draw):
         return self.kill_one(draw, False)
+
+    def host_comes(self, _):
+        """The step before the last of the first epoch takes so long that the newcomer waits by then."""
+        told, alone, port = Told(), Told(), free_port()
+        epochs = ["--set", "epochs=2", "--set", f"data.limit={ROWS * STEPS // 2}", "--set", "devices=cpu:1"]
+        self.start(alone, *epochs, "--set", f"run_dir={self.directory()}").wait()
+        words = [*epochs, "--members", str(WORKERS - 1), "--secret", SECRET, "--set", "cluster.on_host_loss=continue", "--set",
+                 "cluster.on_arrival=admit", "--set", f"run_dir={self.directory()}", "--inject",
+                 f"worker=0,step={STEPS // 2 - 1},kind=stall,stage=shard,seconds=3", "--set", "deadline_s=20"]
+        hosts = [self.start(told, *(["--listen", f"127.0.0.1:{port}"] if i == 0 else
+                                    ["--join", f"127.0.0.1:{port}", "--listen", "127.0.0.1:0"]), *words)
+                 for i in range(WORKERS - 1)]
+        told.wait_for(lambda entry: step_of(entry) == 1)
+        hosts.append(self.start(told, "--join", f"127.0.0.1:{port}", "--listen", "127.0.0.1:0", *words))
+        for host in hosts:
+            host.wait(PATIENCE_S)
+        told.wait_for(hash_of)
+        return Arrival(told, hash_of(alone.wait_for(hash_of)))
 
     def step_of_hosts(self):
         """Milliseconds, undisturbed."""
@@ -323,7 +356,8 @@ def measure_mpi(lockstep, program):
 
 def measure_losses(lockstep, python, kills, draw, folder):
     """Rows of the table, and a line about PyTorch."""
-    ways = {"a worker": lockstep.worker, "a host, going on": lockstep.host_goes_on, "a host, by resume": lockstep.host_by_resume}
+    ways = {"a worker": lockstep.worker, "a host, going on": lockstep.host_goes_on, "a host, by resume": lockstep.host_by_resume,
+            "a host that comes": lockstep.host_comes}
     torch = {f"torchrun, every {'step' if every == 1 else every}": Torch(python, folder, every) for every in (1, 10) if python}
     ways |= torch
     losses = {name: [] for name in ways}

@@ -4,7 +4,7 @@
     python3 bench/shards.py --rounds-program build/…/trainer_rounds [--rounds 7]
                             [--batches 16 32 48 64 256] [--only WORD…]
 
-Runs LeNet and the ten networks of nets.py, each at several batch sizes. A config without the key
+Runs LeNet and the networks of nets.py, each at several batch sizes. A config without the key
 takes turns with configs of 1, 2, 3, 4, 6 and 8 shards, except more shards than rows. Each figure is
 the ratio of the default to the best of all: of the rate by the clock; of rows by second of CPU time
 of the busiest thread, which is what the rate would be on an otherwise idle machine; and of rows by

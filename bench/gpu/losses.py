@@ -11,7 +11,8 @@ with a rate so high that the weights before it do not matter. Lockstep passes if
 its seeds is at most the worst of PyTorch's own in that precision, and the error of its gradient at
 most FACTOR times PyTorch's. If it does not pass, or does not run, the script ends with status 1;
 77: PyTorch or the data is missing. Everything is run with one seed first; results are written after
-each run.
+each run. The runs of Lockstep go on beside PyTorch's, several at once: nothing is timed here. (Kernels
+of convolutions that are not in the cache yet are then chosen by disturbed times.)
 """
 
 import argparse
@@ -20,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,8 +118,10 @@ def off(losses, reference):
 
 
 def off_gradient(gradient, reference):
-    error = sum((gradient[name] - g).square().sum().item() for name, g in reference.items())
-    return (error / sum(g.square().sum().item() for g in reference.values())) ** 0.5
+    """The error of the whole gradient, and each parameter's part of it: their squares add up to its square."""
+    whole = sum(g.square().sum().item() for g in reference.values())
+    parts = {name: (gradient[name] - g).square().sum().item() / whole for name, g in reference.items()}
+    return sum(parts.values()) ** 0.5, {name: part ** 0.5 for name, part in parts.items()}
 
 
 def judge(of, known):
@@ -131,15 +135,21 @@ def judge(of, known):
         print(f"{of}: {what} off by {statistics.median(mine):.1e} ({min(mine):.1e} … {max(mine):.1e}), "
               f"PyTorch's by {min(others):.1e} … {max(others):.1e}: "
               f"{'within' if near[what] else 'FARTHER OFF'}", flush=True)
+    if not near["gradient"]:
+        for side, parts in known["parts"].items():
+            most = sorted(parts[-1].items(), key=lambda part: -part[1])[:4]
+            print(f"    {side}: " + ", ".join(f"{name} {part:.1e}" for name, part in most), flush=True)
     return all(near.values())
 
 
-def compare(args, network, precision, state, reference, rows, found):
-    known = found.setdefault(f"{network} {precision}", {"ours": [], "theirs": []})
-    runs = {"theirs": torch_run(network, state, rows, precision, args.steps),
-            "ours": our_run(args, network, state, precision)}
+def compare(args, network, precision, state, reference, rows, found, our_future):
+    known = found.setdefault(f"{network} {precision}",
+                             {"ours": [], "theirs": [], "parts": {"ours": [], "theirs": []}})
+    runs = {"theirs": torch_run(network, state, rows, precision, args.steps), "ours": our_future.result()}
     for side, (losses, gradient) in runs.items():
-        known[side].append((off(losses, reference[0]), off_gradient(gradient, reference[1])))
+        error, parts = off_gradient(gradient, reference[1])
+        known[side].append((off(losses, reference[0]), error))
+        known["parts"][side].append(parts)
     known["passed"] = judge(f"{network} {precision}", known)
 
 
@@ -152,7 +162,7 @@ def parse_arguments():
     parser.add_argument("--rehearse", action="store_true", help="LeNet alone, PyTorch on the CPU, two steps")
     args = parser.parse_args()
     args.batch, args.steps, args.seeds, args.precisions = 256, 20, 3, PRECISIONS
-    args.networks = tuple(NETWORKS)
+    args.networks, args.at_once = tuple(NETWORKS), 6
     if args.rehearse:
         args.batch, args.steps, args.seeds = 8, 2, 1
         args.precisions, args.networks = ("fp32",), ("lenet",)
@@ -169,18 +179,22 @@ def main():
                       for name in ("images-idx3", "labels-idx1"))
     rows = (images.double().div(255).unsqueeze(1).to(device), labels.long().to(device))
     found = {}
-    for seed in range(args.seeds):
-        for network in args.networks:
-            state = {k: v.float().double() for k, v in NETWORKS[network][1](seed).items()}
-            reference = torch_run(network, state, rows, "float64", args.steps)
-            for precision in args.precisions:
-                try:
-                    compare(args, network, precision, state, reference, rows, found)
-                except RuntimeError as error:
-                    found.setdefault(f"{network} {precision}", {})["error"] = str(error)
-                    print(f"{network} {precision}: {error}", flush=True)
-                if args.json:
-                    args.json.write_text(json.dumps(found, indent=1) + "\n")
+    with ThreadPoolExecutor(args.at_once) as pool:
+        for seed in range(args.seeds):
+            states = {network: {k: v.float().double() for k, v in NETWORKS[network][1](seed).items()}
+                      for network in args.networks}
+            ours = {(network, precision): pool.submit(our_run, args, network, state, precision)
+                    for network, state in states.items() for precision in args.precisions}
+            for network, state in states.items():
+                reference = torch_run(network, state, rows, "float64", args.steps)
+                for precision in args.precisions:
+                    try:
+                        compare(args, network, precision, state, reference, rows, found, ours[network, precision])
+                    except RuntimeError as error:
+                        found.setdefault(f"{network} {precision}", {})["error"] = str(error)
+                        print(f"{network} {precision}: {error}", flush=True)
+                    if args.json:
+                        args.json.write_text(json.dumps(found, indent=1) + "\n")
     sys.exit(0 if all(known.get("passed") and "error" not in known for known in found.values()) else 1)
 
 

@@ -14,17 +14,18 @@ END_S = 5      # of a call: ending what hangs, the summary, the archive
 BUILD_S = 150  # of a call, only where the carried programs do not load: later steps are left out for it
 LEAST_S = 8    # a step that has less is left out
 
-# `rest`: takes besides what earlier steps have not used.
+# `rest`: takes besides what earlier steps have not used. `rates` chooses the kernels of convolutions, undisturbed,
+# that later steps take from the cache: therefore it stands before `parity`, which runs several trainings at once.
 Step = namedtuple("Step", "name limit rest what")
 STEPS = (
     Step("loads", 15, False, "what loads and what does not; facts of the GPU"),
-    Step("kernels", 20, False, "norm, pooling and loss, then all others, against their twins in float64"),
-    Step("parity", 60, False, "gradients and 20 losses of both networks, three precisions, beside PyTorch's"),
-    Step("rates", 60, False, "our rates, three precisions; the same bits from 1, 2 and 4 workers on the GPU"),
-    Step("torch", 120, False, "in turns with PyTorch: eager and graphed, compiled last"),
+    Step("kernels", 15, False, "norm, pooling and loss, then all others, against their twins in float64"),
+    Step("rates", 75, True, "our rates, three precisions; the same bits from 1, 2 and 4 workers on the GPU"),
+    Step("torch", 110, True, "in turns with PyTorch: eager and graphed, then compiled and graphed, then compiled"),
+    Step("parity", 50, False, "gradients and 20 losses of both networks, three precisions, beside PyTorch's"),
     Step("overlap", 40, False, "threads or streams"),
-    Step("seeds", 25, False, "rows 17 and 18 of the book's table in bf16, ten epochs each"),
-    Step("faults", 15, False, "a worker that is lost, and one that stalls"),
+    Step("seeds", 35, False, "rows 17 and 18 of the book's table in bf16, ten epochs each"),
+    Step("faults", 12, False, "a worker that is lost, and one that stalls"),
     Step("suite", 30, True, "the tests that need a GPU"),
     Step("timeline", 15, False, "what ran on the GPU, kernel by kernel"),
     Step("ncu", 15, True, "what holds up the five kernels that ran longest"),
@@ -33,16 +34,14 @@ NAMES = tuple(step.name for step in STEPS)
 
 
 def steps_of(names, seconds=AGAIN_S):
-    """Those of a second call. What loads is looked at in any. Where a call is given more than AGAIN_S, limits
-    grow to fill it."""
+    """The steps of a second call, and `loads`. Their limits grow to fill the call, and each step takes what earlier
+    steps have not used."""
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise ValueError(f"there is no step {unknown[0]}; the steps are {', '.join(NAMES)}")
-    steps = [step for step in STEPS if step.name in names or step.name == "loads"]
-    if seconds <= AGAIN_S:
-        return tuple(steps)
-    times = max(1, (seconds - END_S) / sum(step.limit for step in steps))
-    return tuple(step._replace(limit=int(step.limit * times)) for step in steps)
+    loads, *steps = (step for step in STEPS if step.name in names or step.name == "loads")
+    times = max(1, (seconds - END_S - loads.limit) / max(1, sum(step.limit for step in steps)))
+    return (loads, *(step._replace(limit=int(step.limit * times), rest=True) for step in steps))
 
 
 def limit_of(step, steps, left):

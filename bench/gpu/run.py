@@ -97,9 +97,12 @@ class Peer:
             raise RuntimeError(f"{self.name}: no answer")
         return json.loads(line)
 
-    def ask(self, line=""):
+    def send(self, line):
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
+
+    def ask(self, line=""):
+        self.send(line)
         return self.read()
 
     def stop(self):
@@ -111,22 +114,20 @@ class Peer:
             self.process.wait()
 
 
-def lockstep(args, network, precision, devices, shards, steps):
-    """Lockstep's side, warm: a first round was asked for, and does not count."""
-    peer = Peer(f"lockstep {network} {precision} {devices}", [
-        args.rounds_program, CONFIGS[network], "--steps", steps, "--cache", args.cache,
+def lockstep(args, network, precision, devices, shards):
+    """Starts Lockstep's process. Its first round chooses convolutions and does not count."""
+    return Peer(f"lockstep {network} {precision} {devices}", [
+        args.rounds_program, CONFIGS[network], "--steps", args.steps[network], "--cache", args.cache,
         "--set", f"data.path={args.data}", "--set", f"precision={precision}",
         "--set", f"devices={devices}", "--set", f"shards={shards}", "--set", f"batch_size={args.batch}"])
-    peer.ask()
-    return peer
 
 
-def torch_side(args, network, precision, steps, forms):
-    """PyTorch's, not warm yet: several are started at a time, for the compiler's sake."""
+def torch_side(args, network, precision):
+    """Starts PyTorch's process, which prints a line when it has loaded PyTorch and the images."""
     return Peer(f"torch {network} {precision}", [
         args.python, HERE / "torch_gpu.py", "--network", network, "--precision", precision,
-        "--data", args.data, "--device", args.torch_device, "--batch", args.batch, "--steps", steps,
-        "--forms", *forms])
+        "--data", args.data, "--device", args.torch_device, "--batch", args.batch,
+        "--steps", args.steps[network]])
 
 
 # ---- what was found ------------------------------------------------------------------------------
@@ -284,80 +285,119 @@ def keep_rounds(found, args, part, network, precision, form, answers):
     found.add(part, **row, images_per_s=statistics.median(rates), rounds=rates)
 
 
-def open_ours(found, args, networks):
-    """Lockstep's processes load at once and are warmed up one after the other, so that nothing disturbs
-    their tuning."""
-    ours = {}
-    for network in networks:
-        for precision in args.precisions:
-            ours[network, precision] = lockstep(args, network, precision, "cuda:0", "devices",
-                                                args.steps[network])
-    for (network, precision), peer in list(ours.items()):
-        try:
-            peer.ask()  # does not count
-            answers = [peer.ask() for _ in range(args.rounds if args.ours else 2)]
-            keep_rounds(found, args, "step", network, precision, "lockstep", answers)
-            say(f"{network} {precision}: {answers[-1]['images_per_s']:,.0f} images/s")
-        except (OSError, RuntimeError, ValueError) as error:
-            found.add("step", network=network, precision=precision, form="lockstep", error=str(error))
-            say(error)
+class Side:
+    """The processes of Lockstep, or of PyTorch, by (network, precision). One that fails is removed, and the
+    error is noted in the rows of `forms`."""
+
+    def __init__(self, found, start, keys):
+        self.found = found
+        self.peers = {key: start(*key) for key in keys}
+
+    def each(self, forms, do, keys=None):
+        """Calls do(key, peer) for each process in turn."""
+        for key, peer in list(self.peers.items()):
+            if keys is not None and key not in keys:
+                continue
+            try:
+                do(key, peer)
+            except (OSError, RuntimeError, ValueError) as error:
+                say(error)
+                for form in forms:
+                    self.found.add("step", network=key[0], precision=key[1], form=form, error=str(error))
+                peer.stop()
+                del self.peers[key]
+
+    def stop(self):
+        for peer in self.peers.values():
             peer.stop()
-            del ours[network, precision]
-    return ours
 
 
-def open_theirs(found, args, networks, forms):
-    """PyTorch's, which load, and compile, all at once. Each form's first round times convolutions and
-    captures the step; it does not count."""
-    begin = time.monotonic()
-    theirs = {(n, p): torch_side(args, n, p, args.steps[n], forms)
-              for n in networks for p in args.precisions}
-    for key, peer in list(theirs.items()):
-        try:
-            ready = peer.read(seconds=150)
-            found.all["about"].setdefault("torch", {k: ready[k] for k in ("torch", "cuda", "cudnn")})
-            for form in forms:
-                peer.ask(form)
-        except (OSError, RuntimeError, ValueError) as error:
-            say(error)
-            for form in forms:
-                found.add("step", network=key[0], precision=key[1], form=form, error=str(error))
-            peer.stop()
-            del theirs[key]
-    say(f"PyTorch, {' and '.join(forms)}: ready after {time.monotonic() - begin:.0f} s")
-    return theirs
+def warm_up(found, args, ours):
+    """Warms Lockstep's processes up one after the other, so that nothing disturbs their choice of convolutions.
+    The first two rounds do not count."""
+    def rounds(key, peer):
+        peer.ask()
+        peer.ask()
+        answers = [peer.ask() for _ in range(args.rounds if args.ours else 2)]
+        keep_rounds(found, args, "step", *key, "lockstep", answers)
+        say(f"{key[0]} {key[1]}: {answers[-1]['images_per_s']:,.0f} images/s")
+
+    ours.each(("lockstep",), rounds)
 
 
-def take_turns(found, args, ours, theirs, forms):
-    """Rounds in turns; what is known is kept after every one."""
-    turns = [(key, form) for key in ours.keys() | theirs.keys() for form in ("lockstep", *forms)
-             if key in (ours if form == "lockstep" else theirs)]
-    answers = {turn: [] for turn in sorted(turns)}
+def load_torch(found, theirs, forms):
+    """Waits until PyTorch's processes have loaded; they load all at once."""
+    def versions_of(_, peer):
+        ready = peer.read(seconds=150)
+        found.all["about"].setdefault("torch", {k: ready[k] for k in ("torch", "cuda", "cudnn")})
+
+    theirs.each(forms, versions_of)
+
+
+def open_forms(theirs, forms):
+    """Creates these forms, each in all of PyTorch's processes at once: compiling takes the processors' time."""
+    for form in forms:
+        theirs.each(forms, lambda _, peer, form=form: peer.send(f"open {form}"))
+        theirs.each(forms, lambda _, peer: peer.read())
+
+
+def measure_peak(found, theirs):
+    peaks = found.all["about"].setdefault("peak", {})
+
+    def peak(key, peer):
+        if key[1] not in peaks:
+            peaks[key[1]] = peer.ask("peak")["flops"]
+
+    theirs.each((), peak)
+
+
+def take_turns(found, args, ours, theirs, forms, keys, answers):
+    """Rounds in turns; what is known is kept after every one. `answers` has the rounds so far of each
+    (network, precision) and form: Lockstep takes its turn beside each form."""
+    theirs.each(forms, lambda _, peer: [peer.ask(form) for form in forms], keys)  # does not count
+    turns = [(key, "lockstep", ours.peers) for key in keys if key in ours.peers]
+    turns += [(key, form, theirs.peers) for key in keys if key in theirs.peers for form in forms]
     for _ in range(args.rounds):
-        for (key, form), got in answers.items():
-            got.append(ours[key].ask() if form == "lockstep" else theirs[key].ask(form))
-        for ((network, precision), form), got in answers.items():
-            keep_rounds(found, args, "step", network, precision, form, got)
+        for key, form, peers in turns:
+            said = peers[key].ask() if form == "lockstep" else peers[key].ask(form)
+            answers.setdefault((key, form), []).append(said)
+        for key, form, _ in turns:
+            keep_rounds(found, args, "step", *key, form, answers[key, form])
 
 
 def measure_steps(found, args, networks):
-    """What takes longest to be ready, PyTorch's compiled forms, comes last. With --ours, ours alone."""
-    ours, theirs = {}, {}
+    """Rows that take longest to be ready come last: PyTorch's compiled forms after the others, and of these fp32
+    after bf16 and tf32. All processes load at once. With --ours, Lockstep alone."""
+    keys = [(network, precision) for precision in reversed(args.precisions) for network in networks]
+    begin, answers, sides = time.monotonic(), {}, []
+    every = [form for forms in args.forms for form in forms]
+
+    def done(what):
+        say(f"{what}: {time.monotonic() - begin:.0f} s")
+
     try:
-        ours = open_ours(found, args, networks)
+        if not args.ours:
+            theirs = Side(found, lambda *key: torch_side(args, *key), keys)
+            sides.append(theirs)
+        ours = Side(found, lambda *key: lockstep(args, *key, "cuda:0", "devices"), keys)
+        sides.append(ours)
+        if not args.ours:
+            load_torch(found, theirs, every)
+            done("PyTorch has loaded")
+        warm_up(found, args, ours)
+        done("Lockstep is warm")
+        if args.torch_device == "cuda" and not args.ours:
+            measure_peak(found, theirs)
         for forms in () if args.ours else args.forms:
-            theirs = open_theirs(found, args, networks, forms)
-            for (_, precision), peer in theirs.items() if args.torch_device == "cuda" else ():
-                peaks = found.all["about"].setdefault("peak", {})
-                if precision not in peaks:
-                    peaks[precision] = peer.ask("peak")["flops"]
-            take_turns(found, args, ours, theirs, forms)
-            for peer in theirs.values():
-                peer.stop()
-            theirs = {}
+            open_forms(theirs, forms)
+            done(f"{' and '.join(forms)}: open")
+            groups = ([key for key in keys if key[1] != "fp32"], [key for key in keys if key[1] == "fp32"])
+            for group in filter(None, groups):
+                take_turns(found, args, ours, theirs, forms, group, answers)
+                done(f"{' and '.join(forms)}, {len(group)} rows: measured")
     finally:
-        for peer in (*ours.values(), *theirs.values()):
-            peer.stop()
+        for side in sides:
+            side.stop()
 
 
 def measure_seeds(found, args):
@@ -417,8 +457,9 @@ def measure_sharing(found, args):
         shared = "cuda:" + ",".join(["0"] * workers)
         row = {"network": network, "precision": precision, "form": shared, "workers": workers}
         try:
-            peers = [lockstep(args, network, precision, devices, workers, args.steps[network])
-                     for devices in ("cuda:0", shared)]
+            for devices in ("cuda:0", shared):
+                peers.append(lockstep(args, network, precision, devices, workers))
+                peers[-1].ask()  # does not count
             rates = [[peer.ask()["images_per_s"] for peer in peers] for _ in range(args.rounds)]
             ratio = statistics.median(many / one for one, many in rates)
             found.add("sharing", **row, rounds=rates, ratio=ratio)
@@ -438,18 +479,27 @@ def trace_of(args, network, precision):
     return args.json.with_name(f"trace_{network}_{precision}.json")
 
 
+def whole_steps(events):
+    """The events of steps in the middle of a run, so that what happens once, at its start or its end, is left out.
+    A step begins with the optimizer's kernel; all events, if there are too few steps."""
+    events = sorted(events, key=lambda e: e["ts"])
+    begins = [i for i, e in enumerate(events) if re.search(r"\bsgd", e["name"])]
+    skip = len(begins) // 8
+    return events[begins[skip]:begins[-1]] if len(begins) > 2 else events
+
+
 def kernel_times(path):
-    """Microseconds and runs of each name on the GPU's tracks: those that lie below a worker's."""
+    """Microseconds and runs of each name on the GPU's tracks, in whole steps: those that lie below a worker's."""
     events = json.loads(path.read_text())
     events = events["traceEvents"] if isinstance(events, dict) else events
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
              if e.get("ph") == "M" and e.get("name") == "thread_name"}
     times = {}
-    for e in events:
-        if e.get("ph") == "X" and "stream" in names.get((e["pid"], e["tid"]), ""):
-            known = times.setdefault(e["name"], [0.0, 0])
-            known[0] += e["dur"]
-            known[1] += 1
+    for e in whole_steps([e for e in events if e.get("ph") == "X"
+                          and "stream" in names.get((e["pid"], e["tid"]), "")]):
+        known = times.setdefault(e["name"], [0.0, 0])
+        known[0] += e["dur"]
+        known[1] += 1
     return sorted(((us, runs, name) for name, (us, runs) in times.items()), reverse=True)
 
 
@@ -485,10 +535,11 @@ def measure_ncu(found, args):
     if not ncu or not rows or not rows[0]["kernels"]:
         found.all["ncu"] = {"left_out": "there is no ncu" if not ncu else "there is no timeline"}
         return
-    names = [re.escape(kernel["name"].split("(")[0].split("<")[0].split()[-1][:80])
-             for kernel in rows[0]["kernels"][:5]]
+    # Copies are no kernels.
+    longest = [kernel for kernel in rows[0]["kernels"] if not kernel["name"].startswith("copy ")][:5]
+    names = [re.escape(kernel["name"].split("(")[0].split("<")[0].split()[-1][:80]) for kernel in longest]
     # From the second step on: a kernel's first run loads it.
-    skip = sum(kernel["runs"] for kernel in rows[0]["kernels"][:5]) // 10
+    skip = sum(kernel["runs"] for kernel in longest) // 10
     command = [ncu, "--graph-profiling", "node", "--target-processes", "all", "--launch-count", "15",
                "--launch-skip", str(skip), "--kernel-name", "regex:" + "|".join(names),
                "--section", "SpeedOfLight", "--section", "LaunchStats", "--section", "Occupancy",
@@ -559,7 +610,7 @@ def parse_arguments():
     args = parser.parse_args()
     args.batch, args.torch_device = BATCH, "cuda"
     args.steps = {"lenet": 234, "resnet": 20}
-    args.forms, args.seed_precision = (FORMS[:2], FORMS[2:]), "bf16"
+    args.forms, args.seed_precision = (FORMS[:2], FORMS[3:], FORMS[2:3]), "bf16"
     args.epochs = 10
     args.epoch_runs = [("lenet", "tf32"), ("resnet", "bf16"), ("resnet", "tf32"), ("lenet", "bf16"),
                        ("lenet", "fp32")]

@@ -229,7 +229,7 @@ def torch():
     step = Step("torch")
     if not has_torch(step):
         return 77
-    return measure("--rounds", "5", *(("lenet",) if REHEARSE else ("resnet", "lenet")))
+    return measure("--rounds", "3", *(("lenet",) if REHEARSE else ("resnet", "lenet")))
 
 
 # ---- the program ----------------------------------------------------------------------------------
@@ -324,14 +324,16 @@ def run_test(test):
 
 
 def suite():
-    """Four at a time. What was seen in other steps comes last. A rehearsal has those that do not take minutes over
-    the doubles; the others have rehearsals of their own (tests/cuda_gpu)."""
+    """Four at a time: the test that takes longest is first, and tests of what was seen in other steps are last. A
+    rehearsal has those that do not take minutes over the doubles; the others have rehearsals of their own
+    (tests/cuda_gpu)."""
     step = Step("suite")
     path = SOURCE.parent / "tests.json"
     if not path.exists():
         print("skipped: there is no list of tests")
         return 77
-    tests = sorted(json.loads(path.read_text()), key=lambda t: t["name"] in ("gpu_kernels", "gpu_same_bits"))
+    order = {"gpu_ops": -1, "gpu_kernels": 1, "gpu_same_bits": 1}
+    tests = sorted(json.loads(path.read_text()), key=lambda test: order.get(test["name"], 0))
     if REHEARSE:
         quick = ("gpu_plugged", "gpu_kernels")
         tests = [test for test in tests if test["name"] in quick]

@@ -24,8 +24,8 @@ KERNELS = (
     (r"rows_and_sum|short_rows|long_rows|sum_alone", "ls_k_softmax_xent"), (r"\bsgd", "ls_k_sgd"),
     (r"gather_", "ls_k_gather_rows"), (r"from_bf16", "ls_k_from_bf16"), (r"to_bf16", "ls_k_to_bf16"),
     (r"running", "ls_k_running"), (r"map2", "ls_k_add"), (r"set_args", "ls_k_set_args"),
-    (r"wgrad", "conv weights"), (r"dgrad", "conv data"), (r"fprop|conv|winograd", "conv forward"),
-    (r"gemm|nvjet|splitK|cublas", "dense"),
+    (r"[wW]grad", "conv weights"), (r"dgrad", "conv data"), (r"fprop|conv|winograd", "conv forward"),
+    (r"gem[mv]|nvjet|splitK|cublas", "dense"),
 )
 
 

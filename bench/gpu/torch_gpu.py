@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures the training rate of LeNet or ResNet-18 in PyTorch on a GPU, in rounds.
 
-    printf 'eager\\ngraphed\\neager\\n' | python3 bench/gpu/torch_gpu.py --network lenet --data DIR
+    printf 'open eager\\neager\\neager\\n' | python3 bench/gpu/torch_gpu.py --network lenet --data DIR
 
-Each line on standard input names a form and starts one round, which is answered with one JSON line,
-{"images_per_s": x, "loss": y}, or {"error": text} if the form does not work here. Between rounds
-the process waits. The first line printed lists the forms.
+Each line on standard input is answered with one JSON line, {"error": text} if the form does not work
+here. `open FORM` creates the form and compiles it. A line with the name of an open form starts one
+round, {"images_per_s": x, "loss": y}. Between rounds the process waits. The first line printed has the
+versions; it is printed when the process has loaded PyTorch and the images.
 
     eager              op by op
     graphed            the whole step captured in a CUDA graph
@@ -15,8 +16,8 @@ the process waits. The first line printed lists the forms.
 Data is fed as in Lockstep: the images are on the GPU as bytes; each step gathers and normalises the
 rows that a list of indices names. The optimizer is plain fused SGD. The settings are the fastest
 for PyTorch: channels_last, cudnn.benchmark, bf16 by autocast, tf32 where it is allowed.
-Convolutions are timed in a form's first round, which does not count. (Before it, compilation runs
-beside other processes and would disturb the timing.)
+Convolutions are timed in a form's first round, which does not count. They are not timed when the
+form is opened, because several processes then compile at once and would disturb the timing.
 """
 
 import argparse
@@ -35,7 +36,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "peers"))
 from lenet_torch import LeNet  # noqa: E402
 from resnet_torch import resnet18  # noqa: E402
 
-FORMS = ("eager", "graphed", "compiled", "compiled graphed")
 WARMUP = 12
 
 
@@ -151,7 +151,6 @@ def main():
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--forms", nargs="+", default=FORMS)
     args = parser.parse_args()
 
     torch.manual_seed(0)
@@ -161,26 +160,25 @@ def main():
     labels = read_idx(args.data / "train-labels-idx1-ubyte.gz").long().to(args.device)
     order = torch.randperm(len(images), device=args.device)
     batches = [order[args.batch * k:args.batch * (k + 1)] for k in range(args.steps)]
-    forms, broken, ready = {}, {}, set()
-    for name in args.forms:
-        try:
-            forms[name] = Form(name, args, images, labels)
-            forms[name].compile()
-        except Exception as error:  # noqa: BLE001  a form that fails must not take the others along
-            broken[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     synchronize(args)
     answer(ready=True, torch=torch.__version__, cuda=torch.version.cuda,
-           cudnn=torch.backends.cudnn.version(), forms=list(args.forms))
+           cudnn=torch.backends.cudnn.version())
 
+    forms, broken, ready = {}, {}, set()
     for line in sys.stdin:
-        name = line.strip()
-        if name == "peak":
+        command, name = line.strip(), line.strip().removeprefix("open ")
+        if command == "peak":
             answer(flops=matrix_peak(args.precision))
             continue
-        if name in broken:
-            answer(error=broken[name])
-            continue
         try:
+            if name in broken:
+                raise RuntimeError(broken[name])
+            if command != name:
+                forms[name] = Form(name, args, images, labels)
+                forms[name].compile()
+                synchronize(args)
+                answer(opened=name)
+                continue
             if name not in ready:
                 forms[name].prepare()
                 ready.add(name)
@@ -190,8 +188,8 @@ def main():
             synchronize(args)
             seconds = time.perf_counter() - begin
             answer(images_per_s=args.batch * len(batches) / seconds, loss=loss.item())
-        except Exception as error:  # noqa: BLE001
-            broken[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        except Exception as error:  # noqa: BLE001  a form that fails must not take the others along
+            broken.setdefault(name, f"{type(error).__name__}: {error}".splitlines()[0][:200])
             answer(error=broken[name])
 
 

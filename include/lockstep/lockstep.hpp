@@ -1,53 +1,35 @@
-/* C++17: objects that release themselves, and errors as exceptions. This header has no functions of
- * its own in the library; it is inline code over the C headers, whose rules about threads and
- * lifetimes apply unchanged. `get` returns the C object, for the functions that have no method:
- *
- *     lockstep::check(ls_trainer_load, trainer.get(), "model.safetensors");
- *
- * No exception may leave a callback, because the exception would have to pass through frames of C
- * functions, which do not clean up. */
+/* C++17: objects that release themselves, and errors as exceptions, as inline code over the C
+ * headers, whose rules apply. `get` returns the C object, for functions that have no method, as in
+ * lockstep::check(ls_trainer_load, trainer.get(), "file"). No exception may leave a callback. */
 #ifndef LOCKSTEP_LOCKSTEP_HPP
 #define LOCKSTEP_LOCKSTEP_HPP
-
 #include <lockstep/model.h>
 #include <lockstep/trainer.h>
 #include <memory>
 #include <stdexcept>
-#include <utility>
 #include <vector>
-
 namespace lockstep {
-
 /* A failed call. what() is the message, `status` the ls_status. */
 struct error : std::runtime_error {
     explicit error(const ls_error &e) : std::runtime_error(e.text), status(e.status) {}
     int status;
 };
-
 /* Calls function(arguments…, &err), and throws an error if it fails. */
-template <class F, class... A> void check(F *function, A &&...arguments)
+template <class F, class... A> void check(F *function, A... arguments)
 {
     ls_error err;
-    if (function(std::forward<A>(arguments)..., &err) != LS_OK)
-        throw error(err);
+    if (function(arguments..., &err) != LS_OK) throw error(err);
 }
-
 /* Returns a structure of options whose fields are zero, except `size`. */
-template <class T> T sized()
-{
-    T options{};
-    options.size = sizeof options;
-    return options;
-}
-
-/* A trained model, opened from a file or taken as a snapshot of a trainer. Copies of the object
- * share one model. Any thread. */
+template <class T> T sized() { T options{}; options.size = sizeof options; return options; }
+/* A trained model, from a file or a trainer. Copies of the object share one model. Any thread. */
 class model {
+    std::shared_ptr<ls_snapshot> owner;
 public:
-    explicit model(ls_snapshot *owned) : snapshot(owned, ls_snapshot_release) {}
+    explicit model(ls_snapshot *owned) : owner(owned, ls_snapshot_release) {}
     explicit model(const char *path, const ls_model_options *options = nullptr)
-        : model(open(path, options)) {}
-    ls_snapshot *get() const { return snapshot.get(); }
+    { ls_snapshot *s; check(ls_model_open, &s, path, options); *this = model(s); }
+    ls_snapshot *get() const { return owner.get(); }
     ls_snapshot_info info() const { ls_snapshot_info i; ls_snapshot_describe(get(), &i); return i; }
     const char *class_name(int label) const { return ls_model_class_name(get(), label); }
     void save(const char *path) const { check(ls_snapshot_save, get(), path); }
@@ -59,42 +41,20 @@ public:
         check(ls_model_run, get(), rows, n, form, out.data(), out.size());
         return out;
     }
-
-private:
-    static ls_snapshot *open(const char *path, const ls_model_options *options)
-    {
-        ls_snapshot *s;
-        check(ls_model_open, &s, path, options);
-        return s;
-    }
-    std::shared_ptr<ls_snapshot> snapshot;
 };
-
 /* A training run. The object cannot be copied, only moved. */
 class trainer {
+    std::unique_ptr<ls_trainer, int (*)(ls_trainer *)> owner{nullptr, ls_trainer_close};
 public:
-    explicit trainer(const ls_trainer_options &options) : t(open(options), ls_trainer_close) {}
-    ls_trainer *get() const { return t.get(); }
+    explicit trainer(const ls_trainer_options &options)
+    { ls_trainer *t; check(ls_trainer_open, &t, &options); owner.reset(t); }
+    ls_trainer *get() const { return owner.get(); }
     const ls_result &result() const { return *ls_trainer_result(get()); }
     void run() { check(ls_trainer_run, get()); }
     void save(const char *path) { check(ls_trainer_save, get(), path); }
     model snapshot() { ls_snapshot *s; check(ls_trainer_snapshot, get(), &s); return model(s); }
     ls_step_result step(const void *rows, const void *targets, uint32_t n)
-    {
-        ls_step_result r;
-        check(ls_trainer_step, get(), rows, targets, n, &r);
-        return r;
-    }
-
-private:
-    static ls_trainer *open(const ls_trainer_options &options)
-    {
-        ls_trainer *t;
-        check(ls_trainer_open, &t, &options);
-        return t;
-    }
-    std::unique_ptr<ls_trainer, int (*)(ls_trainer *)> t;
+    { ls_step_result r; check(ls_trainer_step, get(), rows, targets, n, &r); return r; }
 };
-
 } // namespace lockstep
 #endif

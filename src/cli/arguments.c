@@ -51,6 +51,8 @@ static const char main_help[] =
     "                      others connect to it\n"
     "  --join HOST:PORT    connects to the first process at HOST:PORT. If HOST is an address of\n"
     "                      this machine and nothing listens there, this process becomes the first\n"
+    "                      one. With on_arrival \"admit\" it can also join a run in progress,\n"
+    "                      through any of its processes, and takes part from the next epoch on\n"
     "  --members N         number of processes\n"
     "  --secret FILE       file with a secret of at least 16 bytes that all processes share\n"
     "  --secret-fd N       reads the secret from file descriptor N\n"

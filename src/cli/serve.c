@@ -32,7 +32,7 @@ enum { NUMBERS_WORKERS = 6 }; /* number of workers with metrics of their own */
 
 typedef struct numbers {
     metrics all;
-    metric *steps, *rows, *epochs, *loss, *rate, *lr, *faults, *skipped;
+    metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
     metric *test[LS_METRIC_AUC + 1];
     metric *phase[NUMBERS_WORKERS][LS_PHASES], *queued[NUMBERS_WORKERS];
     char labels[NUMBERS_WORKERS][LS_PHASES + 1][48];
@@ -80,6 +80,9 @@ static void numbers_init(numbers *n)
     n->loss = metrics_gauge(all, "lockstep_loss", NULL, "Mean loss of the newest minibatch.");
     n->rate = metrics_gauge(all, "lockstep_images_per_second", NULL, "Rate of the newest step.");
     n->lr = metrics_gauge(all, "lockstep_learning_rate", NULL, "Of the newest step.");
+    n->norm =
+        metrics_gauge(all, "lockstep_gradient_norm", NULL, "Of the newest step, before clipping.");
+    metric_hide(n->norm);
     for (int m = 0; m <= LS_METRIC_AUC; m++) {
         n->test[m] = metrics_gauge(all, tests[m][0], NULL, tests[m][1]);
         metric_hide(n->test[m]);
@@ -97,6 +100,8 @@ static void take_step(numbers *n, const ls_step_values *v)
     metric_set(n->loss, (double)v->loss);
     metric_set(n->rate, (double)v->images_per_s);
     metric_set(n->lr, (double)v->lr);
+    if (isfinite(v->gradient_norm))
+        metric_set(n->norm, (double)v->gradient_norm);
     for (int i = 0; i < v->workers; i++) {
         const ls_worker_times *t = &v->worker[i];
         if (t->worker >= NUMBERS_WORKERS)

@@ -37,9 +37,7 @@ static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *
     return true;
 }
 
-/* Checks that an order can be given. After a fault nothing may be changed that the progress thread,
- * or the transport, may still read. */
-static int check_usable(const ls_cluster *c, ls_error *err)
+int ls_cluster_usable(const ls_cluster *c, ls_error *err)
 {
     if (c->hangs)
         return ls_fail(err, LS_ESTALLED, "the thread that talks to the other hosts hangs");
@@ -52,7 +50,7 @@ static int hand_over(ls_cluster *c, ls_order_kind order, ls_error *err)
 {
     const int kind = (int)order;
     if (c->hangs)
-        return check_usable(c, err);
+        return ls_cluster_usable(c, err);
     atomic_store_explicit(&c->done, false, memory_order_relaxed); /* the push releases it */
     return ls_ring_try_push(&c->orders, &kind) == LS_OK
                ? LS_OK
@@ -94,7 +92,13 @@ static uint64_t patience(const ls_cluster *c)
     return c->options.deadline_ns + GRACE_NS;
 }
 
-static int make_parcels(ls_cluster *c, int count, ls_error *err)
+int ls_cluster_order(ls_cluster *c, ls_order_kind order, ls_error *err)
+{
+    int status = ls_cluster_usable(c, err);
+    return status ? status : give_order(c, order, patience(c), NULL, err);
+}
+
+int ls_cluster_room(ls_cluster *c, int count, ls_error *err)
 {
     if (count <= c->parcel_room)
         return LS_OK;
@@ -120,7 +124,7 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
 {
     size_t all = 0, own = 0;
     int parcels = 0;
-    int status = check_usable(c, err);
+    int status = ls_cluster_usable(c, err);
     if (status)
         return status;
     for (int m = 0; m < c->members; m++) {
@@ -130,7 +134,7 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
     }
     status = make_stage(c, all, err);
     if (status == LS_OK)
-        status = make_parcels(c, parcels, err);
+        status = ls_cluster_room(c, parcels, err);
     if (status)
         return status;
     if (bytes[c->member] > 0)
@@ -183,10 +187,10 @@ int ls_cluster_share(ls_cluster *c, void *data, size_t bytes, ls_error *err)
 
 int ls_cluster_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
 {
-    int status = check_usable(c, err);
+    int status = ls_cluster_usable(c, err);
     if (status == LS_OK)
         status = ls_sum_prepare(c, shards, floats, err);
-    return status ? status : make_parcels(c, ls_sum_parcels(c), err);
+    return status ? status : ls_cluster_room(c, ls_sum_parcels(c), err);
 }
 
 float *ls_cluster_node(const ls_cluster *c, int i)
@@ -209,7 +213,7 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
 {
     if (c->summing)
         return LS_OK;
-    int status = check_usable(c, err);
+    int status = ls_cluster_usable(c, err);
     if (status)
         return status;
     c->order_bytes = c->sum.floats * sizeof(float);
@@ -315,10 +319,9 @@ bool ls_cluster_can_regroup(const ls_cluster *c)
     return c->options.regroups && c->options.type->regroup;
 }
 
-/* Relaxed, because it hands over no other memory. */
 void ls_cluster_regroups(ls_cluster *c)
 {
-    atomic_store_explicit(&c->regroups, true, memory_order_relaxed);
+    atomic_store_explicit(&c->regroups, true, memory_order_release);
 }
 
 bool ls_cluster_lost(const ls_cluster *c)
@@ -332,8 +335,17 @@ void ls_cluster_why(const ls_cluster *c, ls_error *out)
     *out = c->error;
 }
 
+/* Makes room for the parts of a gather. */
+static int make_bytes(ls_cluster *c, ls_error *err)
+{
+    ls_free(c->options.host, c->bytes);
+    c->bytes = ls_alloc_array(c->options.host, (size_t)c->members, sizeof *c->bytes);
+    return c->bytes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a cluster");
+}
+
 int ls_cluster_regroup(ls_cluster *c, ls_error *err)
 {
+    const int before = c->members;
     ls_old_sum *old = ls_alloc(c->options.host, sizeof *old);
     if (!old)
         return ls_fail(err, LS_ENOMEM, "out of memory for a regrouping");
@@ -350,7 +362,7 @@ int ls_cluster_regroup(ls_cluster *c, ls_error *err)
     old->next = c->old_sums;
     c->old_sums = old;
     memset(&c->sum, 0, sizeof c->sum);
-    return LS_OK;
+    return c->members > before ? make_bytes(c, err) : LS_OK;
 }
 
 static void leave(ls_cluster *c, int status, const char *why)
@@ -393,12 +405,10 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
     int status = start_courier(c, err);
     if (status == LS_OK)
         status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);
-    if (status == LS_OK) {
-        c->bytes = ls_alloc_array(c->options.host, (size_t)c->members, sizeof *c->bytes);
-        status = c->bytes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a cluster");
-    }
     if (status == LS_OK)
-        status = ls_cluster_share(c, NULL, 0, err); /* exchanges the names of all members */
+        status = make_bytes(c, err);
+    if (status == LS_OK && !ls_cluster_was_admitted(c)) /* which knows them already */
+        status = ls_cluster_share(c, NULL, 0, err);     /* exchanges the names of all members */
     if (status)
         ls_cluster_close(c);
     else

@@ -53,9 +53,12 @@
  *    the reset, so P cannot read the old number.
  * 4. Leaving. C writes `leaving` and then true in `leave_asked` (release). P loads `leave_asked`
  *    (acquire) before it reads `leaving`.
- * 5. `regroups`, `joining` and options.asks are relaxed. Each is a decision or a request by itself
- *    and hands over no other memory. `joining` is decided by compare-and-exchange, so that exactly
- *    one of C and P succeeds. */
+ * 5. C stores `regroups` (release) after it has written what options.refuses reads. P loads it
+ *    (acquire) before it calls options.refuses, so that call sees these writes. Elsewhere P loads
+ *    it relaxed, because there it is a decision by itself.
+ * 6. `joining` and options.asks are relaxed. Each is a decision or a request by itself and hands
+ *    over no other memory. `joining` is decided by compare-and-exchange, so that exactly one of C
+ *    and P succeeds. */
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
 
@@ -80,6 +83,16 @@ typedef struct ls_cluster_options {
     /* non-zero: this member asks all members to stop; the next sum tells them. NULL: never */
     const atomic_int *asks;
     bool regroups; /* ls_cluster_regroups may be called later */
+    bool admits;   /* other processes may be admitted later, or this one may be admitted */
+    /* [fingerprint_bytes] what the members of a run compare if this process is to be admitted;
+     * NULL: it cannot be */
+    const void *fingerprint;
+    size_t fingerprint_bytes;
+    /* Compares the fingerprint of a process that wants to be admitted: ls_wire_options.refuses.
+     * Called on the progress thread, only after ls_cluster_regroups. */
+    int (*refuses)(void *user, const char *host, const void *fingerprint, size_t bytes, char *why,
+                   size_t size);
+    void *user;
     const ls_host *host;
 } ls_cluster_options;
 
@@ -104,7 +117,8 @@ void ls_cluster_keep_memory(ls_cluster *cluster);
  * members. Any thread. */
 int ls_cluster_member(const ls_cluster *cluster);
 int ls_cluster_members(const ls_cluster *cluster);
-/* Returns the name of the member's host, which is valid until close. Any thread. */
+/* Returns the name of the member's host, which is valid until the group changes
+ * (ls_cluster_regroup). */
 const char *ls_cluster_host(const ls_cluster *cluster, int member);
 
 /* Returns whether the engine can regroup and was opened for it. */
@@ -124,8 +138,28 @@ void ls_cluster_why(const ls_cluster *cluster, ls_error *out);
 int ls_cluster_regroup(ls_cluster *cluster, ls_error *err);
 /* Frees the memory of sums from before the last regrouping, which no thread may use any more. */
 void ls_cluster_free_old(ls_cluster *cluster);
-/* Returns a member's number in the first group. */
+/* Returns a member's number in the first group. A member that was admitted has one that no other
+ * had. */
 int ls_cluster_origin(const ls_cluster *cluster, int member);
+
+/* ---- admission (admit.c) -----------------------------------------------------------------------
+ */
+
+/* Returns whether the engine can admit processes and was opened for it. */
+bool ls_cluster_can_admit(const ls_cluster *cluster);
+/* Returns whether this process was admitted to a run that had begun. */
+bool ls_cluster_was_admitted(const ls_cluster *cluster);
+/* Returns the index of the member that is new in this group; 0: none is. All members of the group
+ * get the same. */
+int ls_cluster_newcomer(const ls_cluster *cluster);
+/* An order that exchanges nothing: tells how many processes wait at this member to be admitted, and
+ * which has waited longest. Sets out->number in any case. Errors: those of orders. */
+int ls_cluster_arrivals(ls_cluster *cluster, ls_arrival *out, int *count, ls_error *err);
+/* Ends this group so that one with the arrival follows. All members must call it with the same
+ * arrival. It always fails: as after a loss (ls_cluster_lost), and ls_cluster_regroup goes on with
+ * the new group, which contains the arrival unless that was lost; or by a fault. Errors:
+ * LS_ESTALLED, those of orders. */
+int ls_cluster_admit(ls_cluster *cluster, const ls_arrival *arrival, ls_error *err);
 
 /* ---- orders ------------------------------------------------------------------------------------
  *

@@ -116,42 +116,17 @@ static void exchange_heads(ls_cluster *c)
     }
 }
 
-/* Makes the names of hosts unique: appends "#m" to the name of member m if a member before it has
- * the same name. It goes from the last member to the first, so that the names with which a name is
- * compared are still the original ones. */
-static void number_namesakes(ls_cluster *c)
-{
-    for (int m = ls_watch_members(c) - 1; m > 0; m--)
-        for (int k = 0; k < m; k++)
-            if (strcmp(c->peer[m].host, c->peer[k].host) == 0) {
-                const size_t length = strnlen(c->peer[m].host, LS_MEMBER_NAME - 8);
-                snprintf(c->peer[m].host + length, LS_MEMBER_NAME - length, "#%d", m);
-                break;
-            }
-}
-
-/* Copies the group to the fields of the callers, who are waiting for an order. */
-static void publish(ls_cluster *c)
-{
-    c->member = c->wire->member;
-    c->members = c->wire->members;
-    c->group = c->now_group;
-    for (int m = 0; m < c->members; m++) {
-        memcpy(c->name[m], c->peer[m].host, sizeof c->name[m]);
-        c->origin[m] = c->peer[m].origin;
-    }
-}
-
 static void check_head(ls_cluster *c, int m)
 {
     const ls_head *in = &c->peer[m].head_in, *own = &c->head;
     const uint64_t bytes = c->kind == LS_ORDER_GATHER ? c->bytes[m] : own->bytes;
     c->heads--;
-    if (c->begun == 1 && c->now_group == 0)
+    const bool names = c->begun == 1 && c->now_group == 0 && !c->wire->place;
+    if (names)
         snprintf(c->peer[m].host, LS_MEMBER_NAME, "%.63s", in->host);
-    if (c->begun == 1 && c->now_group == 0 && c->heads == 0) {
-        number_namesakes(c);
-        publish(c);
+    if (names && c->heads == 0) {
+        ls_names_number(c);
+        ls_names_publish(c);
     }
     c->agreed |= (int)in->asks;
     if (in->magic != own->magic || in->kind != own->kind || in->number != own->number ||
@@ -183,32 +158,22 @@ bool ls_joining_ends(ls_cluster *c, int how)
 }
 
 /* Sets up the members of a new transport. `before`, unless NULL: members of the former group;
- * origin[m]: number that member m had in it. */
+ * origin[m]: number that member m had in it, or −1. */
 static int set_up_members(ls_cluster *c, const ls_peer *before, const int *origin, ls_error *err)
 {
     const int members = c->wire->members;
-    const size_t count = (size_t)members;
-    c->peer = ls_alloc_array(c->options.host, count, sizeof *c->peer);
-    if (!c->name)
-        c->name = ls_alloc_array(c->options.host, count, sizeof *c->name);
-    if (!c->origin)
-        c->origin = ls_alloc_array(c->options.host, count, sizeof *c->origin);
-    if (!c->peer || !c->name || !c->origin)
+    c->peer = ls_alloc_array(c->options.host, (size_t)members, sizeof *c->peer);
+    if (!c->peer)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d members", members);
-    for (int m = 0; m < members; m++) {
-        ls_peer *p = &c->peer[m];
-        p->origin = before ? before[origin[m]].origin : m;
-        if (before)
-            memcpy(p->host, before[origin[m]].host, sizeof p->host);
-        else if (m == c->wire->member)
-            snprintf(p->host, LS_MEMBER_NAME, "%s", c->host);
-        else
-            snprintf(p->host, LS_MEMBER_NAME, "%d", m); /* until its first header brings the name */
-    }
+    ls_names_take(c, before, origin);
     c->looked_ns = c->spoke_ns = ls_now_ns();
     c->begun = 0;
-    if (!before)
-        publish(c);
+    if (!before) {
+        int status = ls_names_room(c, err);
+        if (status)
+            return status;
+        ls_names_publish(c);
+    }
     for (int m = 0; m < members; m++)
         if (m != c->wire->member)
             ls_watch_listen(c, m);
@@ -228,6 +193,18 @@ static void show_life(void *cluster)
     ls_beat(&((ls_cluster *)cluster)->heartbeat, 0);
 }
 
+/* Compares the fingerprint of a process that wants to be admitted. Before the run has begun there
+ * is nothing to compare it with: it is compared once more when the process is admitted. */
+static int refuses(void *cluster, const char *host, const void *fingerprint, size_t bytes,
+                   char *why, size_t size)
+{
+    const ls_cluster *c = cluster;
+    /* acquire: the caller has written what options.refuses reads (cluster.h, "Memory order") */
+    if (!c->options.refuses || !atomic_load_explicit(&c->regroups, memory_order_acquire))
+        return 0;
+    return c->options.refuses(c->options.user, host, fingerprint, bytes, why, size);
+}
+
 /* Opens the transport. The engine's open may return after the caller's time limit. ls_joining_ends
  * then returns false: the caller has given up and may be gone, so neither the host's functions nor
  * any other memory of the caller may be used. */
@@ -236,6 +213,10 @@ static void open_wire(ls_cluster *c)
     const ls_wire_options o = {.size = sizeof o,
                                .comm = c->options.comm,
                                .regroups = c->options.regroups,
+                               .admits = c->options.admits,
+                               .fingerprint = c->options.fingerprint,
+                               .fingerprint_bytes = c->options.fingerprint_bytes,
+                               .refuses = c->options.admits ? refuses : NULL,
                                .alive = show_life,
                                .say = log_of_engine,
                                .user = c};
@@ -248,6 +229,8 @@ static void open_wire(ls_cluster *c)
         c->closed = true;
         return;
     }
+    if (status == LS_OK && c->wire->admitted > 0) /* relaxed: this thread reads it itself */
+        atomic_store_explicit(&c->regroups, true, memory_order_relaxed);
     if (status == LS_OK)
         status = set_up_members(c, NULL, NULL, &why);
     if (status && c->fault.status == LS_OK)
@@ -282,8 +265,11 @@ static void begin_order(ls_cluster *c)
         return;
     }
     if (c->kind == LS_ORDER_REGROUP) {
-        publish(c);
-        ls_watch_end_order(c, NULL, false);
+        ls_error why;
+        int status = ls_names_room(c, &why);
+        if (status == LS_OK)
+            ls_names_publish(c);
+        ls_watch_end_order(c, status ? &why : NULL, false);
         return;
     }
     /* The caller has not called ls_cluster_regroup since the last loss. */
@@ -291,11 +277,19 @@ static void begin_order(ls_cluster *c)
         ls_watch_end_order(c, &c->last_loss, true);
         return;
     }
+    if (c->kind == LS_ORDER_ARRIVALS) {
+        const ls_wire_type *type = c->wire->type;
+        memset(&c->arrival, 0, sizeof c->arrival);
+        c->arrivals = type->arrivals ? type->arrivals(c->wire, &c->arrival) : 0;
+        ls_watch_end_order(c, NULL, false);
+        return;
+    }
     c->begun++;
+    c->admitting = c->kind == LS_ORDER_ADMIT;
     exchange_heads(c);
     if (c->kind == LS_ORDER_SUM)
         ls_sum_begin(c);
-    else
+    else if (c->kind == LS_ORDER_GATHER)
         begin_gather(c);
 }
 
@@ -361,13 +355,15 @@ static void end_transfer(ls_cluster *c, ls_transfer *transfer)
     post_next(c, p);
 }
 
+/* A member that is alone has no transfers, but the engine answers processes that want to join. */
 static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 {
     ls_transfer *ended[AT_ONCE];
     ls_error why;
-    if (!c->wire || (ls_watch_members(c) == 1 && !ls_watch_owes_parts(c)))
+    const bool alone = ls_watch_members(c) == 1 && !ls_watch_owes_parts(c);
+    if (!c->wire || (alone && !c->options.admits))
         return;
-    int count = c->wire->type->poll(c->wire, ended, AT_ONCE, timeout_ns, &why);
+    int count = c->wire->type->poll(c->wire, ended, AT_ONCE, alone ? 0 : timeout_ns, &why);
     if (count < 0)
         ls_watch_note_wire(c, count, &why);
     for (int i = 0; i < count; i++)
@@ -392,7 +388,8 @@ static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *er
                             .deadline_ns = deadline,
                             .alive = show_life,
                             .user = c,
-                            .origin = origin};
+                            .origin = origin,
+                            .arrival = c->admitting ? &c->arrival : NULL};
     ls_peer *before = c->peer;
     ls_wire *old = c->wire;
     for (int m = 0; m < ls_watch_members(c); m++)
@@ -407,7 +404,7 @@ static int open_new_wire(ls_cluster *c, uint8_t *lost, int *origin, ls_error *er
     c->fault = (ls_error){0};
     c->fault_is_loss = false;
     c->now_group++;
-    c->regroups_since_sum++;
+    c->regroups_since_sum += !c->admitting;
     status = set_up_members(c, before, origin, err);
     ls_free(c->options.host, before);
     if (status) { /* the others see that its connections end */
@@ -422,7 +419,7 @@ static void regroup_members(ls_cluster *c)
 {
     const size_t count = (size_t)ls_watch_members(c);
     uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
-    int *origin = ls_alloc_array(c->options.host, count, sizeof *origin);
+    int *origin = ls_alloc_array(c->options.host, count + 1, sizeof *origin);
     ls_error why = c->fault;
     send_last_messages(c);
     int status = lost && origin ? open_new_wire(c, lost, origin, &why)
@@ -435,8 +432,19 @@ static void regroup_members(ls_cluster *c)
         if (c->active && c->kind != LS_ORDER_CLOSE)
             ls_watch_end_order(c, &c->fault, false);
     }
+    c->admitting = false;
     ls_free(c->options.host, lost);
     ls_free(c->options.host, origin);
+}
+
+/* Ends the order ADMIT, which all members have begun, so that all know the arrival: they regroup as
+ * after a loss, but nobody is told that one is lost. */
+static void end_admit(ls_cluster *c)
+{
+    ls_fail(&c->fault, LS_ESTALLED, "host %.63s is being admitted", c->arrival.host);
+    c->fault_ns = ls_now_ns();
+    c->fault_is_loss = true;
+    ls_watch_end_order(c, &c->fault, true);
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -456,7 +464,10 @@ static void end_successfully(ls_cluster *c)
 {
     if (c->kind == LS_ORDER_SUM)
         c->regroups_since_sum = 0;
-    ls_watch_end_order(c, NULL, false);
+    if (c->kind == LS_ORDER_ADMIT)
+        end_admit(c);
+    else
+        ls_watch_end_order(c, NULL, false);
 }
 
 int ls_courier(const ls_worker *worker, void *arg, ls_error *err)

@@ -69,6 +69,8 @@ typedef enum ls_order_kind {
     LS_ORDER_GATHER,
     LS_ORDER_SUM,
     LS_ORDER_REGROUP,
+    LS_ORDER_ARRIVALS,
+    LS_ORDER_ADMIT,
     LS_ORDER_CLOSE
 } ls_order_kind;
 
@@ -157,6 +159,7 @@ struct ls_cluster {
     int member, members;
     char (*name)[LS_MEMBER_NAME]; /* [members]: name of each member's host */
     int *origin;                  /* [members]: number in the first group */
+    int room;                     /* capacity of `name` and `origin` */
     uint64_t group;               /* number of regroupings before this group */
     char host[LS_MEMBER_NAME];    /* name of this host */
     ls_pool *pool;                /* pool of one worker, the progress thread */
@@ -175,6 +178,9 @@ struct ls_cluster {
     ls_sum sum;
     ls_old_sum *old_sums;
     int agreed;
+    int newcomer;       /* index of the member that is new in this group; 0: none */
+    int arrivals;       /* ARRIVALS: number of processes that wait */
+    ls_arrival arrival; /* ARRIVALS: result; ADMIT: the process to be admitted */
     int status;
     ls_error error;
     bool failed_by_loss; /* the order failed because a member was lost; the run may go on */
@@ -206,6 +212,7 @@ struct ls_cluster {
     uint64_t now_group;     /* number of regroupings before the group of the transport `wire` */
     int regroups_since_sum; /* number of regroupings since the last sum that succeeded */
     bool fault_is_loss;     /* the fault is the loss of a member: the surviving members regroup */
+    bool admitting;         /* the next regrouping is to include `arrival` */
     ls_error last_loss;     /* the last loss after which the members have regrouped */
     bool touched;           /* the transport may still touch this memory; read by callers
                                after the last order */
@@ -224,6 +231,32 @@ bool ls_joining_ends(ls_cluster *c, int how);
 
 /* Posts the next transfer of the order. A failure becomes the fault. */
 void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer);
+
+/* ---- names.c ------------------------------------------------------------------------------- */
+
+/* Sets numbers and names of the members of a new transport. `before`, unless NULL: members of the
+ * former group; origin[m]: number that member m had in it, or −1. */
+void ls_names_take(ls_cluster *c, const ls_peer *before, const int *origin);
+/* Makes the names of hosts unique: appends "#m" to the name of member m if a member before it has
+ * the same name. It goes from the last member to the first, so that the names with which a name is
+ * compared are still the original ones. Called when all headers have arrived. */
+void ls_names_number(ls_cluster *c);
+/* Makes room for the callers' copies of names and numbers, before ls_names_publish. The callers
+ * wait for the order in progress, and only the progress thread replaces the arrays. Errors:
+ * LS_ENOMEM. */
+int ls_names_room(ls_cluster *c, ls_error *err);
+/* Copies the group to the fields of the callers, who are waiting for an order. */
+void ls_names_publish(ls_cluster *c);
+
+/* ---- cluster.c ------------------------------------------------------------------------------ */
+
+/* Checks that an order can be given. Otherwise nothing may be changed that the progress thread, or
+ * the transport, may still read. Errors: those of orders. */
+int ls_cluster_usable(const ls_cluster *c, ls_error *err);
+/* Gives an order and waits for its end. Errors: those of orders. */
+int ls_cluster_order(ls_cluster *c, ls_order_kind order, ls_error *err);
+/* Makes room for the transfers of an order. Errors: LS_ENOMEM. */
+int ls_cluster_room(ls_cluster *c, int parcels, ls_error *err);
 
 /* ---- watch.c -------------------------------------------------------------------------------- */
 

@@ -129,6 +129,38 @@ int ls_fold_push(ls_fold *fold, ls_error *err);
  * the shard to the right. Only for dealt shards. */
 void ls_fold_push_left(ls_fold *fold);
 
+/* ---- sums by pieces -------------------------------------------------------------------------- *
+ * A second form of the `ordered` all-reduce, which writes no total. Each rank computes the sum for
+ * itself, piece by piece, where it uses the piece. Each rank reads the partial sums of all ranks,
+ * so this form takes less time only if there are few of them.
+ *
+ *     ls_pieces_begin     ends with a barrier, after which all partial sums are complete. This is
+ *                         the commit point: either every rank returns LS_OK and can compute the
+ *                         whole sum, or no rank does
+ *     ls_piece            computes a part of the sum; any number of calls
+ *     ls_pieces_end       ends with a barrier, after which no rank reads the partial sums of the
+ *                         other ranks
+ *
+ * If a rank fails after the commit point, the other ranks can still compute the sum, because the
+ * arrays of the failed rank stay allocated and unchanged until every other rank has reported the
+ * step. The other ranks find at ls_pieces_end that the group is aborted. They have used the sum by
+ * then, so the step counts. They begin no other step in this group, because a stalled rank may
+ * still read their partial sums. */
+
+/* Shows the rank's partial sums and waits for the other ranks. Only for a group of ls_comm_ordered
+ * without other processes. Allocates nothing, because join has made room for all partial sums: so
+ * no rank can fail for lack of memory after the commit point. Errors: as all_reduce. */
+int ls_pieces_begin(ls_comm *comm, const ls_partial *partials, int count, ls_comm_times *times,
+                    ls_error *err);
+/* Writes the floats first … first + count − 1 of the sum to `out`, in the order of the tree. `comm`
+ * is an ls_comm. */
+void ls_piece(void *comm, float *out, size_t first, size_t count);
+/* Waits for the other ranks. After LS_OK the rank's partial sums may be overwritten. Errors:
+ * LS_EABORTED, LS_ETIMEDOUT. */
+int ls_pieces_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
+/* Ends the rank's use of the sum without a barrier, after a failure. */
+void ls_pieces_drop(ls_comm *comm);
+
 /* ---- common part of the communicators that merge in host memory ------------------------------ */
 
 /* Communicator of one rank. */

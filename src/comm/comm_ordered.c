@@ -19,6 +19,8 @@
  * publish barrier of the next step, and each rank arrives at that barrier only after it has copied
  * all chunks of this step and has used its total.
  *
+ * For sums by pieces (comm.h) there are two barriers as well. The first one is the commit point.
+ *
  * If the minibatch is divided over several processes, the ranks of one process sum, chunk by chunk,
  * the nodes that cover the shards of their own process. The process's progress thread
  * (cluster/courier.h) sums these nodes with those of the other processes, and each rank copies the
@@ -129,6 +131,36 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
     ls_merge_stop_reading(base); /* needed after an error as well */
     ls_merge_committed(base, status);
     return status;
+}
+
+/* ---- sums by pieces ------------------------------------------------------------------------- */
+
+int ls_pieces_begin(ls_comm *comm, const ls_partial *partials, int count, ls_comm_times *times,
+                    ls_error *err)
+{
+    ls_host_comm *host = (ls_host_comm *)comm;
+    int status = ls_merge_begin(comm, partials, count, NULL, times, err);
+    if (status == LS_OK)
+        status = ls_tree_rest_update(&host->rest, ls_merge_group_of(comm), err);
+    if (status)
+        ls_merge_stop_reading(comm);
+    return status;
+}
+
+void ls_piece(void *comm, float *out, size_t first, size_t count)
+{
+    const ls_host_comm *host = comm;
+    ls_tree_rest_write(&host->rest, out, first, count);
+}
+
+int ls_pieces_end(ls_comm *comm, ls_comm_times *times, ls_error *err)
+{
+    return ls_merge_end(comm, times, err);
+}
+
+void ls_pieces_drop(ls_comm *comm)
+{
+    ls_merge_stop_reading(comm);
 }
 
 const ls_comm_type ls_comm_ordered = {

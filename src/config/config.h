@@ -127,6 +127,7 @@ typedef struct ls_config {
         double deadline_s; /* seconds without a message after which another host counts as lost; 0:
                             * 30 */
         int survives_loss; /* non-zero: the run goes on without lost members; 0: it stops */
+        int admits;        /* non-zero: further hosts are admitted at the end of an epoch */
     } cluster;
     /* seconds without progress after which a worker counts as failed; 0: derived from measured
      * steps */

@@ -447,6 +447,7 @@ static const char *const layouts[] = {"channels_first", "channels_last", NULL};
 /* in the order of ls_process_engine */
 static const char *const engines[] = {"auto", "none", "mpi", NULL};
 static const char *const at_host_loss[] = {"stop", "continue", NULL};
+static const char *const at_arrival[] = {"refuse", "admit", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
@@ -693,6 +694,11 @@ const ls_config_key ls_config_keys[] = {
              "stop; `\"continue\"`: the remaining hosts take over its shards and repeat the step, "
              "if they are more than half of the hosts, or half of them including the first "
              "([hosts](hosts.md))"},
+    {"cluster", "on_arrival", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.admits),
+     .choices = at_arrival,
+     .help = "what happens if a host comes after the run has begun: `\"refuse\"`: it is refused; "
+             "`\"admit\"`, with `on_host_loss` `\"continue\"`: it waits, and takes part from the "
+             "end of the epoch on ([hosts](hosts.md#adding-a-host))"},
     {"", "run_dir", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(run_dir), .read = read_run_dir,
      .write = write_text,
      .help = "directory of the run, which must not contain another run; `null`: none; absent: "

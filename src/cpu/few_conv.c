@@ -135,8 +135,8 @@ static void by_winograd(ls_lanes_op *base)
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
     float *room = base->b.scratch;
-    const float *values = ls_conv_transformed_weights(op, room);
-    room += op->kept ? 0 : ls_wino_weight_floats(&op->forward.wino);
+    const float *values = ls_conv_transformed_weights(op, LS_CONV_FORWARD, op->base.flags, room);
+    room += op->kept[LS_CONV_FORWARD] ? 0 : ls_wino_weight_floats(&op->forward.wino);
     memset(room, 0, copy_floats(op) * sizeof *room);
     for (int g = 0, count; g < f->groups; g += count) {
         count = smaller(f->groups - g, f->most);
@@ -274,7 +274,8 @@ static int plan_winograd(ls_conv_op *op, ls_error *err)
         f->wino.y.line = f->wino.y.channel = LS_LANES;
         f->wino.y.group = (size_t)c->oc * LS_LANES;
     }
-    f->wino.block = f->most = smaller(f->wino.block, f->groups);
+    f->most = smaller(f->wino.block, f->groups);
+    ls_wino_set_block(&f->wino, f->most);
     f->wino.team = op->base.team;
     int status = make_room(op, (size_t)f->groups, 1, err);
     if (status)

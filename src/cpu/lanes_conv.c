@@ -31,9 +31,10 @@
  * weights, either by Winograd's algorithm or directly.
  *
  * Transformed weights. Winograd's algorithm multiplies *values*, transforms of x and of the weights
- * (wino.h). In evaluation the weights do not change from call to call (LS_RUN_CONSTANT), so an op
- * that is not trained keeps their values. A *twin* is the op of the same layer for another number
- * of rows; it has the same weights and shares these values. */
+ * (wino.h). The weights do not change from call to call in evaluation (LS_RUN_CONSTANT), nor from
+ * one shard of a step to the next (LS_RUN_SAME), so an op keeps their values where their transform
+ * takes a noticeable time. A *twin* is the op of the same layer for another number of rows; it has
+ * the same weights and shares these values. */
 #include "cpu/lanes_conv.h"
 
 #include "base/error.h"
@@ -41,6 +42,9 @@
 
 #include <lockstep/split.h>
 #include <string.h>
+
+/* With more tiles than these in a pass the transform of its weights takes little of its time. */
+#define MANY_TILES 64
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
@@ -95,18 +99,30 @@ static const float *conv_x(const ls_conv_op *op, int group, float *room)
     return room;
 }
 
-/* With LS_RUN_CONSTANT the caller promises that only import_param changes the weights. */
-const float *ls_conv_transformed_weights(const ls_conv_op *op, float *room)
+/* Returns whether kept transformed weights may be used in a call with `flags`: they were computed
+ * from `weights`, and the caller promises that these have not changed since then. */
+static bool is_valid(const ls_conv_kept *kept, const float *weights, unsigned flags)
 {
+    const bool constant = flags & kept->flags & LS_RUN_CONSTANT;
+    return kept->source == weights && (constant || flags & LS_RUN_SAME);
+}
+
+const float *ls_conv_transformed_weights(const ls_conv_op *op, int pass, unsigned flags,
+                                         float *room)
+{
+    const ls_wino *w = pass == LS_CONV_DX ? &op->dx.wino : &op->forward.wino;
     const float *weights = op->base.b.param[0];
-    ls_conv_kept *kept = op->kept;
-    const bool constant = (op->base.flags & LS_RUN_CONSTANT) != 0;
-    float *values = kept ? kept->transformed : room;
-    if (!kept || !constant || kept->source != weights)
-        ls_wino_weights(&op->forward.wino, values, weights);
-    if (kept)
-        kept->source = constant ? weights : NULL;
-    return values;
+    ls_conv_kept *kept = op->kept[pass];
+    if (!kept) {
+        ls_wino_weights(w, room, weights);
+        return room;
+    }
+    if (!is_valid(kept, weights, flags)) {
+        ls_wino_weights(w, kept->transformed, weights);
+        kept->source = weights;
+        kept->flags = flags;
+    }
+    return kept->transformed;
 }
 
 static void forward_by_winograd(const ls_conv_op *op)
@@ -118,8 +134,8 @@ static void forward_by_winograd(const ls_conv_op *op)
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
     float *room = b->scratch;
-    const float *values = ls_conv_transformed_weights(op, room);
-    room += op->kept ? 0 : ls_wino_weight_floats(w);
+    const float *values = ls_conv_transformed_weights(op, LS_CONV_FORWARD, op->base.flags, room);
+    room += op->kept[LS_CONV_FORWARD] ? 0 : ls_wino_weight_floats(w);
     ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, values, room);
 }
 
@@ -205,7 +221,9 @@ typedef struct conv_block {
     int group, groups; /* first group of the block, and number of groups */
     int add;           /* non-zero: adds to the gradients of the parameters */
     const float *x;    /* x as the direct kernels read it */
-    ls_lanes_grad g;   /* d of the whole block; not set if d is staged in bands */
+    /* weights for dx, transformed for Winograd's algorithm (prepare_weights) */
+    const float *dx_weights;
+    ls_lanes_grad g; /* d of the whole block; not set if d is staged in bands */
 } conv_block;
 
 static void stage_group(void *arg, uint32_t g)
@@ -441,23 +459,22 @@ static void dx_of_block(conv_block *k)
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     const ls_wino_finish nothing = {0};
-    float *values = (float *)b->scratch + op->at.dx_weights;
     if (op->dx.by_winograd)
         ls_wino_conv(&op->dx.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
-                     k->g.d, &nothing, values, values + ls_wino_weight_floats(&op->dx.wino));
+                     k->g.d, &nothing, k->dx_weights, (float *)b->scratch + op->at.dx_values);
     else
         ls_team_run(op->base.team, (uint32_t)k->groups, dx_of_group, k);
 }
 
-/* Prepares the weights for dx: transformed for Winograd's algorithm, or packed. */
-static void prepare_weights(const ls_conv_op *op)
+/* Prepares the weights for dx: returns them transformed for Winograd's algorithm, or packs them. */
+static const float *prepare_weights(const ls_conv_op *op, unsigned flags)
 {
-    const float *w = op->base.b.param[0];
     float *room = (float *)op->base.b.scratch + op->at.dx_weights;
     if (op->dx.by_winograd)
-        ls_wino_weights(&op->dx.wino, room, w);
-    else if (ls_lanes_packs(&op->conv))
-        pack(&op->conv, w, room);
+        return ls_conv_transformed_weights(op, LS_CONV_DX, flags, room);
+    if (ls_lanes_packs(&op->conv))
+        pack(&op->conv, op->base.b.param[0], room);
+    return NULL;
 }
 
 static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -465,10 +482,10 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     const ls_conv_op *op = (const ls_conv_op *)base;
     (void)stream;
     (void)err;
-    if (op->base.needs_dx)
-        prepare_weights(op);
+    const float *dx_weights = op->base.needs_dx ? prepare_weights(op, flags) : NULL;
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        conv_block k = {.op = op, .group = group, .groups = ls_lanes_block(op->base.groups, group)};
+        conv_block k = {.op = op, .group = group, .dx_weights = dx_weights};
+        k.groups = ls_lanes_block(op->base.groups, group);
         k.add = group > 0 || (flags & LS_RUN_ACCUMULATE);
         if (op->banded) {
             k.x = block_x(op, group, k.groups);
@@ -488,8 +505,9 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
 static int conv_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
 {
     const ls_conv_op *op = (const ls_conv_op *)base;
-    if (op->kept)
-        op->kept->source = NULL;
+    for (int pass = 0; pass < LS_CONV_KEPT; pass++)
+        if (op->kept[pass])
+            op->kept[pass]->source = NULL;
     return ls_lanes_op_import(base, index, dst, src, err);
 }
 
@@ -498,7 +516,8 @@ static void conv_destroy(ls_op *base)
     ls_conv_op *op = (ls_conv_op *)base;
     if (op) {
         ls_few_conv_fini(op);
-        ls_free(op->base.host, op->own.transformed);
+        for (int pass = 0; pass < LS_CONV_KEPT; pass++)
+            ls_free(op->base.host, op->own[pass].transformed);
     }
     ls_lanes_op_destroy(base);
 }
@@ -513,21 +532,36 @@ static const ls_op_impl conv_impl = {
     .destroy = conv_destroy,
 };
 
-/* If forward uses Winograd's algorithm and the op is not trained, makes it keep its transformed
- * weights: in memory of its own, or in that of its twin, which has the same weights. Called after
- * the choice of kernels. */
-static int keep_values(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
+/* Returns whether an op without a twin keeps the transformed weights of a pass. An op that is not
+ * trained keeps those of forward. An op that is trained keeps both if it has so few tiles that the
+ * transform of the weights takes much of the pass. */
+static bool keeps(const ls_conv_op *op, const ls_conv_wino *pass, bool dx)
+{
+    const int tiles = op->base.groups * pass->wino.y.down * pass->wino.y.across;
+    if (!op->base.training)
+        return pass->by_winograd && !dx;
+    return pass->by_winograd && tiles <= MANY_TILES && (!dx || op->base.needs_dx);
+}
+
+/* Decides which op keeps the transformed weights: this one, or its twin, which has the same
+ * weights. Called after the choice of kernels. */
+static int keep_transformed_weights(ls_conv_op *op, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv_op *twin = (const ls_conv_op *)desc->twin;
-    if (desc->training || !op->forward.by_winograd || (twin && !twin->kept))
-        return LS_OK;
-    op->kept = twin ? twin->kept : &op->own;
-    if (twin)
-        return LS_OK;
-    op->own.transformed =
-        ls_alloc_array(op->base.host, ls_wino_weight_floats(&op->forward.wino), sizeof(float));
-    return op->own.transformed ? LS_OK
-                               : ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
+    const ls_conv_wino *const passes[] = {&op->forward, &op->dx};
+    for (int pass = 0; pass < LS_CONV_KEPT; pass++) {
+        const size_t floats = ls_wino_weight_floats(&passes[pass]->wino);
+        if (twin)
+            op->kept[pass] = twin->kept[pass];
+        if (twin || !keeps(op, passes[pass], pass == LS_CONV_DX))
+            continue;
+        op->own[pass].transformed = ls_alloc_array(op->base.host, floats, sizeof(float));
+        if (!op->own[pass].transformed)
+            return ls_fail(err, LS_ENOMEM, "lanes: out of memory for weights");
+        op->kept[pass] = &op->own[pass];
+        op->base.op.kept_bytes += floats * sizeof(float);
+    }
+    return LS_OK;
 }
 
 int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
@@ -541,7 +575,8 @@ int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
         return status;
     ls_conv_op *op = (ls_conv_op *)base;
     ls_conv_plan(op, &c, desc->u.conv2d.bias);
-    status = keep_values(op, desc, err);
+    status = keep_transformed_weights(op, desc, err);
+    ls_conv_plan_memory(op);
     if (status == LS_OK && ls_few_wanted(desc))
         status = ls_few_conv_plan(op, desc, err);
     if (status) {

@@ -24,13 +24,17 @@ typedef struct ls_conv_wino {
     ls_wino wino;
 } ls_conv_wino;
 
-/* The weights as forward by Winograd's algorithm needs them, kept from one call to the next. They
- * are valid as long as the parameters do not change, which the caller promises by LS_RUN_CONSTANT.
- * An op that is not trained keeps them, and shares them with its twins (ls_op_desc.twin). */
+/* The passes by Winograd's algorithm whose transformed weights can be kept. */
+enum { LS_CONV_FORWARD, LS_CONV_DX, LS_CONV_KEPT };
+
+/* The weights as a pass by Winograd's algorithm needs them, kept from one call to the next. They
+ * are valid as long as the parameters do not change, which the caller promises by LS_RUN_CONSTANT
+ * or LS_RUN_SAME. An op shares them with its twins (ls_op_desc.twin). */
 typedef struct ls_conv_kept {
     float *transformed; /* NULL: none are kept */
     /* parameters that `transformed` was computed from; NULL: it must be computed */
     const float *source;
+    unsigned flags; /* flags of the call that computed `transformed` */
 } ls_conv_kept;
 
 /* A run of the direct form for few rows (few_conv.c): groups of sixteen pixels, or pooled pixels,
@@ -75,10 +79,10 @@ typedef struct ls_conv_cut {
  * The others are offsets in backward: `x` of a block of x as the direct kernels read it, `d` of the
  * staged gradient, `bias` of the sums of the bias, `weights` of the working memory for the gradient
  * of the weights, `sampled_dx` of dx at the pixels of a strided 1 × 1 kernel, `dx_weights` of the
- * weights in the form that dx needs. */
+ * weights in the form that dx needs, `dx_values` of the working memory of ls_wino_conv for dx. */
 typedef struct ls_conv_scratch {
     size_t forward;
-    size_t x, d, bias, weights, sampled_dx, dx_weights;
+    size_t x, d, bias, weights, sampled_dx, dx_weights, dx_values;
 } ls_conv_scratch;
 
 typedef struct ls_conv_op {
@@ -98,8 +102,9 @@ typedef struct ls_conv_op {
     size_t y_group, d_group, mask_group;
     ls_conv_cut cut;
     ls_conv_scratch at;
-    /* `kept` points to `own` of this op or of its twin; NULL: transformed weights are not kept */
-    ls_conv_kept own, *kept;
+    /* Transformed weights of forward and of dx: `kept` points to `own` of this op or of its twin.
+     * NULL: they are not kept. */
+    ls_conv_kept own[LS_CONV_KEPT], *kept[LS_CONV_KEPT];
     ls_few_conv few;
 } ls_conv_op;
 
@@ -115,10 +120,12 @@ int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, in
 /* Computes the geometry of the described convolution. Errors: LS_EINVAL, LS_EUNSUPPORTED. */
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err);
 
-/* Returns the transformed weights for forward by Winograd's algorithm. If the op keeps them and
- * they are valid, nothing is computed. Otherwise they are computed, into the memory in which the op
- * keeps them, or into `room` if it does not. */
-const float *ls_conv_transformed_weights(const ls_conv_op *op, float *room);
+/* Returns the transformed weights for a pass by Winograd's algorithm, LS_CONV_FORWARD or
+ * LS_CONV_DX. If the op keeps them and they are valid, nothing is computed. Otherwise they are
+ * computed, into the memory in which the op keeps them, or into `room` if it does not. `flags` are
+ * those of the current call. */
+const float *ls_conv_transformed_weights(const ls_conv_op *op, int pass, unsigned flags,
+                                         float *room);
 
 /* Plans forward for the layout of few rows (few.h), one to eight images, for an op that
  * ls_conv_plan has planned. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
@@ -126,8 +133,10 @@ int ls_few_conv_plan(ls_conv_op *op, const ls_op_desc *desc, ls_error *err);
 /* Frees what ls_few_conv_plan allocated. */
 void ls_few_conv_fini(ls_conv_op *op);
 
-/* Plans an op whose base is initialized: everything else in it, including the sizes of parameters,
- * saved and scratch memory. */
+/* Plans an op whose base is initialized: everything else in it but the memory, including the sizes
+ * of parameters. */
 void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias);
+/* Plans the sizes of saved and scratch memory, after `kept` has been set. */
+void ls_conv_plan_memory(ls_conv_op *op);
 
 #endif

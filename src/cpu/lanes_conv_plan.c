@@ -179,6 +179,8 @@ static void choose_winograd(ls_conv_op *op)
     ls_wino_init(&op->forward.wino, k, for_y, &s);
     ls_wino_init_gradient(&op->weights.wino, k, for_weights, &s, LS_LANES_BLOCK_GROUPS);
     ls_wino_init_data(&op->dx.wino, k, for_data, &s);
+    ls_wino_fit(&op->forward.wino, op->base.groups);
+    ls_wino_fit(&op->dx.wino, LS_LANES_BLOCK_GROUPS);
     lie_as_pooled(op, &op->forward.wino.y);
     lie_as_staged(op, &op->weights.wino.y);
     lie_as_staged(op, &op->dx.wino.x);
@@ -281,11 +283,12 @@ static size_t weights_floats(const ls_conv_op *op)
                       : op->cut.slots * op->cut.sum_floats;
 }
 
-static size_t dx_floats(const ls_conv_op *op)
+/* Returns the floats of the weights for dx: transformed, unless they are kept, or packed. */
+static size_t dx_weight_floats(const ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
     if (op->dx.by_winograd)
-        return ls_wino_weight_floats(&op->dx.wino) + ls_wino_conv_floats(&op->dx.wino);
+        return op->kept[LS_CONV_DX] ? 0 : ls_wino_weight_floats(&op->dx.wino);
     return ls_lanes_packs(c) ? ceil_to((size_t)c->ic, 4) * (size_t)c->oc * (size_t)(c->kh * c->kw)
                              : 0;
 }
@@ -299,7 +302,8 @@ static size_t copied_floats(const ls_conv_op *op)
 static size_t forward_floats(ls_conv_op *op)
 {
     if (op->forward.by_winograd)
-        return ls_wino_weight_floats(&op->forward.wino) + ls_wino_conv_floats(&op->forward.wino);
+        return (op->kept[LS_CONV_FORWARD] ? 0 : ls_wino_weight_floats(&op->forward.wino)) +
+               ls_wino_conv_floats(&op->forward.wino);
     op->at.forward = ceil_to(ls_lanes_tile_floats(&op->conv) + copied_floats(op), 16);
     return (size_t)ls_team_size(op->base.team) * op->at.forward;
 }
@@ -316,12 +320,14 @@ static size_t backward_floats(ls_conv_op *op)
     at->weights = at->bias + op->cut.slots * LS_CONV_BIAS_SUMS;
     at->sampled_dx = at->weights + ceil_to(weights_floats(op), 16);
     at->dx_weights = at->sampled_dx + LS_LANES_BLOCK_GROUPS * seen;
-    return at->dx_weights + (op->base.needs_dx ? dx_floats(op) : 0);
+    if (!op->base.needs_dx)
+        return at->dx_weights;
+    at->dx_values = at->dx_weights + ceil_to(dx_weight_floats(op), 16);
+    return at->dx_values + (op->dx.by_winograd ? ls_wino_conv_floats(&op->dx.wino) : 0);
 }
 
 void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias)
 {
-    ls_op *o = &op->base.op;
     op->conv = *c;
     op->bias = bias;
     op->x_h = c->ih;
@@ -335,6 +341,11 @@ void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias)
     op->panels = panels_pay(&op->conv);
     set_cut(op);
     ls_lanes_op_set_params(&op->base, c->oc, c->ic * c->kh * c->kw, LS_LANES_OC, bias);
+}
+
+void ls_conv_plan_memory(ls_conv_op *op)
+{
+    ls_op *o = &op->base.op;
     o->saved_bytes = (size_t)op->base.groups * op->mask_group;
     const size_t forward = forward_floats(op), backward = backward_floats(op);
     o->scratch_bytes = (forward > backward ? forward : backward) * sizeof(float);

@@ -179,6 +179,7 @@ static void set_sizes(groups_op *op, const ls_op_desc *desc)
     }
     o->saved_bytes = (size_t)op->base.groups * groups * op->one->saved_bytes;
     o->scratch_bytes = op->one->scratch_bytes;
+    o->kept_bytes = op->one->kept_bytes;
 }
 
 static int groups_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)

@@ -1,6 +1,7 @@
 #include "cpu/wino.h"
 
 #include <lockstep/split.h>
+#include <stdbool.h>
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
@@ -28,13 +29,34 @@ static size_t to_multiple(int n, int of)
     return (size_t)((n + of - 1) / of * of);
 }
 
-static int block_tiles(const ls_wino *w)
+/* Returns the number of tiles whose values fit. */
+static int most_tiles(const ls_wino *w)
 {
     size_t tile = (size_t)w->points * (size_t)(w->x.channels + w->y.channels) * 64;
     size_t weights = (size_t)w->points * w->point_weights * sizeof(float);
     size_t bytes = weights > MANY_WEIGHTS ? weights / 2 : BLOCK_BYTES;
-    int most = (int)(bytes / tile) / FEWEST * FEWEST;
+    return (int)(bytes / tile);
+}
+
+static int block_tiles(const ls_wino *w)
+{
+    const int most = most_tiles(w) / FEWEST * FEWEST;
     return most < FEWEST ? FEWEST : most;
+}
+
+void ls_wino_fit(ls_wino *w, int groups)
+{
+    const int tiles = groups * w->y.down * w->y.across;
+    if (tiles <= most_tiles(w))
+        ls_wino_set_block(w, tiles);
+}
+
+void ls_wino_set_block(ls_wino *w, int tiles)
+{
+    w->block = tiles;
+    w->tiles = tiles % 8 ? tiles : tiles + 1;
+    w->point_x = point_floats((size_t)w->x.channels * (size_t)w->tiles * 16);
+    w->point_y = point_floats((size_t)w->y.channels * (size_t)w->tiles * 16);
 }
 
 static ls_wino_image image_of(int channels, int h, int w)
@@ -59,8 +81,7 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
     /* Sufficient for either direction of the pass: blocks of eight outputs by pairs of inputs. */
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
-    w->block = block_tiles(w);
-    w->tile = (size_t)(w->points | 1) * 16;
+    ls_wino_set_block(w, block_tiles(w));
 }
 
 /* Swaps inputs and outputs; the tiles stay those of y. */
@@ -70,6 +91,7 @@ static void init_spread(ls_wino *w)
     w->y = w->x;
     w->x = dy;
     w->turned = w->spread = 1;
+    ls_wino_set_block(w, w->block);
 }
 
 void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *s)
@@ -99,7 +121,7 @@ void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
     const int tiles = groups * w->y.down * w->y.across;
     w->whole = (size_t)s->in * (size_t)s->out >= 32 * (size_t)tiles * (size_t)(s->in + s->out);
     if (w->whole)
-        w->block = tiles;
+        ls_wino_set_block(w, tiles);
 }
 
 size_t ls_wino_weight_floats(const ls_wino *w)
@@ -107,14 +129,17 @@ size_t ls_wino_weight_floats(const ls_wino *w)
     return (size_t)w->points * w->point_weights;
 }
 
-static size_t values_of(const ls_wino *w, const ls_wino_image *image)
+/* Returns the distance between points if outputs take the place of inputs. */
+static size_t slot_floats(const ls_wino *w)
 {
-    return (size_t)image->channels * (size_t)w->block * w->tile;
+    return w->point_x > w->point_y ? w->point_x : w->point_y;
 }
 
 size_t ls_wino_conv_floats(const ls_wino *w)
 {
-    return values_of(w, &w->x) + values_of(w, &w->y);
+    const size_t apart = (size_t)w->points * (w->point_x + w->point_y);
+    const size_t slots = (size_t)(w->points + 1) * slot_floats(w);
+    return apart > slots ? apart : slots;
 }
 
 /* A gradient of the weights is computed for PART_OUT outputs at a time, whose panels of all points
@@ -144,7 +169,7 @@ static size_t gradient_floats(const ls_wino *w)
 
 size_t ls_wino_gradient_floats(const ls_wino *w)
 {
-    return values_of(w, &w->x) + gradient_floats(w) +
+    return (size_t)w->points * w->point_x + gradient_floats(w) +
            (size_t)ls_team_size(w->team) * part_floats(w);
 }
 
@@ -156,6 +181,7 @@ typedef struct wino_pass {
     int first, count, add;
     const float *x, *dy, *weights;
     float *y, *in, *out, *values, *panels;
+    size_t in_point, out_point; /* floats from one point of `in` and of `out` to the next */
     const ls_wino_finish *finish;
 } wino_pass;
 
@@ -180,8 +206,9 @@ static void transform_input(void *arg, uint32_t item)
     const wino_pass *p = arg;
     const ls_wino *w = p->w;
     const ls_wino_image some = some_of(&w->x, item);
-    (w->spread ? w->kernels->error : w->kernels->input)[w->form](p->in, w->block, &some, p->x,
-                                                                 p->first, p->count);
+    const ls_wino_values in = {p->in, p->in_point, w->tiles};
+    (w->spread ? w->kernels->error : w->kernels->input)[w->form](in, &some, p->x, p->first,
+                                                                 p->count);
 }
 
 static void transform_output(void *arg, uint32_t item)
@@ -189,10 +216,11 @@ static void transform_output(void *arg, uint32_t item)
     const wino_pass *p = arg;
     const ls_wino *w = p->w;
     const ls_wino_image some = some_of(&w->y, item);
+    const ls_wino_values out = {p->out, p->out_point, w->tiles};
     if (w->spread)
-        w->kernels->spread[w->form](p->y, &some, p->out, w->block, p->first, p->count);
+        w->kernels->spread[w->form](p->y, &some, out, p->first, p->count);
     else
-        w->kernels->output[w->form](p->y, &some, p->out, w->block, p->first, p->count, p->finish);
+        w->kernels->output[w->form](p->y, &some, out, p->first, p->count, p->finish);
 }
 
 /* Computes the products of one thread's points. These points are adjacent, so the results that a
@@ -205,14 +233,13 @@ static void multiply_points(void *arg, uint32_t part)
     ls_split((uint32_t)w->points, (uint32_t)ls_team_size(w->team), part, &point, &count);
     ls_wino_product p = {.to = w->y.channels,
                          .from = w->x.channels,
-                         .tile = w->tile,
-                         .tiles = w->block,
+                         .tiles = w->tiles,
                          .count = pass->count,
                          .turned = w->turned};
     p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
     for (const uint32_t end = point + count; point < end; point++) {
-        p.out = pass->out + (size_t)point * 16;
-        p.in = pass->in + (size_t)point * 16;
+        p.out = pass->out + (size_t)point * pass->out_point;
+        p.in = pass->in + (size_t)point * pass->in_point;
         p.weights = pass->weights + (size_t)point * w->point_weights;
         w->kernels->multiply(&p);
     }
@@ -247,14 +274,14 @@ static void whole_gradient(const wino_pass *p, const float *panels, float *value
 {
     const ls_wino *w = p->w;
     const int inputs = w->x.channels, r = form_of[w->form].r;
-    const size_t line = (size_t)w->block * w->tile, taps = (size_t)(r * r) * 8;
+    const size_t line = (size_t)w->tiles * 16, taps = (size_t)(r * r) * 8;
     for (int i = 0, n; i < inputs; i += n) {
         n = inputs - i < PART_IN ? inputs - i : PART_IN;
         for (int point = 0; point < w->points; point++)
             w->kernels->correlate(values + (size_t)point * PART_POINT,
                                   panels + (size_t)point * part_panels(w),
-                                  p->in + (size_t)i * line + (size_t)point * 16, w->tile, n,
-                                  (outputs + 15) / 16, w->block, p->count, 0);
+                                  p->in + (size_t)point * p->in_point + (size_t)i * line, n,
+                                  (outputs + 15) / 16, w->tiles, p->count, 0);
         for (int s = 0; s < outputs; s += 16)
             w->kernels->gradient[w->form](
                 p->y + ((size_t)((o + s) / 8) * (size_t)inputs + (size_t)i) * taps,
@@ -270,8 +297,8 @@ static void block_gradient(const wino_pass *p, const float *panels, int o, int o
     for (int point = 0; point < w->points; point++)
         w->kernels->correlate(
             p->values + (size_t)point * w->point_gradient + (size_t)o * (size_t)w->x.channels,
-            panels + (size_t)point * part_panels(w), p->in + (size_t)point * 16, w->tile,
-            w->x.channels, (outputs + 15) / 16, w->block, p->count, p->add);
+            panels + (size_t)point * part_panels(w), p->in + (size_t)point * p->in_point,
+            w->x.channels, (outputs + 15) / 16, w->tiles, p->count, p->add);
 }
 
 static void gradient_of_part(const wino_pass *p, float *panels, int o, int outputs)
@@ -316,13 +343,25 @@ void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
     ls_team_run(w->team, (uint32_t)(out + 7) / 8, transform_weights, &pass);
 }
 
+/* Places the values of inputs and outputs in `memory`. A thread that computes all points, one after
+ * another, writes the outputs of each to where the inputs of the one before it were: they are not
+ * needed any more, and a block takes half the cache. */
+static void place_values(wino_pass *p, float *memory)
+{
+    const ls_wino *w = p->w;
+    const bool alone = ls_team_size(w->team) == 1;
+    p->in_point = alone ? slot_floats(w) : w->point_x;
+    p->out_point = alone ? slot_floats(w) : w->point_y;
+    p->in = alone ? memory + p->in_point : memory;
+    p->out = alone ? memory : memory + (size_t)w->points * w->point_x;
+}
+
 void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
                   const ls_wino_finish *finish, const float *values, float *memory)
 {
     const int tiles = groups * w->y.down * w->y.across;
     wino_pass p = {.w = w, .x = x, .y = y, .weights = values, .finish = finish};
-    p.in = memory;
-    p.out = p.in + values_of(w, &w->x);
+    place_values(&p, memory);
     for (; p.first < tiles; p.first += p.count) {
         p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
         ls_team_run(w->team, items(&w->x), transform_input, &p);
@@ -337,7 +376,8 @@ void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float
     const int tiles = groups * w->y.down * w->y.across;
     wino_pass p = {.w = w, .x = x, .dy = dy, .y = gradient, .add = w->whole && add};
     p.in = work;
-    p.values = work + values_of(w, &w->x);
+    p.in_point = w->point_x;
+    p.values = work + (size_t)w->points * w->point_x;
     p.panels = p.values + gradient_floats(w);
     for (; p.first < tiles; p.first += p.count, p.add = 1) {
         p.count = tiles - p.first < w->block ? tiles - p.first : w->block;

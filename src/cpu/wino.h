@@ -12,13 +12,13 @@
  * Weights are stored as lanes_kernels.h says. The values of `tiles` tiles of sixteen rows are
  * stored as
  *
- *     of images               [channels][tiles][points, an odd number of vectors][16]
+ *     of images               [points][channels][tiles][16]
  *     of weights              [points][ceil(out/8)][in, even][8]
  *     of their gradient       [points][ceil(out/16)][in][16]
  *
- * where for weights the caller chooses the distance from one point to the next. The values of a
- * tile are adjacent because the transforms are the steps that write to many places; the odd number
- * of vectors keeps the tiles out of each other's cache sets.
+ * where the caller chooses the distance from one point to the next. All values of a point lie
+ * together because a product reads them many times, while the transforms pass over them once. A
+ * number of tiles that is no multiple of eight keeps the channels out of each other's cache sets.
  *
  * Products are added up over 64 channels at a time, and then those sums are added up; this halves
  * the errors of long sums. Products are added with vec_fma, in an order that does not depend on the
@@ -60,30 +60,35 @@ typedef struct ls_wino_product {
     const float *weights, *in;
     size_t row;       /* floats from a block of eight outputs of the weights to the next */
     int to, from;     /* number of result channels; number of channels to sum over */
-    size_t tile;      /* floats from one tile of an image to the next */
     int tiles, count; /* tiles from one channel to the next; number of tiles to compute */
     int turned;       /* non-zero: the sum is over the weights' output channels (for dx) */
 } ls_wino_product;
+
+/* The values of a block of tiles of an image. */
+typedef struct ls_wino_values {
+    float *p;
+    size_t point; /* floats from one point to the next */
+    int tiles;    /* tiles from one channel to the next */
+} ls_wino_values;
 
 typedef struct ls_wino_kernels {
     /* values ← the weights of a block of eight outputs and all `from` inputs, rotated by 180° if
      * `turn` is non-zero. */
     void (*weights[LS_WINO_FORMS])(float *values, size_t point, const float *weights, int from,
                                    int turn);
-    /* values ← x, for `count` tiles from `first` on. `tiles` is the number of tiles from one
-     * channel to the next. */
-    void (*input[LS_WINO_FORMS])(float *values, int tiles, const ls_wino_image *image,
-                                 const float *x, int first, int count);
+    /* values ← x, for `count` tiles from `first` on. */
+    void (*input[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *x,
+                                 int first, int count);
     /* y ← values, followed by the operations of `finish`. */
-    void (*output[LS_WINO_FORMS])(float *y, const ls_wino_image *image, const float *values,
-                                  int tiles, int first, int count, const ls_wino_finish *finish);
+    void (*output[LS_WINO_FORMS])(float *y, const ls_wino_image *image, ls_wino_values values,
+                                  int first, int count, const ls_wino_finish *finish);
     /* values ← the gradient dy of the outputs. */
-    void (*error[LS_WINO_FORMS])(float *values, int tiles, const ls_wino_image *image,
-                                 const float *dy, int first, int count);
+    void (*error[LS_WINO_FORMS])(ls_wino_values values, const ls_wino_image *image, const float *dy,
+                                 int first, int count);
     /* dx ← the contributions of the tiles' values to its pixels, added up tile by tile. The first
      * tile of a group clears the group. */
-    void (*spread[LS_WINO_FORMS])(float *dx, const ls_wino_image *image, const float *values,
-                                  int tiles, int first, int count);
+    void (*spread[LS_WINO_FORMS])(float *dx, const ls_wino_image *image, ls_wino_values values,
+                                  int first, int count);
     /* panels ← the values of the image's outputs: for each point
      * [ceil(outputs/16)][count][lane][16], zeros beyond the last output. */
     void (*panels[LS_WINO_FORMS])(float *panels, size_t point, const ls_wino_image *image,
@@ -96,8 +101,8 @@ typedef struct ls_wino_kernels {
     void (*multiply)(const ls_wino_product *p);
     /* One point: out[panel][from][16] ← or, with `add`, += Σ over `count` tiles and their lanes of
      * panels of dy, which are adjacent, · x[from]. */
-    void (*correlate)(float *out, const float *panel, const float *x, size_t tile, int from,
-                      int panels, int tiles, int count, int add);
+    void (*correlate)(float *out, const float *panel, const float *x, int from, int panels,
+                      int tiles, int count, int add);
 } ls_wino_kernels;
 
 /* ---- the passes ------------------------------------------------------------------------------ */
@@ -128,8 +133,9 @@ typedef struct ls_wino {
     int block;  /* tiles of a block */
     /* the inputs and the outputs of the pass; the caller may change their steps */
     ls_wino_image x, y;
-    size_t tile;                          /* floats of a tile's values */
-    size_t point_weights, point_gradient; /* floats from one point to the next */
+    int tiles; /* tiles from one channel of a block's values to the next */
+    /* floats from one point to the next */
+    size_t point_x, point_y, point_weights, point_gradient;
 } ls_wino;
 
 /* Plans forward for tensors in lanes; the steps of x and y are set accordingly. */
@@ -145,6 +151,12 @@ void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
 /* Plans the gradient of the weights over `groups` groups at a time in the same way. */
 void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
                            const ls_wino_shape *shape, int groups);
+
+/* Sets the number of tiles of a block, at least 1. It changes no bits of ls_wino_conv. */
+void ls_wino_set_block(ls_wino *w, int tiles);
+
+/* Takes all tiles of `groups` groups in one block if their values fit the cache. */
+void ls_wino_fit(ls_wino *w, int groups);
 
 /* Returns the number of floats of the transformed weights. */
 size_t ls_wino_weight_floats(const ls_wino *w);

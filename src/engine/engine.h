@@ -41,11 +41,17 @@
  * worker applies the step. If it fails after that point, the others have the sum, and all of them
  * apply the step. After any failure the remaining workers therefore agree on the number of steps
  * done without a message, and no replica needs repair.
+ * Where few partial sums are merged on CPUs, each worker adds them itself while it applies the
+ * update, piece by piece (comm/comm.h). The commit point is then the barrier at which all partial
+ * sums are complete: from there on every worker can compute the sum whatever happens to the others,
+ * because the arrays of a lost worker stay allocated and unchanged. The workers meet at a second
+ * barrier after the update, before they overwrite their partial sums. A worker that finds the group
+ * aborted at that barrier has applied the step and reports it, but begins no other step.
  * A run with one worker has no other workers to agree with, but the rule is the same: the weights
  * change only in the update, which is the last part of a step. If the worker fails before it, the
  * step was not applied. The gradients that the step has computed do no harm, because the next
  * attempt overwrites them. (On a CPU a single worker has no array for the total: it adds its
- * partial sums in the array of the first one.)
+ * partial sums in the array of the first one, or piece by piece in the update.)
  *
  * LOST WORKERS. A worker whose device fails says so in its report and takes no further part. A
  * worker that shows no sign of life for longer than a time limit, the deadline, has stalled; wait.c
@@ -228,6 +234,8 @@ typedef struct ls_report {
     float loss; /* loss summed over the whole minibatch; the same on every worker */
     float correct;
     float rows;
+    /* Norm of the gradient before it was clipped; the same on every worker. NaN: unknown. */
+    float gradient_norm;
     /* If steps are so short that the worker wakes the coordinator only once for several of them:
      * time of ls_now_ns at the end of the step. Otherwise 0: the report is sent when the step
      * ends. */

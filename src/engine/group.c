@@ -86,6 +86,18 @@ static int make_deal(ls_deal **out, const ls_engine *e, ls_error *err)
     return ls_deal_create(out, first, e->live, e->desc.host, err);
 }
 
+/* Returns whether each worker computes the sum for itself, piece by piece in its update. This takes
+ * less time if there are two workers with one partial sum each, or one worker with several. */
+static bool is_by_pieces(const ls_engine *e)
+{
+    bool can = e->merge == &ls_comm_ordered && !e->desc.cluster;
+    for (int i = 0; i < e->workers; i++)
+        if (e->worker[i].presence == LS_LIVE)
+            can &=
+                ls_worker_spreads(&e->worker[i]) && ls_replica_takes_pieces(e->worker[i].replica);
+    return can && (e->live == 1 ? e->shards > 1 : e->live == 2 && e->one_shard_each);
+}
+
 static int make_group(ls_comm_group **out, ls_engine *e, ls_error *err)
 {
     int params;
@@ -214,6 +226,7 @@ int ls_engine_form(ls_engine *e, const ls_comm_type *merge, uint64_t steps_done,
     const bool keep = old && peer_may_read(e, old);
     e->merge = merge ? merge : e->merge;
     ls_assign_shards(e);
+    e->by_pieces = is_by_pieces(e);
     for (int i = 0; i < e->workers; i++) {
         if (e->worker[i].presence == LS_LIVE)
             e->worker[i].fault = (ls_fault){.worker = i};

@@ -20,6 +20,7 @@ typedef struct ls_step {
     const uint32_t *rows;
     uint32_t n;
     uint32_t draw;          /* seed, besides a row's index, of the row's random numbers */
+    bool began;             /* this worker has computed a shard with the weights of this step */
     int spoilt;             /* shard whose loss an injection overwrites with NaN; −1: none */
     ls_replica_step update; /* the optimizer's arguments */
     ls_report report;
@@ -52,6 +53,7 @@ typedef struct ls_train_worker {
     ls_replica *replica;
     const ls_feed *feed; /* the feed from which it reads streamed rows; NULL: rows are resident */
     ls_comm *comm;
+    bool by_pieces; /* its updates compute the sum piece by piece (comm/comm.h) */
     ls_fold fold;
     ls_old_fold *old_folds; /* list of folds that a stalled peer may still read */
     bool keep_fold;         /* the next join must not free the fold's arenas */
@@ -118,6 +120,7 @@ struct ls_engine {
     bool one_shard_each; /* each live worker has exactly one shard */
     float *total;        /* total arena of the group for all workers; NULL: each has its own */
     bool sums_in_place;  /* one worker: the total is computed in its first partial sum's arena */
+    bool by_pieces;      /* updates compute the sum piece by piece */
     ls_comm_group *group;
     ls_deal *deal; /* deals the group's shards; NULL: each worker computes its share */
     ls_exchange *exchange;

@@ -159,12 +159,19 @@ int ls_worker_open(ls_train_worker *w, const ls_exchange *x)
 }
 
 /* Moves the fold to the list of old folds, because a stalled peer in the old group may still read
- * this worker's partial sums. */
+ * this worker's partial sums. With sums by pieces such a peer can have stalled anywhere in its
+ * update, and the partial sum of a single shard is in the gradient arena, so the worker gets a new
+ * gradient arena as well. */
 static int put_fold_away(ls_train_worker *w)
 {
     ls_old_fold *old = ls_alloc(w->engine->desc.host, sizeof *old);
     if (!old)
         return ls_fail(&w->error, LS_ENOMEM, "out of memory for a fold");
+    int status = w->by_pieces ? ls_replica_renew_gradient(w->replica, &w->error) : LS_OK;
+    if (status) {
+        ls_free(w->engine->desc.host, old);
+        return status;
+    }
     *old = (ls_old_fold){w->fold, w->old_folds};
     w->old_folds = old;
     memset(&w->fold, 0, sizeof w->fold);
@@ -208,6 +215,9 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *x)
             w->replica, e->sums_in_place ? ls_fold_root(&w->fold) : e->total, &w->error);
     if (status == LS_OK)
         status = e->group->type->join(&w->comm, e->group, w->rank, w->device, &w->error);
+    w->by_pieces = e->by_pieces;
+    if (status == LS_OK && w->by_pieces)
+        status = ls_replica_prepare_pieces(w->replica, &w->error);
     if (status == LS_OK)
         status = ls_worker_choose_steps(w);
     return status;
@@ -281,7 +291,7 @@ int ls_worker_probe(ls_train_worker *w, const ls_exchange *x)
     const uint32_t all = ls_dataset_rows(e->desc.data[LS_TRAIN]);
     const uint32_t batch = e->desc.batch_size;
     uint32_t first, count;
-    if (w->index > 0)
+    if (w->index != ls_first_live(e))
         return LS_OK;
     ls_beat(&w->heartbeat, LS_PLACE_OPEN);
     ls_split(w->feed || all > batch ? batch : all, (uint32_t)e->shards, 0, &first, &count);

@@ -116,14 +116,19 @@ static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, ui
 }
 
 /* Computes the gradient of one shard into the next leaf of the fold. */
-static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_replica_times *times)
+static int compute_shard(ls_train_worker *w, ls_step *s, int shard, ls_replica_times *times)
 {
     uint32_t first, count;
     ls_split(s->n, (uint32_t)w->engine->shards, (uint32_t)shard, &first, &count);
     int status = refresh_rows(w, s, first, count);
     ls_replica_gradient_at(w->replica, ls_fold_leaf(&w->fold));
-    if (status == LS_OK)
-        status = ls_replica_gradient(w->replica, s->rows + first, count, s->draw, times, &w->error);
+    if (status)
+        return status;
+    /* The weights change only after all shards of a step. */
+    if (s->began)
+        ls_replica_promise_same_weights(w->replica);
+    s->began = true;
+    status = ls_replica_gradient(w->replica, s->rows + first, count, s->draw, times, &w->error);
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
@@ -195,7 +200,6 @@ static int find_bad_shard(ls_train_worker *w, ls_step *s)
     float tail[LS_TAIL];
     const bool dealt = w->hand.deal;
     const int lo = dealt ? w->hand.lo : w->shard_lo, hi = dealt ? w->hand.hi : w->shard_hi;
-    s->report.skipped = true;
     ls_fold_begin(&w->fold);
     for (int shard = lo; shard < hi; shard++) {
         int status = compute_shard(w, s, shard, NULL);
@@ -230,28 +234,79 @@ static int note_sum(ls_train_worker *w, ls_step *s, const float tail[LS_TAIL])
                    (unsigned)s->n);
 }
 
+/* Merges the partial sums of all workers, and copies the tail of the sum to `tail`. */
+static int reduce(ls_train_worker *w, ls_comm_times *times, float tail[LS_TAIL])
+{
+    float *total = ls_replica_total_arena(w->replica);
+    const ls_partial *parts = w->fold.stack;
+    int status;
+    if (w->by_pieces) {
+        status = ls_pieces_begin(w->comm, parts, w->fold.depth, times, &w->error);
+        if (status == LS_OK)
+            ls_piece(w->comm, tail, ls_replica_tail_offset(w->replica), LS_TAIL);
+        return status;
+    }
+    status = w->comm->group->type->all_reduce(w->comm, NULL, parts, w->fold.depth, total, times,
+                                              &w->error);
+    return status ? status : read_tail(w, total, tail);
+}
+
 static int merge(ls_train_worker *w, ls_step *s)
 {
-    float *total = ls_replica_total_arena(w->replica), tail[LS_TAIL];
+    float tail[LS_TAIL];
     ls_report *report = &s->report;
     ls_beat(&w->heartbeat, LS_PLACE_MERGE);
     report->comm.waiting = note_wait;
     report->comm.user = w;
-    int status = w->comm->group->type->all_reduce(w->comm, NULL, w->fold.stack, w->fold.depth,
-                                                  total, &report->comm, &w->error);
+    int status = reduce(w, &report->comm, tail);
     ls_beat(&w->heartbeat, LS_PLACE_APPLY);
-    if (status == LS_OK)
-        status = read_tail(w, total, tail);
-    return status ? status : note_sum(w, s, tail);
+    if (status)
+        return status;
+    status = note_sum(w, s, tail);
+    if (status && w->by_pieces)
+        ls_pieces_drop(w->comm);
+    return status;
 }
 
 static int apply(ls_train_worker *w, ls_step *s)
 {
-    int status = ls_replica_apply(w->replica, &s->update, &s->report.times, &w->error);
+    ls_replica *r = w->replica;
+    int status = w->by_pieces ? ls_replica_apply_pieces(r, &s->update, ls_piece, w->comm,
+                                                        &s->report.times, &w->error)
+                              : ls_replica_apply(r, &s->update, &s->report.times, &w->error);
+    if (status == LS_OK)
+        status = ls_replica_gradient_norm(&s->report.gradient_norm, r, &w->error);
     if (status == LS_OK &&
         ls_inject_now(&w->engine->desc.injections, w->index, s->report.number, LS_INJECT_CORRUPT))
         status = spoil_weight(w);
     return status;
+}
+
+/* Ends the use of the sum. `status` is the result of the update. If the update succeeded, the step
+ * counts: a failure of another worker only prevents this one from beginning the next step. */
+static int end_pieces(ls_train_worker *w, ls_step *s, int status)
+{
+    if (!w->by_pieces)
+        return status;
+    if (status)
+        ls_pieces_drop(w->comm);
+    else if (ls_pieces_end(w->comm, &s->report.comm, &w->error) != LS_OK)
+        w->failed = true;
+    return status;
+}
+
+/* Applies the step or, if the loss is not finite, finds this worker's shard that is the cause. */
+static int use_sum(ls_train_worker *w, ls_step *s)
+{
+    if (!isfinite(s->report.loss)) {
+        s->report.skipped = true;
+        end_pieces(w, s, LS_OK);
+        return w->failed ? LS_OK : find_bad_shard(w, s);
+    }
+    int status = ls_worker_inject(w, s->report.number, LS_STAGE_APPLY);
+    if (status == LS_OK)
+        status = apply(w, s);
+    return end_pieces(w, s, status);
 }
 
 static int compute_step(ls_train_worker *w, ls_step *s)
@@ -263,12 +318,10 @@ static int compute_step(ls_train_worker *w, ls_step *s)
         status = ls_worker_inject(w, s->report.number, LS_STAGE_MERGE);
     if (status == LS_OK)
         status = merge(w, s);
-    if (status == LS_OK && !isfinite(s->report.loss))
-        return find_bad_shard(w, s);
     if (status == LS_OK)
-        status = ls_worker_inject(w, s->report.number, LS_STAGE_APPLY);
-    if (status == LS_OK)
-        status = apply(w, s);
+        status = use_sum(w, s);
+    if (s->report.skipped)
+        return status;
     return status ? status : ls_worker_inject(w, s->report.number, LS_STAGE_REPORT);
 }
 
@@ -296,16 +349,19 @@ static ls_step step_of(const ls_range *range, uint32_t index)
     const ls_engine_desc *d = &range->engine->desc;
     const uint32_t batch = d->batch_size, n = ls_minibatch_rows(range->row_count, batch, index);
     const uint64_t number = range->first_step + index + 1;
-    return (ls_step){
-        .rows = range->rows + (size_t)index * batch,
-        .n = n,
-        .draw = range->engine->streams ? (uint32_t)number : range->epoch,
-        .spoilt = -1,
-        .update = {.lr = range->lr[index],
-                   .scale = 1.0f / (float)(d->divides_by_batch_size ? batch : n),
-                   .rows = n,
-                   .number = number},
-        .report = {.number = number, .status = LS_EABORTED, .bad_shard = -1, .steps_left = 1}};
+    return (ls_step){.rows = range->rows + (size_t)index * batch,
+                     .n = n,
+                     .draw = range->engine->streams ? (uint32_t)number : range->epoch,
+                     .spoilt = -1,
+                     .update = {.lr = range->lr[index],
+                                .scale = 1.0f / (float)(d->divides_by_batch_size ? batch : n),
+                                .rows = n,
+                                .number = number},
+                     .report = {.number = number,
+                                .status = LS_EABORTED,
+                                .bad_shard = -1,
+                                .gradient_norm = NAN,
+                                .steps_left = 1}};
 }
 
 /* ---- whole steps ---------------------------------------------------------------------------- */

@@ -125,20 +125,29 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
     return LS_OK;
 }
 
+int ls_merge_begin(ls_comm *comm, const ls_partial *partials, int count, float *total,
+                   ls_comm_times *times, ls_error *err)
+{
+    int status = show(comm, partials, count, total, err);
+    return status ? status : ls_merge_meet(comm, times, err);
+}
+
+int ls_merge_end(ls_comm *comm, ls_comm_times *times, ls_error *err)
+{
+    ls_merge_stop_reading(comm);
+    return ls_merge_meet(comm, times, err);
+}
+
 int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *total,
                  ls_comm_times *times, ls_merge_work *work, void *arg, ls_error *err)
 {
     const uint64_t start = ls_now_ns();
     const double waited = times->wait;
-    int status = show(comm, partials, count, total, err);
-    if (status == LS_OK)
-        status = ls_merge_meet(comm, times, err);
+    int status = ls_merge_begin(comm, partials, count, total, times, err);
     if (status == LS_OK)
         status = work(comm, arg, err);
-    if (status == LS_OK) {
-        ls_merge_stop_reading(comm);
-        status = ls_merge_meet(comm, times, err);
-    }
+    if (status == LS_OK)
+        status = ls_merge_end(comm, times, err);
     times->exposed += (double)(ls_now_ns() - start) * 1e-9 - (times->wait - waited);
     return status;
 }
@@ -321,9 +330,9 @@ static void add(float *out, const float *left, const float *right, size_t count)
             out[i] = left[i] + right[i];
 }
 
-/* Runs the program on one piece of at most REST_PIECE floats. A sum at a stack position that is
- * left at the end is computed directly in `out`; sums at higher positions are computed in
- * `temporary`. */
+/* Runs the program on one piece of at most REST_PIECE floats, which begins at float `first` of the
+ * parts. A sum at a stack position that is left at the end is computed directly in `out`; sums at
+ * higher positions are computed in `temporary`. */
 static void add_piece(const ls_tree_rest *rest, float *const *out, size_t first, size_t count,
                       float temporary[LS_PARTIALS_MAX][REST_PIECE])
 {
@@ -333,22 +342,41 @@ static void add_piece(const ls_tree_rest *rest, float *const *out, size_t first,
         sum[depth++] = rest->part[p].data + first;
         for (int j = 0; j < rest->part[p].joins; j++) {
             depth--;
-            float *to = depth <= rest->sums ? out[depth - 1] + first : temporary[depth - 1];
+            float *to = depth <= rest->sums ? out[depth - 1] : temporary[depth - 1];
             add(to, sum[depth - 1], sum[depth], count);
             sum[depth - 1] = to;
         }
     }
     for (int i = 0; i < rest->sums; i++)
-        if (sum[i] != out[i] + first)
-            memcpy(out[i] + first, sum[i], count * sizeof(float));
+        if (sum[i] != out[i])
+            memcpy(out[i], sum[i], count * sizeof(float));
+}
+
+/* Runs the program; out[i] receives the floats of sum i from float `first` on. */
+static void run_rest(const ls_tree_rest *rest, float *out[LS_PARTIALS_MAX], size_t first,
+                     size_t count)
+{
+    float temporary[LS_PARTIALS_MAX][REST_PIECE];
+    for (size_t done = 0; done < count; done += REST_PIECE) {
+        const size_t left = count - done, piece = left < REST_PIECE ? left : REST_PIECE;
+        add_piece(rest, out, first + done, piece, temporary);
+        for (int i = 0; i < rest->sums; i++)
+            out[i] += piece;
+    }
 }
 
 void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count)
 {
-    float temporary[LS_PARTIALS_MAX][REST_PIECE];
-    for (size_t done = 0; done < count; done += REST_PIECE)
-        add_piece(rest, out, first + done, count - done < REST_PIECE ? count - done : REST_PIECE,
-                  temporary);
+    float *at[LS_PARTIALS_MAX];
+    for (int i = 0; i < rest->sums; i++)
+        at[i] = out[i] + first;
+    run_rest(rest, at, first, count);
+}
+
+void ls_tree_rest_write(const ls_tree_rest *rest, float *out, size_t first, size_t count)
+{
+    float *at[LS_PARTIALS_MAX] = {out};
+    run_rest(rest, at, first, count);
 }
 
 /* ---- the start-up check ---------------------------------------------------------------------- */

@@ -14,6 +14,9 @@
  *     work                                                   reads what the other ranks show
  *     stop reading; last barrier                             the commit point
  *
+ * A communicator may place the commit point earlier, at a barrier after which no rank needs the
+ * other ranks' cooperation to obtain the sum (sums by pieces in comm/comm.h).
+ *
  * Each passage of a barrier is called a meeting in the names of this file. The barrier
  * (sync/barrier.h) carries the memory order: what a rank wrote before a meeting is visible to all
  * ranks after it, and each meeting ends in the same way for all ranks.
@@ -121,6 +124,12 @@ typedef int ls_merge_work(ls_comm *comm, void *arg, ls_error *err);
  * Errors: LS_EINVAL, LS_EABORTED, LS_ETIMEDOUT, and those of `work`. */
 int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *total,
                  ls_comm_times *times, ls_merge_work *work, void *arg, ls_error *err);
+/* The parts of ls_merge_run before and after `work`, for a merge whose work continues after the
+ * communicator has returned to its caller: ls_merge_begin shows and meets, ls_merge_end stops
+ * reading and meets. Errors: as ls_merge_run, without those of `work`. */
+int ls_merge_begin(ls_comm *comm, const ls_partial *partials, int count, float *total,
+                   ls_comm_times *times, ls_error *err);
+int ls_merge_end(ls_comm *comm, ls_comm_times *times, ls_error *err);
 /* Declares that the rank and its device have finished reading what the other ranks show. */
 void ls_merge_stop_reading(const ls_comm *comm);
 
@@ -207,6 +216,10 @@ bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *
  * out[i], for each of the rest->sums sums. out[0] may be the arena of the first part, and no other
  * out[i] may be the arena of a part. */
 void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count);
+
+/* Does the same for a program that has a single sum, and writes `count` floats of it from out[0]
+ * on. `out` has `count` floats and is not part of an arena. */
+void ls_tree_rest_write(const ls_tree_rest *rest, float *out, size_t first, size_t count);
 
 /* Frees the program. */
 void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host);

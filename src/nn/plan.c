@@ -369,11 +369,11 @@ static bool is_frozen_norm(const ls_plan *plan, int k)
 
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err)
 {
-    const unsigned constant = plan->constant ? LS_RUN_CONSTANT : 0;
+    const unsigned promises = (plan->constant ? LS_RUN_CONSTANT : 0) | (flags & LS_RUN_SAME);
     for (int k = 0; k < plan->nodes; k++) {
         ls_op *op = plan->node[k].op;
         const unsigned mode =
-            constant | (loss == LS_TEST || is_frozen_norm(plan, k) ? LS_RUN_EVALUATE : 0);
+            promises | (loss == LS_TEST || is_frozen_norm(plan, k) ? LS_RUN_EVALUATE : 0);
         beat(plan, AT_FORWARD, k);
         int status = op->impl->forward(op, NULL, mode, err);
         if (status != LS_OK)

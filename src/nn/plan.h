@@ -148,6 +148,7 @@ typedef struct ls_plan {
     size_t unshared_bytes;   /* bytes if each buffer had memory of its own */
     size_t live_bytes;       /* most bytes in use at one time: a lower bound of any layout */
     size_t scratch_bytes;
+    size_t kept_bytes; /* bytes that the ops have allocated themselves (ls_op.kept_bytes) */
     /* The replica's programs (replica_impl.h). Their recordings are destroyed with the plan. */
     ls_program program[LS_PROGRAMS];
     /* constant tail on the device, which recorded gradients copy; NULL: none is recorded */
@@ -210,9 +211,10 @@ int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 /* Enqueues the gather of the rows given by the args: writes x and the labels. */
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 /* Enqueues the ops from x to the logits, then the loss op `loss`. With LS_TEST the ops run as in
- * evaluation (LS_RUN_EVALUATE), and no backward pass may follow. `flags` are passed to the loss op
- * only (LS_RUN_ACCUMULATE): ops of batch norm add up contributions as well, but plans with batch
- * norm always compute whole shards at once. */
+ * evaluation (LS_RUN_EVALUATE), and no backward pass may follow. `flags` may contain
+ * LS_RUN_ACCUMULATE, which is passed to the loss op only (ops of batch norm add up contributions as
+ * well, but plans with batch norm always compute whole shards at once), and LS_RUN_SAME, which is
+ * passed to all ops. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 /* Called after a forward pass: makes the logits [rows][classes] row-major. *at becomes their byte
  * offset in the activations. */

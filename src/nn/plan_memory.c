@@ -256,8 +256,10 @@ int ls_plan_place(ls_plan *plan, bool share, ls_error *err)
     plan->activation_bytes = ls_place_buffers(list, count, share);
     take_places(plan, list);
     ls_free(plan->host, list);
-    for (int k = 0; k < plan->nodes; k++)
+    for (int k = 0; k < plan->nodes; k++) {
         need_scratch(plan, plan->node[k].op);
+        plan->kept_bytes += plan->node[k].op->kept_bytes;
+    }
     need_scratch(plan, plan->scores);
     for (int s = 0; s < LS_SUBSETS; s++) {
         need_scratch(plan, plan->loss[s]);

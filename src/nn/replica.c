@@ -249,6 +249,7 @@ static int alloc_activations(ls_replica *r, ls_error *err)
         activations = larger(activations, p->activation_bytes);
         r->memory.unshared_activations = larger(r->memory.unshared_activations, p->unshared_bytes);
         scratch = larger(scratch, p->scratch_bytes);
+        r->memory.kept += p->kept_bytes;
     }
     int status = LS_OK;
     r->activations = ls_replica_alloc(r, activations, use, &status, err);

@@ -2,7 +2,8 @@
  *
  * Threads: all functions are called on the device's worker thread unless they say otherwise. After
  * ls_replica_create nothing allocates, except the functions that prepare further recordings of a
- * step (ls_replica_on_ready, ls_replica_record_whole_steps) and ls_replica_total_at.
+ * step (ls_replica_on_ready, ls_replica_record_whole_steps), ls_replica_total_at,
+ * ls_replica_renew_gradient and ls_replica_prepare_pieces.
  *
  * Recordings. If the device supports recordings, a replica that trains records each plan's
  * gather, forward and backward when it is created, and also the update if that has several
@@ -134,6 +135,10 @@ int ls_replica_total_at(ls_replica *replica, float *total, ls_error *err);
 /* Drops the caller-provided gradient and total arenas. Until they are set again, only functions
  * that use neither may be called. */
 void ls_replica_own_arenas(ls_replica *replica);
+/* Replaces the replica's own gradient arena with a new one, because another thread may still read
+ * the old one, which is freed with the replica. Only after ls_replica_own_arenas. The device must
+ * have LS_DEVICE_REBINDS. Errors: LS_ENOMEM. */
+int ls_replica_renew_gradient(ls_replica *replica, ls_error *err);
 /* Returns the arena of state `slot` (ls_optimizer_states); NULL if the
  * optimizer does not have it. */
 float *ls_replica_slot_arena(ls_replica *replica, int slot);
@@ -152,6 +157,7 @@ typedef struct ls_replica_memory {
     size_t arenas, activations, dataset;
     size_t scratch;              /* the part of `activations` that is scratch memory of ops */
     size_t unshared_activations; /* size of `activations` if none shared memory */
+    size_t kept; /* data that ops derive from the weights and keep, such as transformed weights */
 } ls_replica_memory;
 /* Copies the memory use of the replica. */
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
@@ -211,6 +217,12 @@ int ls_replica_export(ls_replica *replica, float *canonical, const float *arena,
  * of shard_rows or 0; an empty shard has the gradient zero. `times` may be NULL. */
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
+
+/* Promises that nothing has written the weights since the last call of ls_replica_gradient, as
+ * between the shards of a step. The promise holds for the next call of ls_replica_gradient and for
+ * no other. Ops then use again what they have derived from the weights (LS_RUN_SAME). Without the
+ * promise they derive it anew, so functions that write weights need do nothing about it. */
+void ls_replica_promise_same_weights(ls_replica *replica);
 
 /* ---- a backward pass by buckets ------------------------------------------------------------- */
 
@@ -311,7 +323,32 @@ int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, fl
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 
+/* Sets *norm to the norm of the gradient of the last ls_replica_apply before it was clipped, frozen
+ * parameters excluded. Sets it to NaN if gradients are not clipped, because the norm is not
+ * computed then, or if the device has memory of its own, from which it could be read only by
+ * waiting for the update. The update must not have been skipped. Errors: LS_EDEVICE. */
+int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err);
+
 /* Waits for the device and returns the first error of enqueued work. */
 int ls_replica_sync(ls_replica *replica, ls_error *err);
+
+/* ---- updates by pieces ---------------------------------------------------------------------- */
+
+/* An update by pieces needs no total in memory: it requests one piece of the sum after another and
+ * applies each at once. The weights get the same bits as from ls_replica_apply. */
+
+/* Writes the floats first … first + count − 1 of the sum to `out`. */
+typedef void ls_piece_fn(void *user, float *out, size_t first, size_t count);
+
+/* Returns whether the replica can update by pieces: its ops can be bound again, nothing is
+ * recorded, and nothing but the optimizer reads the sum (no clipping, no moving average, no running
+ * statistics). */
+bool ls_replica_takes_pieces(const ls_replica *replica);
+/* Prepares updates by pieces. A second call does nothing. Not during a step. Errors: LS_ENOMEM,
+ * those of the back end. */
+int ls_replica_prepare_pieces(ls_replica *replica, ls_error *err);
+/* Does the same as ls_replica_apply, with the sum that the function `sum` computes. */
+int ls_replica_apply_pieces(ls_replica *replica, const ls_replica_step *step, ls_piece_fn *sum,
+                            void *user, ls_replica_times *times, ls_error *err);
 
 #endif

@@ -133,17 +133,7 @@ int ls_replica_make_tails(ls_replica *r, ls_error *err)
 
 /* ---- updates -------------------------------------------------------------------------------- */
 
-/* A range of the arenas that one update op processes. */
-typedef struct arena_range {
-    int next; /* index of the parameter, or of the layer, at which the search for the next range
-                 begins */
-    size_t at, end;
-    float rate, momentum;
-} arena_range;
-
-/* Finds the next range of adjacent parameters with the same learning-rate factor, frozen ones
- * excluded. Returns false if there is none. */
-static bool next_params(arena_range *s, const ls_replica *r)
+bool ls_replica_next_params(ls_arena_range *s, const ls_replica *r)
 {
     const int params = r->param_begins - 1;
     int i = s->next;
@@ -170,7 +160,7 @@ static bool stats_change(const ls_replica *r, int layer)
 
 /* Finds the next range of adjacent running statistics that change in training and have the same
  * momentum. Returns false if there is none. */
-static bool next_stats(arena_range *s, const ls_replica *r)
+static bool next_stats(ls_arena_range *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
     int i = s->next;
@@ -207,8 +197,8 @@ static int add_update(ls_replica *r, ls_updates *u, const ls_op_desc *desc, size
 static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (arena_range s = {0};
-         status == LS_OK && r->optimizer->clip_norm > 0 && next_params(&s, r);) {
+    for (ls_arena_range s = {0};
+         status == LS_OK && r->optimizer->clip_norm > 0 && ls_replica_next_params(&s, r);) {
         ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CLIP, .count = s.end - s.at};
         desc.u.clip.most = (float)r->optimizer->clip_norm;
         status = add_update(r, u, &desc, s.at, u->count > 0 ? LS_RUN_ACCUMULATE : 0, err);
@@ -219,7 +209,7 @@ static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (arena_range s = {0}; status == LS_OK && next_params(&s, r);) {
+    for (ls_arena_range s = {0}; status == LS_OK && ls_replica_next_params(&s, r);) {
         ls_op_desc desc = r->optimizer->op;
         desc.count = s.end - s.at;
         desc.rate = s.rate;
@@ -231,7 +221,7 @@ static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
 static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
-    for (arena_range s = {0}; status == LS_OK && next_stats(&s, r);) {
+    for (ls_arena_range s = {0}; status == LS_OK && next_stats(&s, r);) {
         ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = s.end - s.at};
         desc.u.running.momentum = s.momentum;
         status = add_update(r, u, &desc, s.at, 0, err);
@@ -291,6 +281,16 @@ void ls_replica_own_arenas(ls_replica *r)
     r->arena[TOTAL] = r->own_total;
 }
 
+int ls_replica_renew_gradient(ls_replica *r, ls_error *err)
+{
+    int status = LS_OK;
+    float *gradient =
+        ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
+    if (status == LS_OK)
+        r->arena[GRADIENT] = r->own_gradient = gradient;
+    return status;
+}
+
 int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)
 {
     int status = LS_OK;
@@ -324,6 +324,17 @@ int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err)
     return status;
 }
 
+void ls_replica_destroy_piece_updates(ls_replica *r)
+{
+    for (int i = 0; i < r->piece_updates; i++)
+        for (int k = 0; k < 2; k++)
+            if (r->pieces[i].op[k])
+                r->pieces[i].op[k]->impl->destroy(r->pieces[i].op[k]);
+    ls_free(r->host, r->pieces);
+    r->pieces = NULL;
+    r->piece_updates = 0;
+}
+
 void ls_replica_destroy_updates(ls_replica *r)
 {
     for (int s = 0; s < SUMS; s++) {
@@ -332,6 +343,7 @@ void ls_replica_destroy_updates(ls_replica *r)
             u->list[i].op->impl->destroy(u->list[i].op);
         ls_free(r->host, u->list);
     }
+    ls_replica_destroy_piece_updates(r);
 }
 
 int ls_replica_use_average(ls_replica *r, bool on, ls_error *err)

@@ -3,6 +3,7 @@
  *     replica.c         creates the replica and its data, and describes it
  *     replica_arenas.c  layout of the arenas, ops that update them, import and export of weights
  *     replica_step.c    training: stages rows for the device; records and runs programs
+ *     replica_pieces.c  updates whose sum is computed piece by piece
  *     replica_infer.c   inference
  *
  * A program is a list of segments (ls_segment in plan.h). A segment has the nodes of the backward
@@ -48,6 +49,12 @@ typedef struct ls_updates {
     int count;
 } ls_updates;
 
+/* An update by pieces of a range of the arenas. */
+typedef struct ls_piece_update {
+    ls_op *op[2];   /* for a whole piece, and for the rest; NULL: there is none */
+    size_t at, end; /* the range, in floats */
+} ls_piece_update;
+
 enum { LS_ALLOCATIONS = 32 /* capacity of `allocation` */ };
 
 struct ls_replica {
@@ -63,13 +70,16 @@ struct ls_replica {
                      * of the parameters */
     int plans;
     ls_updates updates[SUMS];
-    size_t update_scratch; /* largest scratch size of an update op in bytes */
-    float *clip;           /* on the device: LS_CLIP_FLOATS; NULL: gradients are not clipped */
-    ls_segment apply;      /* segment of ls_replica_apply, which belongs to no plan */
-    float *held;           /* one float on the device: non-zero skips all updates */
-    float *row_tails;      /* on the device: `tail` of each plan, LS_TAIL floats each */
-    size_t *param_at;      /* [layer · LS_OP_PARAMS + k]: offset in every arena, in floats */
-    size_t *stat_at;       /* [layer]: offset of its running statistics in every arena, in floats */
+    size_t update_scratch;   /* largest scratch size of an update op in bytes */
+    ls_piece_update *pieces; /* [piece_updates] updates by pieces; NULL: not prepared */
+    int piece_updates;       /* number of entries of `pieces` */
+    float *piece;            /* memory for one piece of the sum */
+    float *clip;             /* on the device: LS_CLIP_FLOATS; NULL: gradients are not clipped */
+    ls_segment apply;        /* segment of ls_replica_apply, which belongs to no plan */
+    float *held;             /* one float on the device: non-zero skips all updates */
+    float *row_tails;        /* on the device: `tail` of each plan, LS_TAIL floats each */
+    size_t *param_at;        /* [layer · LS_OP_PARAMS + k]: offset in every arena, in floats */
+    size_t *stat_at; /* [layer]: offset of its running statistics in every arena, in floats */
     /* [param_begins + 1] offsets in floats: of each parameter, ascending, of the tail, and of the
      * end of the arena */
     size_t *param_begin;
@@ -82,6 +92,9 @@ struct ls_replica {
     float *arrived;                      /* pinned tails [slot][LS_UNROLLED][LS_TAIL]; NULL: none */
     ls_event *arrival[LS_RESULT_SLOTS];  /* events, reached when the steps of a slot are done */
     ls_step_args step_args[LS_UNROLLED]; /* arguments of the steps that are being enqueued */
+
+    bool promised; /* ls_replica_promise_same_weights was called; cleared by the next gradient */
+    bool derived;  /* the last gradient is complete: its ops have derived data from the weights */
 
     size_t tail_at; /* offset of the tail, after the parameters, in floats */
     size_t floats;  /* length of an arena in floats */
@@ -135,6 +148,16 @@ uint32_t ls_replica_most_calls(const ls_replica *r);
 
 /* ---- replica_arenas.c, called after the plans have been created ------------------------------ */
 
+/* A range of the arenas that one update op processes. Zeroed before the first search. */
+typedef struct ls_arena_range {
+    int next; /* index of the parameter, or of the layer, at which the search for the next range
+                 begins */
+    size_t at, end;
+    float rate, momentum;
+} ls_arena_range;
+/* Finds the next range of adjacent parameters with the same learning-rate factor, frozen ones
+ * excluded. Returns false if there is none. */
+bool ls_replica_next_params(ls_arena_range *s, const ls_replica *r);
 /* Computes the offsets of all parameters and running statistics in the arenas. Errors: LS_ENOMEM.
  */
 int ls_replica_lay_out(ls_replica *r, ls_error *err);
@@ -148,6 +171,8 @@ int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err);
 int ls_replica_make_tails(ls_replica *r, ls_error *err);
 /* Binds the update ops of a sum to the arenas. Errors: those of the back end. */
 int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err);
+/* Destroys the ops of updates by pieces. */
+void ls_replica_destroy_piece_updates(ls_replica *r);
 /* Destroys all update ops. */
 void ls_replica_destroy_updates(ls_replica *r);
 /* Returns whether the update of whole steps can read gradients from their shadows (plugin.h). That
@@ -163,6 +188,9 @@ bool ls_replica_updates_read_shadows(const ls_replica *r);
 int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
                           uint32_t calls, ls_error *err);
 const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
+
+/* Sets the arguments of an update. */
+void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step);
 
 /* Runs every op once, then records the program LS_GRADIENT of each plan and `apply`. All ops must
  * have been bound. Weights and slots must be zero, so that the ops that run leave them zero. */

@@ -39,7 +39,7 @@ static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t
         if (status == LS_OK)
             status = ls_plan_gather(plan, subset, err);
         if (status == LS_OK)
-            status = ls_plan_forward(plan, LS_TEST, 0, err);
+            status = ls_plan_forward(plan, LS_TEST, done > 0 ? LS_RUN_SAME : 0, err);
         if (status == LS_OK)
             status = download_results(r, plan, scores ? scores + done * classes : NULL, err);
         for (int i = 0; i < 2; i++)

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/host.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -361,8 +362,11 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
             return ls_fail(err, LS_EINVAL, "replica: the plan for %u rows is for evaluation only",
                            (unsigned)count);
         status = ls_replica_bind_again(r, plan, err);
+        const unsigned same = r->derived ? LS_RUN_SAME : 0;
         if (status == LS_OK)
-            status = run_program(r, plan, program, done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
+            status = run_program(r, plan, program, same | (done > 0 ? LS_RUN_ACCUMULATE : 0), times,
+                                 err);
+        r->derived = status == LS_OK;
     }
     return status;
 }
@@ -372,10 +376,17 @@ static int no_optimizer(ls_error *err)
     return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
 }
 
+void ls_replica_promise_same_weights(ls_replica *replica)
+{
+    replica->promised = true;
+}
+
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err)
 {
     ls_replica_times unused = {0};
+    replica->derived &= replica->promised;
+    replica->promised = false;
     if (!replica->optimizer)
         return no_optimizer(err);
     if (n == 0)
@@ -385,7 +396,7 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
     return status == LS_OK ? run_shard(replica, n, times ? times : &unused, err) : status;
 }
 
-static void set_step(ls_step_args *args, const ls_replica_step *step)
+void ls_replica_set_step(ls_step_args *args, const ls_replica_step *step)
 {
     args->lr = step->lr;
     args->scale = step->scale;
@@ -399,13 +410,29 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     if (!replica->optimizer)
         return no_optimizer(err);
     uint64_t since = ls_now_ns();
-    set_step(&replica->args, step);
+    ls_replica_set_step(&replica->args, step);
     int status = replica->apply.recording
                      ? replica->device->ops->launch(replica->device, NULL, replica->apply.recording,
                                                     &replica->args, err)
                      : enqueue_updates(replica, OF_TOTAL, err);
     if (times)
         times->apply += lap(&since);
+    return status;
+}
+
+int ls_replica_gradient_norm(float *norm, ls_replica *replica, ls_error *err)
+{
+    const ls_device_ops *ops = replica->device->ops;
+    double squares = 0;
+    *norm = NAN;
+    if (!replica->clip || !(replica->info.flags & LS_DEVICE_HOST_MEMORY))
+        return LS_OK;
+    int status =
+        ops->download(replica->device, NULL, &squares, replica->clip + 2, sizeof squares, err);
+    if (status == LS_OK)
+        status = ls_replica_sync(replica, err);
+    if (status == LS_OK)
+        *norm = (float)(sqrt(squares) * (double)replica->args.scale);
     return status;
 }
 
@@ -499,7 +526,7 @@ static void set_step_args(ls_replica *r, uint32_t epoch, const ls_replica_step *
     r->args.epoch = epoch;
     for (int k = 0; k < count; k++) {
         r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
-        set_step(&r->args, &step[k]);
+        ls_replica_set_step(&r->args, &step[k]);
         r->step_args[k] = r->args;
         r->step_args[k].stats_copy = tail_of(r, slot, k) + LS_TAIL_LOSS;
         tail_of(r, slot, k)[LS_TAIL_ROWS] = (float)step->rows;

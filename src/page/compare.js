@@ -69,8 +69,10 @@ const charts = {
   test_loss: chart('Test loss', { from_zero: true, empty: 'No epoch was evaluated yet.' }),
   loss: chart('Training loss', { from_zero: true, view: by_step }),
   lr: chart('Learning rate', { from_zero: true, trim: true, view: by_step }),
+  norm: chart('Gradient norm', { from_zero: true, trim: true, view: by_step }),
   rate: chart('Throughput', { digits: 0, from_zero: true, of_time: true, view: by_step }),
 };
+const has_norms = () => runs.some(r => r.steps.some(s => finite(s.grad_norm)));
 const METRICS = { accuracy: 'test_accuracy', 'R²': 'test_r2', AUC: 'test_auc' };
 const capital = text => text[0].toUpperCase() + text.slice(1);
 const common = (key, otherwise) => runs.every(r => r[key] === runs[0][key]) ? runs[0][key] : otherwise;
@@ -85,9 +87,10 @@ function draw() {
   charts.metric.set(curves(epochs(r => METRICS[r.metric]), { dots: true }));
   charts.trained.set(curves(epochs(() => 'train_accuracy'), { dots: true }));
   charts.test_loss.set(curves(epochs(() => 'test_loss'), { dots: true }));
-  for (const c of [charts.loss, charts.lr, charts.rate]) Object.assign(c, { x_name: name, x_digits: digits });
+  for (const c of [charts.loss, charts.lr, charts.norm, charts.rate]) Object.assign(c, { x_name: name, x_digits: digits });
   charts.loss.set(curves(r => step_points(r, s => [s.loss, s.steps || 1])));
   charts.lr.set(curves(r => step_points(r, s => [s.lr, 1])));
+  charts.norm.set(curves(r => step_points(r, s => [s.grad_norm, 1])).filter(c => c.points.some(p => finite(p.y))));
   charts.rate.set(curves(r => step_points(r, s => s.images_per_s > 0
     ? [s.images_per_s, (s.rows || s.steps || 1) / s.images_per_s] : [NaN, 0]), { no_last: true }));
 }
@@ -120,7 +123,8 @@ function axis_buttons() {
     });
     return b;
   });
-  return el('p', { class: 'axes', role: 'group', 'aria-label': 'x axis' }, 'Training loss, learning rate and throughput by ', ...buttons);
+  return el('p', { class: 'axes', role: 'group', 'aria-label': 'x axis' }, 
+    `Training loss, learning rate${has_norms() ? ', gradient norm' : ''} and throughput by `, ...buttons);
 }
 
 function compared(title, config, none) {
@@ -141,7 +145,7 @@ document.getElementById('main').append(
   el('section', { class: 'charts tables' }, compared('Final figures', false, ''),
     compared('What the configs differ in', true, 'The configs are equal.')),
   axis_buttons(),
-  el('section', { class: 'charts curves' }, ...Object.values(charts).map(c => c.figure)),
+  el('section', { class: 'charts curves' }, ...Object.values(charts).filter(c => c !== charts.norm || has_norms()).map(c => c.figure)),
   el('p', { class: 'hint', id: 'hint' }, ...hint()));
 draw();
 new ResizeObserver(() => Object.values(charts).forEach(c => c.draw())).observe(document.querySelector('.curves'));

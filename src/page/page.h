@@ -24,9 +24,9 @@
  * "cut_line":…}. Records follow in the form that src/train/README.md describes, with an additional
  * first member "at": the step before which the record came, or the step itself. A step record that
  * stands for several steps has their means and, in addition, "steps", their number ("step" is the
- * last of them), "loss_range" and "rate_range". In place of the steps' workers there are
- * {"type":"times"}, the sums over all steps, and {"type":"newest"}, the unchanged record of the
- * last step. One thread at a time. */
+ * last of them), "loss_range" and "rate_range"; "lr" is that of the last step. In place of the
+ * steps' workers there are {"type":"times"}, the sums over all steps, and {"type":"newest"}, the
+ * unchanged record of the last step. One thread at a time. */
 
 enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
 
@@ -34,8 +34,9 @@ enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
 typedef struct ls_run_step {
     uint64_t step;                 /* number of the last step of the entry, from 1 */
     uint32_t steps, epoch, finite; /* finite: number of steps with a finite loss */
+    uint32_t normed;               /* number of steps that have a gradient norm */
     float lr, loss_lo, loss_hi, rate_lo, rate_hi;
-    double loss, rows, seconds; /* sums over the steps */
+    double loss, norm, rows, seconds; /* sums over the steps; norm: of the gradient norms */
 } ls_run_step;
 
 /* A record of another type, unchanged. */

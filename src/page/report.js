@@ -50,7 +50,7 @@ function summary() {
       { at: e.at ?? r.at }));
   }
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
-    r => ['fault', 'nonfinite', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
+    r => ['fault', 'nonfinite', 'arrival', 'resume'].includes(r.type) || (r.type === 'warning' && !is_reported(r))) };
   s.live = { ...last('program'), ...last('live') }; /* host, directory and command of the run */
   s.data = start.data || {};
   s.judged = config.data && config.data.validation > 0 ? 'validation' : 'test';
@@ -109,11 +109,14 @@ function note(title, text, kind = '') {
   return el('p', { class: 'note ' + kind, role: 'note' }, el('strong', {}, title), ' ' + text);
 }
 
-/* Describes an event that the curves do not show: a lost worker, a step that was not applied, or a resumed run. */
+/* Describes an event that the curves do not show: a lost worker, a step that was not applied, a host that was
+   admitted, or a resumed run. */
 function event_note(r) {
   if (r.type === 'resume')
     return note(`Resumed after step ${number(r.step)}.`, 'The earlier steps were computed by another process.');
   if (r.type === 'warning') return note('Warning:', r.text);
+  if (r.type === 'arrival')
+    return note(`After step ${number(r.step)} host ${r.host} was admitted.`, `Devices: ${r.devices.join(', ')}.`);
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
@@ -212,6 +215,7 @@ const charts = {
     empty: 'No values were recorded.' }),
   lr: new Chart({ title: 'Learning rate', x_name: 'step', trim: true, from_zero: true, view: by_step,
     empty: 'No values were recorded.' }),
+  norm: new Chart({ title: 'Gradient norm', x_name: 'step', trim: true, from_zero: true, view: by_step }),
   rate: new Chart({ title: 'Throughput', x_name: 'step', digits: 0, from_zero: true,
     of_time: true, view: by_step, empty: 'No values were recorded.' }),
 };
@@ -236,6 +240,7 @@ function draw_charts(s) {
     return { sum: there ? rows : 0, weight: there ? rows / r.images_per_s : 0, lo: there ? lo : NaN, hi: there ? hi : NaN };
   });
   const lr = step_points(r => ({ sum: finite(r.lr) ? r.lr : 0, weight: finite(r.lr) ? 1 : 0, lo: NaN, hi: NaN }));
+  const norm = step_points(r => ({ sum: finite(r.grad_norm) ? r.grad_norm : 0, weight: finite(r.grad_norm) ? 1 : 0, lo: NaN, hi: NaN }));
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
   const events = s.events.filter(r => finite(r.step));
   charts.accuracy.name(s.metric.name[0].toUpperCase() + s.metric.name.slice(1));
@@ -247,6 +252,10 @@ function draw_charts(s) {
     { name: 'minibatch', ranged: 'minibatches: mean and range', colour: 'c2', line: true, points: loss },
     { name: s.judged, colour: 'c4', dots: true, points: epochs('at', 'test_loss') }], events);
   charts.lr.set([{ name: 'step', colour: 'c2', line: true, points: lr }], events);
+  if (norm.some(p => finite(p.y))) { /* only runs with gradient clipping have norms */
+    if (!charts.norm.figure.isConnected) charts.lr.figure.after(charts.norm.figure);
+    charts.norm.set([{ name: 'before clipping', colour: 'c2', line: true, points: norm }], events);
+  } else charts.norm.figure.remove();
   charts.rate.set([{ name: 'step', ranged: 'steps: mean and range', colour: 'c2', line: true, no_last: true, points: rate }], events);
 }
 

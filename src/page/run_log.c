@@ -41,6 +41,8 @@ static void merge(ls_run_step *a, const ls_run_step *b)
     a->steps += b->steps;
     a->finite += b->finite;
     a->loss += b->loss;
+    a->normed += b->normed;
+    a->norm += b->norm;
     a->rows += b->rows;
     a->seconds += b->seconds;
     a->loss_lo = fminf(a->loss_lo, b->loss_lo);
@@ -99,6 +101,8 @@ static ls_run_step step_of(const ls_step_values *v, uint32_t epoch)
         .rate_lo = rate,
         .rate_hi = rate,
         .loss = isfinite(v->loss) ? (double)v->loss : 0,
+        .normed = isfinite(v->gradient_norm),
+        .norm = isfinite(v->gradient_norm) ? (double)v->gradient_norm : 0,
     };
     if (rate > 0) {
         s.rows = v->rows > 0 ? (double)v->rows : 1;
@@ -199,7 +203,8 @@ int ls_run_log_add(ls_run_log *log, const ls_record *r, ls_error *err)
 {
     if (r->type == LS_RECORD_EVAL)
         drop_matrix(log);
-    const bool event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE;
+    const bool event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE ||
+                       r->type == LS_RECORD_ARRIVAL;
     const int status = r->type == LS_RECORD_STEP ? take_step(log, r, err)
                                                  : take_other(log, event, r->json, r->length, err);
     log->records += status == LS_OK;
@@ -247,6 +252,7 @@ static int add_read_step(ls_run_log *log, ls_record *r, const cJSON *record, ls_
         .loss = (float)number_of(record, "loss"),
         .lr = (float)number_of(record, "lr"),
         .images_per_s = (float)number_of(record, "images_per_s"),
+        .gradient_norm = (float)number_of(record, "grad_norm"),
         .workers = count,
         .worker = times,
     };
@@ -352,6 +358,8 @@ static void add_steps(ls_buffer *out, ls_json_writer *w, const ls_run_step *s)
     ls_json_put_double(w, "rows", s->rows);
     ls_json_put_float(w, "loss", (float)(s->loss / s->finite));
     ls_json_put_float(w, "lr", s->lr);
+    if (s->normed > 0)
+        ls_json_put_float(w, "grad_norm", (float)(s->norm / s->normed));
     ls_json_put_float(w, "images_per_s", (float)(s->rows / s->seconds));
     if (s->steps > 1) {
         ls_json_put_uint(w, "steps", s->steps);

@@ -8,7 +8,7 @@
 #include <time.h>
 
 const char *const ls_record_names[LS_RECORD_TYPES] = {
-    "run_start", "resume", "step", "epoch", "eval", "fault", "nonfinite", "run_end"};
+    "run_start", "resume", "step", "epoch", "eval", "fault", "nonfinite", "arrival", "run_end"};
 const char *const ls_phase_keys[LS_PHASES] = {"gather_s",       "forward_s", "backward_s",
                                               "comm_exposed_s", "wait_s",    "apply_s"};
 const char *const ls_phase_names[LS_PHASES] = {"gather",     "forward", "backward",
@@ -135,7 +135,9 @@ const ls_record_key ls_record_keys[] = {
     {LIVES, "lockstep", LS_FORM_TEXT, .put = put_version},
     {IN(RESUME), "step", LS_MEMBER_UINT, AT(of.start.step)},
     {IN(RESUME), "epochs", LS_MEMBER_INT, SUMMARY(epochs)},
-    {LIVES, "devices", LS_FORM_ARRAY, .put = put_devices, VARIES},
+    {IN(ARRIVAL), "host", LS_MEMBER_TEXT, AT(of.arrival.host), VARIES},
+    {IN(ARRIVAL), "step", LS_MEMBER_UINT, AT(of.arrival.step)},
+    {LIVES | IN(ARRIVAL), "devices", LS_FORM_ARRAY, .put = put_devices, VARIES},
     {LIVES, "device_model", LS_MEMBER_TEXT, SUMMARY(device_model), VARIES},
     {LIVES, "instruction_set", LS_MEMBER_TEXT, SUMMARY(isa), VARIES},
     {LIVES, "library", LS_MEMBER_TEXT, SUMMARY(library), VARIES},
@@ -164,6 +166,7 @@ const ls_record_key ls_record_keys[] = {
     {IN(STEP), "loss", LS_MEMBER_FLOAT_OR_NULL, AT(of.step.loss)},
     {IN(STEP), "correct", LS_MEMBER_UINT, AT(of.step.correct)},
     {IN(STEP), "lr", LS_MEMBER_FLOAT, AT(of.step.lr)},
+    {IN(STEP), "grad_norm", LS_MEMBER_FLOAT_IF_ANY, AT(of.step.gradient_norm)},
     {IN(STEP), "images_per_s", LS_MEMBER_FLOAT, AT(of.step.images_per_s), VARIES},
     {IN(STEP), "workers", LS_FORM_ARRAY, .put = put_workers, VARIES},
 
@@ -236,6 +239,10 @@ static void put_member(ls_json_writer *w, const ls_record_key *row, const void *
     case LS_MEMBER_INT: ls_json_put_int(w, row->key, *(const int *)value); break;
     case LS_MEMBER_UINT: ls_json_put_uint(w, row->key, *(const uint64_t *)value); break;
     case LS_MEMBER_SIZE: ls_json_put_uint(w, row->key, *(const size_t *)value); break;
+    case LS_MEMBER_FLOAT_IF_ANY:
+        if (!isfinite(*(const float *)value))
+            break; /* otherwise written as any float */
+    /* fall through */
     case LS_MEMBER_FLOAT:
     case LS_MEMBER_FLOAT_OR_NULL: ls_json_put_float(w, row->key, *(const float *)value); break;
     case LS_MEMBER_DOUBLE_IF_ANY:

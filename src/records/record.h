@@ -25,6 +25,7 @@ typedef enum ls_record_type {
     LS_RECORD_EVAL,
     LS_RECORD_FAULT,
     LS_RECORD_NONFINITE,
+    LS_RECORD_ARRIVAL,
     LS_RECORD_RUN_END,
     LS_RECORD_TYPES
 } ls_record_type;
@@ -64,6 +65,7 @@ typedef struct ls_start_values { /* values of run_start and resume */
 typedef struct ls_step_values {
     uint64_t step, rows, correct;
     float loss, lr, images_per_s;
+    float gradient_norm; /* before clipping; NaN: unknown */
     int workers;
     bool hits; /* `correct` has a meaning: the loss defines when a row is correct */
     const ls_worker_times *worker;
@@ -100,6 +102,12 @@ typedef struct ls_nonfinite_values {
     const char *action;
 } ls_nonfinite_values;
 
+/* Another host was admitted to the run. */
+typedef struct ls_arrival_values {
+    const char *host;
+    uint64_t step; /* number of steps that were done */
+} ls_arrival_values;
+
 typedef struct ls_end_values {
     const char *status, *error;              /* error: NULL if there was none */
     const char *checkpoint, *weights_sha256; /* NULL: none */
@@ -111,7 +119,8 @@ typedef struct ls_end_values {
 typedef struct ls_record {
     ls_record_type type;
     uint64_t epoch; /* for steps, epochs and evaluations */
-    /* [devices] names of the devices that take part, for run_start, resume and run_end. */
+    /* [devices] names of the devices that take part, for run_start, resume,
+     * arrival and run_end. */
     const char *const *device;
     int devices;
     union {
@@ -121,6 +130,7 @@ typedef struct ls_record {
         ls_eval_values eval;
         ls_fault_values fault;
         ls_nonfinite_values nonfinite;
+        ls_arrival_values arrival;
         ls_end_values end;
     } of;
     /* One line of JSON, terminated by a zero, for sinks that want text; and its length without the
@@ -139,6 +149,7 @@ typedef enum ls_member_kind {
     LS_MEMBER_SIZE,
     LS_MEMBER_FLOAT,
     LS_MEMBER_FLOAT_OR_NULL, /* null if it is not finite */
+    LS_MEMBER_FLOAT_IF_ANY,  /* omitted if it is not finite */
     LS_MEMBER_DOUBLE,
     LS_MEMBER_DOUBLE_OR_NULL,
     LS_MEMBER_DOUBLE_IF_ANY, /* omitted if it is NaN */

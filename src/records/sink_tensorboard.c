@@ -105,6 +105,7 @@ static int put_step(event_sink *sink, const ls_step_values *v, ls_error *err)
     if (v->hits)
         put_scalar(sink, "train/accuracy", (double)v->correct / (double)v->rows);
     put_scalar(sink, "train/lr", (double)v->lr);
+    put_scalar(sink, "train/grad_norm", (double)v->gradient_norm);
     put_scalar(sink, "train/images_per_s", (double)v->images_per_s);
     return put_event(sink, err);
 }

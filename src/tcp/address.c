@@ -161,3 +161,27 @@ void tcp_take_name(char out[TCP_HOST], const char *from)
     if (!out[0])
         memcpy(out, "?", 2);
 }
+
+void tcp_set_entry(entry *e, int fd, const hello *h)
+{
+    struct sockaddr_storage from = {0}, own;
+    socklen_t bytes = sizeof from;
+    uint32_t port;
+    memset(e, 0, sizeof *e);
+    e->port = h->port;
+    tcp_take_name(e->host, h->host);
+    memcpy(e->address[0], h->address, 16);
+    if (h->advertised || getpeername(fd, (struct sockaddr *)&from, &bytes))
+        return;
+    tcp_pack_address(e->address[0], &port, &from);
+    tcp_unpack_address(&own, h->address, 0);
+    if (memcmp(e->address[0], h->address, 16) != 0 && !tcp_is_any((struct sockaddr *)&own) &&
+        !tcp_is_loopback((struct sockaddr *)&own))
+        memcpy(e->address[1], h->address, 16);
+}
+
+void tcp_number_name(char host[TCP_HOST], int number)
+{
+    const size_t length = strnlen(host, TCP_HOST - 8);
+    snprintf(host + length, TCP_HOST - length, "#%d", number);
+}

@@ -27,7 +27,7 @@
 
 #define MAGIC 0x50434c53u /* "SLCP" */
 /* version of the transport's interface, and of the handshake */
-#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 2)
+#define VERSION ((uint32_t)LS_WIRE_ABI << 16 | 3)
 /* time limit for a caller of a run that has begun */
 #define LATE_NS UINT64_C(1000000000)
 
@@ -115,9 +115,15 @@ static uint32_t verdict_for(joining *j, const pending *g)
     char why[160];
     if (h->from != TCP_NOBODY)
         return TCP_WELCOME;
+    if (tcp_may_wait(j, h))
+        return TCP_WAIT;
     if (j->complete || !j->is_first) {
-        snprintf(why, sizeof why, "wants to join, but this run has begun with all its %d members",
-                 j->place.members);
+        snprintf(why, sizeof why,
+                 "wants to join, but this run has begun with all its %d members, and %s",
+                 j->place.members,
+                 j->options.admits
+                     ? "the newcomer's config does not say cluster.on_arrival \"admit\""
+                     : "does not admit others (cluster.on_arrival)");
         tcp_log_refused(j, g->fd, h->host, why);
         return TCP_BEGUN;
     }
@@ -143,9 +149,8 @@ static int finish_handshake(joining *j, pending *g)
     }
     tcp_verdict v = {.kind = verdict_for(j, g), .members = (uint32_t)j->place.members};
     memcpy(v.host, j->host, sizeof v.host);
-    return send(g->fd, &v, sizeof v, MSG_NOSIGNAL) == (ssize_t)sizeof v && v.kind == TCP_WELCOME
-               ? 1
-               : -1;
+    const bool welcome = v.kind == TCP_WELCOME || v.kind == TCP_WAIT;
+    return send(g->fd, &v, sizeof v, MSG_NOSIGNAL) == (ssize_t)sizeof v && welcome ? 1 : -1;
 }
 
 /* Reads from a pending connection. Returns 1 if the handshake is complete with TCP_WELCOME, 0 if
@@ -195,11 +200,26 @@ static int serve(joining *j, uint64_t wait_ns, hello *said)
     return -1;
 }
 
+/* Takes the connection of a caller that comes after the run has begun: such a caller waits here, or
+ * is closed. Returns false, and leaves the connection alone, if the caller is a member. */
+static bool take_newcomer(joining *j, int fd, const hello *said)
+{
+    if (fd < 0 || said->from != TCP_NOBODY || j->vote.members == 0)
+        return false;
+    if (tcp_may_wait(j, said))
+        tcp_let_wait(j, fd, said);
+    else
+        close(fd);
+    return true;
+}
+
 int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 {
     int fd = -1;
     for (uint64_t now; fd < 0 && (now = ls_now_ns()) < until_ns;) {
         fd = serve(j, tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now, said);
+        if (take_newcomer(j, fd, said))
+            fd = -1;
         tcp_beat(j);
     }
     return fd;
@@ -208,15 +228,15 @@ int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 bool tcp_answer_late(joining *j)
 {
     enum { AT_MOST = 64 }; /* further callers are served by the next call */
-    hello unused;
+    hello said;
     int before = -1;
     for (int i = 0; i < AT_MOST && before != j->pending_count; i++) {
         before = j->pending_count;
-        const int fd = serve(j, 0, &unused);
-        if (fd >= 0)
+        const int fd = serve(j, 0, &said);
+        if (fd >= 0 && !take_newcomer(j, fd, &said))
             close(fd);
     }
-    return j->pending_count > 0;
+    return tcp_serve_waiting(j) || j->pending_count > 0;
 }
 
 /* ---- the caller ------------------------------------------------------------------------------ */
@@ -242,7 +262,8 @@ static int check_verdict(const joining *j, ls_error *err)
 {
     const tcp_verdict *v = &j->verdict;
     switch (v->kind) {
-    case TCP_WELCOME: return LS_OK;
+    case TCP_WELCOME:
+    case TCP_WAIT: return LS_OK;
     case TCP_MEMBERS:
         return ls_fail(
             err, LS_EINVAL,
@@ -251,7 +272,8 @@ static int check_verdict(const joining *j, ls_error *err)
     case TCP_BEGUN:
         return ls_fail(err, LS_EUNSUPPORTED,
                        "the run of host %s at %s has begun with all its %u members, and admits no "
-                       "others: stop that run, or give this one another port",
+                       "others (cluster.on_arrival is not \"admit\" there and here): stop that "
+                       "run, or give this one another port",
                        v->host, j->target, (unsigned)v->members);
     default: return fail_greeting(j, EPROTO, err);
     }
@@ -265,6 +287,7 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     const uint64_t until_ns = tcp_try_until(j);
     h->magic = MAGIC;
     h->version = VERSION;
+    h->admits = j->options.admits != 0;
     h->run = j->run;
     memcpy(h->host, j->host, sizeof h->host);
     int status = tcp_draw(h->nonce, NONCE, err);
@@ -294,4 +317,24 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     tcp_take_name(name, j->verdict.host);
     memcpy(j->verdict.host, name, sizeof name);
     return check_verdict(j, err);
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+int tcp_receive_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err)
+{
+    char why[LS_REASON];
+    while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns))) {
+        tcp_beat(j);
+        if (ls_now_ns() >= until_ns)
+            return ls_fail(err, LS_ETIMEDOUT,
+                           "host %s still waits for others: the time of --wait is over here",
+                           j->verdict.host);
+    }
+    const int error =
+        tcp_move_all(fd, note, sizeof *note, false, tcp_sooner(ls_now_ns() + j->try_ns, until_ns));
+    note->text[TCP_NOTE - 1] = '\0';
+    return error ? ls_fail(err, LS_EIO, "host %s, at %s, has closed its connection: %s",
+                           j->verdict.host, j->where, ls_reason(why, error))
+                 : LS_OK;
 }

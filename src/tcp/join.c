@@ -229,6 +229,27 @@ static int keep_secret(joining *j, ls_error *err)
     return LS_OK;
 }
 
+/* Waits until the run that has begun admits this process; calls again if it is left out, or if the
+ * member that it has called is lost. */
+static int be_admitted(joining *j, ls_error *err)
+{
+    ls_error why = {0};
+    int status = tcp_await_admission(j, &why);
+    while (status == LS_EIO && ls_now_ns() < j->until_ns) {
+        tcp_log_waiting(j, true, "%.250s; calling again", why.text);
+        tcp_pause(j);
+        status = tcp_call_first(j, &why);
+        if (status == LS_OK && j->verdict.kind != TCP_WAIT)
+            status = ls_fail(&why, LS_EUNSUPPORTED,
+                             "another run has begun at %s while this host waited", j->where);
+        if (status == LS_OK)
+            status = tcp_await_admission(j, &why);
+    }
+    if (status && err)
+        *err = why;
+    return status;
+}
+
 static int run_rendezvous(joining *j, ls_error *err)
 {
     const size_t members = (size_t)j->place.members;
@@ -239,6 +260,8 @@ static int run_rendezvous(joining *j, ls_error *err)
     for (size_t i = 0; i < members; i++)
         j->caller[i] = -1;
     int status = tcp_meet(j, err);
+    if (status == LS_OK && j->verdict.kind == TCP_WAIT)
+        return be_admitted(j, err);
     if (status == LS_OK)
         status = tcp_vote_init(&j->vote, j->wire->base.member, j->place.members, err);
     if (status)
@@ -265,6 +288,8 @@ void tcp_free_rendezvous(joining *j)
     if (!j)
         return;
     tcp_hang_up(j);
+    for (int i = 0; i < j->waiting_count; i++)
+        close(j->waiting[i].fd);
     if (j->listen_fd >= 0)
         close(j->listen_fd);
     if (j->found)
@@ -304,9 +329,10 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, const ls_wire_options *opti
         status = keep_secret(j, err);
     if (status == LS_OK)
         status = tcp_make_lines(w, place->members, err);
-    if (status == LS_OK && place->members > 1)
+    const bool alone = place->members == 1 && !options->admits;
+    if (status == LS_OK && !alone)
         status = run_rendezvous(j, err);
-    if (status || place->members == 1 || (!j->is_first && !options->regroups)) {
+    if (status || alone || (!j->is_first && !options->regroups)) {
         tcp_free_rendezvous(j);
         return status;
     }

@@ -10,8 +10,9 @@
  * each member connects to all members with lower numbers (join.c).
  *
  * A connection whose other end has not completed the handshake is `pending`. A `note` is a message
- * between the first member and another one during the rendezvous. If members are lost later, the
- * others find each other again in the same way and vote which of them continue (regroup.c). */
+ * between the first member and another one during the rendezvous, or between a member and a
+ * newcomer that waits to be admitted (admit.c, come.c). If members are lost later, the others find
+ * each other again in the same way and vote which of them continue (regroup.c). */
 #ifndef TCP_JOIN_H
 #define TCP_JOIN_H
 
@@ -51,6 +52,7 @@ enum { TCP_HOST = 64 }; /* bytes of a host's name, the zero included */
 typedef struct tcp_wire {
     ls_wire base;
     char (*host)[TCP_HOST];      /* [members]: names of their hosts, for messages */
+    ls_arrival *place;           /* base.place; NULL: this process was not admitted */
     struct joining *rendezvous;  /* listener and addresses, for a regrouping; NULL: none */
     tcp_line *line;              /* [members][LS_WIRE_CHANNELS] */
     struct pollfd *watch;        /* [members · LS_WIRE_CHANNELS] */
@@ -68,7 +70,9 @@ static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)
 /* Allocates unconnected connections for `members` members. Errors: LS_ENOMEM. */
 int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
 
-/* Closes all connections and frees the transport, but not its `meeting`. */
+/* Closes all connections and frees the transport, but not its `rendezvous`; tcp_free_lines keeps
+ * the structure itself. */
+void tcp_free_lines(tcp_wire *w);
 void tcp_free(tcp_wire *w);
 
 /* The functions `post` and `poll` of the transport. */
@@ -119,6 +123,8 @@ typedef struct hello {
     uint32_t port;       /* port at which the caller listens */
     uint32_t advertised; /* 1: `address` was given by the user (--advertise) */
     uint32_t members;    /* number of members in the caller's options */
+    uint32_t admits;     /* 1: the caller may be admitted to a run that has begun */
+    uint32_t unused;
     uint64_t run;        /* random number of the run, drawn by the first member */
     uint64_t group;      /* number of the group (tcp_ballot) */
     uint8_t address[16]; /* address of the caller's listener, as the caller knows it */
@@ -130,7 +136,8 @@ typedef struct hello {
 typedef enum tcp_verdict_kind {
     TCP_WELCOME = 'w',
     TCP_MEMBERS = 'm',
-    TCP_BEGUN = 'b'
+    TCP_BEGUN = 'b',
+    TCP_WAIT = 'a' /* the run has begun: the caller sends its fingerprint and waits */
 } tcp_verdict_kind;
 
 typedef struct tcp_verdict {
@@ -152,7 +159,9 @@ typedef enum tcp_note_kind {
     TCP_COMPLETE,  /* from the first member: all have come; the entries follow */
     TCP_CONNECTED, /* from another member: it is connected to all members */
     TCP_GO,        /* from the first member: all members are connected to all others */
-    TCP_FAILED     /* from any member: the rendezvous has failed; the text says why */
+    TCP_FAILED,    /* from any member: the rendezvous has failed; the text says why */
+    TCP_ARRIVAL,   /* from a newcomer: its fingerprint, of `member` bytes, is the text */
+    TCP_ADMITTED   /* to a newcomer: a tcp_invitation and the entries of all members follow */
 } tcp_note_kind;
 
 typedef struct tcp_note {
@@ -163,6 +172,25 @@ typedef struct tcp_note {
     uint64_t run;
     char text[TCP_NOTE];
 } tcp_note;
+
+/* Data that a newcomer needs to take part in the vote on the group that contains it. */
+typedef struct tcp_invitation {
+    tcp_ballot formed; /* the group that the new one is to follow */
+    uint64_t grace_ns; /* grace time of the vote (regroup.c) */
+} tcp_invitation;
+
+/* A process that waits at this member to be admitted. */
+typedef struct tcp_waiting {
+    int fd;
+    entry at;          /* address of its listener, and name of its host */
+    tcp_note note;     /* its message TCP_ARRIVAL */
+    size_t got;        /* number of bytes of the message received */
+    bool fit;          /* its fingerprint is that of the run */
+    uint64_t since_ns; /* time at which it came */
+    uint64_t told_ns;  /* time of the last message to it */
+} tcp_waiting;
+
+enum { TCP_WAITING_MAX = 16 /* most processes that wait at one member */ };
 
 /* A pending connection: its other end has not yet proved that it knows the secret. */
 typedef struct pending {
@@ -222,6 +250,9 @@ typedef struct joining {
         hello said;
     } early[PENDING_MAX]; /* connections for a new group, whose number is still unknown here */
     int earlies;          /* number of entries of `early` used */
+    /* Processes that wait at this member to be admitted. */
+    tcp_waiting waiting[TCP_WAITING_MAX];
+    int waiting_count; /* number of entries of `waiting` used */
 } joining;
 
 /* Longest time between two checks of what the rendezvous waits for. */
@@ -297,12 +328,21 @@ static inline void tcp_beat(const joining *j)
  * tried again), LS_ESYSTEM. */
 int tcp_greet(joining *j, int fd, hello *h, ls_error *err);
 
+/* Receives the next note of the member that this process has called, at the latest at the time
+ * `until_ns`. Errors: LS_ETIMEDOUT; LS_EIO if that member has closed the connection. */
+int tcp_receive_note(joining *j, int fd, tcp_note *note, uint64_t until_ns, ls_error *err);
+
 /* ---- meet.c: finds the first member and the others ------------------------------------------- */
 
 /* Decides whether this member is the first, and meets the others. Sets the numbers, names and
  * addresses of all members.
  * Errors: those of tcp_join. */
 int tcp_meet(joining *j, ls_error *err);
+/* Calls the first member, or another member of a run that has begun, until it answers. j->verdict
+ * then says whether the start goes on (TCP_WELCOME) or the run has begun and this process may wait
+ * (TCP_WAIT). In both cases the connection is that of the transport to member 0 on channel 0.
+ * Errors: those of tcp_join. */
+int tcp_call_first(joining *j, ls_error *err);
 /* Called on every member after it has connected to the others, or failed to; `status` and `err` are
  * the result of that. Returns LS_OK on all members or an error on all members. */
 int tcp_agree_to_go(joining *j, int status, ls_error *err);
@@ -311,8 +351,42 @@ int tcp_agree_to_go(joining *j, int status, ls_error *err);
  * Errors: LS_ESYSTEM. */
 int tcp_check_notes(joining *j, ls_error *err);
 
+/* ---- admit.c: processes that come after the run has begun ------------------------------------ */
+
+/* Returns whether a caller with this hello may wait here to be admitted. */
+bool tcp_may_wait(const joining *j, const hello *h);
+/* Adds a caller whose handshake is complete to the waiting processes. Takes the connection. */
+void tcp_let_wait(joining *j, int fd, const hello *h);
+/* Reads the fingerprints of the waiting processes, refuses processes whose fingerprint differs, and
+ * removes processes that have closed their connections. Does not wait. Returns whether a
+ * fingerprint has not arrived yet. */
+bool tcp_serve_waiting(joining *j);
+/* Sends the waiting processes the reason why they are not admitted, and closes their
+ * connections. NULL is allowed. */
+void tcp_dismiss_waiting(joining *j, const char *why);
+/* The function `arrivals` of the transport. */
+int tcp_arrivals(ls_wire *base, ls_arrival *out);
+/* Prepares the vote for an arrival. If the arrival waits at this member, sends it an invitation.
+ * `grace_ns`: grace time of the vote. Errors: LS_ENOMEM. */
+int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_error *err);
+
+/* ---- come.c, regroup.c: this process comes after the run has begun --------------------------- */
+
+/* Called after the verdict TCP_WAIT: sends the fingerprint, waits until the run admits this
+ * process, and connects to all members. Closes the connection of the call. Errors: LS_EIO (this
+ * process may call again until j->until_ns), LS_EUNSUPPORTED (refused), LS_ENOMEM. */
+int tcp_await_admission(joining *j, ls_error *err);
+/* Votes as an arrival and connects to the members of the new group. *out becomes the new transport.
+ * Errors: LS_ESTALLED (this process was not admitted), LS_ENOMEM, those of tcp_join. */
+int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err);
+
 /* ---- address.c ------------------------------------------------------------------------------- */
 
+/* Sets the addresses and the name of a caller's listener. The first address is the source address
+ * of the caller's connection. If the caller knows another address of itself, that is the second
+ * one, because a gateway may have replaced the source address. An advertised address is the only
+ * one. */
+void tcp_set_entry(entry *e, int fd, const hello *h);
 /* Reads "HOST:PORT", with brackets around a host that contains colons. `bare`: the host may be
  * missing, and the port be 0. Errors: LS_EINVAL. */
 int tcp_read_address(tcp_address *out, const char *text, bool bare, ls_error *err);
@@ -331,6 +405,8 @@ socklen_t tcp_unpack_address(struct sockaddr_storage *out, const uint8_t address
 const char *tcp_show_address(char out[80], const uint8_t address[16], uint32_t port);
 /* Copies a host's name received from elsewhere; replaces bytes that cannot be printed by '?'. */
 void tcp_take_name(char out[TCP_HOST], const char *from);
+/* Appends "#" and a number to the name of a host, which another host has as well. */
+void tcp_number_name(char host[TCP_HOST], int number);
 
 /* ---- log.c ----------------------------------------------------------------------------------- */
 

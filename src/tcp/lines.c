@@ -21,6 +21,7 @@ enum {
 };
 #define LONGEST_NS 1000000000u  /* longest wait in one call of ppoll */
 #define LISTENER_NS 1000000000u /* interval at which the listener is served */
+#define ADMITS_NS 100000000u    /* the same in a run that admits further members */
 #define BUSY_NS 10000000u       /* the same while a handshake is in progress */
 #define DRAIN_NS 2000000000u    /* longest wait for the others to shut down */
 
@@ -186,8 +187,10 @@ int tcp_post(ls_wire *base, ls_transfer *t, ls_error *err)
 
 static void serve_listener(tcp_wire *w, uint64_t now)
 {
-    if (w->rendezvous && now >= w->listener_ns)
-        w->listener_ns = now + (tcp_answer_late(w->rendezvous) ? BUSY_NS : LISTENER_NS);
+    if (!w->rendezvous || now < w->listener_ns)
+        return;
+    const uint64_t idle_ns = w->rendezvous->options.admits ? ADMITS_NS : LISTENER_NS;
+    w->listener_ns = now + (tcp_answer_late(w->rendezvous) ? BUSY_NS : idle_ns);
 }
 
 int tcp_poll(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err)
@@ -245,7 +248,7 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     return LS_OK;
 }
 
-void tcp_free(tcp_wire *w)
+void tcp_free_lines(tcp_wire *w)
 {
     for (int i = 0; w->line && i < lines_of(w); i++) {
         if (w->line[i].fd >= 0)
@@ -256,5 +259,11 @@ void tcp_free(tcp_wire *w)
     ls_free(NULL, w->watch);
     ls_free(NULL, w->host);
     ls_free(NULL, w->line);
+    ls_free(NULL, w->place);
+}
+
+void tcp_free(tcp_wire *w)
+{
+    tcp_free_lines(w);
     ls_free(NULL, w);
 }

@@ -129,27 +129,6 @@ static void drop_gone_callers(joining *j, int *count)
     }
 }
 
-/* Sets the addresses of a caller's listener. The first one is the source address of the caller's
- * connection. If the caller knows another address of itself, that is the second one, because a
- * gateway may have replaced the source address. An advertised address is the only one. */
-static void set_entry(entry *e, int fd, const hello *h)
-{
-    struct sockaddr_storage from = {0}, own;
-    socklen_t bytes = sizeof from;
-    uint32_t port;
-    memset(e, 0, sizeof *e);
-    e->port = h->port;
-    tcp_take_name(e->host, h->host);
-    memcpy(e->address[0], h->address, 16);
-    if (h->advertised || getpeername(fd, (struct sockaddr *)&from, &bytes))
-        return;
-    tcp_pack_address(e->address[0], &port, &from);
-    tcp_unpack_address(&own, h->address, 0);
-    if (memcmp(e->address[0], h->address, 16) != 0 && !tcp_is_any((struct sockaddr *)&own) &&
-        !tcp_is_loopback((struct sockaddr *)&own))
-        memcpy(e->address[1], h->address, 16);
-}
-
 /* Formats "a, b, c", truncated if it gets too long. */
 static void list_hosts(char *out, size_t size, const joining *j, int count)
 {
@@ -235,7 +214,7 @@ static int gather_callers(joining *j, ls_error *err)
             continue;
         }
         j->caller[++count] = fd;
-        set_entry(&j->entry[count], fd, &h);
+        tcp_set_entry(&j->entry[count], fd, &h);
     }
     report_progress(j, count, &told_ns);
     j->complete = true;
@@ -265,8 +244,7 @@ static void make_names_unique(joining *j)
     for (int m = j->place.members - 1; m > 0; m--)
         for (int k = 0; k < m; k++)
             if (strcmp(j->entry[m].host, j->entry[k].host) == 0) {
-                const size_t length = strnlen(j->entry[m].host, TCP_HOST - 8);
-                snprintf(j->entry[m].host + length, TCP_HOST - length, "#%d", m);
+                tcp_number_name(j->entry[m].host, m);
                 break;
             }
 }
@@ -412,26 +390,6 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                               j->where, ls_reason(why, error), (double)j->place.wait_ns * 1e-9);
 }
 
-/* Receives the next message of the first member. Errors: LS_ETIMEDOUT; LS_EIO if it has gone. */
-static int receive_note(joining *j, int fd, tcp_note *note, ls_error *err)
-{
-    char why[LS_REASON];
-    while (!tcp_ready(fd, POLLIN, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns))) {
-        tcp_beat(j);
-        if (ls_now_ns() >= j->until_ns)
-            return ls_fail(
-                err, LS_ETIMEDOUT,
-                "host %s, the first, still waits for others: the time of --wait is over here",
-                j->verdict.host);
-    }
-    const int error = tcp_move_all(fd, note, sizeof *note, false, tcp_try_until(j));
-    note->text[TCP_NOTE - 1] = '\0';
-    return error ? ls_fail(err, LS_EIO,
-                           "host %s, the first, has closed its connection before all had come: %s",
-                           j->verdict.host, ls_reason(why, error))
-                 : LS_OK;
-}
-
 static int await_complete(joining *j, int fd, ls_error *err)
 {
     char why[LS_REASON];
@@ -439,7 +397,7 @@ static int await_complete(joining *j, int fd, ls_error *err)
     tcp_note note;
     int status;
     do {
-        status = receive_note(j, fd, &note, err);
+        status = tcp_receive_note(j, fd, &note, j->until_ns, err);
         if (status == LS_OK && note.kind == TCP_FAILED)
             status = ls_fail(err, LS_ETIMEDOUT, "%s", note.text);
         if (status == LS_OK && note.kind == TCP_COMING)
@@ -496,7 +454,7 @@ static bool is_to_call_again(joining *j, int *fd, int status, const ls_error *wh
     return true;
 }
 
-static int call_first(joining *j, ls_error *err)
+int tcp_call_first(joining *j, ls_error *err)
 {
     hello h = {.from = TCP_NOBODY, .members = (uint32_t)j->place.members};
     tcp_line *line = tcp_line_of(j->wire, 0, 0);
@@ -511,7 +469,7 @@ static int call_first(joining *j, ls_error *err)
             status = open_own_listener(j, line->fd, &h, &why);
         if (status == LS_OK)
             status = tcp_greet(j, line->fd, &h, &why);
-        if (status == LS_OK)
+        if (status == LS_OK && j->verdict.kind == TCP_WELCOME)
             status = await_complete(j, line->fd, &why);
     } while (is_to_call_again(j, &line->fd, status, &why, &ending_ns));
     if (status && err)
@@ -574,7 +532,7 @@ int tcp_meet(joining *j, ls_error *err)
         status = guess_first(j, &first, err);
     if (status)
         return status;
-    status = first ? be_first(j, err) : call_first(j, err);
+    status = first ? be_first(j, err) : tcp_call_first(j, err);
     j->until_ns = ls_deadline_ns(CONNECT_NS);
     return status;
 }

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* for POLLRDHUP; only this file and lines.c need it */
-/* Regrouping: when members have been lost, the surviving members agree which of them continue, and
- * connect to each other again. A member is one process of the run; its number, from 0, is that in
- * the first group.
+/* Regrouping: when members have been lost, or a process is to be admitted, the members agree which
+ * of them continue, and connect to each other again. A member is one process of the run; its
+ * number, from 0, is that in the first group, or the next free one if it was admitted later.
  *
  * The surviving members find each other at their listeners, which stay open during the whole run.
  * Then they vote (vote.h), and the members of the group that is formed make new connections.
@@ -58,8 +58,8 @@ typedef struct voter {
 typedef struct regrouping {
     joining *j;
     tcp_vote *vote;
-    tcp_wire *old;         /* the transport whose members were lost */
-    tcp_set before;        /* members of the group before the loss */
+    tcp_wire *old;         /* the transport whose members were lost; NULL: this process is new */
+    tcp_set before;        /* members of the group before the regrouping */
     voter *voter;          /* [vote->members] */
     uint64_t grace_ns;     /* grace time */
     uint64_t end_ns;       /* end of the regrouping: after it the attempt fails */
@@ -133,6 +133,8 @@ static int index_of(const tcp_set *set, int who)
 static bool has_hung_up(const regrouping *m, int who)
 {
     bool hung_up = false;
+    if (!m->old || !tcp_set_has(&m->before, who))
+        return false;
     for (int i = 0; i < LS_WIRE_CHANNELS; i++) {
         const tcp_line *line = tcp_line_of(m->old, index_of(&m->before, who), i);
         struct pollfd watch = {.fd = line->fd, .events = POLLRDHUP};
@@ -307,7 +309,8 @@ static int check_can_win(const regrouping *m, ls_error *err)
     const tcp_set left = tcp_vote_left(m->vote);
     const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
     char hosts[100] = "";
-    if (!tcp_set_has(&last->set, m->vote->own))
+    if (!tcp_set_has(&last->set, m->vote->own) &&
+        !(tcp_set_has(&m->vote->arrivals, m->vote->own) && last->number == m->vote->formed.number))
         return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
     if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settle_until_ns) && !tcp_vote_may(m->vote)) {
         list_hosts(hosts, sizeof hosts, m, &left);
@@ -415,6 +418,55 @@ static uint64_t grace_of(uint64_t deadline_ns)
     return half < LEAST_GRACE_NS ? LEAST_GRACE_NS : half;
 }
 
+/* Allocates the voters, then votes and connects. */
+static int run_regrouping(tcp_wire **out, regrouping *m, const tcp_set *suspects, ls_error *err)
+{
+    const size_t members = (size_t)m->vote->members;
+    m->voter = ls_alloc_array(NULL, members, sizeof *m->voter);
+    if (!m->voter)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a vote");
+    for (size_t i = 0; i < members; i++)
+        m->voter[i].fd = -1;
+    m->j->try_ns = m->grace_ns / 4;
+    int status = vote_and_connect(out, m, suspects, err);
+    ls_free(NULL, m->voter);
+    return status;
+}
+
+/* Sets w->base.admitted, the number of the member that is new in the group. It is the same on all
+ * members, because the proposal names the new member. */
+static void set_admitted(tcp_wire *w, const tcp_vote *v)
+{
+    w->base.admitted = 0;
+    for (int i = 1; i < w->base.members; i++)
+        if (tcp_set_has(&v->formed.fresh, tcp_set_nth(&v->formed.set, i)))
+            w->base.admitted = i;
+}
+
+int tcp_vote_in(tcp_wire **out, joining *j, uint64_t grace_ns, ls_error *err)
+{
+    const ls_regroup how = {.size = sizeof how, .alive = j->options.alive, .user = j->options.user};
+    const tcp_set none = {{0}};
+    regrouping m = {.j = j,
+                    .vote = &j->vote,
+                    .before = j->vote.formed.set,
+                    .grace_ns = grace_ns ? grace_ns : GRACE_NS};
+    j->how = &how;
+    int status = run_regrouping(out, &m, &none, err);
+    j->how = NULL;
+    j->try_ns = TCP_TRY_NS;
+    if (status)
+        return status;
+    set_admitted(*out, &j->vote);
+    if ((*out)->base.admitted == (*out)->base.member)
+        return LS_OK;
+    /* Another member was lost after the group with this process was formed. This process is in the
+     * group that followed, but the others do not know that it lacks their state. */
+    tcp_free(*out);
+    *out = NULL;
+    return ls_fail(err, LS_ESTALLED, "another host was lost during the admission");
+}
+
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err)
 {
     joining *j = old->rendezvous;
@@ -427,28 +479,29 @@ int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *
                     .before = j->vote.formed.set,
                     .grace_ns = grace_of(how->deadline_ns)};
     tcp_set suspects = {{0}};
-    m.voter = ls_alloc_array(NULL, (size_t)j->vote.members, sizeof *m.voter);
-    if (!m.voter)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a vote");
-    for (int i = 0; i < j->vote.members; i++)
-        m.voter[i].fd = -1;
     for (int i = 0; i < old->base.members; i++)
         if (how->lost[i])
             tcp_set_add(&suspects, tcp_set_nth(&m.before, i));
+    j->vote.arrivals = (tcp_set){{0}};
+    j->try_ns = m.grace_ns / 4;
+    int status = how->arrival ? tcp_invite(j, how->arrival, m.grace_ns, err) : LS_OK;
+    if (status)
+        return status;
     j->how = how;
     j->running = false;
-    j->try_ns = m.grace_ns / 4;
-    int status = vote_and_connect(out, &m, &suspects, err);
+    status = run_regrouping(out, &m, &suspects, err);
     j->how = NULL;
     j->running = true;
     /* Closes connections whose other end has not completed the handshake, or that came too late for
      * the new group. */
     tcp_hang_up(j);
-    ls_free(NULL, m.voter);
     if (status)
         return status;
-    for (int i = 0; i < (*out)->base.members; i++)
-        how->origin[i] = index_of(&m.before, tcp_set_nth(&j->vote.formed.set, i));
+    for (int i = 0; i < (*out)->base.members; i++) {
+        const int number = tcp_set_nth(&j->vote.formed.set, i);
+        how->origin[i] = tcp_set_has(&m.before, number) ? index_of(&m.before, number) : -1;
+    }
+    set_admitted(*out, &j->vote);
     (*out)->rendezvous = j;
     old->rendezvous = NULL;
     return LS_OK;

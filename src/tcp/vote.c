@@ -40,6 +40,22 @@ static bool is_quorum(const tcp_set *part, const tcp_set *whole)
     return twice > all || (twice == all && tcp_set_has(part, tcp_set_nth(whole, 0)));
 }
 
+static tcp_set without(const tcp_set *a, const tcp_set *b)
+{
+    tcp_set out;
+    for (int i = 0; i < WORDS; i++)
+        out.bits[i] = a->bits[i] & ~b->bits[i];
+    return out;
+}
+
+static tcp_set either(const tcp_set *a, const tcp_set *b)
+{
+    tcp_set out;
+    for (int i = 0; i < WORDS; i++)
+        out.bits[i] = a->bits[i] | b->bits[i];
+    return out;
+}
+
 /* ---- creating -------------------------------------------------------------------------------- */
 
 int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err)
@@ -55,6 +71,22 @@ void tcp_vote_fini(tcp_vote *v)
 {
     ls_free(NULL, v->state);
     v->state = NULL;
+}
+
+int tcp_vote_expect(tcp_vote *v, int who, ls_error *err)
+{
+    if (who >= v->members) {
+        tcp_word *state = ls_alloc_array(NULL, (size_t)who + 1, sizeof *state);
+        if (!state)
+            return ls_fail(err, LS_ENOMEM, "out of memory for %d members", who + 1);
+        memcpy(state, v->state, (size_t)v->members * sizeof *state);
+        ls_free(NULL, v->state);
+        v->state = state;
+        v->members = who + 1;
+    }
+    v->arrivals = (tcp_set){{0}};
+    tcp_set_add(&v->arrivals, who);
+    return LS_OK;
 }
 
 void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
@@ -78,6 +110,7 @@ void tcp_vote_state(const tcp_vote *v, tcp_word *out)
 {
     *out = (tcp_word){.say = TCP_STATE, .ballot = v->formed, .number = v->highest};
     out->suspects = v->suspects;
+    out->arrivals = v->arrivals;
 }
 
 /* ---- the members that are left --------------------------------------------------------------- */
@@ -96,14 +129,35 @@ const tcp_ballot *tcp_vote_last(const tcp_vote *v)
     return last;
 }
 
+/* Returns the arrivals of which every member that is here knows; none if another group has been
+ * formed since this member learned of them. */
+static tcp_set known_arrivals(const tcp_vote *v)
+{
+    tcp_set known = v->arrivals;
+    if (tcp_vote_last(v)->number != v->formed.number)
+        return (tcp_set){{0}};
+    for (int i = 0; i < v->members; i++)
+        if (i != v->own && tcp_set_has(&v->here, i))
+            known = both(&known, &v->state[i].arrivals);
+    return known;
+}
+
+/* Returns the members that the next group may have. */
+static tcp_set candidates(const tcp_vote *v)
+{
+    const tcp_set arrivals = known_arrivals(v);
+    return either(&tcp_vote_last(v)->set, &arrivals);
+}
+
 tcp_set tcp_vote_left(const tcp_vote *v)
 {
-    return both(&v->here, &tcp_vote_last(v)->set);
+    const tcp_set able = candidates(v);
+    return both(&v->here, &able);
 }
 
 bool tcp_vote_settled(const tcp_vote *v)
 {
-    tcp_set open = tcp_vote_last(v)->set;
+    tcp_set open = candidates(v);
     for (int i = 0; i < v->members; i++)
         for (int k = 0; k < WORDS && tcp_set_has(&v->here, i); k++)
             open.bits[k] &= ~(v->here.bits[k] |
@@ -147,6 +201,7 @@ static void form(tcp_vote *v, const tcp_ballot *ballot)
             v->tried[kept++] = v->tried[i];
     v->tries = kept;
     v->proposing = false;
+    v->arrivals = (tcp_set){{0}};
 }
 
 bool tcp_vote_propose(tcp_vote *v, tcp_word *out)
@@ -159,7 +214,7 @@ bool tcp_vote_propose(tcp_vote *v, tcp_word *out)
     for (int i = 0; i < v->members; i++)
         if (tcp_set_has(&v->here, i) && v->state[i].number > highest)
             highest = v->state[i].number;
-    v->proposal = (tcp_ballot){highest + 1, left};
+    v->proposal = (tcp_ballot){highest + 1, left, without(&left, &last.set)};
     v->proposing = true;
     v->accepted = (tcp_set){{0}};
     tcp_set_add(&v->accepted, v->own);
@@ -187,7 +242,8 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
  * is then abandoned, because it has a lower number. */
 static bool accept(tcp_vote *v, const tcp_word *in)
 {
-    if (in->ballot.number <= v->highest || !is_part(&in->ballot.set, &v->formed.set) ||
+    const tcp_set able = either(&v->formed.set, &v->arrivals);
+    if (in->ballot.number <= v->highest || !is_part(&in->ballot.set, &able) ||
         !allows(v, &in->ballot.set, in->number))
         return false;
     v->proposing = false;

@@ -1,10 +1,11 @@
 /* The vote that decides which members continue when others have been lost. This file has only the
  * rules of the vote; regroup.c has the connections and the time limits.
  *
- * Members are identified by their numbers in the first group. A group has a number and a set of
- * members. The first group contains all members and is *formed* from the start. Each later group is
- * proposed by the lowest-numbered of the members that have found each other. It is formed when all
- * its members have accepted the proposal:
+ * Members are identified by their numbers in the first group; a member that was admitted later has
+ * the next free number. A group has a number and a set of members. The first group contains all
+ * members of the start and is *formed* from the start. Each later group is proposed by the
+ * lowest-numbered of the members that have found each other. It is formed when all its members have
+ * accepted the proposal:
  *
  *     all        STATE     last formed group, highest number seen, suspected members
  *     lowest     PROPOSE   {number, set}, and the number of the formed group that it follows
@@ -31,10 +32,17 @@
  * - If that is T, m accepted S after it had tried T. So S is a quorum of T, and m no longer works
  *   in T.
  *
- * By induction over the numbers, all groups that were ever at work form one sequence, each a subset
- * of the one before. Members outside of this sequence end with an error: a half that is cut off,
- * and a process that was stopped and continues later. If a loss in the middle of a vote leaves open
- * whether a group was formed, all members may end with an error, but two groups never go on. */
+ * A group may also have a *new* member, an arrival, which the members of the formed group know from
+ * an exchange before the vote. Above, "quorum of a set" means that the part of the group that is in
+ * the set is a quorum of it, so the argument is the same: S and T both contain quorums of F, which
+ * have a common member. An arrival is part of a proposal only if every member that is here knows of
+ * it. A proposal says which of its members is new, so that all that form the group know it.
+ *
+ * By induction over the numbers, all groups that were ever at work form one sequence, each with a
+ * quorum of the one before. Members outside of this sequence end with an error: a half that is cut
+ * off, and a process that was stopped and continues later. If a loss in the middle of a vote leaves
+ * open whether a group was formed, all members may end with an error, but two groups never go on.
+ */
 #ifndef TCP_VOTE_H
 #define TCP_VOTE_H
 
@@ -49,6 +57,7 @@ typedef struct tcp_set {
 typedef struct tcp_ballot {
     uint64_t number; /* 0: the first group */
     tcp_set set;
+    tcp_set fresh; /* members that are new in this group */
 } tcp_ballot;
 
 typedef enum tcp_say { TCP_STATE, TCP_PROPOSE, TCP_ACCEPT, TCP_FORMED } tcp_say;
@@ -60,19 +69,21 @@ typedef struct tcp_word {
     /* STATE: highest number seen; PROPOSE: number of the formed group that it follows */
     uint64_t number;
     tcp_set suspects; /* STATE: suspected members */
+    tcp_set arrivals; /* STATE: arrivals that the sender knows */
 } tcp_word;
 
 enum { TCP_TRIED_MOST = 8 }; /* most proposals that a member tries after a formed group */
 
 typedef struct tcp_vote {
-    int own, members;  /* in the first group: number of this member, number of members */
+    int own, members;  /* number of this member; all numbers of members are below `members` */
     tcp_ballot formed; /* the group that this member has formed last */
     tcp_ballot tried[TCP_TRIED_MOST]; /* proposals that were tried after the formed group */
     int tries;                        /* number of entries of `tried` used */
     uint64_t highest;                 /* highest number of a proposal that this member has tried */
     tcp_set suspects;                 /* members that this member suspects */
-    tcp_set here;    /* connected members whose state has arrived, and this member */
-    tcp_word *state; /* [members]: states of the others; the entry of this member stays zero */
+    tcp_set arrivals; /* newcomers that may be in the group that follows the formed group */
+    tcp_set here;     /* connected members whose state has arrived, and this member */
+    tcp_word *state;  /* [members]: states of the others; the entry of this member stays zero */
     /* This member's own proposal. */
     bool proposing;      /* there is one, and it is neither formed nor abandoned */
     tcp_ballot proposal; /* the proposed group */
@@ -101,6 +112,8 @@ int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err);
 /* Frees the vote's contents. A vote that was not initialised, but zeroed, is allowed. */
 void tcp_vote_fini(tcp_vote *v);
 
+/* Records that number `who` is a newcomer, until a group is formed. Errors: LS_ENOMEM. */
+int tcp_vote_expect(tcp_vote *v, int who, ls_error *err);
 /* Begins a vote, in which no other member is connected yet. `suspects`: the members that this
  * member suspects. */
 void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects);
@@ -109,8 +122,8 @@ void tcp_vote_miss(tcp_vote *v, int who);
 /* Writes the STATE message of this member. */
 void tcp_vote_state(const tcp_vote *v, tcp_word *out);
 
-/* Checks a received message: whether it has a known kind and its sets contain members of
- * the first group only. */
+/* Checks a received message: whether it has a known kind, and its groups contain only numbers that
+ * this member knows. It may name arrivals that this member does not know. */
 bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in);
 
 /* Processes a message from member `from`, which tcp_vote_can_be has accepted. Returns true if

@@ -20,6 +20,7 @@ static void end_wire(tcp_wire *w)
  * in transit. */
 static void close_tcp(ls_wire *base)
 {
+    tcp_dismiss_waiting(((tcp_wire *)base)->rendezvous, "the run has ended");
     tcp_drain((tcp_wire *)base);
     end_wire((tcp_wire *)base);
 }
@@ -74,6 +75,7 @@ const ls_wire_type *ls_wire_tcp(void)
                                           .poll = tcp_poll,
                                           .close = close_tcp,
                                           .abort = abort_tcp,
-                                          .regroup = regroup_tcp};
+                                          .regroup = regroup_tcp,
+                                          .arrivals = tcp_arrivals};
     return &wire_tcp;
 }

@@ -459,7 +459,8 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;
     const ls_moment done = {.occasion = LS_EPOCH_DONE, .evaluated = evaluated};
-    return do_due_work(c, ls_checkpoint_due(t, &done), err);
+    status = do_due_work(c, ls_checkpoint_due(t, &done), err);
+    return status || !may_evaluate ? status : ls_members_admit(t, err);
 }
 
 static int run_epoch(ls_coordination *c, ls_error *err)
@@ -499,7 +500,9 @@ static void say_early(struct ls_trainer *t)
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
 {
     const uint32_t epochs = (uint32_t)t->config.epochs;
-    int status = LS_OK;
+    /* A host that was admitted begins where the others are: at the end of an epoch. */
+    int status = t->members.arrived ? ls_members_admit(t, err) : LS_OK;
+    t->members.arrived = false;
     while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t) && !has_waited_long(t))
         status = run_epoch(t->coordination, err);
     if (status || t->position.epoch == epochs)

@@ -50,18 +50,26 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .asks = &t->stop,
                             /* a member without a config does not know yet what the config says */
                             .regroups = t->config.cluster.survives_loss || !t->config.doc,
+                            .admits = t->config.cluster.admits,
+                            .fingerprint = t->members.has_print ? &t->members.print : NULL,
+                            .fingerprint_bytes = sizeof t->members.print,
+                            .refuses = ls_members_refuse,
+                            .user = t,
                             .host = t->host};
     ls_members *m = &t->members;
-    *m = (ls_members){.count = 1, .stop_after = UINT64_MAX};
+    m->count = 1;
+    m->stop_after = UINT64_MAX;
     int status = choose_engine(&o.type, t, err);
     if (status || !o.type)
         return status;
     status = ls_cluster_open(&m->cluster, &o, err);
     if (status)
         return status;
-    m->member = m->origin = ls_cluster_member(m->cluster);
+    m->member = ls_cluster_member(m->cluster);
     m->count = ls_cluster_members(m->cluster);
-    if (m->count > 1)
+    m->origin = ls_cluster_origin(m->cluster, m->member);
+    m->arrived = ls_cluster_was_admitted(m->cluster);
+    if (m->count > 1 || ls_cluster_can_admit(m->cluster))
         return LS_OK;
     ls_cluster_close(m->cluster); /* the run has one process */
     m->cluster = NULL;
@@ -166,29 +174,49 @@ int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
 
 typedef struct beginning {
     ls_standing standing;
+    uint64_t evaluations, rounds; /* members of ls_members; 0 at a start */
     bool resumed;
 } beginning;
+
+/* Called in a run that has begun: prepares the memory of weights and states, which the first member
+ * sends and the others receive into. No save may be reading it. */
+static int prepare_to_share(struct ls_trainer *t, ls_error *err)
+{
+    if (ls_members_first(t))
+        return ls_snapshot_replicas(t, true, err);
+    return ls_saver_wait(t->dir.saver, NULL) ? ls_fail(err, LS_ESTALLED, "a save does not end")
+                                             : LS_OK;
+}
 
 int ls_members_share_start(struct ls_trainer *t, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
     const size_t bytes = t->model->floats * sizeof(float);
     ls_engine_state *state = ls_engine_weights(t->engine);
+    const bool runs = t->life == LS_BEGUN;
     beginning b;
     if (!c)
         return LS_OK;
     memset(&b, 0, sizeof b); /* also clears the padding, which is sent */
     ls_standing_of(&b.standing, t);
-    b.resumed = t->dir.resumed != NULL;
-    int status = ls_cluster_share(c, &b, sizeof b, err);
+    b.evaluations = t->members.evaluations;
+    b.rounds = t->members.rounds;
+    b.resumed = runs || t->dir.resumed != NULL;
+    int status = runs ? prepare_to_share(t, err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
         status = ls_cluster_share(c, state->canonical, bytes, err);
     for (int i = 0; status == LS_OK && b.resumed && i < LS_STATES; i++)
         if (state->slot[i])
             status = ls_cluster_share(c, state->slot[i], bytes, err);
+    if (runs || status)
+        return status;
     state->has_slots = b.resumed;
+    t->members.evaluations = b.evaluations;
+    t->members.rounds = b.rounds;
     ls_take_standing(t, &b.standing);
-    return status;
+    return LS_OK;
 }
 
 /* ---- during the run ------------------------------------------------------------------------- */
@@ -267,11 +295,13 @@ static int gather_packed(struct ls_trainer *t, char *all, void **part, size_t *b
 
 int ls_members_begin(struct ls_trainer *t, ls_error *err)
 {
-    if (!t->members.cluster || !t->config.cluster.survives_loss)
+    if (!t->members.cluster || !t->config.cluster.survives_loss || t->life != LS_OPENED ||
+        t->members.begun)
         return LS_OK;
     int status = ls_cluster_share(t->members.cluster, NULL, 0, err);
     if (status == LS_OK)
         ls_cluster_regroups(t->members.cluster);
+    t->members.begun = status == LS_OK;
     return status;
 }
 

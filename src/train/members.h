@@ -29,6 +29,14 @@ typedef struct ls_member_device {
     int origin;                     /* index of its member in the first group */
 } ls_member_device;
 
+/* Fingerprint of a member's run: data that must be the same on all members. It is sent as it is
+ * stored, so it has no pointers. */
+typedef struct ls_fingerprint {
+    char version[16];
+    uint64_t train_rows, test_rows;
+    uint32_t data_crc32, recipe_crc32;
+} ls_fingerprint;
+
 /* This process's membership. Zeroed: a run of one process. */
 typedef struct ls_members {
     struct ls_cluster *cluster; /* NULL: the run has one process */
@@ -47,6 +55,13 @@ typedef struct ls_members {
     bool took_over;       /* this member has taken over as the first, with a run directory */
     bool unsaved;         /* the run directory of a new first member has no checkpoint yet */
     char lost[200];       /* hosts that were lost last */
+    /* Fields for runs that admit hosts (admit.c). */
+    ls_fingerprint print; /* fingerprint of this process; constant once the run has begun */
+    bool has_print;       /* `print` is set */
+    bool arrived;         /* this process was admitted, and its run has not begun yet */
+    bool begun;           /* ls_members_begin has succeeded: the run is open on all members */
+    bool welcomes;        /* this group has a new member, which lacks the state of the run */
+    uint64_t rounds;      /* number of ends of epochs at which all admissions are over */
 } ls_members;
 
 /* Joins the other members if the options or the config say so. Errors: those of the transport,
@@ -84,13 +99,27 @@ int ls_members_share_shards(struct ls_trainer *trainer, ls_error *err);
  * anything that depends on them. Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, which name the
  * first host that differs. */
 int ls_members_compare(struct ls_trainer *trainer, ls_error *err);
+/* Computes the fingerprint of this process's run, of `shards` shards. The data is open. Errors:
+ * LS_ENOMEM. */
+int ls_members_fingerprint(ls_fingerprint *out, const struct ls_trainer *trainer, int shards,
+                           ls_error *err);
+/* ls_cluster_options.refuses: compares a newcomer's fingerprint with this member's. Any thread. */
+int ls_members_refuse(void *trainer, const char *host, const void *print, size_t bytes, char *why,
+                      size_t size);
 /* Opens the workers, and compares the kinds of devices of all members. If results depend on the
  * kind of device, all members' devices must be alike. If results depend on a device's choices among
  * kernels, the first member opens its workers first, and the other members use its choices. Errors:
  * the workers', LS_EUNSUPPORTED, which names the first host that differs. */
 int ls_members_open_workers(struct ls_trainer *trainer, ls_error *err);
-/* Copies the first member's position, results, weights and optimizer states to all members. Errors:
- * the cluster's. */
+/* Compares the kinds of devices of all members, and sends the first member's choices among kernels
+ * to a member that is new. The workers are open. Errors: as above. */
+int ls_members_welcome_devices(struct ls_trainer *trainer, ls_error *err);
+/* Compares the gradient of one shard over all members, and lists all devices. Errors:
+ * LS_EUNSUPPORTED, which names the first host that differs. */
+int ls_members_compare_hosts(struct ls_trainer *trainer, ls_error *err);
+/* Copies the first member's position, results, weights and optimizer states to all members at a
+ * start, and to the new member in an admission, in which the others keep their own. Errors: the
+ * cluster's. */
 int ls_members_share_start(struct ls_trainer *trainer, ls_error *err);
 /* The start-up check: the gradient of one shard is the same on all members, and each has its own
  * devices. The workers are open and have no work. Errors: LS_ECONFIG, LS_EUNSUPPORTED, which name
@@ -119,6 +148,16 @@ int ls_members_begin(struct ls_trainer *trainer, ls_error *err);
  * after LS_EDIVERGED it ends the run on all members if they survive losses. Errors: LS_EDIVERGED,
  * LS_ENOMEM, the cluster's. */
 int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
+
+/* ---- admit.c -------------------------------------------------------------------------------- */
+
+/* Called at the end of an epoch, on all members, before the next one begins: admits the hosts that
+ * wait, one after another. Returns LS_OK at once if the run admits none. Errors: the cluster's,
+ * those of ls_recover. */
+int ls_members_admit(struct ls_trainer *trainer, ls_error *err);
+/* Called by the old members of a group that has a new member: does the exchanges of a start with
+ * it, in the order in which it opens its run, and records its arrival. Errors: the cluster's. */
+int ls_members_welcome(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- regroup.c ------------------------------------------------------------------------------ */
 

@@ -3,6 +3,7 @@
  */
 #include "base/error.h"
 #include "base/host.h"
+#include "engine/feed.h"
 #include "engine/view.h"
 #include "hash/hash.h"
 #include "train/coordinator.h"
@@ -16,13 +17,6 @@
 
 /* ---- the start-up check --------------------------------------------------------------------- */
 
-/* Fingerprint of a member's run. */
-typedef struct likeness {
-    char version[16];
-    uint64_t train_rows, test_rows;
-    uint32_t data_crc32, recipe_crc32;
-} likeness;
-
 /* Description of a member. */
 typedef struct host_facts {
     char isa[48], library[160], devices[1024], machine[128];
@@ -33,28 +27,38 @@ typedef struct host_facts {
 /* Computes a checksum of everything that must be the same on all members: what the weights depend
  * on, what determines at which other points members exchange data and which data, and what
  * determines when they stop. */
-static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
+static int hash_recipe(uint32_t *out, const struct ls_trainer *t, int shards, ls_error *err)
 {
     const ls_config *c = &t->config;
-    const int32_t common[] = {c->epochs,  c->eval_every,       c->verify_every_steps,   c->patience,
-                              c->monitor, (int32_t)c->metrics, c->cluster.survives_loss};
+    const int32_t common[] = {
+        c->epochs,  c->eval_every,       c->verify_every_steps,    c->patience,
+        c->monitor, (int32_t)c->metrics, c->cluster.survives_loss, c->cluster.admits};
     size_t length = 0;
     ls_json_writer w;
     ls_json_writer_init(&w, 0, t->host);
-    ls_config_write_recipe(&w, NULL, c, ls_engine_shards(t->engine));
+    ls_config_write_recipe(&w, NULL, c, shards);
     const char *text = ls_json_writer_text(&w, &length, err);
     *out = text ? ls_crc32(ls_crc32(0, common, sizeof common), text, length) : 0;
     ls_json_writer_fini(&w);
     return text ? LS_OK : LS_ENOMEM;
 }
 
-/* Compares member m's fingerprint with the first member's; reports the likeliest cause of a
- * difference first. */
-static int compare_likeness(const struct ls_trainer *t, const likeness *all, int m, ls_error *err)
+int ls_members_fingerprint(ls_fingerprint *out, const struct ls_trainer *t, int shards,
+                           ls_error *err)
 {
-    const likeness *a = &all[0], *b = &all[m];
-    const char *first = ls_cluster_host(t->members.cluster, 0);
-    const char *host = ls_cluster_host(t->members.cluster, m);
+    memset(out, 0, sizeof *out); /* the padding is sent too */
+    snprintf(out->version, sizeof out->version, "%s", LS_VERSION);
+    out->train_rows = ls_dataset_rows(t->data[LS_TRAIN]);
+    out->test_rows = ls_dataset_rows(t->data[LS_TEST]);
+    out->data_crc32 = ls_data_crc32(t->data);
+    return hash_recipe(&out->recipe_crc32, t, shards, err);
+}
+
+/* Compares the fingerprint `b` of a host with `a` of another one, which is called `first`; reports
+ * the likeliest cause of a difference first. */
+static int compare_prints(const ls_fingerprint *a, const char *first, const ls_fingerprint *b,
+                          const char *host, ls_error *err)
+{
     if (strcmp(a->version, b->version) != 0)
         return ls_fail(
             err, LS_EUNSUPPORTED,
@@ -64,8 +68,8 @@ static int compare_likeness(const struct ls_trainer *t, const likeness *all, int
     if (a->recipe_crc32 != b->recipe_crc32)
         return ls_fail(err, LS_ECONFIG,
                        "host %s has another recipe than host %s (or other epochs, eval_every, "
-                       "verify_every_steps, patience, monitor, metrics.names or "
-                       "cluster.on_host_loss): give all the same config",
+                       "verify_every_steps, patience, monitor, metrics.names, "
+                       "cluster.on_host_loss or cluster.on_arrival): give all the same config",
                        host, first);
     if (a->train_rows != b->train_rows || a->test_rows != b->test_rows ||
         a->data_crc32 != b->data_crc32)
@@ -79,19 +83,41 @@ static int compare_likeness(const struct ls_trainer *t, const likeness *all, int
     return LS_OK;
 }
 
+int ls_members_refuse(void *trainer, const char *host, const void *print, size_t bytes, char *why,
+                      size_t size)
+{
+    const struct ls_trainer *t = trainer;
+    ls_fingerprint theirs;
+    char own[LS_MEMBER_NAME] = "";
+    ls_error err = {.text = "its config and data are not known: start it without --resume"};
+    int status = LS_EUNSUPPORTED;
+    if (bytes == sizeof theirs) {
+        memcpy(&theirs, print, sizeof theirs);
+        theirs.version[sizeof theirs.version - 1] = '\0';
+        gethostname(own, sizeof own - 1);
+        status = compare_prints(&t->members.print, own, &theirs, host, &err);
+    }
+    if (status)
+        snprintf(why, size, "%s", err.text);
+    return status != LS_OK;
+}
+
 static int compare_all(struct ls_trainer *t, ls_error *err)
 {
-    likeness own = {.version = LS_VERSION,
-                    .train_rows = ls_dataset_rows(t->data[LS_TRAIN]),
-                    .test_rows = ls_dataset_rows(t->data[LS_TEST]),
-                    .data_crc32 = ls_data_crc32(t->data)};
-    int status = hash_recipe(&own.recipe_crc32, t, err);
+    const struct ls_cluster *c = t->members.cluster;
+    ls_fingerprint own;
+    int status = ls_members_fingerprint(&own, t, ls_engine_shards(t->engine), err);
     if (status)
         return status;
-    likeness *all = ls_members_gather(&status, t, &own, sizeof own, err);
+    /* The progress thread reads it only after ls_cluster_regroups, or it was set before joining. */
+    if (!t->members.has_print)
+        t->members.print = own;
+    t->members.has_print = true;
+    ls_fingerprint *all = ls_members_gather(&status, t, &own, sizeof own, err);
     for (int m = 1; m < t->members.count && status == LS_OK; m++) {
         all[m].version[sizeof all->version - 1] = '\0'; /* the text comes from another process */
-        status = compare_likeness(t, all, m, err);
+        status =
+            compare_prints(&all[0], ls_cluster_host(c, 0), &all[m], ls_cluster_host(c, m), err);
     }
     ls_free(t->host, all);
     return status;
@@ -101,6 +127,12 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
         return LS_OK;
+    if (t->config.cluster.admits && !ls_cluster_can_admit(t->members.cluster))
+        return ls_config_fail(
+            err, &t->config, "cluster.on_arrival", LS_ECONFIG,
+            "\"admit\" needs an engine that can admit processes, and the engine of this run (mpi, "
+            "whose launcher starts all processes at once, or the caller's own) cannot: start the "
+            "processes with --listen and --join, or set it to \"refuse\"");
     if (t->config.cluster.survives_loss && !ls_cluster_can_regroup(t->members.cluster))
         return ls_config_fail(
             err, &t->config, "cluster.on_host_loss", LS_ECONFIG,
@@ -177,6 +209,18 @@ static int open_alike(struct ls_trainer *t, ls_error *err)
     return status || first ? status : ls_engine_run_all(t->engine, ls_worker_open, 0, err);
 }
 
+int ls_members_welcome_devices(struct ls_trainer *t, ls_error *err)
+{
+    char *text = NULL; /* the choices, which this member has already */
+    int status = compare_kinds(t, err);
+    if (status || !ls_engine_worker(t->engine, 0).device->ops->choices)
+        return status;
+    status =
+        ls_members_share_text(ls_members_first(t) ? ls_engine_choices(t->engine) : &text, t, err);
+    ls_free(t->host, text);
+    return status;
+}
+
 int ls_members_open_workers(struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
@@ -212,6 +256,27 @@ static void read_machine(char *out, size_t size)
     strcat(out, boot);
 }
 
+/* Zeroes the rows on which the gradients of streamed data are compared, as they are zero at a
+ * start. No step is in progress. */
+static void clear_feed(struct ls_trainer *t)
+{
+    ls_feed *feed = ls_engine_feed(t->engine);
+    if (!feed)
+        return;
+    memset(feed->images, 0, feed->batch * feed->image_bytes);
+    memset(feed->labels, 0, feed->batch * feed->label_bytes);
+}
+
+/* Returns the checksum of the gradient, which the first live worker has computed. */
+static uint32_t probed(const struct ls_trainer *t)
+{
+    int w = 0;
+    while (w + 1 < ls_engine_workers(t->engine) &&
+           ls_engine_worker(t->engine, w).presence != LS_LIVE)
+        w++;
+    return ls_engine_worker(t->engine, w).checksum;
+}
+
 static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
 {
     memset(mine, 0, sizeof *mine);
@@ -225,8 +290,9 @@ static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
     read_machine(mine->machine, sizeof mine->machine);
     mine->threads = info->threads;
     mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
+    clear_feed(t);
     int status = ls_engine_run_all(t->engine, ls_worker_probe, 0, err);
-    mine->gradient_crc32 = ls_engine_worker(t->engine, 0).checksum;
+    mine->gradient_crc32 = probed(t);
     return status;
 }
 
@@ -280,7 +346,7 @@ static void add_devices(ls_members *m, int member, const char *names)
             ls_member_device *d = &m->device[m->devices];
             snprintf(d->name, sizeof d->name, "%s: %.*s", ls_cluster_host(m->cluster, member),
                      length < 60 ? (int)length : 60, at);
-            d->origin = member;
+            d->origin = ls_cluster_origin(m->cluster, member);
         }
         at += length + strspn(at + length, ", ");
     }
@@ -289,6 +355,9 @@ static void add_devices(ls_members *m, int member, const char *names)
 static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     ls_members *m = &t->members;
+    ls_free(t->host, m->device); /* that of the former group, if a host was admitted */
+    m->device = NULL;
+    m->devices = 0;
     for (int i = 0; i < m->count; i++)
         add_devices(m, i, all[i].devices);
     const int count = m->devices;
@@ -358,16 +427,22 @@ static void say_members(const struct ls_trainer *t)
                ls_cluster_host(m->cluster, m->member), m->member, m->count, first);
 }
 
-int ls_members_check(struct ls_trainer *t, const ls_comm_type *merge, ls_error *err)
+int ls_members_compare_hosts(struct ls_trainer *t, ls_error *err)
 {
-    if (!t->members.cluster)
-        return LS_OK;
     host_facts own;
     int status = describe_host(&own, t, err);
     host_facts *all = status ? NULL : ls_members_gather(&status, t, &own, sizeof own, err);
     if (all)
         status = check_hosts(t, all, err);
     ls_free(t->host, all);
+    return status;
+}
+
+int ls_members_check(struct ls_trainer *t, const ls_comm_type *merge, ls_error *err)
+{
+    if (!t->members.cluster)
+        return LS_OK;
+    int status = ls_members_compare_hosts(t, err);
     if (status == LS_OK && !merge->over_members)
         return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG,
                               "'%.60s' works within one host; over several use \"ordered\"",

@@ -411,7 +411,7 @@ static int summarise(ls_trainer *t, ls_error *err)
         .batch_per_device = largest_share(t),
         .parameters = t->model->parameters,
         .parameter_bytes = t->model->parameters * sizeof(float),
-        .device_bytes = memory.arenas + total + memory.activations + memory.dataset +
+        .device_bytes = memory.arenas + total + memory.activations + memory.dataset + memory.kept +
                         ls_engine_fold_bytes(t->engine, 0),
         .run_dir = t->dir.path ? t->dir.path : "",
         .resumed_from = t->reported.text.resumed,
@@ -598,13 +598,42 @@ static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
+/* Returns whether this process opens its data before it joins the others. If it is to be admitted
+ * to a run that has begun, the members can then compare its data before they admit it, and do not
+ * wait while it reads. */
+static bool joins_late(const ls_trainer *t)
+{
+    return t->config.cluster.admits && !t->options.resume;
+}
+
+static int join_late(ls_trainer *t, ls_error *err)
+{
+    if (!joins_late(t))
+        return LS_OK;
+    int status =
+        ls_members_fingerprint(&t->members.print, t, ls_config_shards(&t->config, t->model), err);
+    t->members.has_print = status == LS_OK;
+    return status ? status : ls_members_open(t, err);
+}
+
+/* Last stage of a process that was admitted; after it, the process is a member like the others. */
+static int begin_late(ls_trainer *t, ls_error *err)
+{
+    return t->members.arrived ? ls_members_begin(t, err) : LS_OK;
+}
+
 /* Reads the config: the caller's, or else that of the run that is resumed. */
 static int read_config(ls_trainer *t, ls_error *err)
 {
     const bool given = t->options.config_path || t->options.config_text || !t->options.resume;
     char *own = NULL;
     int status = given ? ls_config_read(&t->config, &t->options, err) : LS_OK;
-    if (status == LS_OK)
+    if (status == LS_OK && t->config.cluster.admits && !t->config.cluster.survives_loss)
+        status =
+            ls_config_fail(err, &t->config, "cluster.on_arrival", LS_ECONFIG,
+                           "\"admit\" needs \"on_host_loss\": \"continue\", because a newcomer "
+                           "may be lost while it is being admitted");
+    if (status == LS_OK && !joins_late(t))
         status = ls_members_open(t, err);
     if (status == LS_OK && t->options.resume && ls_members_first(t))
         status = ls_resume_find(&t->dir, &own, t->options.resume, given ? &t->config : NULL,
@@ -652,13 +681,14 @@ int ls_open_run(ls_trainer *t, ls_error *err)
     static stage *const stages[] = {/* options and config */
                                     check_options, read_config,
                                     /* data and model */
-                                    open_data, check_schedule, build_model, choose_shards,
+                                    open_data, check_schedule, build_model, join_late,
+                                    choose_shards,
                                     /* workers */
                                     prepare_evaluation, open_engine, ls_members_compare,
                                     open_weights, open_trace, open_workers, open_group,
                                     /* output and reports */
                                     ls_open_run_dir, ls_open_sinks, ls_open_saver,
-                                    ls_coordination_create, summarise, warn};
+                                    ls_coordination_create, summarise, warn, begin_late};
     int status = LS_OK;
     t->reported.result.test_loss = t->reported.result.test_accuracy =
         t->reported.result.seconds_per_epoch = NAN;

@@ -104,8 +104,11 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         m->count = ls_cluster_members(m->cluster);
         t->reported.summary.member = m->member;
         t->reported.summary.members = m->count;
-        name_lost(t, before, count, why.text);
-        m->uneven = true;
+        m->welcomes = ls_cluster_newcomer(m->cluster) > 0;
+        if (!m->welcomes || m->count <= count) {
+            name_lost(t, before, count, why.text);
+            m->uneven = true;
+        }
         strike_devices(t);
         status = ls_cluster_prepare(m->cluster, ls_engine_shards(t->engine),
                                     ls_engine_floats(t->engine), err);
@@ -122,6 +125,7 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
  * member itself. */
 typedef struct progress {
     uint64_t steps, evaluations;
+    uint64_t rounds;          /* ls_members.rounds */
     ls_standing completed;    /* state of the run after its last step or evaluation */
     ls_report last;           /* report of its last step */
     double value[LS_METRICS]; /* [LS_METRICS] results of its last evaluation */
@@ -133,6 +137,7 @@ static void describe_progress(progress *out, const struct ls_trainer *t)
     memset(out, 0, sizeof *out);
     out->steps = t->position.steps;
     out->evaluations = t->members.evaluations;
+    out->rounds = t->members.rounds;
     out->completed = t->coordination->completed;
     out->last = t->coordination->last;
     out->last.comm.waiting = NULL;
@@ -143,7 +148,10 @@ static void describe_progress(progress *out, const struct ls_trainer *t)
 
 static bool is_behind(const progress *a, const progress *b)
 {
-    return a->steps != b->steps ? a->steps < b->steps : a->evaluations < b->evaluations;
+    if (a->steps != b->steps)
+        return a->steps < b->steps;
+    return a->evaluations != b->evaluations ? a->evaluations < b->evaluations
+                                            : a->rounds < b->rounds;
 }
 
 static int find_newest(const progress *all, int count)
@@ -209,6 +217,8 @@ static int adopt(struct ls_trainer *t, const progress *mine, const progress *new
     }
     if (mine->evaluations < newest->evaluations)
         adopt_evaluation(t, newest, &completed);
+    if (mine->rounds < newest->rounds)
+        t->members.rounds = newest->rounds;
     return LS_OK;
 }
 
@@ -229,6 +239,16 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
     return status ? status : ls_save(t, due, err);
 }
 
+/* Takes over the run directory if this member has become the first one. */
+static int take_over(struct ls_trainer *t, ls_error *err)
+{
+    if (!is_new_first(t))
+        return LS_OK;
+    int status = ls_take_over(t, err);
+    t->members.took_over = t->members.unsaved = status == LS_OK;
+    return status;
+}
+
 /* Brings all members to the state of the member that has done most. Every member has the same table
  * `all`, so all members compute the same plan of transfers. */
 static int level(struct ls_trainer *t, const progress *all, ls_error *err)
@@ -241,10 +261,8 @@ static int level(struct ls_trainer *t, const progress *all, ls_error *err)
         steps |= all[i].steps < all[newest].steps;
         evaluations |= all[i].evaluations < all[newest].evaluations;
     }
-    if (status == LS_OK && is_new_first(t)) {
-        status = ls_take_over(t, err);
-        t->members.took_over = t->members.unsaved = status == LS_OK;
-    }
+    if (status == LS_OK)
+        status = take_over(t, err);
     if (status == LS_OK && steps)
         status = share_state(t, newest, err);
     if (status == LS_OK && evaluations && t->reported.measured.confusion) {
@@ -293,22 +311,29 @@ static int record_loss(struct ls_trainer *t, ls_error *err)
     return t->members.lost[0] ? ls_record_fault(t, &fault, LS_ACTION_CONTINUE, err) : LS_OK;
 }
 
+/* Exchanges the progress of all members, levels them and compares their weights. */
+static int level_all(struct ls_trainer *t, ls_error *err)
+{
+    int status;
+    progress own;
+    describe_progress(&own, t);
+    progress *all = ls_members_gather(&status, t, &own, sizeof own, err);
+    if (all)
+        status = level(t, all, err);
+    ls_free(t->host, all);
+    return status ? status : compare(t, err);
+}
+
 int ls_members_level(struct ls_trainer *t, ls_error *err)
 {
     ls_members *m = &t->members;
     ls_error why = {0};
-    if (!m->uneven)
+    if (!m->uneven && !m->welcomes)
         return LS_OK;
-    int status;
-    progress own;
-    describe_progress(&own, t);
-    progress *all = ls_members_gather(&status, t, &own, sizeof own, &why);
-    if (all)
-        status = level(t, all, &why);
-    ls_free(t->host, all);
-    if (status == LS_OK)
-        status = compare(t, &why);
-    if (status == LS_OK) {
+    int status = m->welcomes ? take_over(t, &why) : level_all(t, &why);
+    if (status == LS_OK && m->welcomes)
+        status = ls_members_welcome(t, &why);
+    if (status == LS_OK && m->uneven) {
         m->uneven = false;
         status = record_loss(t, &why);
     }

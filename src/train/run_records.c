@@ -100,6 +100,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
         .loss = (float)ls_loss_of_run(t, (double)(r->loss / r->rows)),
         .lr = ls_config_rate(&t->config, r->number - 1, t->coordination->steps),
         .images_per_s = (float)images_per_s,
+        .gradient_norm = r->gradient_norm,
         .worker = t->records.times,
     };
     /* Workers may be running the next range already, which does not change the reports of this
@@ -139,6 +140,13 @@ int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_fault_action
         .action = action,
         .device = own ? ls_engine_device_name(t->engine, fault->worker) : t->members.lost,
         .devices_left = own ? ls_engine_live(t->engine) : t->members.devices};
+    return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
+int ls_record_arrival(struct ls_trainer *t, const char *host, ls_error *err)
+{
+    ls_record r = with_devices(t, LS_RECORD_ARRIVAL);
+    r.of.arrival = (ls_arrival_values){host, t->position.steps};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 

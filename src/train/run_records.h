@@ -21,6 +21,7 @@ int ls_record_step(struct ls_trainer *trainer, double images_per_s, const struct
  * `shard`: where it occurred; −1: unknown. Logs a warning if such steps are skipped. */
 int ls_record_nonfinite(struct ls_trainer *trainer, int worker, int shard, ls_error *err);
 /* Emits the record of a fault, with what the run does about it. */
+int ls_record_arrival(struct ls_trainer *trainer, const char *host, ls_error *err);
 int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_fault_action action,
                     ls_error *err);
 /* Emits the record of the epoch whose steps are done. */

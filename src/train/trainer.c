@@ -17,6 +17,37 @@
 
 static int close_trainer(ls_trainer *t);
 
+/* Opens a trainer. `again`: another host was lost while this one was being admitted to a run, so it
+ * may ask once more. It leaves only after the others have voted with it: together with the loss
+ * its leaving could leave too few. */
+static int open_once(ls_trainer **out, const ls_trainer_options *o, bool *again, ls_error *err)
+{
+    ls_error why = {0};
+    ls_trainer *t = ls_alloc(o->host, sizeof *t);
+    *again = false;
+    if (!t)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a trainer");
+    t->options = *o;
+    t->host = o->host;
+    ls_sinks_init(&t->records.sinks, t->host);
+    int status = ls_open_run(t, &why);
+    if (status == LS_OK) {
+        *out = t;
+        return LS_OK;
+    }
+    if (t->members.arrived && ls_members_lost(t))
+        *again = ls_cluster_regroup(t->members.cluster, NULL) == LS_OK;
+    if (*again)
+        ls_log(t->host, LS_LOG_WARNING, "%.400s; asking to be admitted once more", why.text);
+    if (t->members.cluster)
+        ls_cluster_leave(t->members.cluster, why.text);
+    if (close_trainer(t))
+        *again = false;
+    if (err)
+        *err = why;
+    return status;
+}
+
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
@@ -26,23 +57,9 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     int status = ls_sized_take(&o, sizeof o, options, "ls_trainer_options", err);
     if (status == LS_OK)
         status = ls_stack_check(LS_OPEN_STACK_BYTES, "ls_trainer_open", err);
-    if (status)
-        return status;
-    ls_trainer *t = ls_alloc(o.host, sizeof *t);
-    if (!t)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a trainer");
-    t->options = o;
-    t->host = o.host;
-    ls_sinks_init(&t->records.sinks, t->host);
-    status = ls_open_run(t, err);
-    if (status) {
-        if (t->members.cluster && err)
-            ls_cluster_leave(t->members.cluster, err->text);
-        close_trainer(t);
-        return status;
-    }
-    *out = t;
-    return LS_OK;
+    for (bool again = status == LS_OK; again;)
+        status = open_once(out, &o, &again, err);
+    return status;
 }
 
 /* Ends the records. A run that its caller drove ends here, with the error that ended the training

@@ -312,7 +312,10 @@ static void add_faults(swarm_case *c, draws *d, int steps)
         cJSON *cluster = cJSON_AddObjectToObject(c->config, "cluster");
         cJSON_AddStringToObject(cluster, "engine", draw_word(d, engine));
         cJSON_AddNumberToObject(cluster, "deadline_s", draw_from(d, 0, 60));
-        cJSON_AddStringToObject(cluster, "on_host_loss", one_in(d, 2) ? "continue" : "stop");
+        const bool survives = one_in(d, 2);
+        cJSON_AddStringToObject(cluster, "on_host_loss", survives ? "continue" : "stop");
+        cJSON_AddStringToObject(cluster, "on_arrival",
+                                survives && one_in(d, 2) ? "admit" : "refuse");
     }
 }
 

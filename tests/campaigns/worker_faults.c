@@ -22,13 +22,24 @@
 #define WORKERS 8
 #define STEPS 6 /* two epochs of 3 */
 
-static const char config[] =
-    "{\"data\": {\"name\": \"synthetic\", \"limit\": 96}, \"batch_size\": 32, \"shards\": 8,"
-    " \"epochs\": 2, \"eval_every\": 1, \"run_dir\": null, \"init\": {\"name\": \"xavier\"},"
-    " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9},"
-    " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 2, \"kernel\": 5, \"stride\": 3},"
-    " {\"type\": \"batch_norm\"}, {\"type\": \"relu\"}, {\"type\": \"flatten\"},"
-    " {\"type\": \"dense\", \"out\": 10}]}}";
+#define CONFIG(norm)                                                                                   \
+    "{\"data\": {\"name\": \"synthetic\", \"limit\": 96}, \"batch_size\": 32, \"shards\": 8,"          \
+    " \"epochs\": 2, \"eval_every\": 1, \"run_dir\": null, \"init\": {\"name\": \"xavier\"},"          \
+    " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9},"                            \
+    " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 2, \"kernel\": 5, \"stride\": 3}," norm \
+    " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}"
+
+/* Schedules use these recipes in turns: dealt shards with running statistics; one or two workers
+ * that compute the sum by pieces; dealt shards of a model without running statistics. */
+static const struct {
+    const char *config, *shards;
+    int workers; /* largest number of workers: each has at least one shard */
+} recipes[] = {
+    {CONFIG(" {\"type\": \"batch_norm\"},"), "shards=8", WORKERS},
+    {CONFIG(""), "shards=2", 2},
+    {CONFIG(""), "shards=8", WORKERS},
+};
+enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 static const char *const kinds[] = {"fail", "stall"};
 static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
@@ -42,7 +53,7 @@ typedef struct fault {
 
 typedef struct schedule {
     uint64_t number;
-    int workers, faults;
+    int recipe, workers, faults;
     fault of[WORKERS];
     char text[WORKERS][96];
     const char *inject[WORKERS];
@@ -63,7 +74,7 @@ static uint32_t draw(uint64_t seed, const schedule *s, uint32_t index, uint32_t 
 
 static void plan(schedule *s, uint64_t seed)
 {
-    s->workers = 2 + (int)draw(seed, s, 0, WORKERS - 1);
+    s->workers = 2 + (int)draw(seed, s, 0, (uint32_t)recipes[s->recipe].workers - 1);
     s->faults = 1 + (int)draw(seed, s, 1, 3);
     if (s->faults > s->workers - 1)
         s->faults = s->workers - 1;
@@ -136,7 +147,7 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
 static int run(schedule *s, const ls_registry *registry, char hash[65])
 {
     char devices[32], deadline[40];
-    const char *set[] = {devices, deadline};
+    const char *set[] = {devices, deadline, recipes[s->recipe].shards};
     ls_trainer *t;
     ls_error err;
     snprintf(devices, sizeof devices, "devices=ref:%d", s->workers);
@@ -146,9 +157,9 @@ static int run(schedule *s, const ls_registry *registry, char hash[65])
     const ls_trainer_sys sys = {.size = sizeof sys, .inject = s->inject, .inject_count = s->faults};
     ls_trainer_options o = {
         .size = sizeof o,
-        .config_text = config,
+        .config_text = recipes[s->recipe].config,
         .set = set,
-        .set_count = 2,
+        .set_count = 3,
         .registry = registry,
         .callbacks = &callbacks,
         .sys = &sys,
@@ -184,20 +195,22 @@ int main(int argc, char **argv)
     const uint64_t seed = (uint64_t)number_argument(argc, argv, "--seed", 1);
     const double deadline_s = number_argument(argc, argv, "--deadline", 1);
     ls_registry *registry;
-    char wanted[65], hash[65];
+    char wanted[RECIPES][65], hash[65];
     int fails = 0, stalls = 0;
     double latest_s = 0;
     if (ls_registry_create(&registry, NULL, NULL) ||
         ls_registry_add(registry, ls_ref_backend(), NULL))
         return 1;
-    schedule undisturbed = {.workers = 1, .deadline_s = 60};
-    if (run(&undisturbed, registry, wanted))
-        return 1;
+    for (int i = 0; i < RECIPES; i++) {
+        schedule undisturbed = {.recipe = i, .workers = 1, .deadline_s = 60};
+        if (run(&undisturbed, registry, wanted[i]))
+            return 1;
+    }
     for (int n = 0; n < schedules; n++) {
-        schedule s = {.number = (uint64_t)n, .deadline_s = deadline_s};
+        schedule s = {.number = (uint64_t)n, .recipe = n % RECIPES, .deadline_s = deadline_s};
         plan(&s, seed);
         run(&s, registry, hash);
-        judge(&s, hash, wanted);
+        judge(&s, hash, wanted[s.recipe]);
         if (s.problem[0]) {
             printf("schedule %d of seed %llu, %d workers", n, (unsigned long long)seed, s.workers);
             for (int i = 0; i < s.faults; i++)

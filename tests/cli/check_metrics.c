@@ -37,8 +37,9 @@ static void expect(int ok, const char *what)
 
 static int may_be_left_out(ls_member_kind kind)
 {
-    return kind == LS_MEMBER_INT_IF_ANY || kind == LS_MEMBER_DOUBLE_IF_ANY ||
-           kind == LS_MEMBER_TEXT_IF_ANY || kind == LS_FORM_ARRAY_IF_ANY;
+    return kind == LS_MEMBER_INT_IF_ANY || kind == LS_MEMBER_FLOAT_IF_ANY ||
+           kind == LS_MEMBER_DOUBLE_IF_ANY || kind == LS_MEMBER_TEXT_IF_ANY ||
+           kind == LS_FORM_ARRAY_IF_ANY;
 }
 
 static int is_of(const cJSON *node, ls_member_kind kind)
@@ -50,6 +51,7 @@ static int is_of(const cJSON *node, ls_member_kind kind)
     case LS_MEMBER_SIZE:
         return cJSON_IsNumber(node) && node->valuedouble == floor(node->valuedouble);
     case LS_MEMBER_FLOAT:
+    case LS_MEMBER_FLOAT_IF_ANY:
     case LS_MEMBER_DOUBLE:
     case LS_MEMBER_DOUBLE_IF_ANY: return cJSON_IsNumber(node) && isfinite(node->valuedouble);
     case LS_MEMBER_FLOAT_OR_NULL:
@@ -171,6 +173,10 @@ static void check_record(const cJSON *r, const char *type)
         expect(number(r, "step") == so_far.steps, "to go on where the records end");
         so_far.devices = cJSON_GetArraySize(member(r, "devices"));
         so_far.resumed++;
+    } else if (strcmp(type, "arrival") == 0) {
+        expect(number(r, "step") == so_far.steps, "an arrival between two steps");
+        so_far.devices = cJSON_GetArraySize(member(r, "devices"));
+        so_far.faults++; /* other hosts' workers are not in the steps */
     } else if (strcmp(type, "nonfinite") == 0) {
         expect(number(r, "step") == so_far.steps + 1, "the step under way");
     } else {

@@ -207,9 +207,10 @@ def as_seen_on(browser, width):
     expect(browser, f"no sideways scrolling on {width} pixels",
            "document.documentElement.scrollWidth <= window.innerWidth")
     for grid in (".first", ".tiles", ".charts:not(.classes)"):
-        rows = browser.run(f"return Object.values([...document.querySelector('{grid}').children].reduce((n, e) => "
-                           "(n[e.offsetTop] = (n[e.offsetTop] || 0) + 1, n), {}))")
-        if len(set(rows)) != 1:
+        rows = browser.run(f"const g = document.querySelector('{grid}'); "
+                           "return Object.values([...g.children].filter(e => e.offsetWidth < g.offsetWidth).reduce("
+                           "(n, e) => (n[e.offsetTop] = (n[e.offsetTop] || 0) + 1, n), {}))")
+        if len(set(rows)) > 1:
             fail(f"{grid} has a hole on {width} pixels: {rows}")
 
 
@@ -237,6 +238,7 @@ def check_report(program, browser, shots):
         if shots:
             browser.screenshot(shots / f"report_{width}.png")
     as_seen_on(browser, 1280)
+    expect(browser, "no gradient norm without clipping", "charts.norm.figure.isConnected", False)
     steps_drawn = "charts.loss.columns.at(-1).x - charts.loss.columns[0].from"
     everything = browser.run(f"return {steps_drawn}")
     drag(browser, "svg", 0.4, 0.6)
@@ -348,6 +350,29 @@ def check_parts(program, browser, shots):
         browser.screenshot(shots / "parts.png")
 
 
+def check_norms(program, browser, shots):
+    """The curve of gradient norms of a run that clips gradients: beside the learning rate, and in a comparison."""
+    subprocess.run([program, "config.json", "--quiet", "--set", "run_dir=clipped", "--set", "epochs=3",
+                    "--set", "optimizer.clip_norm=0.5"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "report", "clipped"], check=True, stdout=subprocess.DEVNULL)
+    browser.open(pathlib.Path("clipped/report.html").resolve().as_uri())
+    records = map(json.loads, pathlib.Path("clipped/metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    norms = [r["grad_norm"] for r in records if r["type"] == "step"]
+    expect(browser, "the gradient norms", "charts.norm.curves[0].points.map(p => p.y)", norms)
+    expect(browser, "the norms after the learning rate", "charts.lr.figure.nextSibling === charts.norm.figure")
+    for width in (1280, 768, 390):
+        as_seen_on(browser, width)
+        if shots:
+            browser.run("charts.lr.figure.scrollIntoView()")
+            browser.screenshot(shots / f"norms_{width}.png")
+    subprocess.run([program, "compare", "clipped", "run", "--to", "norms.html"], check=True, stdout=subprocess.DEVNULL)
+    browser.open(pathlib.Path("norms.html").resolve().as_uri())
+    expect(browser, "the norms of the run that has them", "charts.norm.curves.map(c => c.name)", ["clipped"])
+    if shots:
+        browser.run("charts.lr.figure.scrollIntoView()")
+        browser.screenshot(shots / "compare_norms.png")
+
+
 def check_compare(program, browser, shots):
     """Three runs of different length: one resumed, one whole, one that is running."""
     write_run("whole", 1500, name="whole", optimizer={"name": "sgd", "lr": 0.1})
@@ -365,6 +390,7 @@ def check_compare(program, browser, shots):
         running.send_signal(signal.SIGINT)
         running.wait()
     browser.open(pathlib.Path("compare.html").resolve().as_uri())
+    expect(browser, "no gradient norms without clipping", "charts.norm.figure.isConnected", False)
     expect(browser, "states", "runs.map(r => r.state).join()", "killed,finished,running")
     expect(browser, "lengths of the curves", "charts.loss.curves.slice(0, 2).map(c => c.points.at(-1).x).join()", "1500,160")
     expect(browser, "no step twice", "charts.loss.curves.every(c => c.points.every((p, i) => !i || p.x > c.points[i - 1].x))")
@@ -414,6 +440,7 @@ def main():
             check_live(program, browser, shots)
             check_report(program, browser, shots)
             check_parts(program, browser, shots)
+            check_norms(program, browser, shots)
             check_compare(program, browser, shots)
             check_long_report(program, browser, shots)
             check_bursts(program, browser)

@@ -27,11 +27,49 @@ static const ls_wire_type wire_mortal;
 static int wrap(ls_wire **out, ls_wire *inner, mortal *m)
 {
     mortal_wire *w = calloc(1, sizeof *w);
-    w->base = (ls_wire){&wire_mortal, inner->member, inner->members};
+    w->base = *inner;
+    w->base.type = &wire_mortal;
     w->inner = inner;
     w->mortal = m;
     *out = &w->base;
     return LS_OK;
+}
+
+static void say_mortal(void *user, int level, const char *text)
+{
+    mortal *m = user;
+    if (strstr(text, "has come and is waiting"))
+        atomic_fetch_add(&m->story->waiting, 1);
+    if (m->say)
+        m->say(m->user, level, text);
+}
+
+static void live_mortal(void *user)
+{
+    mortal *m = user;
+    if (m->alive)
+        m->alive(m->user);
+}
+
+static int refuses_mortal(void *user, const char *host, const void *print, size_t bytes, char *why,
+                          size_t size)
+{
+    mortal *m = user;
+    return m->refuses ? m->refuses(m->user, host, print, bytes, why, size) : 0;
+}
+
+/* Sends a fingerprint that has another version than the library. */
+static void change_version(ls_wire_options *o, mortal *m)
+{
+    assert_int_equal(o->fingerprint_bytes, sizeof m->print);
+    memcpy(&m->print, o->fingerprint, sizeof m->print);
+    snprintf(m->print.version, sizeof m->print.version, "0.0.1");
+    o->fingerprint = &m->print;
+}
+
+static bool is_newcomer(const process *p)
+{
+    return p->mortal.story && p->member >= p->mortal.story->members;
 }
 
 static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
@@ -40,10 +78,22 @@ static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
     ls_wire_options own = *o;
     ls_wire *inner;
     own.comm = &m->place;
+    m->say = o->say;
+    m->alive = o->alive;
+    m->refuses = o->refuses;
+    m->user = o->user;
+    own.say = say_mortal;
+    own.alive = live_mortal;
+    own.refuses = refuses_mortal;
+    own.user = m;
+    if (is_newcomer(m->process) && m->story->differs == DIFFERS_VERSION)
+        change_version(&own, m);
     int status = ls_wire_tcp()->open(&inner, &own, err);
     if (status)
         return status;
-    const int member = m->process->member = inner->member;
+    /* A newcomer keeps its place in the story. */
+    const int member = inner->admitted ? m->process->member : inner->member;
+    m->process->member = member;
     m->fate = m->story->loss[member].fate;
     m->deaf = m->story->loss[member].deaf;
     m->dies_regrouping = m->story->loss[member].regrouping;
@@ -133,6 +183,15 @@ static int regroup_mortal(ls_wire **out, ls_wire *base, const ls_regroup *how, l
     return status ? status : wrap(out, inner, w->mortal);
 }
 
+static int arrivals_mortal(ls_wire *base, ls_arrival *out)
+{
+    mortal_wire *w = (mortal_wire *)base;
+    if (w->inner)
+        return w->inner->type->arrivals(w->inner, out);
+    memset(out, 0, sizeof *out);
+    return 0;
+}
+
 static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
                                          .size = sizeof(ls_wire_type),
                                          .name = "mortal",
@@ -141,9 +200,23 @@ static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
                                          .poll = poll_mortal,
                                          .close = close_mortal,
                                          .abort = abort_mortal,
-                                         .regroup = regroup_mortal};
+                                         .regroup = regroup_mortal,
+                                         .arrivals = arrivals_mortal};
 
 /* ---- processes ------------------------------------------------------------------------------- */
+
+/* Called by the first member at a step: has the newcomers come that are to come there. */
+static void let_come(story *s, uint64_t steps)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    for (int i = 0; i < s->newcomers; i++) {
+        if (s->comes[i] != steps || atomic_load(&s->started) > i)
+            continue;
+        atomic_store(&s->started, i + 1);
+        for (int k = 0; k < 20000 && atomic_load(&s->waiting) <= i; k++)
+            nanosleep(&nap, NULL);
+    }
+}
 
 static void on_progress(void *user, const ls_progress *p)
 {
@@ -151,6 +224,8 @@ static void on_progress(void *user, const ls_progress *p)
     const uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
     if (mine->stop_behind && steps == mine->stop_behind && !p->epoch_done)
         ls_trainer_interrupt(mine->trainer);
+    if (mine->mortal.story && mine->member == 0 && !p->epoch_done)
+        let_come(mine->mortal.story, steps);
     if (mine->dies_behind && steps == mine->dies_behind && !p->epoch_done)
         atomic_store(&mine->mortal.dies_at, atomic_load(&mine->mortal.posts) + mine->dies_after);
 }
@@ -160,6 +235,7 @@ static void note_record(process *mine, const char *json)
 {
     const char *step = strstr(json, "\"step\":");
     mine->faults += strstr(json, "{\"type\":\"fault\"") == json;
+    mine->arrivals += strstr(json, "{\"type\":\"arrival\"") == json;
     mine->evaluations += strstr(json, "{\"type\":\"eval\"") == json;
     if (strstr(json, "{\"type\":\"step\",") != json || !step)
         return;
@@ -197,13 +273,23 @@ static int read_values(void *user, int test, const uint32_t *rows, uint32_t coun
     return LS_OK;
 }
 
-static void use_values(process *p)
+/* The same, but one value of each row differs. */
+static int read_other_values(void *user, int test, const uint32_t *rows, uint32_t count,
+                             void *values, void *targets, ls_error *err)
+{
+    int status = read_values(user, test, rows, count, values, targets, err);
+    for (uint32_t i = 0; i < count; i++)
+        ((uint8_t *)values)[(size_t)i * OWN_PIXELS] ^= 1;
+    return status;
+}
+
+static void use_values(process *p, bool others)
 {
     p->data = own_data(0);
     p->data.name = "values";
     p->data.classes = 0;
     p->data.targets = OWN_CLASSES;
-    p->data.read = read_values;
+    p->data.read = others ? read_other_values : read_values;
     fixture_use_source(&p->f, &p->data, p->sources);
     fixture_set(&p->f, "loss=mse");
 }
@@ -232,11 +318,15 @@ static void prepare(story *s, int m)
     if (s->run_dir)
         fixture_set(&p->f, p->run_dir);
     if (s->values)
-        use_values(p);
-    if (s->set[m])
-        fixture_set(&p->f, s->set[m]);
+        use_values(p, m >= s->members && s->differs == DIFFERS_DATA);
     if (s->tcp)
         fixture_set(&p->f, "cluster.on_host_loss=\"continue\"");
+    if (s->newcomers > 0)
+        fixture_set(&p->f, "cluster.on_arrival=\"admit\"");
+    if (s->set[m])
+        fixture_set(&p->f, s->set[m]);
+    if (m >= s->members && s->newcomer_set[m - s->members])
+        fixture_set(&p->f, s->newcomer_set[m - s->members]);
     p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
     p->f.callbacks.progress = on_progress;
     p->f.callbacks.record = on_record;
@@ -246,12 +336,28 @@ static void prepare(story *s, int m)
     p->f.sys.inject_count = s->nan[m] != NULL;
 }
 
+/* Waits until a newcomer is to come. */
+static void await_turn(const process *p)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    const story *s = p->mortal.story;
+    for (int k = 0; is_newcomer(p) && k < 60000; k++) {
+        if (atomic_load(&s->started) > p->member - s->members)
+            return;
+        nanosleep(&nap, NULL);
+    }
+}
+
 static void *run_process(void *arg)
 {
     process *p = arg;
+    await_turn(p);
     p->status = ls_trainer_open(&p->trainer, &p->f.options, &p->err);
-    if (p->status)
+    if (p->status) {
+        if (is_newcomer(p) && p->mortal.story->refused)
+            atomic_fetch_add(&p->mortal.story->waiting, 1);
         return NULL;
+    }
     if (p->mortal.story && p->mortal.story->marked)
         p->trainer->position.trained_s = (double)p->member * MARK;
     p->status = ls_trainer_run(p->trainer, &p->err);
@@ -265,17 +371,28 @@ static void *run_process(void *arg)
     return NULL;
 }
 
+/* how long a newcomer calls a member that is lost, and one that refuses it: longer than a run that
+ * has begun may take to end (src/tcp/meet.c) */
+#define NEWCOMER_WAITS_NS UINT64_C(1000000000)
+#define REFUSED_WAITS_NS UINT64_C(20000000000)
+
 static void prepare_tcp(story *s, int m, int port)
 {
     static const char secret[] = "of this story and of no other";
+    static const char another[] = "of another story than this one";
     process *p = &s->process[m];
+    const bool differs = m >= s->members && s->differs == DIFFERS_SECRET;
     snprintf(p->meet, sizeof p->meet, "127.0.0.1:%d", port);
     p->mortal.place = (ls_tcp_place){.size = sizeof p->mortal.place,
                                      .meet = p->meet,
-                                     .secret = secret,
-                                     .secret_bytes = sizeof secret,
+                                     .secret = differs ? another : secret,
+                                     .secret_bytes = differs ? sizeof another : sizeof secret,
+                                     .wait_ns = m < s->members ? 0
+                                                : s->refused   ? REFUSED_WAITS_NS
+                                                               : NEWCOMER_WAITS_NS,
                                      .members = s->members};
-    atomic_store(&p->mortal.dies_at, NEVER);
+    atomic_store(&p->mortal.dies_at,
+                 m == s->members && s->newcomer_dies_at ? s->newcomer_dies_at : NEVER);
     p->mortal.process = p;
     p->mortal.story = s;
     p->member = m;
@@ -288,7 +405,7 @@ static void start_over_tcp(story *s)
 {
     const struct timespec a_moment = {.tv_nsec = 60000000};
     const int port = free_port();
-    for (int m = 0; m < s->members; m++) {
+    for (int m = 0; m < s->members + s->newcomers; m++) {
         process *p = &s->process[m];
         prepare_tcp(s, m, port);
         assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
@@ -315,7 +432,7 @@ void tell(story *s)
         wire_world_kill_at(world, s->victim, s->kill_at);
     if (s->break_at)
         wire_world_break_at(world, s->victim, s->break_at);
-    for (int m = 0; m < s->members; m++) {
+    for (int m = 0; m < s->members + s->newcomers; m++) {
         process *p = &s->process[m];
         memset(p, 0, sizeof *p);
         prepare(s, m);
@@ -327,7 +444,7 @@ void tell(story *s)
     }
     if (s->tcp)
         start_over_tcp(s);
-    for (int m = 0; m < s->members; m++) {
+    for (int m = 0; m < s->members + s->newcomers; m++) {
         pthread_join(s->process[m].thread, NULL);
         fixture_end(&s->process[m].f);
     }
@@ -350,6 +467,14 @@ void all_ended_with(const story *s, const char *hash, double test_loss)
         assert_true(p->test_loss == test_loss);
         assert_int_equal(p->records > 0, m == 0);
     }
+}
+
+int hosts_of(const char *devices)
+{
+    int hosts = 1;
+    for (const char *at = devices; (at = strchr(at, ';')) != NULL; at++)
+        hosts++;
+    return hosts;
 }
 
 void alone(story *s, int shards)

@@ -5,6 +5,7 @@
 
 #include "cluster/wire_double.h"
 #include "data/scratch.h"
+#include "train/members.h"
 #include "train/train_fixture.h"
 
 #include <pthread.h>
@@ -12,7 +13,7 @@
 
 #define STEPS 9 /* three epochs of 3 */
 
-enum { MOST = 4, NEVER = -1, MARK = 100000 };
+enum { MOST = 5, NEVER = -1, MARK = 100000 };
 
 /* How a member of a scenario over TCP is lost. */
 typedef enum fate {
@@ -24,12 +25,25 @@ typedef enum fate {
     FATE_KILLED_IN_GATHER /* its contribution to a gather is not received */
 } fate;
 
+/* What a newcomer has that differs from the run, besides `newcomer_set`. */
+typedef enum newcomer_differs {
+    DIFFERS_NOTHING,
+    DIFFERS_DATA, /* needs `values` */
+    DIFFERS_VERSION,
+    DIFFERS_SECRET
+} newcomer_differs;
+
 /* A TCP engine in which a member is lost; the `comm` of the engine. */
 typedef struct mortal {
     ls_tcp_place place;
     atomic_long posts, dies_at; /* number of the post at which it is lost, or NEVER */
     int dies_regrouping;        /* number, from 1, of the regrouping in which it is lost; 0: none */
     int regroupings;
+    void (*say)(void *, int, const char *); /* options of the engine above this one */
+    void (*alive)(void *);
+    int (*refuses)(void *, const char *, const void *, size_t, char *, size_t);
+    void *user;
+    ls_fingerprint print; /* the fingerprint that it sends instead of its own */
     fate fate;
     int deaf;           /* member that receives nothing before the loss */
     uint64_t killed_ns; /* time of its death; 0: not known yet */
@@ -52,7 +66,7 @@ typedef struct process {
     const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_behind; /* step after which it is asked to stop; 0: never */
-    int status, records, faults;
+    int status, records, faults, arrivals;
     uint64_t first_step, last_step; /* steps that it has recorded; first UINT64_MAX: with a gap */
     int evaluations;
     ls_error err;
@@ -77,6 +91,15 @@ typedef struct story {
     bool marked;
     bool tcp;    /* over TCP; the remaining members continue */
     bool values; /* the targets are values, not classes */
+    /* Over TCP: the processes from `members` on come later. When the first member has done step
+     * comes[i], it waits until newcomer i has come. */
+    int newcomers;
+    uint64_t comes[MOST];
+    const char *newcomer_set[MOST]; /* an assignment for each newcomer */
+    long newcomer_dies_at;          /* number of a post of newcomer 0; 0: none */
+    bool refused; /* the first member waits until newcomers have failed, not until they wait */
+    newcomer_differs differs;    /* all newcomers differ in this */
+    atomic_int started, waiting; /* newcomers that have been started; that wait or have failed */
     struct {
         uint64_t step;  /* step after which it is lost; 0: never */
         long posts;     /* number of posts before the loss */
@@ -90,6 +113,8 @@ typedef struct story {
 /* Runs the scenario and waits for its end. Afterwards the processes are in the order of their
  * member numbers. */
 void tell(story *s);
+/* Returns the number of hosts in a list of devices, "[a: device, device; b: device]". */
+int hosts_of(const char *devices);
 /* Runs the scenario in one process. */
 void alone(story *s, int shards);
 /* Checks that all members have these weights and this loss, and that only the first has records. */

@@ -8,15 +8,6 @@
 
 static story one, other;
 
-/* "[a: device, device; b: device]": of so many hosts. */
-static int hosts_of(const char *devices)
-{
-    int hosts = 1;
-    for (const char *at = devices; (at = strchr(at, ';')) != NULL; at++)
-        hosts++;
-    return hosts;
-}
-
 /* Checks that the members in `left` (a bit each) have ended well, the lowest of them with the
  * records from where the one before stopped, and that the others have not. */
 static void only_these_went_on(unsigned left, const char *what)
@@ -287,6 +278,27 @@ static void an_engine_that_cannot_regroup_is_refused(void **state)
     }
 }
 
+static void an_engine_that_cannot_admit_is_refused(void **state)
+{
+    (void)state;
+    static const char both[] = "cluster={\"on_host_loss\":\"continue\",\"on_arrival\":\"admit\"}";
+    other = (story){.members = 2, .workers = 1, .shards = 8};
+    other.set[0] = other.set[1] = both;
+    tell(&other);
+    for (int m = 0; m < 2; m++) {
+        assert_true(other.process[m].status == LS_ECONFIG ||
+                    other.process[m].status == LS_ESTALLED);
+        if (!strstr(other.process[m].err.text, "on_arrival") ||
+            !strstr(other.process[m].err.text, "needs an engine that can admit processes"))
+            fail_msg("%s", other.process[m].err.text);
+    }
+    other = (story){.members = 1, .workers = 1, .shards = 8};
+    other.set[0] = "cluster.on_arrival=\"admit\"";
+    tell(&other);
+    assert_int_equal(other.process[0].status, LS_ECONFIG);
+    assert_non_null(strstr(other.process[0].err.text, "needs \"on_host_loss\": \"continue\""));
+}
+
 LS_TESTS(cluster_regroup, "integration")
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +314,7 @@ LS_TESTS(cluster_regroup, "integration")
         cmocka_unit_test(who_is_first_then_has_the_run_beside),
         cmocka_unit_test(who_is_left_with_other_weights_is_named),
         cmocka_unit_test(an_engine_that_cannot_regroup_is_refused),
+        cmocka_unit_test(an_engine_that_cannot_admit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -307,11 +307,11 @@ static void members_that_are_not_alike_are_told_apart(void **state)
     (void)state;
     refuses("seed=9", "has another recipe than host");
     refuses("eval_every=0", "has another recipe than host");
-    refuses("patience=1", "patience, monitor, metrics.names or cluster.on_host_loss): give all");
+    refuses("patience=1", "metrics.names, cluster.on_host_loss or cluster.on_arrival): give all");
     refuses("monitor=\"loss\"",
-            "patience, monitor, metrics.names or cluster.on_host_loss): give all");
+            "metrics.names, cluster.on_host_loss or cluster.on_arrival): give all");
     refuses("metrics.names=[\"top5\"]",
-            "patience, monitor, metrics.names or cluster.on_host_loss): give all");
+            "metrics.names, cluster.on_host_loss or cluster.on_arrival): give all");
     refuses("data.limit=64", "has another recipe than host");
     refuses("model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}]}",
             "has another recipe than host");

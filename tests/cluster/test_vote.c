@@ -1,5 +1,6 @@
 /* Votes on which members continue after a loss: members that crash, that learn of losses late or
- * wrongly, and whose connections break and return. */
+ * wrongly, and whose connections break and return. Arrivals come, of which not every member knows.
+ */
 #include "runner.h"
 #include "tcp/vote.h"
 
@@ -16,7 +17,8 @@ enum { MOST = 7, WAITING = 64 };
 typedef enum mode { AT_WORK, VOTING, DEAD } mode;
 
 typedef struct world {
-    int members;
+    int members; /* arrivals that have come included */
+    int first;   /* number of members of the first group */
     tcp_vote vote[MOST];
     mode mode[MOST];
     bool met[MOST][MOST]; /* a connection, in either direction */
@@ -25,6 +27,7 @@ typedef struct world {
     int count[MOST][MOST];
     tcp_ballot last; /* the last group that was whole and at work */
     int groups;      /* how many there were */
+    int admitted;    /* how many of them had a new member */
     uint64_t random;
 } world;
 
@@ -68,7 +71,8 @@ static void part_from_all(int a)
 static void meet(int a, int b)
 {
     tcp_word state;
-    if (a == b || w.cut[a][b] || w.met[a][b] || w.mode[a] != VOTING || w.mode[b] != VOTING)
+    if (a == b || w.cut[a][b] || w.met[a][b] || w.mode[a] != VOTING || w.mode[b] != VOTING ||
+        w.vote[a].members <= b || w.vote[b].members <= a) /* it does not know the arrival */
         return;
     w.met[a][b] = w.met[b][a] = true;
     tcp_vote_state(&w.vote[a], &state);
@@ -116,6 +120,8 @@ static void begin_vote(int a)
     if (w.mode[a] == DEAD)
         return;
     part_from_all(a);
+    if (w.mode[a] == AT_WORK) /* what it knew of an arrival was for an earlier vote */
+        w.vote[a].arrivals = (tcp_set){{0}};
     w.mode[a] = VOTING;
     tcp_vote_begin(&w.vote[a], &(tcp_set){{0}});
 }
@@ -151,16 +157,48 @@ static bool is_part(const tcp_set *part, const tcp_set *whole)
     return inside;
 }
 
-/* All groups that are ever at work follow each other, each a part of the one before. */
+/* Where a whole group is at work, an arrival comes, and most of its members know of it. */
+static void come(void)
+{
+    const int n = w.members;
+    if (n == MOST || !is_whole(&w.last))
+        return;
+    w.members++;
+    w.mode[n] = VOTING;
+    assert_int_equal(tcp_vote_init(&w.vote[n], n, n + 1, NULL), LS_OK);
+    w.vote[n].formed = w.last;
+    for (int a = 0; a <= n; a++)
+        if (a == n || (tcp_set_has(&w.last.set, a) && draw(8) > 0)) {
+            begin_vote(a);
+            assert_int_equal(tcp_vote_expect(&w.vote[a], n, NULL), LS_OK);
+        }
+    if (draw(2)) /* all meet before anybody proposes */
+        for (int a = 0; a <= n; a++)
+            for (int b = 0; b < n; b++) {
+                meet(a, b);
+                deliver(a, b);
+                deliver(b, a);
+            }
+    for (int a = 0; a <= n; a++)
+        propose(a);
+    for (unsigned i = draw(400); i > 0; i--) /* … and some of the words arrive */
+        deliver((int)draw((unsigned)w.members), (int)draw((unsigned)w.members));
+}
+
+/* All groups that are ever at work follow each other: none is at work beside an earlier one.
+ * Without arrivals each is a part of the one before. */
 static void check_row(unsigned seed)
 {
     for (int a = 0; a < w.members; a++) {
         const tcp_ballot *group = &w.vote[a].formed;
         if (w.mode[a] != AT_WORK || group->number == w.last.number || !is_whole(group))
             continue;
-        if (group->number < w.last.number || !is_part(&group->set, &w.last.set))
+        const bool follows =
+            w.members > w.first ? !is_whole(&w.last) : is_part(&group->set, &w.last.set);
+        if (group->number < w.last.number || !follows)
             fail_msg("seed %u: group %llu goes on beside group %llu", seed,
                      (unsigned long long)group->number, (unsigned long long)w.last.number);
+        w.admitted += tcp_set_count(&group->fresh) > 0;
         w.last = *group;
         w.groups++;
     }
@@ -170,7 +208,7 @@ static void begin_world(unsigned seed)
 {
     memset(&w, 0, sizeof w);
     w.random = seed * 2 + 1;
-    w.members = 2 + (int)draw(MOST - 1);
+    w.members = w.first = 2 + (int)draw(MOST - 1);
     for (int a = 0; a < w.members; a++)
         assert_int_equal(tcp_vote_init(&w.vote[a], a, w.members, NULL), LS_OK);
     w.last = w.vote[0].formed;
@@ -188,8 +226,10 @@ static void happen(void)
         propose(a);
     else if (what < 940)
         begin_vote(a);
-    else if (what < 970)
+    else if (what < 960)
         part(a, b);
+    else if (what < 970)
+        come();
     else if (what < 990)
         tcp_set_add(&w.vote[a].suspects, b);
     else if (what < 997)
@@ -203,7 +243,7 @@ static void happen(void)
 static void at_most_one_part_goes_on_whatever_happens(void **state)
 {
     (void)state;
-    int groups = 0;
+    int groups = 0, admitted = 0;
     for (unsigned seed = 1; seed <= 8000; seed++) {
         begin_world(seed);
         for (int i = 0; i < 1500; i++) {
@@ -211,10 +251,12 @@ static void at_most_one_part_goes_on_whatever_happens(void **state)
             check_row(seed);
         }
         groups += w.groups;
+        admitted += w.admitted;
         for (int a = 0; a < w.members; a++)
             tcp_vote_fini(&w.vote[a]);
     }
     assert_in_range(groups, 8000, INT32_MAX); /* and some part often does */
+    assert_in_range(admitted, 400, INT32_MAX);
 }
 
 /* ---- with everybody at his best -------------------------------------------------------------- */
@@ -249,7 +291,7 @@ static void begin_with(int members)
     begin_world(1);
     for (int a = 0; a < w.members; a++)
         tcp_vote_fini(&w.vote[a]);
-    w.members = members;
+    w.members = w.first = members;
     for (int a = 0; a < members; a++)
         assert_int_equal(tcp_vote_init(&w.vote[a], a, members, NULL), LS_OK);
 }
@@ -288,6 +330,29 @@ static void one_after_the_other_is_lost_until_one_is_left(void **state)
     assert_int_equal(vote_among(0x0c), 0x0c);
     assert_int_equal(vote_among(0x04), 0x04);
     end_world();
+}
+
+/* The arrival, number 3, becomes a member if all know of it, and is then one of those that count.
+ */
+static void an_arrival_is_let_in_where_all_know_of_it(void **state)
+{
+    (void)state;
+    for (int unaware = 0; unaware < 2; unaware++) {
+        begin_with(3);
+        w.members = 4;
+        assert_int_equal(tcp_vote_init(&w.vote[3], 3, 4, NULL), LS_OK);
+        w.vote[3].formed = w.vote[0].formed;
+        w.mode[3] = VOTING;
+        for (int a = unaware; a < 4; a++)
+            assert_int_equal(tcp_vote_expect(&w.vote[a], 3, NULL), LS_OK);
+        for (int a = 0; a < 3; a++)
+            w.mode[a] = VOTING; /* it has regrouped because of the arrival */
+        assert_int_equal(vote_among(15), unaware ? 7 : 15);
+        assert_int_equal(tcp_set_has(&w.vote[1].formed.fresh, 3), !unaware);
+        if (!unaware)
+            assert_int_equal(vote_among(14), 14); /* the first is lost: three of four */
+        end_world();
+    }
 }
 
 /* Member 2 was stopped while the others went on, and finds them in another vote. */
@@ -339,6 +404,7 @@ LS_TESTS(cluster_vote, "integration")
         cmocka_unit_test(more_than_half_go_on_and_of_two_halves_the_one_with_the_lowest),
         cmocka_unit_test(one_after_the_other_is_lost_until_one_is_left),
         cmocka_unit_test(one_that_comes_back_is_not_let_in),
+        cmocka_unit_test(an_arrival_is_let_in_where_all_know_of_it),
         cmocka_unit_test(a_word_that_names_others_than_the_members_counts_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,7 +212,7 @@ static int open_double(ls_wire **out, const ls_wire_options *o, ls_error *err)
     wire_world *w = place->world;
     double_wire *mine = calloc(1, sizeof *mine);
     (void)err;
-    mine->base = (ls_wire){&wire_double, place->member, w->members};
+    mine->base = (ls_wire){.type = &wire_double, .member = place->member, .members = w->members};
     mine->world = w;
     mine->last_sent = &mine->sent;
     pthread_mutex_lock(&w->lock);

@@ -142,8 +142,8 @@ static void fold_dealt(gang_member *m,
     }
 }
 
-int gang_reduce(gang_member *m, void (*fill)(float *leaf, int shard, size_t floats, void *user),
-                void *user)
+int gang_fold(gang_member *m, void (*fill)(float *leaf, int shard, size_t floats, void *user),
+              void *user)
 {
     ls_fold_begin(&m->fold);
     if (m->hand.deal)
@@ -154,6 +154,15 @@ int gang_reduce(gang_member *m, void (*fill)(float *leaf, int shard, size_t floa
         if (status)
             return status;
     }
+    return LS_OK;
+}
+
+int gang_reduce(gang_member *m, void (*fill)(float *leaf, int shard, size_t floats, void *user),
+                void *user)
+{
+    int status = gang_fold(m, fill, user);
+    if (status)
+        return status;
     return m->gang->desc.type->all_reduce(m->comm, NULL, m->fold.stack, m->fold.depth, m->total,
                                           &m->times, &m->err);
 }

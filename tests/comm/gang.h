@@ -49,7 +49,10 @@ void gang_end(gang *g);
 /* Runs `body` once in every member, each on a thread of its own, and joins the threads. */
 void gang_run(gang *g, void (*body)(gang_member *member));
 
-/* Pushes this member's shards, each filled by fill(leaf, shard, floats, user), and merges. */
+/* Pushes this member's shards, each filled by fill(leaf, shard, floats, user). */
+int gang_fold(gang_member *member, void (*fill)(float *leaf, int shard, size_t floats, void *user),
+              void *user);
+/* Does the same, and merges. */
 int gang_reduce(gang_member *member,
                 void (*fill)(float *leaf, int shard, size_t floats, void *user), void *user);
 

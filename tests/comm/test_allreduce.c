@@ -62,23 +62,40 @@ static float *make_leaves(int shards, size_t floats, uint32_t step)
 typedef struct found {
     float *total[STEPS][GANG_MOST];
     int status[STEPS][GANG_MOST];
+    bool by_pieces; /* each member computes the sum for itself */
 } found;
+
+/* Computes the whole sum, in pieces of several lengths. */
+static int add_pieces(gang_member *m, uint32_t step)
+{
+    static const size_t lengths[] = {16, 4096, 272, 48};
+    const size_t floats = m->gang->desc.floats;
+    int status = gang_fold(m, fill_step, &step);
+    if (status == LS_OK)
+        status = ls_pieces_begin(m->comm, m->fold.stack, m->fold.depth, &m->times, &m->err);
+    for (size_t at = 0, k = step, count; status == LS_OK && at < floats; at += count, k++) {
+        count = lengths[k % 4] < floats - at ? lengths[k % 4] : floats - at;
+        ls_piece(m->comm, m->total + at, at, count);
+    }
+    return status ? status : ls_pieces_end(m->comm, &m->times, &m->err);
+}
 
 static void run_steps(gang_member *m)
 {
     found *f = m->gang->user;
     for (uint32_t step = 0; step < STEPS; step++) {
-        f->status[step][m->rank] = gang_reduce(m, fill_step, &step);
+        f->status[step][m->rank] =
+            f->by_pieces ? add_pieces(m, step) : gang_reduce(m, fill_step, &step);
         memcpy(f->total[step][m->rank], m->total, m->gang->desc.floats * sizeof(float));
     }
 }
 
-/* The memory of the sum: an array of each rank's own, the group's, or, with one rank, the array
- * of its first partial sum. */
-typedef enum sum_place { OWN, OF_GROUP, IN_PLACE, PLACES } sum_place;
+/* The memory of the sum: an array of each rank's own, the same by pieces, the group's, or, with
+ * one rank, the array of its first partial sum. */
+typedef enum sum_place { OWN, BY_PIECES, OF_GROUP, IN_PLACE } sum_place;
 
 /* How members fold their shards. */
-typedef enum fold_form { COPIED, SPREAD, DEALT, FORMS } fold_form;
+typedef enum fold_form { COPIED, SPREAD, DEALT } fold_form;
 
 /* All members change their totals for those of `place`, or get them back. */
 static void exchange_totals(gang *g, float *own[GANG_MOST], sum_place place, bool back)
@@ -87,10 +104,10 @@ static void exchange_totals(gang *g, float *own[GANG_MOST], sum_place place, boo
         gang_member *m = &g->member[r];
         if (!back)
             own[r] = m->total;
-        m->total = back                ? own[r]
-                   : place == OWN      ? m->total
-                   : place == OF_GROUP ? ls_host_group_total(g->group)
-                                       : ls_fold_root(&m->fold);
+        m->total = back                 ? own[r]
+                   : place <= BY_PIECES ? m->total
+                   : place == OF_GROUP  ? ls_host_group_total(g->group)
+                                        : ls_fold_root(&m->fold);
         assert_non_null(g->member[r].total);
     }
 }
@@ -101,6 +118,7 @@ static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, si
     gang g;
     float *own[GANG_MOST];
     memset(f, 0, sizeof *f);
+    f->by_pieces = place == BY_PIECES;
     for (int step = 0; step < STEPS; step++)
         for (int r = 0; r < ranks; r++)
             f->total[step][r] = ls_alloc_array(NULL, floats, sizeof(float));
@@ -114,7 +132,7 @@ static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, si
     gang_run(&g, run_steps);
     exchange_totals(&g, own, place, true);
     for (int r = 0; r < ranks; r++) {
-        assert_true(g.member[r].times.wait >= 0 && g.member[r].times.exposed > 0);
+        assert_true(g.member[r].times.wait >= 0 && (g.member[r].times.exposed > 0 || f->by_pieces));
         for (int step = 0; step < STEPS; step++)
             assert_int_equal(f->status[step][r], LS_OK);
     }
@@ -149,9 +167,18 @@ static void check_ordered_in(int ranks, int shards, size_t floats, sum_place pla
 
 static void check_ordered(int ranks, int shards, size_t floats)
 {
-    for (sum_place place = OWN; place < (ranks == 1 ? PLACES : IN_PLACE); place++)
-        for (fold_form form = COPIED; form < (ranks > 1 ? FORMS : DEALT); form++)
-            check_ordered_in(ranks, shards, floats, place, form);
+    static const struct {
+        sum_place place;
+        fold_form form;
+        int ranks; /* 1: one rank only; 2: several; 0: any number */
+    } way[] = {
+        {OWN, COPIED, 0}, {BY_PIECES, SPREAD, 0}, {OF_GROUP, SPREAD, 0},
+        {OWN, DEALT, 2},  {BY_PIECES, DEALT, 2},  {OF_GROUP, COPIED, 2},
+        {OWN, SPREAD, 1}, {IN_PLACE, COPIED, 1},  {IN_PLACE, SPREAD, 1},
+    };
+    for (size_t i = 0; i < sizeof way / sizeof *way; i++)
+        if (way[i].ranks == 0 || (way[i].ranks == 1) == (ranks == 1))
+            check_ordered_in(ranks, shards, floats, way[i].place, way[i].form);
 }
 
 static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state)

@@ -42,7 +42,7 @@ def main():
             shutil.copy(Path(sys.argv[1]) / script, scripts)
         (scripts / "steps.py").write_text(HANGS)
         done = subprocess.run([sys.executable, "-B", scripts / "once.py", kit, Path(name) / "out", "--rehearse",
-                               "--again", "kernels"],
+                               "--seconds", "40", "--again", "kernels"],
                               env=dict(os.environ, SLOWER="0.2"), capture_output=True, text=True, check=False)
         assert done.returncode == 1, f"status {done.returncode}: {done.stdout}{done.stderr}"
         begun = (kit / "pids").read_text() if (kit / "pids").exists() else ""

@@ -1,7 +1,7 @@
 /* A small stress test of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
- * `lent`, `group`, `one_total`, `team`, `deal`, `courier` or `brought`. weakened_orders.sh compiles
- * it with the memory orders as they are, where it must pass, and with each one weakened, where the
- * sanitizer must report a race on the plain data.
+ * `lent`, `group`, `one_total`, `pieces`, `team`, `deal`, `courier` or `brought`.
+ * weakened_orders.sh compiles it with the memory orders as they are, where it must pass, and with
+ * each one weakened, where the sanitizer must report a race on the plain data.
  *
  * It avoids parking, whose own read-modify-writes would synchronise what a weakened order no longer
  * does: the ends of the ring only try, and the ranks of the barrier spin for longer than a round
@@ -221,7 +221,39 @@ static void *merge_until_aborted(void *arg)
     return NULL;
 }
 
-static void abort_merges(bool one_total)
+/* Sums by pieces: each rank writes its partial sum, and reads that of the other between the two
+ * meetings. */
+static void *add_pieces_until_aborted(void *arg)
+{
+    int rank = *(int *)arg;
+    ls_partial partial = {{rank, rank + 1}, shown[rank]};
+    ls_comm_times times = {0};
+    ls_comm *comm;
+    float piece[16];
+    if (ls_comm_ordered.join(&comm, group, rank, &plain, NULL) != LS_OK)
+        return NULL;
+    for (int step = 1;; step++) {
+        for (int i = 0; i < FLOATS; i++)
+            shown[rank][i] = (float)step;
+        if (ls_pieces_begin(comm, &partial, 1, &times, NULL) != LS_OK)
+            break;
+        for (size_t i = 0; i < FLOATS; i += 16) {
+            ls_piece(comm, piece, i, 16);
+            if (piece[15] != (float)(2 * step))
+                atomic_fetch_add(&wrong, 1);
+        }
+        if (ls_pieces_end(comm, &times, NULL) != LS_OK)
+            break;
+    }
+    while (ls_comm_ordered.may_read(group, !rank))
+        sched_yield();
+    for (int i = 0; i < FLOATS; i++)
+        shown[rank][i] = 0;
+    ls_comm_ordered.leave(comm);
+    return NULL;
+}
+
+static void abort_merges(void *(*merge)(void *), bool one_total)
 {
     int ranks[2] = {0, 1};
     pthread_t t[2];
@@ -237,7 +269,7 @@ static void abort_merges(bool one_total)
         for (int i = 0; i < 2; i++)
             total_of[i] = one_total ? ls_host_group_total(group) : total[i];
         for (int i = 0; i < 2; i++)
-            if (pthread_create(&t[i], NULL, merge_until_aborted, &ranks[i]) != 0)
+            if (pthread_create(&t[i], NULL, merge, &ranks[i]) != 0)
                 atomic_fetch_add(&wrong, 1);
         struct timespec pause = {.tv_nsec = 200000 + round * 7919 % 61 * 50000};
         nanosleep(&pause, NULL);
@@ -303,7 +335,7 @@ static const ls_wire_type lone = {
 
 static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *err)
 {
-    static ls_wire wire = {&lone, 0, 1};
+    static ls_wire wire = {.type = &lone, .members = 1};
     (void)options;
     (void)err;
     *out = &wire;
@@ -369,7 +401,7 @@ static int open_mirror(ls_wire **out, const ls_wire_options *options, ls_error *
 {
     (void)options;
     (void)err;
-    mirror.base = (ls_wire){&mirrored, 0, 2};
+    mirror.base = (ls_wire){.type = &mirrored, .members = 2};
     *out = &mirror.base;
     return LS_OK;
 }
@@ -438,9 +470,11 @@ int main(int argc, char **argv)
     else if (strcmp(what, "lent") == 0)
         take_turns();
     else if (strcmp(what, "group") == 0)
-        abort_merges(false);
+        abort_merges(merge_until_aborted, false);
     else if (strcmp(what, "one_total") == 0)
-        abort_merges(true);
+        abort_merges(merge_until_aborted, true);
+    else if (strcmp(what, "pieces") == 0)
+        abort_merges(add_pieces_until_aborted, false);
     else if (strcmp(what, "team") == 0)
         run_team();
     else if (strcmp(what, "deal") == 0)

@@ -117,6 +117,11 @@ is_caught group_reading_acquire group -DLS_READING_ACQUIRE=memory_order_relaxed
 passes one_total one_total
 is_caught one_total_arrive one_total -DLS_BARRIER_ARRIVE=memory_order_relaxed
 is_caught one_total_observe one_total -DLS_BARRIER_OBSERVE=memory_order_relaxed
+passes pieces pieces
+is_caught pieces_arrive pieces -DLS_BARRIER_ARRIVE=memory_order_relaxed
+is_caught pieces_observe pieces -DLS_BARRIER_OBSERVE=memory_order_relaxed
+is_caught pieces_release pieces -DLS_READING_RELEASE=memory_order_relaxed
+is_caught pieces_acquire pieces -DLS_READING_ACQUIRE=memory_order_relaxed
 passes deal deal
 is_caught deal_claim deal '-DLS_DEAL_CLAIM(word, seen, now)=(atomic_store_explicit(word, now, memory_order_relaxed), 1)'
 is_caught deal_arrive deal -DLS_BARRIER_ARRIVE=memory_order_relaxed

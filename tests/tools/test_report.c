@@ -368,12 +368,14 @@ static void write_long_run(room *r, int steps, int peak)
     FILE *f = fopen(scratch_path(&r->s, "metrics.jsonl"), "w");
     assert_non_null(f);
     for (int i = 1; i <= steps; i++)
-        fprintf(f, "{\"type\":\"step\",\"step\":%d,\"rows\":16,\"loss\":%s,\"images_per_s\":%s}\n",
-                i, i == peak ? "9.5" : "1.5", i == peak ? "64" : "128");
+        fprintf(f,
+                "{\"type\":\"step\",\"step\":%d,\"rows\":16,\"loss\":%s,\"grad_norm\":%d,"
+                "\"images_per_s\":%s}\n",
+                i, i == peak ? "9.5" : "1.5", i == peak ? 10 : 2, i == peak ? "64" : "128");
     fclose(f);
 }
 
-/* 100,000 steps are 12,500 lines of eight each; the mean is that of the losses, and the rate that
+/* 100,000 steps are 12,500 lines of eight each; the means are those of the losses and norms, and the rate that
  * of rows over seconds: 128 rows in 1.125 s. */
 static void a_long_run_is_thinned_and_no_peak_is_hidden(void **state)
 {
@@ -394,7 +396,7 @@ static void a_long_run_is_thinned_and_no_peak_is_hidden(void **state)
     assert_non_null(strstr(page, "\"width\":8,"));
     assert_non_null(
         strstr(page, "{\"type\":\"step\",\"step\":77784,\"epoch\":0,\"rows\":128,\"loss\":2.5,"
-                     "\"lr\":null,\"images_per_s\":113.77778,\"steps\":8,"
+                     "\"lr\":null,\"grad_norm\":3,\"images_per_s\":113.77778,\"steps\":8,"
                      "\"loss_range\":[1.5,9.5],\"rate_range\":[64,128]}"));
     free(page);
 }

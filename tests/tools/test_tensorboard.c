@@ -19,13 +19,18 @@ static const ls_record step_1 = {.type = LS_RECORD_STEP,
                                              .correct = 64,
                                              .loss = 2.5f,
                                              .lr = 0.125f,
+                                             .gradient_norm = 4.5f,
                                              .images_per_s = 1000,
                                              .workers = 1,
                                              .worker = &slow}};
-static const ls_record step_nan = {
-    .type = LS_RECORD_STEP,
-    .of.step = {
-        .step = 300, .rows = 256, .correct = 64, .loss = NAN, .lr = 0.125f, .images_per_s = 1}};
+static const ls_record step_nan = {.type = LS_RECORD_STEP,
+                                   .of.step = {.step = 300,
+                                               .rows = 256,
+                                               .correct = 64,
+                                               .loss = NAN,
+                                               .lr = 0.125f,
+                                               .gradient_norm = NAN,
+                                               .images_per_s = 1}};
 static const ls_record eval_1 = {.type = LS_RECORD_EVAL, .of.eval = {0.5, 0.75, 1}};
 static const ls_record resume_40 = {.type = LS_RECORD_RESUME, .of.start.step = 40};
 
@@ -140,7 +145,7 @@ static void the_first_record_names_the_version(void **state)
     assert_ptr_equal(r->rest.at, r->rest.end);
 }
 
-static void a_step_becomes_four_scalars(void **state)
+static void a_step_becomes_five_scalars(void **state)
 {
     room *r = *state;
     emit(r, &step_1);
@@ -152,6 +157,7 @@ static void a_step_becomes_four_scalars(void **state)
     assert_float_equal(scalar(e, "train/loss"), 2.5, 0);
     assert_float_equal(scalar(e, "train/accuracy"), 0.25, 0);
     assert_float_equal(scalar(e, "train/lr"), 0.125, 0);
+    assert_float_equal(scalar(e, "train/grad_norm"), 4.5, 0);
     assert_float_equal(scalar(e, "train/images_per_s"), 1000, 0);
 }
 
@@ -285,7 +291,7 @@ LS_TESTS(tensorboard, "unit")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_first_record_names_the_version, enter, leave),
-        cmocka_unit_test_setup_teardown(a_step_becomes_four_scalars, enter, leave),
+        cmocka_unit_test_setup_teardown(a_step_becomes_five_scalars, enter, leave),
         cmocka_unit_test_setup_teardown(an_evaluation_stands_at_the_step_before_it, enter, leave),
         cmocka_unit_test_setup_teardown(rows_that_are_held_out_are_called_validation, enter, leave),
         cmocka_unit_test_setup_teardown(a_number_that_there_is_not_is_left_out, enter, leave),

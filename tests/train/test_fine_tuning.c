@@ -23,6 +23,8 @@ typedef struct story {
     ls_trainer *trainer;
     uint64_t stop_behind; /* 0: never */
     int is_killed;        /* there, by SIGKILL; else asked to stop */
+    int steps;            /* number of step records, if keep_norm receives the records */
+    char norms[800];      /* their gradient norms as they were written, each followed by a comma */
 } story;
 
 static void on_progress(void *user, const ls_progress *p)
@@ -33,6 +35,22 @@ static void on_progress(void *user, const ls_progress *p)
     if (s->is_killed)
         raise(SIGKILL);
     ls_trainer_interrupt(s->trainer);
+}
+
+/* Receives records: appends the gradient norm of a step to `norms`. */
+static int keep_norm(void *user, const char *json, size_t length, ls_error *err)
+{
+    static const char key[] = "\"grad_norm\":";
+    story *s = user;
+    const char *at = strstr(json, key);
+    const size_t used = strlen(s->norms);
+    (void)length;
+    (void)err;
+    s->steps += strncmp(json, "{\"type\":\"step\"", 14) == 0;
+    if (at)
+        snprintf(s->norms + used, sizeof s->norms - used, "%.*s,",
+                 (int)strcspn(at + strlen(key), ",}"), at + strlen(key));
+    return LS_OK;
 }
 
 /* Parameters: two convolutions, the first followed by a batch norm, and a dense layer. */
@@ -132,11 +150,21 @@ static int is_there(int b)
 /* Parameters: c1.weight c1.bias n1.weight n1.bias c2.weight c2.bias fc.weight fc.bias. */
 enum { PARAMS = 8, C2 = 4, FC = 6 };
 
+/* Expects one step record, with this gradient norm. NAN: without a norm. */
+static void expect_norm(const story *s, double wanted)
+{
+    assert_int_equal(s->steps, 1);
+    if (isnan(wanted))
+        assert_string_equal(s->norms, "");
+    else if (!(fabs(strtod(s->norms, NULL) - wanted) < 2e-4 * wanted))
+        fail_msg("a gradient norm of %s not %g", s->norms, wanted);
+}
+
 static void a_clipped_step_is_as_long_as_the_norm(void **state)
 {
     (void)state;
     for (int b = 0; b < 2 && is_there(b); b++) {
-        double free_length = 0;
+        double free_length = 0, without_c2 = 0;
         for (int form = 0; form < 4; form++) {
             /* The third leaves frozen parameters out of the norm; the fourth clips nothing. */
             static const char *const optimizer[] = {
@@ -149,9 +177,13 @@ static void a_clipped_step_is_as_long_as_the_norm(void **state)
             fixture_set(&s.f, optimizer[form]);
             if (form == 2)
                 fixture_set(&s.f, "freeze=c2.*");
+            s.f.callbacks.record = keep_norm;
             step_once(&o, &s);
             const double length = distance(&o, 0, PARAMS);
             free_length = form == 0 ? length : free_length;
+            without_c2 =
+                form == 0 ? hypot(distance(&o, 0, C2), distance(&o, FC, PARAMS)) : without_c2;
+            expect_norm(&s, form == 0 ? NAN : form == 2 ? without_c2 : free_length);
             const double wanted = form == 1 || form == 2 ? 0.01 : free_length;
             if (!(fabs(length - wanted) < 2e-4 * wanted) || free_length < 0.02)
                 fail_msg("%s, form %d: %g, not %g", backends[b], form, length, wanted);
@@ -426,6 +458,32 @@ static void each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop(voi
         }
 }
 
+static void gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_workers(void **state)
+{
+    static const int workers[] = {1, 2, 4};
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++)
+        for (int which = 0; which < 2; which++) {
+            char first[sizeof((story *)0)->norms], devices[32], hash[65];
+            for (int w = 0; w < 3; w++) {
+                story s;
+                snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
+                begin(&s, devices, 0);
+                set_controls(&s, which);
+                s.f.callbacks.record = keep_norm;
+                assert_int_equal(run(&s, hash), LS_OK);
+                int norms = 0;
+                for (const char *c = s.norms; *c; c++)
+                    norms += *c == ',';
+                assert_true(s.steps > 2 && norms == s.steps);
+                if (w == 0)
+                    memcpy(first, s.norms, sizeof first);
+                assert_string_equal(s.norms, first);
+                end(&s);
+            }
+        }
+}
+
 /* A process of its own, which nothing can be asked of any more. */
 static void train_until_killed(story *s)
 {
@@ -512,6 +570,7 @@ LS_TESTS(train_fine_tuning, "integration")
         cmocka_unit_test(classes_weigh_as_they_are_told),
         cmocka_unit_test(balanced_weights_are_those_of_the_training_rows),
         cmocka_unit_test(rows_of_more_classes_than_the_model_has_are_not_balanced),
+        cmocka_unit_test(gradient_norms_are_recorded_with_the_same_bits_on_any_number_of_workers),
         cmocka_unit_test(each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop),
         cmocka_unit_test(all_of_them_go_on_after_a_kill),
         cmocka_unit_test(wrong_patterns_are_refused_with_their_place),

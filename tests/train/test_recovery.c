@@ -77,6 +77,40 @@ static void a_device_that_fails_at_any_stage_costs_no_step(void **state)
     }
 }
 
+/* Two workers with one shard each compute the sum piece by piece in their updates. The commit point
+ * is before the update. */
+static void a_device_that_fails_among_two_costs_no_step(void **state)
+{
+    static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
+    static const char *const kinds[] = {"fail", "stall"};
+    char hash[65], fault[100];
+    (void)state;
+    for (size_t s = 0; s < 2 * sizeof stages / sizeof *stages; s++) {
+        const int stalls = s % 4 == 3 || (s % 2 && ls_tests_rounds(0, 1));
+        const int step = 1 + (int)s % STEPS, worker = (int)(s / 2) % 2;
+        const char *faults[] = {fault};
+        fixture f;
+        recipe(&f, "devices=ref:1");
+        fixture_set(&f, "shards=2");
+        memcpy(hash, fixture_hash(&f), sizeof hash);
+        fixture_end(&f);
+        snprintf(fault, sizeof fault, "worker=%d,step=%d,kind=%s,stage=%s%s", worker, step,
+                 kinds[stalls], stages[s / 2], stalls ? ",seconds=2.5" : "");
+        recipe(&f, "devices=ref:2");
+        fixture_set(&f, "shards=2");
+        fixture_set(&f, SLOW_BUILD ? "deadline_s=2" : "deadline_s=1");
+        f.sys.inject = faults;
+        f.sys.inject_count = 1;
+        ls_trainer *t = fixture_run(&f);
+        expect_sound(&f, t, hash);
+        const char *record = fixture_record(&f, "fault", 0);
+        assert_true(record_number(record, "worker") == worker);
+        assert_true(record_number(record, "devices_left") == 1);
+        assert_int_equal(ls_trainer_close(t), LS_OK);
+        fixture_end(&f);
+    }
+}
+
 static void devices_may_fail_one_after_another_until_one_is_left(void **state)
 {
     static const char *const faults[] = {"worker=0,step=2,kind=fail", "worker=2,step=4,kind=fail"};
@@ -303,6 +337,7 @@ LS_TESTS(train_recovery, "integration")
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_that_fails_at_any_stage_costs_no_step),
+        cmocka_unit_test(a_device_that_fails_among_two_costs_no_step),
         cmocka_unit_test(devices_may_fail_one_after_another_until_one_is_left),
         cmocka_unit_test(a_worker_without_a_shard_takes_over),
         cmocka_unit_test(two_devices_may_fail_in_one_step),

@@ -426,7 +426,12 @@ enum {
     /* Forward: the caller promises that the parameters change only by import_param. The op may then
      * keep data that it derives from them, such as transformed weights, from one forward with this
      * flag to the next. Its import_param discards such data. */
-    LS_RUN_CONSTANT = 8
+    LS_RUN_CONSTANT = 8,
+    /* Forward and backward: the caller promises that the parameters have not been written since the
+     * last forward of the layer, by this op or by one that shares its parameters (`twin`). Data
+     * that was derived from them in that forward or later is still valid. Every shard of a step
+     * but the first one runs with this flag. */
+    LS_RUN_SAME = 16
 };
 
 /* Functions of an op. */
@@ -464,7 +469,10 @@ struct ls_op {
     unsigned shadow_grads; /* bit i: backward can write the gradient of parameter i to its shadow
                             * only (LS_RUN_SHADOW) */
     size_t saved_bytes, scratch_bytes; /* sizes of ls_op_buffers.saved and .scratch */
-    const char *kernel;                /* name of the chosen kernel, for messages: "lanes:avx512" */
+    size_t kept_bytes;  /* size of the memory that the op itself has allocated for data that it
+                         * derives from the parameters (LS_RUN_CONSTANT, LS_RUN_SAME). Memory that
+                         * several ops share counts in one of them */
+    const char *kernel; /* name of the chosen kernel, for messages: "lanes:avx512" */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */

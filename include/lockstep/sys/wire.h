@@ -10,7 +10,8 @@
  *     open              joins the other members, on the calling thread
  *     post, post, …     starts transfers
  *     poll(timeout)     makes progress on transfers and reports those that have ended
- *     regroup           after a loss of members: the survivors join each other on a new wire
+ *     regroup           after a loss of members, or to admit a process: the members join each other
+ *                       on a new wire
  *     close             ends the wire, together with the other members
  *     abort             ends the wire at once, without the other members
  *
@@ -36,7 +37,7 @@
 extern "C" {
 #endif
 
-#define LS_WIRE_ABI 2                      /* version of this header, which an engine must match */
+#define LS_WIRE_ABI 3                      /* version of this header, which an engine must match */
 #define LS_WIRE_ENTRY "ls_wire_entry"      /* symbol of liblockstep-NAME.so, an ls_wire_entry_fn */
 #define LS_WIRE_CHANNELS 4                 /* number of channels between two members */
 #define LS_TRANSFER_MOST ((size_t)1 << 30) /* most bytes of one transfer */
@@ -55,6 +56,15 @@ typedef struct ls_transfer {
     size_t bytes; /* exact length of the message, at most LS_TRANSFER_MOST; 0 is allowed */
 } ls_transfer;
 
+/* A process that waits to be admitted to a run that has begun. */
+typedef struct ls_arrival {
+    char host[64];  /* name of its host, terminated by a zero */
+    uint8_t at[56]; /* the engine's description of where it is reached */
+    int64_t number; /* number that no other process of the run has ever had */
+} ls_arrival;
+
+#define LS_FINGERPRINT_MOST 400 /* most bytes of a fingerprint */
+
 /* Options of open. */
 typedef struct ls_wire_options {
     size_t size; /* sizeof(ls_wire_options) */
@@ -71,10 +81,23 @@ typedef struct ls_wire_options {
     /* Optional; called on the thread that called the slot, from open to close. Receives a log line
      * with an ls_log_level, which says what the engine waits for or which connection it refused. */
     void (*say)(void *user, int level, const char *text);
-    void *user; /* first argument of `alive` and `say` */
+    void *user; /* first argument of `alive`, `say` and `refuses` */
+    /* Non-zero: processes may be admitted after the run has begun, and this process may be one of
+     * them. open then waits, without a limit, until the members of the run admit it. Needs
+     * `regroups`. */
+    int admits;
+    /* [fingerprint_bytes] data that the members compare with their own if this process asks to be
+     * admitted; read during open. NULL: this process can only take part in a run that begins. */
+    const void *fingerprint;
+    size_t fingerprint_bytes; /* at most LS_FINGERPRINT_MOST */
+    /* Optional; called on the thread that called the slot. Compares the fingerprint of a process
+     * that asks to be admitted. Returns 0 if it may wait; otherwise it writes the reason to `why`,
+     * [size], and the process is refused. */
+    int (*refuses)(void *user, const char *host, const void *fingerprint, size_t bytes, char *why,
+                   size_t size);
 } ls_wire_options;
 
-/* Arguments of regroup, after members of a wire were lost. */
+/* Arguments of regroup, after members of a wire were lost, or to admit a process. */
 typedef struct ls_regroup {
     size_t size;         /* sizeof(ls_regroup) */
     const uint8_t *lost; /* [members] non-zero: this member did not answer in time, or has announced
@@ -84,13 +107,21 @@ typedef struct ls_regroup {
     void (*alive)(void *); /* called with `user` several times within deadline_ns, on the calling
                             * thread */
     void *user;
-    int *origin; /* output, [members]: number on the old wire of each member of the new wire */
+    /* Output, [members + 1]: number on the old wire of each member of the new wire; −1: it was not
+     * on the old wire. */
+    int *origin;
+    const ls_arrival *arrival; /* a process to be admitted, the same on all members; NULL: none */
 } ls_regroup;
 
 /* First fields of every wire; the engine's own fields follow. */
 struct ls_wire {
     const ls_wire_type *type;
     int member, members; /* number of this process, from 0; number of members, this one included */
+    /* Number of the member that is new in this group. All members of the group have the same value,
+     * and a process that was admitted has its own number. 0: none is new. */
+    int admitted;
+    /* [members] in a process that was admitted: the members, in their order. NULL in others. */
+    const ls_arrival *place;
 };
 
 /* The table of an engine. All slots but regroup are mandatory. */
@@ -124,8 +155,14 @@ struct ls_wire_type {
      * this slot, the engine's abort must return 0. Returns within a few times deadline_ns or within
      * a few seconds, whichever is less. Errors: LS_ESTALLED (this part does not continue, or there
      * was no agreement in time), LS_EUNSUPPORTED (the wire was opened without `regroups`),
-     * LS_ENOMEM. */
+     * LS_ENOMEM. With how->arrival, no member need be lost, and the new group may contain that
+     * process; it does not if the process, or a member that knows of it, is lost meanwhile. */
     int (*regroup)(ls_wire **out, ls_wire *wire, const ls_regroup *how, ls_error *err);
+    /* Optional; needs regroup. Tells which process waits to be admitted, for regroup. Returns the
+     * number of processes that wait at this member, and sets *out to the one that has waited
+     * longest. Sets out->number in every case to a number that no process of the run has had, as
+     * far as this member knows. */
+    int (*arrivals)(ls_wire *wire, ls_arrival *out);
 };
 
 /* Type of the function LS_WIRE_ENTRY, which returns the engine's static table. */

@@ -1,0 +1,84 @@
+/* Names and numbers of the members: those of the progress thread's group, and copies of them for
+ * the callers. */
+#include "base/error.h"
+#include "base/host.h"
+#include "cluster/courier.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Appends "#" and `number` to the name of member m if a member before it has the same name. */
+static void tell_apart(ls_cluster *c, int m, int number)
+{
+    char *host = c->peer[m].host;
+    for (int k = 0; k < m; k++)
+        if (strcmp(host, c->peer[k].host) == 0) {
+            const size_t length = strnlen(host, LS_MEMBER_NAME - 8);
+            snprintf(host + length, LS_MEMBER_NAME - length, "#%d", number);
+            return;
+        }
+}
+
+void ls_names_number(ls_cluster *c)
+{
+    for (int m = c->wire->members - 1; m > 0; m--)
+        tell_apart(c, m, m);
+}
+
+/* Sets number and name of member m. `was`: the member in the former group; NULL: it was in none. */
+static void name_member(ls_cluster *c, int m, const ls_peer *was)
+{
+    ls_peer *p = &c->peer[m];
+    const ls_arrival *place = c->wire->place ? &c->wire->place[m] : NULL;
+    if (!was && !place && c->now_group > 0) /* it has been admitted */
+        place = &c->arrival;
+    p->origin = was ? was->origin : place ? (int)place->number : m;
+    if (was)
+        memcpy(p->host, was->host, sizeof p->host);
+    else if (place)
+        snprintf(p->host, LS_MEMBER_NAME, "%.63s", place->host);
+    else if (m == c->wire->member)
+        snprintf(p->host, LS_MEMBER_NAME, "%s", c->host);
+    else
+        snprintf(p->host, LS_MEMBER_NAME, "%d", m); /* until its first header brings the name */
+}
+
+void ls_names_take(ls_cluster *c, const ls_peer *before, const int *origin)
+{
+    for (int m = 0; m < c->wire->members; m++)
+        name_member(c, m, before && origin[m] >= 0 ? &before[origin[m]] : NULL);
+    if (before && c->wire->admitted > 0) /* as the engine does for that member itself */
+        tell_apart(c, c->wire->admitted, c->peer[c->wire->admitted].origin);
+}
+
+int ls_names_room(ls_cluster *c, ls_error *err)
+{
+    const size_t count = (size_t)c->wire->members, before = (size_t)c->room;
+    if (count <= before)
+        return LS_OK;
+    void *name = ls_alloc_array(c->options.host, count, sizeof *c->name);
+    int *origin = ls_alloc_array(c->options.host, count, sizeof *c->origin);
+    if (!name || !origin) {
+        ls_free(c->options.host, name);
+        ls_free(c->options.host, origin);
+        return ls_fail(err, LS_ENOMEM, "out of memory for %zu members", count);
+    }
+    ls_free(c->options.host, c->name);
+    ls_free(c->options.host, c->origin);
+    c->name = name;
+    c->origin = origin;
+    c->room = (int)count;
+    return LS_OK;
+}
+
+void ls_names_publish(ls_cluster *c)
+{
+    c->member = c->wire->member;
+    c->members = c->wire->members;
+    c->group = c->now_group;
+    c->newcomer = c->wire->admitted;
+    for (int m = 0; m < c->members; m++) {
+        memcpy(c->name[m], c->peer[m].host, sizeof c->name[m]);
+        c->origin[m] = c->peer[m].origin;
+    }
+}

@@ -1,0 +1,214 @@
+/* Processes that come after the run has begun (docs/faults.md, "A host that comes"): the side of
+ * the members. The side of the newcomer is in come.c.
+ *
+ * A newcomer connects to any member and proves that it knows the secret. The member compares the
+ * newcomer's fingerprint with that of the run. If they are equal, the newcomer waits, and the
+ * member sends it a note from time to time. At the end of an epoch the members agree on one
+ * newcomer (by an exchange of the room `train`), and all call `regroup` with it. The member at
+ * which it waits then sends it an invitation: the newcomer's number, the addresses of all members,
+ * and the group that the vote is to replace. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "tcp/join.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SAY_NS UINT64_C(10000000000) /* interval between two notes to a waiting process */
+#define COME_NS UINT64_C(5000000000) /* time limit for a fingerprint */
+
+static const char waiting_for[] = "waiting for the end of the epoch";
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+bool tcp_may_wait(const joining *j, const hello *h)
+{
+    return j->options.admits && h->admits && j->vote.members > 0;
+}
+
+/* Closes the connection of entry i of j->waiting and removes the entry. */
+static void remove_waiting(joining *j, int i)
+{
+    close(j->waiting[i].fd);
+    memmove(&j->waiting[i], &j->waiting[i + 1],
+            (size_t)(--j->waiting_count - i) * sizeof j->waiting[0]);
+}
+
+/* Sends a note to a waiting process. A note that cannot be sent at once is dropped. */
+static void send_to_waiting(joining *j, int i, tcp_note_kind kind, const char *text)
+{
+    tcp_note note = {.kind = kind, .members = (uint32_t)j->vote.members};
+    snprintf(note.text, sizeof note.text, "%s", text);
+    j->waiting[i].told_ns = ls_now_ns();
+    (void)send(j->waiting[i].fd, &note, sizeof note, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void tcp_dismiss_waiting(joining *j, const char *why)
+{
+    if (!j)
+        return;
+    while (j->waiting_count > 0) {
+        send_to_waiting(j, j->waiting_count - 1, TCP_FAILED, why);
+        remove_waiting(j, j->waiting_count - 1);
+    }
+}
+
+void tcp_let_wait(joining *j, int fd, const hello *h)
+{
+    if (j->waiting_count == TCP_WAITING_MAX) {
+        close(fd);
+        return;
+    }
+    tcp_waiting *w = &j->waiting[j->waiting_count++];
+    memset(w, 0, sizeof *w);
+    w->fd = fd;
+    w->since_ns = ls_now_ns();
+    tcp_set_entry(&w->at, fd, h);
+}
+
+/* Compares the fingerprint of a process, which has arrived. Returns whether the process may wait;
+ * otherwise it has been sent the reason. */
+static bool check_fingerprint(joining *j, int i)
+{
+    tcp_waiting *w = &j->waiting[i];
+    char why[TCP_NOTE], line[TCP_NOTE + 40];
+    const size_t bytes = w->note.member < TCP_NOTE ? w->note.member : TCP_NOTE;
+    w->fit = w->note.kind == TCP_ARRIVAL &&
+             (!j->options.refuses || j->options.refuses(j->options.user, w->at.host, w->note.text,
+                                                        bytes, why, sizeof why) == 0);
+    if (w->fit) {
+        tcp_log(j, LS_LOG_INFO, "host %s has come and is %s", w->at.host, waiting_for);
+        send_to_waiting(j, i, TCP_COMING, waiting_for);
+        return true;
+    }
+    if (w->note.kind != TCP_ARRIVAL)
+        return false;
+    snprintf(line, sizeof line, "wants to join: %s", why);
+    tcp_log_refused(j, w->fd, w->at.host, line);
+    send_to_waiting(j, i, TCP_FAILED, why);
+    return false;
+}
+
+/* Reads from the connection of a waiting process. Returns false if the process must be removed,
+ * because it has closed the connection, does not fit, or did not send its fingerprint in time. */
+static bool read_waiting(joining *j, int i)
+{
+    tcp_waiting *w = &j->waiting[i];
+    char byte;
+    if (w->fit) {
+        const ssize_t n = recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        const bool here = n < 0 && (errno == EAGAIN || errno == EINTR);
+        if (here && ls_now_ns() - w->told_ns > SAY_NS)
+            send_to_waiting(j, i, TCP_COMING, waiting_for);
+        else if (!here)
+            tcp_log(j, LS_LOG_WARNING, "host %s, which waited, has gone", w->at.host);
+        return here;
+    }
+    const ssize_t n = recv(w->fd, (char *)&w->note + w->got, sizeof w->note - w->got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return ls_now_ns() - w->since_ns < COME_NS;
+    w->got += n > 0 ? (size_t)n : 0;
+    if (n <= 0)
+        return false;
+    return w->got < sizeof w->note || check_fingerprint(j, i);
+}
+
+bool tcp_serve_waiting(joining *j)
+{
+    bool open = false;
+    for (int i = j->waiting_count - 1; i >= 0; i--) {
+        if (!read_waiting(j, i))
+            remove_waiting(j, i);
+        else
+            open |= !j->waiting[i].fit;
+    }
+    return open;
+}
+
+int tcp_arrivals(ls_wire *base, ls_arrival *out)
+{
+    joining *j = ((tcp_wire *)base)->rendezvous;
+    int count = 0;
+    memset(out, 0, sizeof *out);
+    if (!j)
+        return 0;
+    out->number = j->vote.members;
+    tcp_answer_late(j);
+    for (int i = 0; i < j->waiting_count; i++) {
+        const tcp_waiting *w = &j->waiting[i];
+        if (w->fit && count++ == 0) {
+            _Static_assert(sizeof out->host == TCP_HOST, "a host's name");
+            _Static_assert(sizeof out->at >= offsetof(entry, host), "an address");
+            memcpy(out->host, w->at.host, sizeof out->host);
+            memcpy(out->at, &w->at, offsetof(entry, host));
+        }
+    }
+    return count;
+}
+
+/* ---- inviting ---------------------------------------------------------------------------------
+ */
+
+/* Adds an entry for the arrival to j->entry. If a member has the same name, "#" and the arrival's
+ * number are appended, on all members alike. */
+static int add_entry(joining *j, const ls_arrival *arrival, ls_error *err)
+{
+    const int before = j->vote.members, number = (int)arrival->number;
+    entry *all = ls_alloc_array(NULL, (size_t)number + 1, sizeof *all);
+    if (!all)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d members", number + 1);
+    memcpy(all, j->entry, (size_t)(before < number ? before : number) * sizeof *all);
+    ls_free(NULL, j->entry);
+    j->entry = all;
+    entry *e = &all[number];
+    memcpy(e, arrival->at, offsetof(entry, host));
+    tcp_take_name(e->host, arrival->host);
+    for (int i = 0; i < number; i++)
+        if (tcp_set_has(&j->vote.formed.set, i) && strcmp(all[i].host, e->host) == 0) {
+            tcp_number_name(e->host, number);
+            break;
+        }
+    return LS_OK;
+}
+
+/* Sends the invitation to an arrival that waits at this member. If it cannot be sent, the arrival
+ * takes no part in the vote. */
+static void send_invitation(joining *j, int i, int number, uint64_t grace_ns)
+{
+    tcp_note head = {.kind = TCP_ADMITTED,
+                     .members = (uint32_t)j->vote.members,
+                     .member = (uint32_t)number,
+                     .run = j->run};
+    tcp_invitation what = {.formed = j->vote.formed, .grace_ns = grace_ns};
+    const uint64_t until_ns = ls_now_ns() + j->try_ns;
+    const int fd = j->waiting[i].fd;
+    entry first = j->entry[0];
+    if (j->first_bytes > 0) /* the address at which this member has reached the first one */
+        tcp_pack_address(first.address[0], &first.port, &j->first);
+    if (tcp_move_all(fd, &head, sizeof head, true, until_ns) == 0 &&
+        tcp_move_all(fd, &what, sizeof what, true, until_ns) == 0 &&
+        tcp_move_all(fd, &first, sizeof first, true, until_ns) == 0)
+        tcp_move_all(fd, j->entry + 1, (size_t)(j->vote.members - 1) * sizeof(entry), true,
+                     until_ns);
+    remove_waiting(j, i);
+}
+
+int tcp_invite(joining *j, const ls_arrival *arrival, uint64_t grace_ns, ls_error *err)
+{
+    const int number = (int)arrival->number;
+    int status = add_entry(j, arrival, err);
+    if (status == LS_OK)
+        status = tcp_vote_expect(&j->vote, number, err);
+    for (int i = j->waiting_count - 1; i >= 0 && status == LS_OK; i--)
+        if (j->waiting[i].fit &&
+            memcmp(&j->waiting[i].at, arrival->at, offsetof(entry, host)) == 0) {
+            send_invitation(j, i, number, grace_ns);
+            break;
+        }
+    return status;
+}

@@ -1,0 +1,136 @@
+/* A process that comes after the run has begun: the side of the newcomer. The newcomer waits at the
+ * member to which it has connected (admit.c), until that member sends it an invitation. Then the
+ * newcomer takes part in the vote (regroup.c). If the new group contains the newcomer, it connects
+ * to all members of the group; otherwise it calls again. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "tcp/join.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* longest time between two notes of the member at which this process waits */
+#define SILENCE_NS UINT64_C(60000000000)
+
+static int send_fingerprint(joining *j, int fd, ls_error *err)
+{
+    char why[LS_REASON];
+    tcp_note note = {.kind = TCP_ARRIVAL};
+    const size_t bytes = j->options.fingerprint ? j->options.fingerprint_bytes : 0;
+    if (bytes > LS_FINGERPRINT_MOST)
+        return ls_fail(err, LS_EINTERNAL, "a fingerprint of %zu bytes", bytes);
+    note.member = (uint32_t)bytes;
+    if (bytes > 0)
+        memcpy(note.text, j->options.fingerprint, bytes);
+    const int error = tcp_move_all(fd, &note, sizeof note, true, tcp_try_until(j));
+    return error ? ls_fail(err, LS_EIO, "host %s, of the run, has gone: %s", j->verdict.host,
+                           ls_reason(why, error))
+                 : LS_OK;
+}
+
+/* Waits for the invitation, without a limit as long as the member sends notes. */
+static int await_turn(joining *j, int fd, tcp_note *note, ls_error *err)
+{
+    int status = send_fingerprint(j, fd, err);
+    while (status == LS_OK) {
+        status = tcp_receive_note(j, fd, note, ls_now_ns() + SILENCE_NS, err);
+        if (status == LS_ETIMEDOUT)
+            return ls_fail(err, LS_EIO, "host %s has been silent for a minute", j->verdict.host);
+        if (status == LS_OK && note->kind == TCP_ADMITTED)
+            return LS_OK;
+        if (status == LS_OK && note->kind == TCP_FAILED)
+            return ls_fail(err, LS_EUNSUPPORTED, "%s", note->text);
+        if (status == LS_OK && note->kind == TCP_COMING)
+            tcp_log_waiting(j, true, "host %s at %s is in a run that has begun: %s",
+                            j->verdict.host, j->target, note->text);
+    }
+    return status;
+}
+
+/* Receives the invitation that follows the note TCP_ADMITTED, and prepares the vote. */
+static int receive_invitation(joining *j, int fd, const tcp_note *note, uint64_t *grace_ns,
+                              ls_error *err)
+{
+    tcp_invitation what;
+    const int members = (int)note->members, own = (int)note->member;
+    const uint64_t until_ns = tcp_try_until(j);
+    if (members < 2 || members > LS_MEMBERS_MAX || own != members - 1)
+        return ls_fail(err, LS_EDATA, "host %s calls this one member %d of %d", j->verdict.host,
+                       own, members);
+    /* A later call may lead to the start of a run of place.members members. */
+    const int room = members > j->place.members ? members : j->place.members;
+    entry *all = ls_alloc_array(NULL, (size_t)room, sizeof *all);
+    if (!all)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d members", room);
+    ls_free(NULL, j->entry);
+    j->entry = all;
+    if (tcp_move_all(fd, &what, sizeof what, false, until_ns) ||
+        tcp_move_all(fd, all, (size_t)members * sizeof *all, false, until_ns))
+        return ls_fail(err, LS_EIO, "host %s, of the run, has gone", j->verdict.host);
+    for (int m = 0; m < members; m++)
+        all[m].host[TCP_HOST - 1] = '\0';
+    if (all[0].port)
+        j->first_bytes = tcp_unpack_address(&j->first, all[0].address[0], all[0].port);
+    j->run = note->run;
+    *grace_ns = what.grace_ns;
+    tcp_vote_fini(&j->vote);
+    int status = tcp_vote_init(&j->vote, own, members, err);
+    j->vote.formed = what.formed;
+    return status ? status : tcp_vote_expect(&j->vote, own, err);
+}
+
+/* Moves the new transport `made` into w, which the caller of `open` gets, and lists its members in
+ * w->place. Frees `made`. */
+static int take_wire(joining *j, tcp_wire *w, tcp_wire *made, ls_error *err)
+{
+    const int members = made->base.members;
+    ls_arrival *place = ls_alloc_array(NULL, (size_t)members, sizeof *place);
+    if (!place) {
+        tcp_free(made);
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d members", members);
+    }
+    for (int m = 0; m < members; m++) {
+        place[m].number = tcp_set_nth(&j->vote.formed.set, m);
+        memcpy(place[m].host, j->entry[place[m].number].host, sizeof place[m].host);
+    }
+    const ls_wire_type *type = w->base.type;
+    tcp_free_lines(w);
+    *w = *made;
+    ls_free(NULL, made);
+    w->base.type = type;
+    w->place = place;
+    w->base.place = place;
+    j->wire = w;
+    return LS_OK;
+}
+
+int tcp_await_admission(joining *j, ls_error *err)
+{
+    tcp_wire *const w = j->wire, *made = NULL;
+    const int fd = tcp_line_of(w, 0, 0)->fd;
+    tcp_note note;
+    uint64_t grace_ns = 0;
+    ls_error why = {0};
+    int status = await_turn(j, fd, &note, &why);
+    if (status == LS_OK)
+        status = receive_invitation(j, fd, &note, &grace_ns, &why);
+    close(fd);
+    tcp_line_of(w, 0, 0)->fd = -1;
+    if (status == LS_OK) {
+        tcp_log_waiting(j, true, "the epoch has ended: host %s is being admitted", j->host);
+        status = tcp_vote_in(&made, j, grace_ns, &why);
+        j->wire = w;
+        /* The group may lack this process, or another one may have been lost. */
+        status = status == LS_ESTALLED || status == LS_ESYSTEM || status == LS_ETIMEDOUT ? LS_EIO
+                                                                                         : status;
+    }
+    j->until_ns = ls_deadline_ns(j->place.wait_ns); /* if it calls again */
+    if (status == LS_OK)
+        status = take_wire(j, w, made, &why);
+    if (status) {
+        tcp_vote_fini(&j->vote);
+        j->vote = (tcp_vote){0};
+    }
+    return status ? ls_fail(err, status, "%s", why.text) : LS_OK;
+}

@@ -1,0 +1,151 @@
+/* Admission of hosts to a run that has begun (docs/faults.md, "A host that comes"; the model is
+ * tests/models/admission.pml).
+ *
+ * At the end of an epoch all members exchange whether a host waits at one of them. If so, all end
+ * their group, so that a group with the newcomer follows (ls_cluster_admit), and recover as after a
+ * loss. A group with a new member does not compare the progress of its members, because all of them
+ * are at the end of the same epoch. Instead they do the exchanges of a start together with the
+ * newcomer, which opens its run in the same way as a host of a resumed run.
+ *
+ * If a member is lost during these exchanges, the next group has no new member. The newcomer has
+ * noticed the loss, votes with the others, and then leaves, because it may lack a part of the
+ * state. The last exchange is that of ls_members_begin; after it the newcomer is a member like the
+ * others.
+ *
+ * All members must do the same next. So they decide only by what all of them know: the table of an
+ * exchange, or the group, which says which of its members is new. A member may not have received
+ * the last exchange of an admission because another one was lost. It then adopts from the others
+ * that the admissions of this end of an epoch are over (`rounds`). */
+#include "base/error.h"
+#include "base/host.h"
+#include "engine/view.h"
+#include "train/coordinator.h"
+#include "train/run_records.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TRIES = 4 }; /* most admissions at one end of an epoch that fail */
+
+/* The hosts that wait at a member, and the number of failed admissions that it has counted. */
+typedef struct knowledge {
+    ls_arrival arrival; /* the one that has waited longest at this member */
+    int32_t waiting, tries;
+} knowledge;
+
+/* Chooses the arrival from the table of all members, and gives it a number that no host of the run
+ * has had. Returns false if no host is to be admitted. */
+static bool choose(ls_arrival *out, const struct ls_trainer *t, const knowledge *all)
+{
+    const int count = t->members.count;
+    int64_t number = 0;
+    int32_t tries = 0;
+    bool any = false;
+    for (int m = 0; m < count; m++) {
+        number = all[m].arrival.number > number ? all[m].arrival.number : number;
+        tries = all[m].tries > tries ? all[m].tries : tries;
+        if (!any && all[m].waiting > 0) {
+            *out = all[m].arrival;
+            any = true;
+        }
+    }
+    out->number = number;
+    return any && tries < TRIES && number < LS_MEMBERS_MAX && count < ls_engine_shards(t->engine);
+}
+
+/* Gathers the knowledge of all members. *any: a host is to be admitted, which is *out. */
+static int exchange_knowledge(bool *any, ls_arrival *out, struct ls_trainer *t, int tries,
+                              ls_error *err)
+{
+    knowledge own;
+    int count = 0;
+    memset(&own, 0, sizeof own); /* the padding is sent too */
+    int status = ls_cluster_arrivals(t->members.cluster, &own.arrival, &count, err);
+    own.waiting = count;
+    own.tries = tries;
+    knowledge *all = status ? NULL : ls_members_gather(&status, t, &own, sizeof own, err);
+    *any = all && choose(out, t, all);
+    ls_free(t->host, all);
+    return status;
+}
+
+int ls_members_admit(struct ls_trainer *t, ls_error *err)
+{
+    ls_members *m = &t->members;
+    const uint64_t rounds = m->rounds;
+    char when[64];
+    int tries = 0;
+    if (!m->cluster || !t->config.cluster.admits || ls_stopping(t) || m->stop_after != UINT64_MAX)
+        return LS_OK;
+    snprintf(when, sizeof when, "the end of epoch %u", (unsigned)t->position.epoch);
+    while (m->rounds == rounds) {
+        ls_arrival arrival = {.number = 0};
+        bool any;
+        int status = exchange_knowledge(&any, &arrival, t, tries, err);
+        if (status == LS_OK && !any) {
+            m->rounds++;
+            return LS_OK;
+        }
+        const int before = m->count;
+        if (status == LS_OK)
+            status = ls_cluster_admit(m->cluster, &arrival, err);
+        if (!ls_members_lost(t))
+            return status;
+        status = ls_recover(t, when, err);
+        if (status)
+            return status;
+        tries += any && m->count <= before;
+    }
+    return LS_OK;
+}
+
+/* ---- welcoming ------------------------------------------------------------------------------ */
+
+/* Returns whether the error says that the newcomer differs from the run. The newcomer has the same
+ * tables, finds the same error and leaves. The next exchange then fails, and the others go on
+ * without it. */
+static bool is_unfit(const struct ls_trainer *t, int status, const ls_error *why)
+{
+    if (ls_members_lost(t) ||
+        (status != LS_ECONFIG && status != LS_EDATA && status != LS_EUNSUPPORTED))
+        return false;
+    ls_log(t->host, LS_LOG_WARNING, "a host is not admitted: %s", why->text);
+    return true;
+}
+
+/* The exchanges of a start, in the order in which the newcomer opens its run (open.c). */
+static int exchange_start(struct ls_trainer *t, ls_error *err)
+{
+    int status = ls_members_share_shards(t, err);
+    if (status == LS_OK)
+        status = ls_members_compare(t, err);
+    if (status == LS_OK)
+        status = ls_members_share_start(t, err);
+    if (status == LS_OK)
+        status = ls_members_welcome_devices(t, err);
+    if (status == LS_OK)
+        status = ls_members_compare_hosts(t, err);
+    if (status == LS_OK)
+        status = ls_cluster_share(t->members.cluster, NULL, 0, err); /* ls_members_begin */
+    return status;
+}
+
+int ls_members_welcome(struct ls_trainer *t, ls_error *err)
+{
+    ls_members *m = &t->members;
+    ls_error why = {0};
+    const char *host = ls_cluster_host(m->cluster, ls_cluster_newcomer(m->cluster));
+    int status = exchange_start(t, &why);
+    if (status && is_unfit(t, status, &why)) {
+        const int left = ls_cluster_share(m->cluster, NULL, 0, &why); /* fails when it has left */
+        status = left ? left : LS_EINTERNAL;
+    }
+    if (status) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    m->welcomes = false;
+    ls_log(t->host, LS_LOG_INFO, "host %s has been admitted: %d hosts go on", host, m->count);
+    return ls_record_arrival(t, host, err);
+}

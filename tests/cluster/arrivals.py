@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""arrivals.py TRAINER [--cases N] [--seed S] [--deadline S]: hosts come to a run and are lost.
+
+Each host is a network namespace. A run over TCP begins on two or three of them. Then hosts are lost
+(killed, stopped, cut off, or killed at a stage of a step) and others come, also those that were
+lost, and also a loss falls into the middle of an admission: that of the newcomer, of the first host
+or of another one. Every host that was not lost must end with the weights of one process, and nothing
+may be left behind: no process, and no file that is not whole. With --cases, N random schedules;
+otherwise a few fixed ones. Needs root and iproute2; without them it is skipped (77) and says why.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import hosts
+
+EPOCHS, PER_EPOCH = 10, 32
+SPACES = 5  # most hosts
+PATIENCE_S = 90
+BEING_ADMITTED = "is being admitted"
+
+
+class Host:
+    """A process on host i, from 1."""
+
+    def __init__(self, test, i, join, number, more=()):
+        self.test, self.i, self.name = test, i, f"host-{i}-{number}"
+        self.folder = test.folder / self.name
+        self.folder.mkdir()
+        self.lost = None  # how
+        words = [test.program, test.folder / "c.json", "--devices", "cpu:1", "--listen", ":7070",
+                 *(["--join", f"{hosts.NET}{join}:7070"] if join else []), "--members", test.count, "--secret",
+                 test.folder / "secret", "--set", "run_dir=run", "--wait", 8, *test.pace, *more]
+        self.log = self.folder / "log"
+        space = test.spaces.space(i)
+        command = f"hostname h{i}; exec " + " ".join(str(word) for word in words)
+        with open(self.log, "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(["ip", "netns", "exec", space, "unshare", "-u", "sh", "-c", command],
+                                            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def said(self, text):
+        return text in self.log.read_text(encoding="utf-8", errors="replace")
+
+    def code(self):
+        return self.process.poll()
+
+    def records(self):
+        found = []
+        for path in sorted(self.folder.glob("run*/metrics.jsonl")):
+            for line in path.read_text().split("\n")[:-1]:
+                found.append(json.loads(line))
+        return found
+
+
+class Failure(Exception):
+    pass
+
+
+class Test:
+    def __init__(self, program, spaces, folder, deadline_s):
+        self.program, self.spaces, self.folder, self.deadline_s = program, spaces, folder, deadline_s
+        self.all, self.members, self.count, self.expected = [], [], 0, None
+        stalls = [f"worker=0,step={PER_EPOCH * e - 1},kind=stall,stage=shard,seconds=1.3" for e in range(1, EPOCHS)]
+        self.pace = [word for stall in stalls for word in ("--inject", stall)]
+        config = dict(hosts.CONFIG, epochs=EPOCHS, eval_every=3, deadline_s=60,
+                      cluster={"on_host_loss": "continue", "on_arrival": "admit", "deadline_s": deadline_s})
+        (folder / "c.json").write_text(json.dumps(config))
+        (folder / "secret").write_bytes(os.urandom(32))
+        (folder / "secret").chmod(0o600)
+
+    def alone(self):
+        subprocess.run([self.program, "c.json", "--quiet", "--devices", "cpu:1", "--set", "run_dir=alone"], cwd=self.folder,
+                       check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
+        last = (self.folder / "alone" / "metrics.jsonl").read_text().splitlines()[-1]
+        self.expected = json.loads(last)["weights_sha256"]
+
+    # ---- what can be seen ------------------------------------------------------------------------
+
+    def wait(self, what, why, limit_s=PATIENCE_S):
+        until = time.time() + limit_s
+        while not what():
+            if time.time() > until:
+                raise Failure(f"in {limit_s} s: {why}")
+            time.sleep(0.01)
+
+    def step(self):
+        return max((r["step"] for h in self.all for r in h.records() if r["type"] == "step"), default=0)
+
+    def arrivals(self, i):
+        """How often host i was admitted; the same arrival may be in the records of two first hosts."""
+        found = {(r["host"], r["step"]) for h in self.all for r in h.records() if r["type"] == "arrival"}
+        return sum(host.split("#")[0] == f"h{i}" for host, _ in found)
+
+    # ---- what happens ----------------------------------------------------------------------------
+
+    def start(self, count):
+        self.all, self.members, self.count = [], [], count
+        for i in range(1, count + 1):
+            self.add(i, 1 if i > 1 else None)
+            self.members.append(self.all[-1])
+
+    def add(self, i, join, more=()):
+        self.all.append(Host(self, i, join, len(self.all), more))
+        return self.all[-1]
+
+    def lose(self, host, how):
+        if host in self.members:
+            self.members.remove(host)
+        host.lost = how
+        pid = self.spaces.trainer_of(host.i, self.program)
+        if pid is None:
+            raise Failure(f"host {host.i} has no process to lose: it ended with {host.code()}")
+        if how == "cut":
+            self.spaces.cut(host.i, "down")
+        else:
+            os.kill(pid, signal.SIGSTOP if how == "stop" else signal.SIGKILL)
+
+    def come(self, i, join, victim=None, delay_s=0.0):
+        """Host i comes, and joins host `join`. In the middle of its admission `victim` is lost: a host, or "newcomer"."""
+        before = self.arrivals(i)
+        host = self.add(i, join)
+        if victim is None:
+            self.wait(lambda: self.arrivals(i) > before or host.code() is not None, f"host {i} was not admitted")
+            if self.arrivals(i) > before:
+                self.members.append(host)
+            return
+        self.wait(lambda: host.said(BEING_ADMITTED) or host.code() is not None, f"host {i} was not invited")
+        time.sleep(delay_s)
+        if host.code() is None:
+            self.lose(host if victim == "newcomer" else victim, "kill")
+            if victim != "newcomer":  # it may get in at once, at a later end of an epoch, or not at all
+                self.wait(lambda: self.arrivals(i) > before or host.code() is not None, f"host {i} has no end")
+                if self.arrivals(i) > before and host.code() is None:
+                    self.members.append(host)
+
+    def finish(self):
+        """All that are left end well, and those that were lost and live find out."""
+        for host in self.members:
+            self.wait(lambda h=host: h.code() is not None, f"host {host.i} does not end")
+        for host in self.all:
+            if host.lost == "stop":
+                pid = self.spaces.trainer_of(host.i, self.program)
+                if pid:
+                    os.kill(pid, signal.SIGCONT)
+        for host in self.all:
+            self.wait(lambda h=host: h.code() is not None, f"host {host.i} has no end")
+        for host in self.members:
+            if host.code() != 0:
+                raise Failure(f"host {host.i} ended with {host.code()}")
+        for host in self.all:
+            if host.lost in ("stop", "cut") and host.code() != 75:
+                raise Failure(f"host {host.i}, {host.lost}, ended with {host.code()}")
+            if not host.lost and host not in self.members and host.code() not in (0, 71, 75):
+                raise Failure(f"host {host.i}, not admitted, ended with {host.code()}")
+        ends = {r["weights_sha256"] for h in self.members for r in h.records() if r["type"] == "run_end"}
+        if ends != {self.expected}:
+            raise Failure(f"other weights, or none: {ends}")
+        self.check_nothing_is_left()
+
+    def check_nothing_is_left(self):
+        for i in range(1, SPACES + 1):
+            left = self.spaces.pids(self.spaces.space(i))
+            if left:
+                raise Failure(f"processes are left on host {i}: {left}")
+        for path in self.folder.glob("host-*/run*/**/*.tmp*"):
+            if not any(str(path).startswith(str(h.folder)) for h in self.all if h.lost == "kill"):
+                raise Failure(f"{path} is left")
+
+    def clear(self):
+        for i in range(1, SPACES + 1):
+            self.spaces.cut(i, "up")
+            for pid in self.spaces.pids(self.spaces.space(i)):
+                os.kill(pid, signal.SIGKILL)
+        for host in self.all:
+            host.process.wait(10)
+        for folder in self.folder.glob("host-*"):
+            shutil.rmtree(folder)
+        self.all, self.members = [], []
+
+    def show(self):
+        for host in self.all:
+            print(f"--- host {host.i}, {host.lost or 'not lost'}, code {host.code()}")
+            print(host.log.read_text(encoding="utf-8", errors="replace")[-3000:])
+
+
+# ---- schedules ---------------------------------------------------------------------------------------
+
+
+def able(members):
+    """Hosts of which any one may be lost: more than half are left, or half of them with the first."""
+    left = len(members) - 1
+    return [h for h in members if 2 * left > len(members) or (2 * left == len(members) and h is not members[0])]
+
+
+def draw_event(test, draw, said):
+    free = [i for i in range(1, SPACES + 1) if all(h.i != i or (h.code() is not None and h.lost != "cut") for h in test.all)]
+    may_come, may_go = bool(free) and len(test.members) < SPACES, able(test.members)
+    if may_come and (not may_go or draw.random() < 0.6):
+        i, join = draw.choice(free), draw.choice(test.members)
+        victim = None
+        if draw.random() < 0.5:
+            # The first of two may not be lost before the newcomer counts, and nobody knows whether it does.
+            victims = ["newcomer", *[h for h in may_go if len(test.members) > 2 or h is not test.members[0]]]
+            victim = draw.choice(victims)
+        name = victim if victim in (None, "newcomer") else f"host {victim.i}"
+        said.append(f"{i} comes to {join.i}" + (f", {name} is killed meanwhile" if name else ""))
+        test.come(i, join.i, victim, draw.random() * 0.06)
+    elif may_go:
+        victim, how = draw.choice(may_go), draw.choice(("kill", "kill", "kill", "stop", "cut"))
+        said.append(f"{victim.i}: {how}")
+        test.lose(victim, how)
+
+
+def random_case(test, draw, said):
+    test.start(draw.choice((2, 3, 3)))
+    said.append(f"{test.count} hosts")
+    at = 0
+    for _ in range(draw.randrange(1, 4)):
+        at = max(at, test.step()) + draw.randrange(1, PER_EPOCH)
+        if at >= PER_EPOCH * (EPOCHS - 3):
+            break
+        test.wait(lambda n=at: test.step() >= n, f"step {at} is not reached")
+        draw_event(test, draw, said)
+    test.finish()
+
+
+def guarded(test, name, case):
+    said = []
+    try:
+        case(said)
+    except Failure as why:
+        print(f"FAILED: {name}: {'; '.join(said)}: {why}", flush=True)
+        test.show()
+        test.clear()
+        return 1
+    arrivals = sum(test.arrivals(i) for i in range(1, SPACES + 1))
+    print(f"{name}: {'; '.join(said)}: {arrivals} admitted, same weights", flush=True)
+    test.clear()
+    return 0
+
+
+def three_two_four(test, said):
+    said.append("3, 2, 4 hosts")
+    test.start(3)
+    test.wait(lambda: test.step() >= PER_EPOCH // 2, "no step")
+    test.lose(test.members[2], "kill")
+    test.come(3, 1)
+    test.come(4, 2)
+    if len(test.members) != 4:
+        raise Failure(f"{len(test.members)} hosts instead of 4")
+    test.finish()
+
+
+def first_in_the_middle(test, said):
+    said.append("the first is lost in the middle of an admission")
+    test.start(3)
+    test.wait(lambda: test.step() >= 1, "no step")
+    test.come(4, 2, test.members[0], 0.005)
+    test.finish()
+
+
+def newcomer_in_the_middle(test, said):
+    said.append("the newcomer is lost in the middle of its admission")
+    test.start(2)
+    test.wait(lambda: test.step() >= 1, "no step")
+    test.come(3, 1, "newcomer", 0.02)
+    test.finish()
+
+
+def refused(test, said):
+    said.append("a host with another recipe is refused by name")
+    test.start(2)
+    test.wait(lambda: test.step() >= 1, "no step")
+    host = test.add(3, 1, ("--set", "seed=7"))
+    test.wait(lambda: host.code() is not None, "it does not end")
+    if host.code() == 0 or not host.said("another recipe") or not test.members[0].said("another recipe"):
+        raise Failure("it was not refused by name on both sides")
+    test.finish()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trainer", type=pathlib.Path)
+    parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--deadline", type=float, default=2)
+    args = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if os.geteuid() != 0:
+        hosts.skip("network namespaces are root's")
+    for tool in ("ip", "unshare"):
+        if not shutil.which(tool):
+            hosts.skip(f"{tool} is missing: third_party/setup.sh hosts")
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder, hosts.Hosts(SPACES) as spaces:
+        hosts.clean_environment(folder)
+        test = Test(args.trainer.resolve(), spaces, pathlib.Path(folder), args.deadline)
+        test.alone()
+        if not args.cases:
+            for case in three_two_four, first_in_the_middle, newcomer_in_the_middle, refused:
+                failed += guarded(test, case.__name__, lambda said, c=case: c(test, said))
+        for case in range(args.cases):
+            draw = random.Random(f"{args.seed}-{case}")
+            failed += guarded(test, f"case {case} of seed {args.seed}", lambda said, d=draw: random_case(test, d, said))
+    if args.cases:
+        print(json.dumps({"cases": args.cases, "failed": failed}))
+    sys.exit(failed != 0)
+
+
+if __name__ == "__main__":
+    main()
