@@ -99,10 +99,8 @@ static bool check_fingerprint(joining *j, int i)
 static bool read_waiting(joining *j, int i)
 {
     tcp_waiting *w = &j->waiting[i];
-    char byte;
     if (w->fit) {
-        const ssize_t n = recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        const bool here = n < 0 && (errno == EAGAIN || errno == EINTR);
+        const bool here = !tcp_is_closed(w->fd);
         if (here && ls_now_ns() - w->told_ns > SAY_NS)
             send_to_waiting(j, i, TCP_COMING, waiting_for);
         else if (!here)

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/host.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,9 @@ static int fail_reach(const joining *j, const entry *e, int error, ls_error *err
     char why[LS_REASON], shown[80], also[100] = "";
     if (has_another(e))
         snprintf(also, sizeof also, " nor at %s", tcp_show_address(shown, e->address[1], e->port));
-    return ls_fail(err, LS_ESYSTEM,
+    /* In a regrouping an attempt that takes too long is repeated: this thread may have had no CPU.
+     */
+    return ls_fail(err, j->how && error == ETIMEDOUT ? LS_EIO : LS_ESYSTEM,
                    "host %s cannot be reached from host %s at %s%s: %s; if the others reach it "
                    "at another address, say --advertise ADDRESS:PORT on %s",
                    e->host, j->host, j->target, also, ls_reason(why, error), e->host);
@@ -153,6 +156,21 @@ static int fail_await(const joining *j, ls_error *err)
                    j->wire->host[member], j->host, j->host);
 }
 
+/* Returns whether a member of the group has left it for another vote: the one whose hello is `h`,
+ * or a member with a lower number, which has then closed its connections. `h` NULL: none has
+ * called. */
+static bool is_left(const joining *j, const hello *h)
+{
+    const tcp_ballot *formed = &j->vote.formed;
+    if (h && h->channel == TCP_ON_VOTE && h->run == j->run && h->group == formed->number &&
+        h->from < (uint32_t)j->vote.members && tcp_set_has(&formed->set, (int)h->from))
+        return true;
+    for (int i = 0; i < j->wire->base.member * LS_WIRE_CHANNELS; i++)
+        if (tcp_is_closed(j->wire->line[i].fd))
+            return true;
+    return false;
+}
+
 /* Waits for the connections of all members with higher numbers. */
 static int await_higher(joining *j, ls_error *err)
 {
@@ -168,9 +186,11 @@ static int await_higher(joining *j, ls_error *err)
     while (missing > 0 && status == LS_OK) {
         hello h;
         const int fd = tcp_await_caller(j, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, j->until_ns), &h);
+        if (j->how && is_left(j, fd >= 0 ? &h : NULL))
+            status = ls_fail(err, LS_EIO, "another host was lost while the hosts were connecting");
         if (fd >= 0)
             missing -= use_connection(j, fd, &h);
-        else if (ls_now_ns() >= j->until_ns)
+        else if (status == LS_OK && ls_now_ns() >= j->until_ns)
             status = fail_await(j, err);
         if (status == LS_OK && !j->how)
             status = tcp_check_notes(j, err);

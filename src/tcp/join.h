@@ -110,6 +110,9 @@ enum {
     TCP_NOTE = 400     /* bytes of a note's text */
 };
 
+/* hello.channel of a connection for a vote (regroup.c) */
+enum { TCP_ON_VOTE = LS_WIRE_CHANNELS };
+
 #define TCP_NOBODY UINT32_MAX /* member number of a caller that has none yet */
 
 /* The first message of a connection. All members have the same byte order, because the fingerprint
@@ -119,14 +122,14 @@ typedef struct hello {
     /* Numbers of caller and listener in the first group. In a connection that transfers data,
      * `from` is the caller's number in the group `group`. */
     uint32_t from, to;
-    uint32_t channel;
+    uint32_t channel;    /* channel of the transport, or TCP_ON_VOTE */
     uint32_t port;       /* port at which the caller listens */
     uint32_t advertised; /* 1: `address` was given by the user (--advertise) */
     uint32_t members;    /* number of members in the caller's options */
     uint32_t admits;     /* 1: the caller may be admitted to a run that has begun */
     uint32_t unused;
     uint64_t run;        /* random number of the run, drawn by the first member */
-    uint64_t group;      /* number of the group (tcp_ballot) */
+    uint64_t group;      /* number of the group (tcp_ballot) that the caller has formed last */
     uint8_t address[16]; /* address of the caller's listener, as the caller knows it */
     char host[TCP_HOST]; /* name of the caller's host */
     uint8_t nonce[NONCE];
@@ -276,6 +279,10 @@ bool tcp_ready(int fd, short events, uint64_t until_ns);
 
 /* Returns the end of a connection attempt or handshake that begins now. */
 uint64_t tcp_try_until(const joining *j);
+
+/* Returns whether the other end has closed the connection, or the connection has failed, and no
+ * received data are left. */
+bool tcp_is_closed(int fd);
 
 /* Sends (`out`) or receives all bytes. Returns 0 or an errno; ETIMEDOUT at `until_ns`; ECONNRESET
  * if the other end has closed the connection. */

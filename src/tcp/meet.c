@@ -115,10 +115,8 @@ static int listen_as_configured(joining *j, ls_error *err)
 /* Removes the callers that have closed their connections. *count: number of callers. */
 static void drop_gone_callers(joining *j, int *count)
 {
-    char byte;
     for (int i = *count; i >= 1; i--) {
-        const ssize_t n = recv(j->caller[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+        if (!tcp_is_closed(j->caller[i]))
             continue;
         tcp_log(j, LS_LOG_WARNING, "host %s had come, but has closed its connection",
                 j->entry[i].host);

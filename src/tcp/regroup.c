@@ -42,8 +42,6 @@ enum {
     GRACES_PER_VOTE = 4, /* for one vote */
     GRACES_IN_ALL = 6    /* for the whole regrouping: all votes and the new connections */
 };
-/* Value of hello.channel in a connection for the vote. */
-enum { ON_VOTE = LS_WIRE_CHANNELS };
 
 /* Another member of the first group, as this member sees it during the vote. */
 typedef struct voter {
@@ -150,7 +148,10 @@ static bool has_hung_up(const regrouping *m, int who)
 static void dial(regrouping *m, int who)
 {
     joining *j = m->j;
-    hello h = {.from = (uint32_t)m->vote->own, .to = (uint32_t)who, .channel = ON_VOTE};
+    hello h = {.from = (uint32_t)m->vote->own,
+               .to = (uint32_t)who,
+               .channel = TCP_ON_VOTE,
+               .group = m->vote->formed.number};
     const uint64_t began = ls_now_ns(), try_ns = j->try_ns;
     int fd = -1, error = 0;
     j->try_ns = try_ns / 2;
@@ -195,7 +196,9 @@ static void dial_next(regrouping *m)
 
 /* Accepts an incoming connection, if there is one. A member that already knows the result of the
  * vote may connect for the new group before the result has reached this member. Such a connection
- * is kept in j->early until it does (join.c). */
+ * is kept in j->early until it does (join.c). A connection for the group that this member has
+ * formed last is closed: this member has left that group for another vote, and the caller must know
+ * it. */
 static void accept_incoming(regrouping *m)
 {
     joining *j = m->j;
@@ -203,10 +206,11 @@ static void accept_incoming(regrouping *m)
     const int fd = tcp_await_caller(j, ls_now_ns() + LISTEN_NS, &h);
     if (fd < 0)
         return;
-    if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && j->earlies < PENDING_MAX) {
+    if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && h.group > m->vote->formed.number &&
+        j->earlies < PENDING_MAX) {
         j->early[j->earlies].fd = fd;
         j->early[j->earlies++].said = h;
-    } else if (h.run == j->run && h.channel == ON_VOTE && h.to == (uint32_t)m->vote->own &&
+    } else if (h.run == j->run && h.channel == TCP_ON_VOTE && h.to == (uint32_t)m->vote->own &&
                h.from > (uint32_t)m->vote->own && h.from < (uint32_t)m->vote->members &&
                !m->voter[h.from].refused) {
         attach(m, (int)h.from, fd);
@@ -372,7 +376,9 @@ static void begin_vote(regrouping *m, const tcp_set *suspects)
 }
 
 /* Makes the connections of the group that was formed. The connections of the vote are closed only
- * after that, so that the last messages of the vote arrive. */
+ * after that, so that the last messages of the vote arrive. If one member gives up, because another
+ * was lost meanwhile, the others notice that and give up too (join.c), so that all of them are in
+ * the next vote before the grace time is over. */
 static int connect_anew(tcp_wire **out, regrouping *m, ls_error *err)
 {
     const tcp_set *set = &m->vote->formed.set;

@@ -15,10 +15,18 @@ bool tcp_ready(int fd, short events, uint64_t until_ns)
     struct pollfd watch = {.fd = fd, .events = events};
     for (;;) {
         const uint64_t now = ls_now_ns();
-        const int n = now < until_ns ? poll(&watch, 1, tcp_milliseconds(until_ns - now)) : 0;
+        /* It polls at least once: a thread that had no CPU until then does not miss the event. */
+        const int n = poll(&watch, 1, now < until_ns ? tcp_milliseconds(until_ns - now) : 0);
         if (n >= 0 || errno != EINTR)
             return n > 0;
     }
+}
+
+bool tcp_is_closed(int fd)
+{
+    char byte;
+    const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)

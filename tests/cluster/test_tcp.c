@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -519,6 +520,8 @@ static void a_line_that_broke_keeps_the_others_from_nothing(void **state)
 typedef struct parting {
     pthread_barrier_t all;
     unsigned killed, cut_off, hidden; /* a bit each */
+    unsigned dying;                   /* a bit each: lost when the next group has been formed */
+    atomic_int met;                   /* number of members that have met */
     uint64_t late_ns;                 /* delay of the hidden member */
     struct {
         int status, members;
@@ -557,17 +560,44 @@ static void swallow_calls(int *door, int crowd[8])
         crowd[i] = knock(&at);
 }
 
+/* A member that is lost when it has formed the next group, and is not connected to its members. */
+typedef struct dying_member {
+    joining *rendezvous;
+    parting *p;
+    int others; /* number of members that are left */
+} dying_member;
+
+static void die_when_formed(void *user)
+{
+    const dying_member *d = user;
+    joining *j = d->rendezvous;
+    if (j->vote.formed.number == 0 || j->listen_fd < 0)
+        return;
+    close(j->listen_fd);
+    j->listen_fd = -1;
+    for (int i = 0; i < 10000 && atomic_load(&d->p->met) < d->others; i++)
+        poll(NULL, 0, 1);
+}
+
 static void meet_anew(member *m, parting *p, int own)
 {
     uint8_t lost[MOST] = {0};
     int origin[MOST];
     ls_wire *old = m->wire;
-    const ls_regroup how = {
-        .size = sizeof how, .lost = lost, .deadline_ns = 10 * SECOND, .origin = origin};
+    const bool dies = p->dying >> own & 1;
+    dying_member dying = {rendezvous_of(old), p,
+                          old->members - __builtin_popcount(p->killed | p->dying)};
+    const ls_regroup how = {.size = sizeof how,
+                            .lost = lost,
+                            .deadline_ns = dies ? SECOND / 2 : 10 * SECOND,
+                            .alive = dies ? die_when_formed : NULL,
+                            .user = &dying,
+                            .origin = origin};
     const uint64_t begun = ls_now_ns();
     p->said[own].status = old->type->regroup(&m->wire, old, &how, &p->said[own].err);
     p->said[own].took_ns = ls_now_ns() - begun;
     p->said[own].members = p->said[own].status ? 0 : m->wire->members;
+    atomic_fetch_add(&p->met, !dies);
     old->type->abort(old);
 }
 
@@ -603,7 +633,7 @@ static void all_others_met(parting *p, int members, uint64_t within_ns)
 {
     member m[MOST];
     char meet[40];
-    const unsigned lost = p->killed | p->cut_off;
+    const unsigned lost = p->killed | p->cut_off | p->dying;
     some_place(meet);
     assert_int_equal(pthread_barrier_init(&p->all, NULL, (unsigned)members), 0);
     for (int i = 0; i < members; i++) {
@@ -631,6 +661,16 @@ static void who_is_left_of_a_process_that_was_killed_meets_at_once(void **state)
     for (unsigned victim = 0; victim < 3; victim++) {
         parting p = {.killed = 1u << victim};
         all_others_met(&p, 3, SECOND);
+    }
+}
+
+/* Members with higher numbers find at once that it is lost. The first waits for its connections. */
+static void another_may_be_lost_while_they_connect(void **state)
+{
+    (void)state;
+    for (unsigned victim = 1; victim < 3; victim++) {
+        parting p = {.killed = 16, .dying = 1u << victim};
+        all_others_met(&p, 5, 9 * SECOND);
     }
 }
 
@@ -740,6 +780,7 @@ LS_TESTS(cluster_tcp, "integration")
         cmocka_unit_test(a_name_with_two_addresses_has_one_first),
         cmocka_unit_test(a_line_that_broke_keeps_the_others_from_nothing),
         cmocka_unit_test(who_is_left_of_a_process_that_was_killed_meets_at_once),
+        cmocka_unit_test(another_may_be_lost_while_they_connect),
         cmocka_unit_test(one_whose_door_was_never_reached_is_waited_for),
         cmocka_unit_test(calls_that_nobody_takes_keep_the_others_from_nothing),
         cmocka_unit_test(strangers_do_not_crowd_the_door_of_a_run),
