@@ -29,6 +29,7 @@ static int run_exit_code(int status, const ls_result *result)
 
 /* ---- callbacks ------------------------------------------------------------------------------ */
 
+/* State of a training run of the program. */
 typedef struct session {
     cli_view view;
     cli_output metrics;

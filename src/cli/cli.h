@@ -113,6 +113,7 @@ void cli_print_config_help(void);
 
 enum { CLI_SECRET_ROOM = 4097 };
 
+/* How the members of a run over TCP find each other, and their secret. */
 typedef struct cli_rendezvous {
     ls_tcp_place place;
     char secret[CLI_SECRET_ROOM];

@@ -56,10 +56,12 @@ typedef struct arguments {
     char devices[512];
 } arguments;
 
+/* A step of the test: its learning rate, its loss, and the moving average of the loss. */
 typedef struct point {
     double lr, loss, smoothed;
 } point;
 
+/* State of a learning-rate range test. */
 typedef struct range_test {
     ls_sink sink; /* first member: receives the run's records */
     const arguments *a;

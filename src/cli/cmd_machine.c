@@ -92,6 +92,7 @@ static const char bench_help[] =
 
 enum { ROWS_MOST = 12, ROUNDS_MOST = 99, MEASURE_SETS = 3 };
 
+/* Result of a measurement. */
 typedef struct measurement {
     double images_per_s;
     int workers, batch_size, synthetic;
@@ -99,6 +100,7 @@ typedef struct measurement {
     char devices[512]; /* names of the devices: "[cpu(0), cpu(1)]" */
 } measurement;
 
+/* A row of the table: devices, and their rates in rows per second. */
 typedef struct row {
     char devices[64]; /* the row's devices, as an assignment to the key `devices` */
     measurement last;
@@ -106,6 +108,7 @@ typedef struct row {
     int rounds;
 } row;
 
+/* Arguments and results of `trainer bench`. */
 typedef struct bench {
     const char *config;
     bool json;
@@ -193,6 +196,7 @@ static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_
 #define WARM_NS 333000000u
 enum { WARM_STEPS = 3 };
 
+/* Measures the time of a run's steps, from the records that the run writes. */
 typedef struct stopwatch {
     ls_trainer *trainer;
     uint64_t opened_ns, from_ns, last_ns, need_ns;

@@ -33,6 +33,7 @@ typedef struct sweep_arguments {
     cli_list set, vary;
 } sweep_arguments;
 
+/* State of a sweep. */
 typedef struct session {
     const sweep_arguments *a;
     const ls_registry *registry;

@@ -103,6 +103,7 @@ static const char eval_help[] =
     "  --json           prints one JSON object\n"
     "  --help           this text\n";
 
+/* Result of `trainer eval`. */
 typedef struct outcome {
     const ls_dataset_info *data;
     const char *split;

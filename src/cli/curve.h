@@ -9,6 +9,7 @@
 
 #define CLI_CURVE_POINTS 512
 
+/* An epoch of a curve. */
 typedef struct cli_curve_point {
     int epoch;
     float loss; /* mean loss of the training rows */

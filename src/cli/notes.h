@@ -17,6 +17,7 @@
 
 enum { CLI_WARNINGS = 100 }; /* further warnings are not written */
 
+/* The file notes.jsonl of a run. */
 typedef struct cli_notes {
     pthread_mutex_t lock;
     int fd;          /* −1: the file is not open */

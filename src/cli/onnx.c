@@ -21,6 +21,7 @@
 
 typedef ls_onnx_tensor tensor;
 
+/* State of writing a graph. */
 typedef struct graph {
     ls_onnx_file file;
     const ls_onnx_desc *desc;

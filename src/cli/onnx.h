@@ -30,6 +30,7 @@
 
 enum { LS_ONNX_IR_VERSION = 8, LS_ONNX_OPSET = 17, LS_ONNX_ML_OPSET = 3 };
 
+/* Describes the model to export. */
 typedef struct ls_onnx_desc {
     const ls_model *model;
     const float *weights; /* [model->floats], in the canonical layout (nn/model.h) */

@@ -10,6 +10,7 @@
 #define LS_ONNX_LOGITS "logits"
 #define LS_ONNX_PROBABILITIES "probabilities"
 
+/* A tensor of the graph, the output of a node or an input. */
 typedef struct ls_onnx_tensor {
     char name[96];
     int rank; /* 2 or 4 */

@@ -41,6 +41,7 @@ void cli_put_json(ls_json_writer *w);
 
 /* ---- the view: a run's progress for people, on stderr ---------------------------------------- */
 
+/* State of the view. */
 typedef struct cli_view {
     bool quiet;
     bool tty; /* stderr is a terminal: the progress line is redrawn in place */
@@ -75,6 +76,7 @@ void cli_view_log(void *user, ls_log_level level, const char *text);
 
 /* ---- records onto a stream (--metrics) ------------------------------------------------------- */
 
+/* The stream of --metrics. */
 typedef struct cli_output {
     /* NULL: --metrics is not given, or the stream is a pipe whose reader has closed it */
     FILE *stream;

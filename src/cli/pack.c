@@ -522,6 +522,7 @@ int cli_find_again(cli_again *room, cli_list *set, ls_trainer_options *o, bool q
 
 /* ---- into memory ----------------------------------------------------------------------------- */
 
+/* The rows and labels into which decoded images are stored, and the number of rows so far. */
 typedef struct memory {
     cli_packing *k;
     uint8_t *values;

@@ -16,6 +16,7 @@
 
 enum { CLI_PACK_THREADS = 256 /* limit of the number of threads */ };
 
+/* What to pack, and how. */
 typedef struct cli_pack {
     /* Folders of training and test images. test_folder NULL: the subfolders `train` and `test` (or
      * `val`, `valid`, `validation`) of `folder` are used if they exist. */
@@ -76,11 +77,13 @@ bool cli_is_folder(const char *path);
 
 /* ---- internal: classes and images in the folders (pack_list.c) ------------------------------ */
 
+/* A list of names. */
 typedef struct cli_names {
     const char **name;
     size_t count, room;
 } cli_names;
 
+/* A file in a folder, or a subfolder. */
 typedef struct cli_entry {
     const char *path;
     int32_t label;
@@ -90,6 +93,7 @@ typedef struct cli_entry {
 
 typedef struct cli_texts cli_texts;
 
+/* A list of images, and the numbers of files that were left out of it. */
 typedef struct cli_listing {
     cli_entry *entry;
     size_t count, room;
@@ -105,6 +109,7 @@ typedef struct cli_remarks {
     int count;
 } cli_remarks;
 
+/* State of packing a folder. */
 typedef struct cli_packing {
     const cli_pack *p;
     const ls_host *host;

@@ -42,6 +42,7 @@ enum {
     BLOCK_BYTES = 32 << 20
 };
 
+/* The state that the decoding threads share. */
 struct cli_decoder {
     const cli_packing *k;
     const cli_listing *list;

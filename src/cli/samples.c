@@ -16,6 +16,7 @@
  * predicts values. */
 enum { CANDIDATES = 512, CANDIDATE_BYTES = 4 << 20, SIDE = 64, VALUES = 4 };
 
+/* The candidates, with their targets and the model's outputs. */
 typedef struct samples {
     const ls_trained *t;
     const ls_dataset *data;

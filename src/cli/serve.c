@@ -30,6 +30,7 @@
 
 enum { NUMBERS_WORKERS = 6 }; /* largest number of workers for which /metrics has separate values */
 
+/* The metrics of /metrics. */
 typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *norm, *faults, *skipped;
@@ -206,6 +207,7 @@ static void make_numbers(cli_server *s, struct MHD_Connection *to, ls_buffer *ou
     out->failed |= length >= sizeof text;
 }
 
+/* A page of the server: its URL, its type, and the function that writes it. */
 typedef struct page {
     const char *url, *type;
     void (*make)(cli_server *s, struct MHD_Connection *to, ls_buffer *out);

@@ -14,6 +14,7 @@
     "expected KEY=VALUE,VALUE…, such as --vary lr=0.05,0.1, or KEY,KEY=V:V,V:V… for keys "     \
     "that change together"
 
+/* A value of a key in a setting. */
 typedef struct value {
     const char *text; /* the value as the user wrote it */
     char *assignment; /* assignment to a key of the config */

@@ -511,6 +511,7 @@ const char *ls_class_name(const ls_trained *t, int label)
 
 /* ---- evaluation and prediction: each worker creates a replica for its part of the shards ----- */
 
+/* A prediction, as its workers see it. */
 typedef struct job {
     const ls_predict_desc *desc;
     const void *labels;

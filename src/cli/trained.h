@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 
+/* Says what to open. */
 typedef struct ls_trained_options {
     /* Directory of a run, or a safetensors file with weights. In a directory, the final weights are
      * used, or the newest checkpoint if it is newer. A safetensors file that another program has
@@ -35,6 +36,7 @@ typedef struct ls_trained_options {
     ls_trainer_options trainer;
 } ls_trained_options;
 
+/* An opened run, or an opened file of weights. */
 typedef struct ls_trained {
     const ls_host *host;
     ls_config config;
@@ -68,6 +70,7 @@ const char *ls_class_name(const ls_trained *trained, int label);
 
 /* ---- forward passes on all devices, without gradients ---------------------------------------- */
 
+/* Describes the rows to predict. */
 typedef struct ls_predict_desc {
     const ls_trained *trained;
     const ls_registry *registry;
@@ -115,6 +118,7 @@ int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *desc, l
     "  --config CONFIG  uses this config instead of the run's own\n"                               \
     "  --set KEY=VALUE  sets a key of the config: --set data.name=synthetic\n"
 
+/* Arguments of a verb that uses a trained model. */
 typedef struct cli_trained_args {
     const char *verb;
     const char *run;    /* the first argument that is not an option: RUN */

@@ -222,6 +222,7 @@ static void measure_values(ls_measured *out, unsigned wanted, const ls_scored_ro
 
 /* ---- bits ----------------------------------------------------------------------------------- */
 
+/* A score of a row, and whether the row is positive (target > 0.5). */
 typedef struct scored {
     float score;
     bool positive;

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A function that runs on another thread; see the top of this file. */
 typedef struct ls_beside {
     int (*run)(void *arg);
     void *arg;

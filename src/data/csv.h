@@ -15,6 +15,7 @@ typedef enum ls_csv_kind {
     LS_CSV_DROPPED
 } ls_csv_kind;
 
+/* A column of a table. */
 typedef struct ls_csv_column {
     char *name;
     ls_csv_kind kind;
@@ -37,6 +38,7 @@ typedef struct ls_csv_column {
     size_t word_line;
 } ls_csv_column;
 
+/* State of reading the training table and then the test table. */
 typedef struct ls_csv {
     const ls_opening *o;
     ls_table *t; /* the table that is being read */

@@ -32,6 +32,7 @@ typedef struct pair {
     const char *x_name, *y_name; /* names for messages */
 } pair;
 
+/* State of opening a dataset of arrays. */
 typedef struct arrays {
     const ls_opening *o;
     char *path[4];  /* owned paths of the files with x, y, test x and test y */

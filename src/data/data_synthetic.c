@@ -28,6 +28,7 @@ enum {
  * (base/rng.h). */
 enum { DRAW_PICTURES = 0, DRAW_TRAIN = 1, DRAW_TEST = 2 };
 
+/* The picture of each class. */
 typedef struct pictures {
     uint8_t of[CLASSES][PIXELS];
 } pictures;

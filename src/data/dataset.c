@@ -179,6 +179,7 @@ static int ask(const ls_data_source *source, int test, const uint32_t *rows, uin
                            : check_labels(source, test, rows, count, targets, err);
 }
 
+/* The training split of a caller's streamed source; its rows are read when they are needed. */
 typedef struct streamed {
     ls_dataset base;
     const ls_data_source *source;

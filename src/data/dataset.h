@@ -57,6 +57,7 @@ typedef enum ls_column_use {
     LS_COLUMN_VALUE  /* the target, which is a number */
 } ls_column_use;
 
+/* Summary of a column of a training table. */
 typedef struct ls_column_summary {
     const char *name;
     ls_column_use use;
@@ -75,6 +76,7 @@ typedef struct ls_column_summary {
     double mean, deviation; /* statistics of numbers, in the unit of the file */
 } ls_column_summary;
 
+/* Description of a dataset, which is one split. */
 typedef struct ls_dataset_info {
     const char *name;   /* name in the configuration: "fashion_mnist" */
     const char *split;  /* "train", "test", or "validation" */

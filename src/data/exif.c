@@ -6,6 +6,7 @@
 
 enum { ORIENTATION = 0x0112, SHORT = 3, ENTRY = 12, HEADER = 8 };
 
+/* A block of EXIF data. */
 typedef struct block {
     const uint8_t *bytes;
     size_t count;

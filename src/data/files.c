@@ -177,6 +177,7 @@ enum {
     MAX_RATIO = 1032      /* deflate needs at least 2 bits for 258 bytes */
 };
 
+/* A file that is being read. */
 struct ls_byte_reader {
     const ls_host *host;
     const char *path;

@@ -14,13 +14,14 @@
 typedef struct whole {
     ls_dataset *all;
     const ls_host *host;
-    int parts;
+    int parts; /* number of open parts, plus 1 while divide() runs */
 } whole;
 
+/* One of the two parts. */
 typedef struct part {
     ls_dataset base;
     whole *of;
-    uint32_t *row;
+    uint32_t *row; /* [base.info.rows]: row numbers in of->all */
 } part;
 
 static int part_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
@@ -75,6 +76,7 @@ static int open_part(ls_dataset **out, whole *of, const char *split, uint32_t ro
     return LS_OK;
 }
 
+/* A row of the divided split, with its label and its random number. */
 typedef struct lot {
     int32_t label;
     uint32_t row;

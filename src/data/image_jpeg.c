@@ -21,6 +21,7 @@ enum {
     MOST_TABLES = 64
 };
 
+/* A JPEG decoder. The tables in `quantiser` and `huffman` are hidden from libjpeg, see has_mark. */
 typedef struct jpeg {
     struct jpeg_decompress_struct d;
     struct jpeg_error_mgr errors;

@@ -31,6 +31,7 @@ typedef struct ls_image_kind {
     int64_t area; /* largest width × height if `shrink` is given; 0: LS_IMAGE_AREA */
 } ls_image_kind;
 
+/* An image file that is being read. */
 struct ls_image {
     int folder; /* directory of `path`, or AT_FDCWD */
     const char *path;

@@ -136,6 +136,7 @@ void ls_byte_reader_close(ls_byte_reader *r);
 
 /* ---- rows in memory -------------------------------------------------------------------------- */
 
+/* A dataset whose rows are in memory. */
 typedef struct ls_resident {
     ls_dataset base;
     const ls_host *host;

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A level: its text, and its value if the text is a number. */
 typedef struct ls_level {
     char *text; /* the text of its first occurrence */
     double value;
@@ -15,6 +16,7 @@ typedef struct ls_level {
     int place; /* position among the sorted levels, from 0; set by ls_levels_sort */
 } ls_level;
 
+/* The levels of a column. */
 typedef struct ls_levels {
     ls_level *level; /* [count], in the order of their first occurrence */
     int count;

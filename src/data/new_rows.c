@@ -65,6 +65,7 @@ int ls_new_rows_class(const ls_input_format *format, const char *text)
 
 enum { IGNORED = -1, TARGET = -2 };
 
+/* State of reading a table of new rows. */
 typedef struct reading {
     const ls_input_format *format;
     ls_table *t;

@@ -96,6 +96,7 @@ typedef struct side {
     float *weight; /* [outputs][most] */
 } side;
 
+/* State of scaling a picture. */
 typedef struct scaling {
     const ls_picture *from;
     int height, width, lanes; /* lanes: number of samples of a pixel, 4 or 1 */
@@ -177,6 +178,7 @@ static inline void store_columns(const scaling *s, const float sum[LANES], int y
             to[r * s->pitch] = sum[r];
 }
 
+/* The inner loops for an instruction set. */
 typedef struct scaler {
     void (*columns)(const scaling *s, int y, int rows, int left, int right);
     void (*rows)(const scaling *s, int32_t sample[LANES], int y, size_t at);

@@ -11,6 +11,7 @@ enum {
     BLOCK = 1 << 20
 };
 
+/* A block of memory, and the result of reading the file into it. */
 typedef struct block {
     ls_byte_reader *file;
     uint8_t *bytes; /* [BLOCK] */

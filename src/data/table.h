@@ -22,6 +22,7 @@ enum {
 
 typedef struct ls_table_source ls_table_source;
 
+/* A table that is being read. */
 typedef struct ls_table {
     const char *path; /* name of the table in messages */
     size_t line;      /* line on which the last field read ends, from 1 */

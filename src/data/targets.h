@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "formats/arrays.h"
 
+/* The form of the targets in an array. */
 typedef struct ls_target_form {
     int classes;  /* number of classes; 0: targets are values */
     int first;    /* label of class 0: 0 or 1 */

@@ -25,6 +25,7 @@ enum {
                   * bytes */
 };
 
+/* A ZIP archive in memory. */
 typedef struct archive {
     const char *path;
     const uint8_t *bytes;

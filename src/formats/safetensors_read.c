@@ -20,6 +20,7 @@
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
+/* A file that is being read. */
 typedef struct file {
     const char *path;
     int fd;
@@ -108,6 +109,7 @@ static int read_header(file *f)
 
 /* ---- the header's entries ------------------------------------------------------------------- */
 
+/* The bytes of a tensor. */
 typedef struct span {
     uint64_t begin, end; /* offsets from the start of the data */
 } span;

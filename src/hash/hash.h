@@ -18,6 +18,7 @@
 /* Size of the digest in lower-case hexadecimal in bytes, terminating NUL included. */
 #define LS_SHA256_HEX 65
 
+/* Context of a hash that is being computed. */
 typedef struct ls_sha256 {
     uint64_t state[16]; /* context of the hash library */
 } ls_sha256;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A character, and the two characters into which it is decomposed. */
 typedef struct pair {
     uint16_t whole, first, second;
 } pair;

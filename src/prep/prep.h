@@ -45,6 +45,7 @@ typedef struct ls_prep_name {
     int place;
 } ls_prep_name;
 
+/* Preparation of a column of a table. */
 typedef struct ls_prep_column {
     char *name;
     int levels;           /* 0: a column of numbers */
@@ -61,6 +62,7 @@ typedef struct ls_prep_column {
     char decimal;           /* decimal separator in the training table: '.' or ','; 0: not known */
 } ls_prep_column;
 
+/* Description of a preparation. */
 typedef struct ls_prep {
     const ls_host *host;
     ls_prep_kind kind;
