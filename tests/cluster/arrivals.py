@@ -32,14 +32,14 @@ BEING_ADMITTED = "is being admitted"
 class Host:
     """A process on host i, from 1."""
 
-    def __init__(self, test, i, join, number, more=()):
+    def __init__(self, test, i, join, number, wait_s, more):
         self.test, self.i, self.name = test, i, f"host-{i}-{number}"
         self.folder = test.folder / self.name
         self.folder.mkdir()
         self.lost = None  # how
         words = [test.program, test.folder / "c.json", "--devices", "cpu:1", "--listen", ":7070",
                  *(["--join", f"{hosts.NET}{join}:7070"] if join else []), "--members", test.count, "--secret",
-                 test.folder / "secret", "--set", "run_dir=run", "--wait", 8, *test.pace, *more]
+                 test.folder / "secret", "--set", "run_dir=run", "--wait", wait_s, *test.pace, *more]
         self.log = self.folder / "log"
         space = test.spaces.space(i)
         command = f"hostname h{i}; exec " + " ".join(str(word) for word in words)
@@ -105,11 +105,11 @@ class Test:
     def start(self, count):
         self.all, self.members, self.count = [], [], count
         for i in range(1, count + 1):
-            self.add(i, 1 if i > 1 else None)
+            self.add(i, 1 if i > 1 else None, PATIENCE_S)
             self.members.append(self.all[-1])
 
-    def add(self, i, join, more=()):
-        self.all.append(Host(self, i, join, len(self.all), more))
+    def add(self, i, join, wait_s=8, more=()):
+        self.all.append(Host(self, i, join, len(self.all), wait_s, more))
         return self.all[-1]
 
     def lose(self, host, how):
@@ -280,7 +280,7 @@ def refused(test, said):
     said.append("a host with another recipe is refused by name")
     test.start(2)
     test.wait(lambda: test.step() >= 1, "no step")
-    host = test.add(3, 1, ("--set", "seed=7"))
+    host = test.add(3, 1, more=("--set", "seed=7"))
     test.wait(lambda: host.code() is not None, "it does not end")
     if host.code() == 0 or not host.said("another recipe") or not test.members[0].said("another recipe"):
         raise Failure("it was not refused by name on both sides")
