@@ -39,7 +39,8 @@ typedef struct ls_run_step {
     uint32_t steps, epoch, finite; /* number of steps, epoch, number of steps with a finite loss */
     uint32_t normed;               /* number of steps that have a gradient norm */
     float lr, loss_lo, loss_hi, rate_lo, rate_hi;
-    double loss, norm, rows, seconds; /* sums over the steps; norm: of the gradient norms */
+    double loss, norm, rows, seconds; /* sums over the steps: of the losses, of the gradient norms,
+                                       * of the numbers of rows, and of the durations */
 } ls_run_step;
 
 /* A record that is not one of a step, unchanged. */

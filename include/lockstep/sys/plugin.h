@@ -431,10 +431,10 @@ enum {
      * keep data that it derives from them, such as transformed weights, from one forward with this
      * flag to the next. Its import_param discards such data. */
     LS_RUN_CONSTANT = 8,
-    /* Forward and backward: the caller promises that the parameters have not been written since the
-     * last forward of the layer, by this op or by one that shares its parameters (`twin`). Data
-     * that was derived from them in that forward or later is still valid. Every shard of a step
-     * but the first one runs with this flag. */
+    /* Forward and backward: the caller promises that nothing has written the parameters since the
+     * last forward of this op or of an op that shares its parameters (`twin`). So data that an op
+     * has derived from the parameters in that forward, or later, is still valid. The library sets
+     * this flag for every shard of a step except the first. */
     LS_RUN_SAME = 16
 };
 
@@ -474,8 +474,8 @@ struct ls_op {
                             * only (LS_RUN_SHADOW) */
     size_t saved_bytes, scratch_bytes; /* sizes of ls_op_buffers.saved and .scratch */
     size_t kept_bytes;  /* size of the memory that the op itself has allocated for data that it
-                         * derives from the parameters (LS_RUN_CONSTANT, LS_RUN_SAME). Memory that
-                         * several ops share counts in one of them */
+                         * derives from the parameters (LS_RUN_CONSTANT, LS_RUN_SAME). Only one of
+                         * several ops that share such memory reports its size */
     const char *kernel; /* name of the chosen kernel, for messages: "lanes:avx512" */
 };
 
