@@ -649,7 +649,7 @@ struct ls_device {
 
 /* Result of a back end's search for devices. */
 typedef struct ls_backend_info {
-    int devices; /* number of devices that can be opened; in the CPU back end, number of CPUs that
+    int devices; /* number of devices that can be opened; in the CPU back end, number of cores that
                   * the process may use */
     char version[96]; /* versions of the back end's libraries, for `trainer --version` */
     char reason[192]; /* reason why there is no device, if `devices` is 0 */
