@@ -59,8 +59,8 @@ typedef struct ls_run_log {
     size_t steps;
     ls_run_record *other;
     size_t others, capacity;
-    int events;       /* number of records of faults, resumes and steps not applied; the first
-                       * LS_RUN_EVENTS of them are stored */
+    int events;       /* number of warnings and of records of faults, resumes and steps not applied;
+                       * the first LS_RUN_EVENTS of them are stored */
     ls_buffer newest; /* the unchanged record of the last step */
     double *phase_s;  /* [workers][LS_PHASES]: seconds, summed over `timed` steps */
     int workers;

@@ -5,6 +5,12 @@
  * operations of a model. The rest of the library uses only these tables, and calls no vendor
  * library.
  *
+ * Terms: a *minibatch* is the set of rows of one training step. It is cut into *shards*. A worker
+ * (the thread of the library that drives one device) computes whole shards, each at once or in
+ * *blocks* of consecutive rows. A *batch* is the set of rows that an op processes in one call: a
+ * shard or a block of it, or some rows of an evaluation. A *replica* is a worker's copy of the
+ * model. An *arena* is one array that contains all parameters of a model, or all their gradients.
+ *
  * The life of an op:
  *
  *     desc.x = op->y of the op that produces its input  shapes and layout, no memory yet
@@ -20,16 +26,15 @@
  * always has the layout of its tensor: dy that of y, dx that of x. Parameters have the layout that
  * their op prefers; only import_param and export_param convert. Padding in the memory of a
  * parameter or gradient is zero and must stay zero, so that element-wise work over whole arenas is
- * safe. An arena is one array that contains all parameters of a model, or all their gradients.
+ * safe.
  *
  * Numerics: a gradient is a *sum* over rows. A result may depend only on the rows, the parameters,
  * the op's description and the device's instruction set, never on the worker, on earlier calls or
  * on time.
  *
  * Threads: any thread may call `probe` and `open`. All functions of a device and of its ops are
- * called on one thread, the worker's, which has called the device's `bind`. A worker is the thread
- * of the library that drives one device. Only the library's own CPU back end is also called on
- * other threads: it does not depend on the thread that calls it.
+ * called on one thread, the worker's, which has called the device's `bind`. Only the library's own
+ * CPU back end is also called on other threads: it does not depend on the thread that calls it.
  * Streams: each function that computes takes a stream and may return before the work is done.
  * Errors of such work are reported by `sync`. NULL is the device's default stream.
  * Slots: a slot is a pointer to a function in one of the tables. A slot is mandatory unless its
@@ -334,12 +339,8 @@ typedef struct ls_op_desc {
     float rate;     /* optimizers: factor by which args->lr is multiplied; 0 means 1 */
 } ls_op_desc;
 
-/* Arguments that change from call to call. A *minibatch* is the set of rows of one training step.
- * It is cut into *shards*; a worker computes whole shards, each at once or in *blocks* of
- * consecutive rows. A *batch* is the set of rows that an op processes in one call: a shard or a
- * block of it, or some rows of an evaluation. A *replica* is a worker's copy of the model. Each
- * replica has one such structure in host memory. An op on a CPU reads it while it runs; the CUDA
- * back end copies it to the device. */
+/* Arguments that change from call to call. Each replica has one such structure in host memory. An
+ * op on a CPU reads the structure while the op runs; the CUDA back end copies it to the device. */
 typedef struct ls_step_args {
     const uint32_t *rows; /* gather, dropout: dataset row of each row of the batch */
     uint32_t rows_before; /* gather: number of rows of the same shard before rows[0]: 0 unless the
