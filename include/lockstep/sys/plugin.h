@@ -13,7 +13,7 @@
  *
  * The life of an op:
  *
- *     desc.x = op->y of the op that produces its input  shapes and layout, no memory yet
+ *     desc.x = y of the op that produces the input     shapes and layout, no memory yet
  *     ops->op_create(&op, device, &desc, err)          chooses kernels; sets op->y and all sizes
  *     op->impl->bind(op, &buffers, err)                once, but see LS_DEVICE_REBINDS
  *     op->impl->forward(op, stream, flags, err)        any number of times, allocates nothing
@@ -22,11 +22,11 @@
  *
  * Layouts: a layout belongs to the back end, and is opaque to the library. The op that produces a
  * tensor chooses the tensor's layout. The ops that read the tensor accept every layout of their
- * back end, and convert the tensor inside the op if necessary. A gradient
- * always has the layout of its tensor: dy that of y, dx that of x. Parameters have the layout that
- * their op prefers; only import_param and export_param convert. Padding in the memory of a
- * parameter or gradient is zero and must stay zero, so that element-wise work over whole arenas is
- * safe.
+ * back end, and convert the tensor inside the op if necessary. A gradient always has the layout of
+ * its tensor: dy, the gradient of an op's output y, that of y; and dx, the gradient of its input x,
+ * that of x. Parameters have the layout that their op prefers; only import_param and export_param
+ * convert. Padding in the memory of a parameter or gradient is zero and must stay zero, so that
+ * element-wise work over whole arenas is safe.
  *
  * Numerics: a gradient is a *sum* over rows. A result may depend only on the rows, the parameters,
  * the op's description and the device's instruction set, never on the worker, on earlier calls or
