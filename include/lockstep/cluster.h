@@ -46,10 +46,11 @@ typedef struct ls_trainer_cluster {
  *     the others     .meet = "10.0.0.1:7070"      any name that leads to the first: its address, a
  *                                                 service, a published port
  *
- * If the config says cluster.on_arrival "admit", a process may also come after the run has begun: it
- * sets `meet` to the address of any member, and waits until the members admit it at the end of an
- * epoch of ls_trainer_run. `members` is not compared then, and `wait_ns` limits only the time until
- * a member answers. Members whose trainers are driven by ls_trainer_step admit no process.
+ * If the config's cluster.on_arrival is "admit", a process may also join the run after it has
+ * begun. Such a process sets `meet` to the address of any member, and waits until the members admit
+ * it, at the end of an epoch of ls_trainer_run. The members then ignore its field `members`, and
+ * `wait_ns` limits only the time until a member answers. If the members train by ls_trainer_step,
+ * they admit no process.
  *
  * If no member sets `listen`, the one that has the address `meet` is the first. The first tells
  * every member where each of the others listens: at the address that the member advertises;

@@ -55,20 +55,21 @@ void ls_registry_destroy(ls_registry *registry);
 
 /* ---- the pool ------------------------------------------------------------------------------- */
 
-/* Value of ls_device_pool_options.threads that also uses the CPUs for which there is no worker. A
+/* Value of ls_device_pool_options.threads that also uses the cores for which there is no worker. A
  * CPU worker computes with a team of threads. If options.max_devices has reduced the number of CPU
- * workers, the CPUs that the process may use are divided equally among the workers' teams, one
- * thread per CPU. If max_devices has reduced nothing, each team has one thread. Results do not
- * depend on the size of the teams. */
+ * workers, the cores that the process may use (ls_allowed_cores) are divided equally among the
+ * workers' teams, one thread per core. If max_devices has reduced nothing, each team has one
+ * thread. Results do not depend on the size of the teams. */
 #define LS_TEAMS_OF_THE_REST (-1)
 
 /* Options of ls_device_pool_create. */
 typedef struct ls_device_pool_options {
     size_t size;                 /* sizeof(ls_device_pool_options) */
     const ls_registry *registry; /* the back ends to choose from */
-    /* List of devices, one worker each: "auto" (all GPUs, or one CPU device per allowed CPU if
-     * there is no GPU), "cpu" or "cuda" (all devices of that kind), "cpu:4" (four of them),
-     * "cuda:0,1" (these two; the same one twice gives two workers that share it). NULL: "auto". */
+    /* List of devices, one worker each: "auto" (all GPUs; if there is no GPU, one CPU device for
+     * each core of ls_allowed_cores), "cpu" or "cuda" (all devices of that kind), "cpu:4" (four CPU
+     * devices), "cuda:0,1" (these two GPUs; a number given twice makes two workers that share the
+     * GPU). NULL: "auto". */
     const char *devices;
     int max_devices;        /* largest number of devices that "auto", "cpu" or "cuda" selects; 0:
                              * no limit */

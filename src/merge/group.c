@@ -336,9 +336,9 @@ static void add(float *out, const float *left, const float *right, size_t count)
             out[i] = left[i] + right[i];
 }
 
-/* Executes the list for one piece of at most REST_PIECE floats, which begins at float `first` of the
- * parts. The stack contains rest->sums sums at the end, at its lowest positions. Additions at these
- * positions write directly to `out`; additions at higher positions write to `temporary`. */
+/* Executes the list for one piece of at most REST_PIECE floats, which begins at float `first` of
+ * the parts. The stack contains rest->sums sums at the end, at its lowest positions. Additions at
+ * these positions write directly to `out`; additions at higher positions write to `temporary`. */
 static void add_piece(const ls_tree_rest *rest, float *const *out, size_t first, size_t count,
                       float temporary[LS_PARTIALS_MAX][REST_PIECE])
 {
@@ -358,7 +358,8 @@ static void add_piece(const ls_tree_rest *rest, float *const *out, size_t first,
             memcpy(out[i], sum[i], count * sizeof(float));
 }
 
-/* Runs the program; out[i] receives the floats of sum i from float `first` on. */
+/* Executes the list for the floats first … first + count − 1; out[i][0] receives float `first` of
+ * sum i. */
 static void run_rest(const ls_tree_rest *rest, float *out[LS_PARTIALS_MAX], size_t first,
                      size_t count)
 {

@@ -39,7 +39,8 @@ typedef struct ls_run_step {
     uint32_t steps, epoch, finite; /* number of steps, epoch, number of steps with a finite loss */
     uint32_t normed;               /* number of steps that have a gradient norm */
     float lr, loss_lo, loss_hi, rate_lo, rate_hi;
-    double loss, norm, rows, seconds; /* sums over the steps; norm: of the gradient norms */
+    double loss, norm, rows, seconds; /* sums over the steps: of the losses, of the gradient norms,
+                                       * of the numbers of rows, and of the durations */
 } ls_run_step;
 
 /* A record that is not one of a step, unchanged. */
@@ -58,8 +59,8 @@ typedef struct ls_run_log {
     size_t steps;
     ls_run_record *other;
     size_t others, capacity;
-    int events;       /* number of records of faults, resumes and steps not applied; the first
-                       * LS_RUN_EVENTS of them are stored */
+    int events;       /* number of warnings and of records of faults, resumes and steps not applied;
+                       * the first LS_RUN_EVENTS of them are stored */
     ls_buffer newest; /* the unchanged record of the last step */
     double *phase_s;  /* [workers][LS_PHASES]: seconds, summed over `timed` steps */
     int workers;

@@ -108,8 +108,8 @@ typedef struct ls_nonfinite_values {
 
 /* Another host was admitted to the run. */
 typedef struct ls_arrival_values {
-    const char *host;
-    uint64_t step; /* number of steps that were done */
+    const char *host; /* name of the host */
+    uint64_t step;    /* number of steps that the run had done when the host was admitted */
 } ls_arrival_values;
 
 typedef struct ls_end_values {

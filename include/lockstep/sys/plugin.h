@@ -5,9 +5,15 @@
  * operations of a model. The rest of the library uses only these tables, and calls no vendor
  * library.
  *
+ * Terms: a *minibatch* is the set of rows of one training step. It is cut into *shards*. A worker
+ * (the thread of the library that drives one device) computes whole shards, each at once or in
+ * *blocks* of consecutive rows. A *batch* is the set of rows that an op processes in one call: a
+ * shard or a block of it, or some rows of an evaluation. A *replica* is a worker's copy of the
+ * model. An *arena* is one array that contains all parameters of a model, or all their gradients.
+ *
  * The life of an op:
  *
- *     desc.x = op->y of the op that produces its input  shapes and layout, no memory yet
+ *     desc.x = y of the op that produces the input     shapes and layout, no memory yet
  *     ops->op_create(&op, device, &desc, err)          chooses kernels; sets op->y and all sizes
  *     op->impl->bind(op, &buffers, err)                once, but see LS_DEVICE_REBINDS
  *     op->impl->forward(op, stream, flags, err)        any number of times, allocates nothing
@@ -16,20 +22,19 @@
  *
  * Layouts: a layout belongs to the back end, and is opaque to the library. The op that produces a
  * tensor chooses the tensor's layout. The ops that read the tensor accept every layout of their
- * back end, and convert the tensor inside the op if necessary. A gradient
- * always has the layout of its tensor: dy that of y, dx that of x. Parameters have the layout that
- * their op prefers; only import_param and export_param convert. Padding in the memory of a
- * parameter or gradient is zero and must stay zero, so that element-wise work over whole arenas is
- * safe. An arena is one array that contains all parameters of a model, or all their gradients.
+ * back end, and convert the tensor inside the op if necessary. A gradient always has the layout of
+ * its tensor: dy, the gradient of an op's output y, that of y; and dx, the gradient of its input x,
+ * that of x. Parameters have the layout that their op prefers; only import_param and export_param
+ * convert. Padding in the memory of a parameter or gradient is zero and must stay zero, so that
+ * element-wise work over whole arenas is safe.
  *
  * Numerics: a gradient is a *sum* over rows. A result may depend only on the rows, the parameters,
  * the op's description and the device's instruction set, never on the worker, on earlier calls or
  * on time.
  *
  * Threads: any thread may call `probe` and `open`. All functions of a device and of its ops are
- * called on one thread, the worker's, which has called the device's `bind`. A worker is the thread
- * of the library that drives one device. Only the library's own CPU back end is also called on
- * other threads: it does not depend on the thread that calls it.
+ * called on one thread, the worker's, which has called the device's `bind`. Only the library's own
+ * CPU back end is also called on other threads: it does not depend on the thread that calls it.
  * Streams: each function that computes takes a stream and may return before the work is done.
  * Errors of such work are reported by `sync`. NULL is the device's default stream.
  * Slots: a slot is a pointer to a function in one of the tables. A slot is mandatory unless its
@@ -334,12 +339,8 @@ typedef struct ls_op_desc {
     float rate;     /* optimizers: factor by which args->lr is multiplied; 0 means 1 */
 } ls_op_desc;
 
-/* Arguments that change from call to call. A *minibatch* is the set of rows of one training step.
- * It is cut into *shards*; a worker computes whole shards, each at once or in *blocks* of
- * consecutive rows. A *batch* is the set of rows that an op processes in one call: a shard or a
- * block of it, or some rows of an evaluation. A *replica* is a worker's copy of the model. Each
- * replica has one such structure in host memory. An op on a CPU reads it while it runs; the CUDA
- * back end copies it to the device. */
+/* Arguments that change from call to call. Each replica has one such structure in host memory. An
+ * op on a CPU reads the structure while the op runs; the CUDA back end copies it to the device. */
 typedef struct ls_step_args {
     const uint32_t *rows; /* gather, dropout: dataset row of each row of the batch */
     uint32_t rows_before; /* gather: number of rows of the same shard before rows[0]: 0 unless the
@@ -431,10 +432,10 @@ enum {
      * keep data that it derives from them, such as transformed weights, from one forward with this
      * flag to the next. Its import_param discards such data. */
     LS_RUN_CONSTANT = 8,
-    /* Forward and backward: the caller promises that the parameters have not been written since the
-     * last forward of the layer, by this op or by one that shares its parameters (`twin`). Data
-     * that was derived from them in that forward or later is still valid. Every shard of a step
-     * but the first one runs with this flag. */
+    /* Forward and backward: the caller promises that nothing has written the parameters since the
+     * last forward of this op or of an op that shares its parameters (`twin`). So data that an op
+     * has derived from the parameters in that forward, or later, is still valid. The library sets
+     * this flag for every shard of a step except the first. */
     LS_RUN_SAME = 16
 };
 
@@ -474,8 +475,8 @@ struct ls_op {
                             * only (LS_RUN_SHADOW) */
     size_t saved_bytes, scratch_bytes; /* sizes of ls_op_buffers.saved and .scratch */
     size_t kept_bytes;  /* size of the memory that the op itself has allocated for data that it
-                         * derives from the parameters (LS_RUN_CONSTANT, LS_RUN_SAME). Memory that
-                         * several ops share counts in one of them */
+                         * derives from the parameters (LS_RUN_CONSTANT, LS_RUN_SAME). Only one of
+                         * several ops that share such memory reports its size */
     const char *kernel; /* name of the chosen kernel, for messages: "lanes:avx512" */
 };
 
@@ -649,7 +650,7 @@ struct ls_device {
 
 /* Result of a back end's search for devices. */
 typedef struct ls_backend_info {
-    int devices; /* number of devices that can be opened; in the CPU back end, number of CPUs that
+    int devices; /* number of devices that can be opened; in the CPU back end, number of cores that
                   * the process may use */
     char version[96]; /* versions of the back end's libraries, for `trainer --version` */
     char reason[192]; /* reason why there is no device, if `devices` is 0 */

@@ -56,14 +56,14 @@ typedef struct ls_transfer {
     size_t bytes; /* exact length of the message, at most LS_TRANSFER_MOST; 0 is allowed */
 } ls_transfer;
 
-/* A process that waits to be admitted to a run that has begun. */
+/* A process that waits to be *admitted*: to become a member of a run that has begun. */
 typedef struct ls_arrival {
-    char host[64];  /* name of its host, terminated by a zero */
-    uint8_t at[56]; /* the engine's description of where it is reached */
+    char host[64];  /* name of the process's host, zero-terminated */
+    uint8_t at[56]; /* address at which the process is reached, in the engine's form */
     int64_t number; /* number that no other process of the run has ever had */
 } ls_arrival;
 
-#define LS_FINGERPRINT_MOST 400 /* most bytes of a fingerprint */
+#define LS_FINGERPRINT_MOST 400 /* largest number of bytes of a fingerprint */
 
 /* Options of open. */
 typedef struct ls_wire_options {
@@ -83,17 +83,19 @@ typedef struct ls_wire_options {
      * ls_log_level. */
     void (*say)(void *user, int level, const char *text);
     void *user; /* first argument of `alive`, `say` and `refuses` */
-    /* Non-zero: processes may be admitted after the run has begun, and this process may be one of
-     * them. open then waits, without a limit, until the members of the run admit it. Needs
-     * `regroups`. */
+    /* Non-zero: the run may admit processes after it has begun. If the run has begun when this
+     * process calls open, open waits, without a time limit, until the members admit this process.
+     * Needs `regroups`. */
     int admits;
-    /* [fingerprint_bytes] data that the members compare with their own if this process asks to be
-     * admitted; read during open. NULL: this process can only take part in a run that begins. */
+    /* [fingerprint_bytes] data about this process's config, data and build. If this process asks to
+     * be admitted, the members compare the fingerprint with their own. Read during open. NULL: this
+     * process cannot be admitted, but only take part in a run from its beginning. */
     const void *fingerprint;
     size_t fingerprint_bytes; /* at most LS_FINGERPRINT_MOST */
     /* Optional; called on the thread that called the slot. Compares the fingerprint of a process
-     * that asks to be admitted. Returns 0 if it may wait; otherwise it writes the reason to `why`,
-     * [size], and the process is refused. */
+     * that asks to be admitted with this process's own. Returns 0 if the process may wait to be
+     * admitted. Otherwise returns non-zero and writes the reason to `why`, [size]; the engine then
+     * refuses the process. */
     int (*refuses)(void *user, const char *host, const void *fingerprint, size_t bytes, char *why,
                    size_t size);
 } ls_wire_options;
@@ -108,24 +110,26 @@ typedef struct ls_regroup {
     void (*alive)(void *); /* called with `user` several times within deadline_ns, on the calling
                             * thread */
     void *user;
-    /* Output, [members + 1]: number on the old wire of each member of the new wire; −1: it was not
-     * on the old wire. */
+    /* Output, [members + 1]: for each member of the new wire its number on the old wire, or −1 if
+     * it was not on the old wire. */
     int *origin;
-    const ls_arrival *arrival; /* a process to be admitted, the same on all members; NULL: none */
+    const ls_arrival *arrival; /* the process to be admitted; all members pass the same one. NULL:
+                                * no process is to be admitted */
 } ls_regroup;
 
 /* First fields of every wire; the engine's own fields follow. */
 struct ls_wire {
     const ls_wire_type *type;
     int member, members; /* number of this process, from 0; number of members, this one included */
-    /* Number of the member that is new in this group. All members of the group have the same value,
-     * and a process that was admitted has its own number. 0: none is new. */
+    /* Number of the member that was admitted with this wire; all members have the same value. 0: no
+     * member was admitted. */
     int admitted;
-    /* [members] in a process that was admitted: the members, in their order. NULL in others. */
+    /* [members] descriptions of all members by their numbers, on the wire of the process that was
+     * admitted; NULL on all other wires. */
     const ls_arrival *place;
 };
 
-/* The table of an engine. All slots but regroup are mandatory. */
+/* The table of an engine. All slots are mandatory, except regroup and arrivals. */
 struct ls_wire_type {
     uint32_t abi;     /* LS_WIRE_ABI */
     uint32_t size;    /* sizeof(ls_wire_type) */
@@ -138,9 +142,8 @@ struct ls_wire_type {
     int (*post)(ls_wire *wire, ls_transfer *transfer, ls_error *err);
     /* Makes progress on transfers. Writes up to `most` transfers that have ended to `ended`, and
      * returns the number written, or a negative status. If none has ended, waits for one, at most
-     * `timeout_ns` nanoseconds. Errors:
-     * LS_EIO (a connection broke), LS_EDATA (a message had another length than the transfer that
-     * receives it). */
+     * `timeout_ns` nanoseconds. Errors: LS_EIO (a connection broke), LS_EDATA (a message had
+     * another length than the transfer that receives it). */
     int (*poll)(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns, ls_error *err);
     /* Closes and frees the wire. Collective: every member calls it, when no transfer is in
      * progress. */
@@ -162,9 +165,9 @@ struct ls_wire_type {
      * arriving process. It does not contain that process if the process, or a member that knows of
      * it, is lost during the call. */
     int (*regroup)(ls_wire **out, ls_wire *wire, const ls_regroup *how, ls_error *err);
-    /* Optional; needs regroup. Tells which process waits to be admitted, for regroup. Returns the
-     * number of processes that wait at this member, and sets *out to the one that has waited
-     * longest. Sets out->number in every case to a number that no process of the run has had, as
+    /* Optional; needs regroup. Returns the number of processes that wait at this member to be
+     * admitted, and writes the one that has waited longest to *out, for ls_regroup.arrival. Always
+     * sets out->number, even if no process waits, to a number that no process of the run has had as
      * far as this member knows. */
     int (*arrivals)(ls_wire *wire, ls_arrival *out);
 };
