@@ -5,7 +5,7 @@
 #include "cli/pack.h"
 #include "data/dataset.h"
 
-/* What `trainer init` has found out about the data. */
+/* The properties of the data that `trainer init` has found. */
 typedef struct cli_inspection {
     /* as the user gave them; target NULL: the program chooses the target */
     const char *path, *target;

@@ -16,7 +16,7 @@
 
 enum { CLI_PACK_THREADS = 256 /* limit of the number of threads */ };
 
-/* What to pack, and how. */
+/* Options of `trainer pack`: the images and their form. */
 typedef struct cli_pack {
     /* Folders of training and test images. test_folder NULL: the subfolders `train` and `test` (or
      * `val`, `valid`, `validation`) of `folder` are used if they exist. */

@@ -126,7 +126,7 @@ static int find_targets(arrays *a)
                             a->o->err);
 }
 
-/* If the labels in the file begin at 1, gives each class its label as a name: "1", "2", … */
+/* If the labels in the file begin at 1, names each class by its label ("1", "2" and so on). */
 static int name_numbers(const arrays *a, ls_resident *r)
 {
     const size_t n = (size_t)a->targets.classes;
