@@ -232,10 +232,9 @@ static void holes_are_filled_by_the_stated_rule(void **state)
     bytes_put(s, "x.npy", file);
     bytes_put(s, "y.npy",
               bytes_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
-    refuses(
-        s, "npy", "", xy, LS_EDATA,
-        "x.npy: x: row 0, column 1: expected a finite number, found nan; data.missing says what "
-        "else to do: \"zero\" or \"mean\"");
+    refuses(s, "npy", "", xy, LS_EDATA,
+            "x.npy: x: row 0, column 1: expected a finite number, found nan; set data.missing to "
+            "\"zero\" or \"mean\" to replace missing numbers");
     for (int rule = LS_MISSING_ZERO; rule <= LS_MISSING_MEAN; rule++) {
         ls_dataset *split[2];
         ls_data_keys keys = xy;
