@@ -1,18 +1,22 @@
-/* Measures the cost of an all-reduce: every algorithm, with messages of several sizes, among
- * several workers.
+/* Measures the cost of an all-reduce, an element-wise sum over several workers, with every
+ * algorithm, for messages of several sizes and several numbers of workers.
  *
  *     bench_allreduce [--seconds S] [--json FILE] [WORKERS...]
  *
  * Rank r of n holds (r + 1)·(1 + i mod 1021) in float i. The sum, n(n + 1)/2·(1 + i mod 1021), is
- * exact in fp32. Before each measurement the result is overwritten with NaN, and after it every
- * rank compares every float. A measurement is a number of calls in sequence, about a millisecond in
- * total, from the moment when the first rank begins until the last one has returned. In every round
- * each row is measured once, in turns, so that a disturbance affects all rows alike; there are as
- * many rounds as S seconds allow (default 15). The table shows the median over the rounds and the
- * range of the middle half.
+ * exact in fp32. Before each measurement the result is overwritten with NaN; after the measurement
+ * every rank checks every float. A measurement is a number of calls, one after another, which take
+ * about a millisecond in total. Its time is from the moment when the first rank begins until the
+ * last rank has returned.
  *
- * algbw = bytes / time. busbw = algbw·2(n − 1)/n, the formula of nccl-tests: the least that each of
- * n links has to carry, so that different numbers of workers can be compared. A GB is 10⁹ bytes. */
+ * Measurements are made in rounds. A round measures each row of the table once, so that a
+ * disturbance of the machine affects all rows alike. There are as many rounds as fit in S seconds
+ * (default 15). The table shows the median over the rounds, and the range of the middle half of
+ * them.
+ *
+ * algbw = bytes / time. busbw = algbw·2(n − 1)/n, the formula of nccl-tests: the data that each
+ * worker's link must at least carry per second. Unlike algbw, it can be compared between different
+ * numbers of workers. A GB is 10⁹ bytes. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -26,7 +30,8 @@
 #include <string.h>
 
 enum {
-    PERIOD = 1021, /* a prime: chunks of round lengths that change places are found out */
+    /* a prime, so that two exchanged chunks whose length is a power of two give a wrong result */
+    PERIOD = 1021,
     PARAMETERS = 8,
     WORKERS_MOST = 64,
     TEAMS_MOST = 8,
@@ -38,11 +43,12 @@ enum {
 #define MEASUREMENT_NS 1000000.0
 #define TIMEOUT_NS 60000000000ull
 
-/* From what fits any cache to the gradients of LeNet and of ResNet-18. */
+/* Lengths of the messages in floats, from one that fits in any cache to the gradients of LeNet and
+ * of ResNet-18. */
 static const size_t messages[] = {256, 4096, 65536, 129072, 1048576, 11175824}; /* floats */
 #define MESSAGES (sizeof messages / sizeof messages[0])
 
-/* Some workers, and what each holds: as much as the longest message needs. */
+/* A number of workers, with the arrays of each. The arrays have room for the longest message. */
 typedef struct team {
     int workers;
     ls_pool *pool;
@@ -58,9 +64,9 @@ typedef struct row {
     size_t parameters[PARAMETERS + 1];
     ls_comm_group *group;
     ls_comm *comm[WORKERS_MOST];
-    int calls; /* in a measurement */
+    int calls; /* number of calls in a measurement */
     uint64_t begin_ns[WORKERS_MOST], end_ns[WORKERS_MOST];
-    double us[ROUNDS_MOST]; /* microseconds of one call */
+    double us[ROUNDS_MOST]; /* [round]: time of one call in microseconds */
 } row;
 
 static void check(int status, const ls_error *err)
@@ -73,7 +79,7 @@ static void check(int status, const ls_error *err)
 
 /* ---- on the workers ------------------------------------------------------------------------- */
 
-/* factor · (1 + i mod PERIOD) */
+/* Sets float i to factor · (1 + i mod PERIOD). */
 static void fill(float *to, size_t floats, float factor)
 {
     for (size_t i = 0, phase = 1; i < floats; i++, phase = phase == PERIOD ? 1 : phase + 1)
@@ -94,7 +100,8 @@ static int verify(const row *r, int rank, ls_error *err)
     return LS_OK;
 }
 
-/* Memory comes from the worker that uses it, so that it is near. */
+/* Runs on each worker and allocates the worker's arrays, so that they are in memory near its
+ * CPU. */
 static int open_member(const ls_worker *w, void *arg, ls_error *err)
 {
     team *t = arg;
@@ -140,7 +147,7 @@ static int measure_member(const ls_worker *w, void *arg, ls_error *err)
 
 /* ---- on the main thread --------------------------------------------------------------------- */
 
-/* Microseconds for one call. */
+/* Measures a row once. Returns the time of one call in microseconds. */
 static double measure(row *r)
 {
     ls_error err;
@@ -176,7 +183,8 @@ static void close_team(team *t)
     }
 }
 
-/* Makes the group, and finds by a first call how many calls a measurement needs. */
+/* Creates a row's group of workers, and makes a first call to find out how many calls take about a
+ * millisecond. */
 static void open_row(row *r, const ls_comm_type *type, team *t, size_t floats)
 {
     ls_error err;
@@ -213,7 +221,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the number of rounds; each row's times are in ascending order then. */
+/* Measures all rows for `seconds` seconds. Returns the number of rounds. Each row's times are
+ * sorted afterwards. */
 static int measure_all(row *rows, int count, double seconds)
 {
     const uint64_t begin = ls_now_ns();
@@ -312,7 +321,8 @@ static int parse(arguments *a, int argc, char **argv)
     }
     if (a->teams > 0)
         return 1;
-    /* 2 and 4, where there are as many CPUs or not, and on in powers of two as far as they go. */
+    /* By default 2 and 4 workers, even if there are fewer CPUs, and then 8, 16, … workers up to the
+     * number of CPUs. */
     for (int n = 2; n <= WORKERS_MOST && (n <= 4 || n <= ls_allowed_cpus()); n *= 2)
         a->workers[a->teams++] = n;
     return 1;

@@ -3,11 +3,11 @@
  *
  *     conv_kernels [ISA [ROWS [ROUNDS [NAME]]]]
  *
- * Defaults: the best ISA of this CPU; 32 rows, which is a shard; 7 rounds; all convolutions.
- * GFLOP/s are effective: they count two operations for every product of the direct form, so that
- * Winograd's algorithm can exceed the peak. The result is the best of the rounds, in processor time
- * of this thread. The time of the gradient of x is the difference between an op that computes it
- * and one that does not. */
+ * Defaults: the best ISA of this CPU; 32 rows, the usual size of a shard; 7 rounds; all
+ * convolutions. GFLOP/s are effective: they count two operations for every product of a direct
+ * convolution, so that Winograd's algorithm, which needs fewer products, may exceed the CPU's peak.
+ * The result is the best of the rounds. Time is CPU time of this thread. The time of the gradient
+ * of x is the difference between an op that computes it and one that does not. */
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"
@@ -23,11 +23,11 @@ typedef enum bench_pass { FORWARD, DATA, WEIGHTS, PASSES } bench_pass;
 
 typedef struct layer {
     const char *name;
-    int in, side; /* channels and side of x */
+    int in, side; /* number of channels of x; its height and width */
     ls_conv2d conv;
-    int fused; /* with relu and pool, as LeNet has them */
-    int first; /* no gradient of x is wanted */
-    int times; /* how often the network has it */
+    int fused; /* the op includes the relu and the pooling that follow in LeNet */
+    int first; /* the first layer, for which no gradient of x is computed */
+    int times; /* number of such layers in the network */
 } layer;
 
 #define CONV(outputs, kernel, stride, padding, with_bias)                                          \
@@ -77,7 +77,8 @@ static float *memory(size_t floats)
     return out;
 }
 
-/* Returns the processor time of this thread, which excludes other programs on the machine. */
+/* Returns the CPU time of this thread in seconds. Other programs on the machine do not add to
+ * it. */
 static double now(void)
 {
     struct timespec t;
@@ -134,7 +135,7 @@ static void close_op(runner *r)
     r->op->impl->destroy(r->op);
 }
 
-/* Returns the time of a call, after one that warms the caches. */
+/* Returns the time of a call in seconds. Another call before it warms the caches. */
 static double timed(ls_op *op, int (*run)(ls_op *, ls_stream *, unsigned, ls_error *))
 {
     double start;
@@ -169,7 +170,7 @@ static void measure(const ls_lanes_kernels *kernels, const layer *l, int rows, i
     close_op(&r[1]);
 }
 
-/* Adds the layer's seconds to those of its network. */
+/* Prints the figures of a layer, and adds its seconds to those of its network in `sum`. */
 static void report(const layer *l, int rows, const double of[PASSES], double *sum)
 {
     const int side = (l->side + 2 * l->conv.ph - l->conv.kh) / l->conv.sh + 1;

@@ -1,11 +1,11 @@
-/* Measures one depthwise convolution, forward and backward, on one core. It is the C side of
- * depthwise.py.
+/* Measures one depthwise convolution, forward and backward, on one core. bench/depthwise.py runs it
+ * and compares it with PyTorch.
  *
  *     bench_depthwise [ISA]       ISA: avx512, avx2 or generic; default: the best of this CPU
  *
  * For each line "ROWS CHANNELS SIDE KERNEL STRIDE" of its input it prints two times in
- * milliseconds: forward, and forward and backward. Each is the best of some runs, in processor time
- * of this thread. */
+ * milliseconds: forward, and forward and backward. Each is the best of several runs. Time is CPU
+ * time of this thread. */
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_op.h"
@@ -26,7 +26,7 @@ static double now(void)
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-/* Floats between ±½. */
+/* Allocates an array of floats with pseudorandom values between −½ and ½. */
 static float *memory(size_t bytes)
 {
     float *out = ls_alloc(NULL, bytes + 64);

@@ -1,10 +1,11 @@
-/* Measures the cost of predicting a few rows: CPU microseconds of one thread, for each requested
+/* Measures the CPU time of predicting a few rows on one thread, in microseconds, for each requested
  * number of rows.
  *
  *     bench_rows weights.safetensors        numbers of rows on standard input, one a line
  *
- * Each answer is a line with the median of at least seven predictions in a tenth of a second of CPU
- * time. bench/peers/rows.py runs it in turns with ONNX Runtime. */
+ * For each number it prints a line with the median over at least seven predictions, which together
+ * take at least a tenth of a second of CPU time. bench/peers/rows.py runs this program and ONNX
+ * Runtime in turns. */
 #include <lockstep/model.h>
 #include <stdio.h>
 #include <stdlib.h>

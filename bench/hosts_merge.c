@@ -1,7 +1,7 @@
-/* bench_hosts BYTES SHARDS ROUNDS: measures a merge over the hosts on which mpirun has started this
- * program, one process each, in turns with MPI_Allreduce of as many bytes by the same MPI. The
- * first process prints a line of JSON with medians of the slowest host's seconds. bench/hosts.py
- * starts it. */
+/* bench_hosts BYTES SHARDS ROUNDS: measures a merge, the sum of the gradients over all hosts, and
+ * MPI_Allreduce of as many bytes by the same MPI, in turns. mpirun starts one process of this
+ * program on each host. The first process prints a line of JSON: for both, the median over the
+ * rounds of the time on the slowest host, in seconds. bench/hosts.py starts it. */
 #include "base/clock.h"
 #include "cluster/cluster.h"
 
@@ -29,7 +29,8 @@ static double since(uint64_t start)
     return (double)(ls_now_ns() - start) * 1e-9;
 }
 
-/* All begin at once, and the first round warms up. */
+/* Measures MPI_Allreduce: seconds[k] becomes the time of round k. All processes begin a round at
+ * the same time. A round before the first one warms up. */
 static void reduce(bench *b, double *seconds, float *data)
 {
     for (int k = -1; k < b->rounds; k++) {
@@ -41,7 +42,8 @@ static void reduce(bench *b, double *seconds, float *data)
     }
 }
 
-/* The courier has MPI while the cluster is open: an order without bytes is its barrier. */
+/* Measures merges. While the cluster is open, only its progress thread may call MPI, so
+ * ls_cluster_share of 0 bytes takes the place of MPI_Barrier. */
 static int merge(bench *b, double *seconds, ls_error *err)
 {
     MPI_Comm world = MPI_COMM_WORLD;

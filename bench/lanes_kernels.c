@@ -1,11 +1,11 @@
-/* Measures the lanes kernels on one core: every op of LeNet forward and backward in GFLOP/s, and a
- * whole training step in images/s, together with the peak of fused multiply-adds that the same core
- * reaches in the same run.
+/* Measures the kernels of the CPU back end, which compute 16 images side by side, on one core:
+ * every op of LeNet, forward and backward, in GFLOP/s, and a whole training step in images/s. For
+ * comparison it also measures the peak of fused multiply-adds on the same core.
  *
  *     lanes_kernels [ISA [SECONDS]]       ISA: avx512, avx2 or generic; default: this CPU's best
  *
- * A step has 256 rows, computed as a replica does: blocks of 32 rows forward and backward with
- * accumulated gradients, then SGD. LeNet needs at least 10.6 MFLOP an image (two operations for
+ * A step has 256 rows, computed as in training: forward and backward in blocks of 32 rows, whose
+ * gradients are added up, then SGD. LeNet needs at least 10.6 MFLOP an image (two operations for
  * each multiply-add that the result depends on). */
 #include "cpu/lanes_kernels.h"
 #include "cpu/cpu_device.h"
@@ -24,7 +24,8 @@
 #define IMAGES 4096
 #define IMAGE_MFLOP 10.6
 
-/* Returns the processor time of this thread, which excludes other programs on the machine. */
+/* Returns the CPU time of this thread in seconds. Other programs on the machine do not add to
+ * it. */
 static double now(void)
 {
     struct timespec t;
@@ -34,7 +35,8 @@ static double now(void)
 
 /* ---- the peak -------------------------------------------------------------------------------- */
 
-/* Elsewhere in this project a product and a sum are never contracted; here it is the point. */
+/* The rest of the project forbids the compiler to contract a product and a sum to a fused
+ * multiply-add. The peak is measured with fused multiply-adds. */
 #if defined(__clang__)
 #define CONTRACT _Pragma("clang fp contract(fast)")
 #define CONTRACTED
@@ -43,7 +45,8 @@ static double now(void)
 #define CONTRACTED __attribute__((optimize("fp-contract=fast")))
 #endif
 
-/* Twelve independent chains of multiply-adds: two units of latency four or five need ten. */
+/* Twelve independent chains of multiply-adds: two units with a latency of four or five cycles need
+ * at most ten chains to be always busy. */
 /* clang-format off */
 /* NOLINTBEGIN(bugprone-macro-parentheses): names and attributes take no parentheses */
 #define PEAK(name, target, lanes) \
@@ -72,12 +75,12 @@ PEAK(peak_avx2, __attribute__((target("avx2,fma"))), 8)
 #endif
 PEAK(peak_generic, , 4)
 
-/* GFLOP/s, the best of a few short runs. */
+/* Measures the peak in GFLOP/s, the best of a few short runs. */
 static double measure_peak(const char *isa)
 {
     float (*run)(long) = peak_generic;
     int lanes = 4;
-    (void)isa; /* elsewhere there is but one */
+    (void)isa; /* on other CPUs there is only one variant */
 #if defined(__x86_64__)
     if (!strcmp(isa, "avx512")) {
         run = peak_avx512;
@@ -106,8 +109,9 @@ typedef struct stage {
     const char *name;
     ls_op *op;
     double forward_mflop, backward_mflop; /* an image */
-    double forward_s, backward_s;         /* spent so far */
-    size_t param_at[LS_OP_PARAMS];        /* in the arenas */
+    double forward_s, backward_s;         /* total time in seconds */
+    /* offsets of the op's parameters in the arrays of weights and gradients */
+    size_t param_at[LS_OP_PARAMS];
 } stage;
 
 typedef struct network {

@@ -3,9 +3,10 @@
  *
  *     bench_model weights.safetensors [ROUNDS]
  *
- * Prints one JSON object: milliseconds from the start to the first image's probabilities, and
- * images a second of 1, 2 and 8 threads that predict one image at a time, in turns. "cpu_s" is the
- * CPU time in seconds for a thousand images, which other programs on the machine do not affect. */
+ * Prints one JSON object: the time in milliseconds from the start until the probabilities of the
+ * first image are known, and the images per second that 1, 2 and 8 threads predict, each one image
+ * at a time; the three are measured in turns. "cpu_s" is the CPU time for a thousand images in
+ * seconds, which other programs on the machine do not affect. */
 #include <lockstep/model.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -69,7 +70,8 @@ static void *ask(void *arg)
     return NULL;
 }
 
-/* → images a second; *cpu, seconds of it for one. */
+/* Measures `threads` threads. Returns images per second, and stores the CPU time for one image in
+ * seconds in *cpu. */
 static double rate(crew *c, int threads, double *cpu)
 {
     pthread_t thread[MOST_THREADS];
@@ -92,7 +94,7 @@ static double rate(crew *c, int threads, double *cpu)
     return done / (now(CLOCK_MONOTONIC) - begin);
 }
 
-/* → milliseconds. */
+/* Opens the model and predicts one row. Returns the time in milliseconds. */
 static double first(const char *path, const void *row, float *outputs, size_t width)
 {
     ls_snapshot *model;

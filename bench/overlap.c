@@ -1,19 +1,20 @@
-/* Compares ways to drive several workers from one process: threads or streams.
+/* Compares ways in which one process can drive several workers: by threads or by streams.
  *
  *     bench_overlap [--seconds S] [--json FILE] [--config LENET.json]
  *     gpu_overlap [--devices cuda:0] [--resnet RESNET.json] [--precision P] [--cache DIR]
  *                 [--limit S] [--small] …
  *
- * Measures every combination ("cell") of 1, 2 and 4 workers, three ways of driving them (overlap.h)
- * and three kinds of work. Around two of these cells, merging and the barrier at the end of a step
- * are varied one at a time. Before it is measured, each cell makes three steps, whose gradients and
- * weights must be those of one worker, bit for bit. Rounds are taken in turns over all cells. There
- * are no graphs on the CPU: each piece is enqueued every time.
+ * A *cell* is a combination of 1, 2 or 4 workers, one of three ways of driving them (overlap.h) and
+ * one of three kinds of work. Every cell is measured. For two of the cells, merging (adding the
+ * workers' gradients) and the barrier at the end of a step are also switched on and off, one at a
+ * time. Before a cell is measured, it makes three steps, whose gradients and weights must be
+ * bit-identical to those of one worker. A round measures every cell once. On the CPU there are no
+ * graphs: each piece of work is enqueued anew in every step.
  *
- * The same sources with the GPU's side (overlap_gpu.c) are gpu_overlap: workers that share a GPU,
- * with each piece enqueued, or a shard's pieces as a graph; ResNet-18 as well. A cell that cannot
- * be measured has a row that says why. No cell is begun after 3/5 of --limit; --small is for trying
- * the program. */
+ * The program gpu_overlap consists of the same sources and of overlap_gpu.c. Its workers share a
+ * GPU; each piece of work is enqueued separately, or the pieces of a shard are enqueued as one CUDA
+ * graph. It also measures ResNet-18. If a cell cannot be measured, its row in the table says why.
+ * No cell is begun after 3/5 of the time --limit. --small makes a short run to try the program. */
 #include "overlap.h"
 
 #include "base/clock.h"
@@ -73,7 +74,7 @@ static ls_replica_data make_data(ls_shape shape, int classes)
     return (ls_replica_data){.images = images, .labels = labels, .rows = DATA_ROWS};
 }
 
-/* Data that all cells of a network share; freed at the end. */
+/* Data of a network, which all its cells share. It is freed at the end of the program. */
 static struct shared {
     ls_json *doc, *recipe;
     ls_model *model;
@@ -128,7 +129,7 @@ static void add(const cell *common, cell_desc d)
     cells[count++].desc = d;
 }
 
-/* The options. */
+/* The values of the options. */
 typedef struct settings {
     double seconds, limit;
     const char *json, *config, *resnet, *devices, *precision, *cache;
@@ -136,7 +137,8 @@ typedef struct settings {
 } settings;
 
 #ifndef OVERLAP_GPU
-/* Workers × host × work with merging and without a barrier; then merge and barrier varied. */
+/* Adds the cells: all combinations of workers, ways of driving and work, with merging and without a
+ * barrier; then the cells in which merging or the barrier is changed. */
 static void list_cells(const cell *common)
 {
     static const int workers[] = {1, 2, 4};
@@ -152,8 +154,9 @@ static void list_cells(const cell *common)
 }
 
 #else
-/* Workers × host × launch × work, by worth: what comes last may find the time over. One worker is
- * driven one way: the three are the same. */
+/* Adds the cells for a GPU: combinations of workers, work, separate pieces or graphs, and ways of
+ * driving. The most important cells come first, because the time may be over before the last ones.
+ * With one worker the three ways of driving do the same, so only one is measured. */
 static void list_gpu_cells(const cell *lenet, const cell *resnet, int small)
 {
     static const int workers[] = {1, 2, 4};
@@ -174,7 +177,7 @@ static void list_gpu_cells(const cell *lenet, const cell *resnet, int small)
 }
 #endif
 
-/* Each cell's result is compared with one worker's, of the same work. */
+/* Opens each cell, and compares its result with that of one worker that does the same work. */
 static void open_and_check(double limit_s, uint64_t begin)
 {
     ls_error err;
@@ -201,7 +204,7 @@ static void open_and_check(double limit_s, uint64_t begin)
 /* Columns of a cell's row, with their names in the JSON. */
 static const struct column {
     const char *key;
-    size_t at; /* in figures */
+    size_t at; /* offset in `figures` */
 } columns[] = {
     {"steps_per_s", offsetof(figures, steps_per_s)},
     {"launches_per_step", offsetof(figures, launches)},
@@ -216,7 +219,7 @@ static const struct column {
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
 typedef struct summary {
-    double low, median, high; /* the middle half */
+    double low, median, high; /* median, and limits of the middle half */
 } summary;
 
 static int by_value(const void *a, const void *b)
@@ -225,7 +228,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts the values of `n` rounds. */
+/* Sorts the values of `n` rounds, and returns their median and middle half. */
 static summary middle_of(double *v, int n)
 {
     qsort(v, (size_t)n, sizeof v[0], by_value);
@@ -240,7 +243,7 @@ static summary summarise(const cell *c, size_t at)
     return middle_of(v, c->rounds);
 }
 
-/* The cell that is so driven and merges so, and else the same; NULL: not measured. */
+/* Returns the cell that differs from `c` only in `host` and `merge`; NULL: it was not measured. */
 static const cell *same_but(const cell *c, host_mode host, int merge)
 {
     for (int i = 0; i < count; i++) {
@@ -253,7 +256,8 @@ static const cell *same_but(const cell *c, host_mode host, int merge)
     return NULL;
 }
 
-/* A cell's rate over that of the same cell driven by threads, round by round. */
+/* Computes, round by round, the rate of a cell divided by the rate of the same cell driven by
+ * threads. */
 static summary against_threads(const cell *c)
 {
     double v[ROUNDS_MOST];
@@ -265,8 +269,9 @@ static summary against_threads(const cell *c)
     return middle_of(v, c->rounds);
 }
 
-/* Computes the exposed cost of merging. A host thread waits for nothing while a GPU merges, so the
- * cost there is what merging adds to a step, round by round; −1 if it cannot be determined. */
+/* Computes the exposed cost of merging. While a GPU merges, no host thread waits, so waiting times
+ * do not show the cost. The cost is the time of a step minus the time of a step in the same cell
+ * without merging, round by round; −1: that cell was not measured. */
 static void take_exposed(void)
 {
     for (int i = 0; i < count; i++) {
@@ -278,7 +283,7 @@ static void take_exposed(void)
     }
 }
 
-/* "-" for what is not known. */
+/* Formats a value, or "-" if it is not known. */
 static const char *known(char *out, size_t size, int is_known, double value, int decimals)
 {
     if (is_known)
@@ -387,7 +392,8 @@ static int write_json(const char *path, int on_gpu)
 
 /* ---- the program ---------------------------------------------------------------------------- */
 
-/* As many rounds as fit, none shorter than a tenth of a second; of the limit 17/20 at most. */
+/* Measures as many rounds as fit in the time. A cell is measured for at least a tenth of a second
+ * in each round. The rounds end after 17/20 of --limit at the latest. */
 static void measure_all(const settings *s, uint64_t begin)
 {
     ls_error err;
@@ -410,7 +416,8 @@ static void measure_all(const settings *s, uint64_t begin)
     }
 }
 
-/* Runs last, because timing kernels affects everything after it. */
+/* Measures how the workers' computations overlap. Runs last, because timing single kernels slows
+ * down everything after it. */
 static void look_at_all(void)
 {
     ls_error err;
@@ -437,7 +444,7 @@ static ls_precision precision_of(const char *name)
     exit(64);
 }
 
-/* Lists the cells of these GPUs. */
+/* Adds the cells for the GPUs of --devices, or for the CPU. */
 static void prepare(const settings *s)
 {
     static ls_device_list list;
@@ -482,7 +489,7 @@ static void prepare(const settings *s)
 }
 #endif
 
-/* Returns the place of an option's value; NULL: there is no such option. */
+/* Returns the address of the variable for the value of an option; NULL: there is no such option. */
 static const char **place_of(settings *s, const char *option)
 {
     if (strcmp(option, "--json") == 0)

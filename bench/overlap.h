@@ -3,9 +3,9 @@
  * A worker's step is a list of *pieces*: the kernels of its shards, the merge, the update. A *lane*
  * is a queue that executes in order, as a stream does on a GPU. On a CPU a lane has an executor of
  * its own, a thread of the library's pool; on a GPU the device executes it. The three ways of
- * driving W workers differ in the thread that issues the pieces, and in the number of lanes:
+ * driving W workers differ in which thread issues the pieces, and in the number of lanes:
  *
- *     threads     W lanes; the host gives each worker whole steps; its thread issues the pieces
+ *     threads     W lanes; each worker has a thread, which gets whole steps and issues the pieces
  *     streams     W lanes; one host thread issues every piece of every worker, round robin
  *     one-stream  one lane; one host thread issues every piece of every worker, round robin
  *
@@ -36,8 +36,10 @@ extern const char *const host_names[HOST_MODES];
 /* The computation of a worker. */
 typedef struct work {
     const char *name;
-    int batch;  /* rows of a minibatch; 0: spin kernels */
-    int pieces; /* number of spin kernels in a shard; spin_us: time of one alone in microseconds */
+    int batch; /* number of rows in a minibatch; 0: spin kernels */
+    /* number of spin kernels in a shard; spin_us: time of one kernel, when nothing else runs, in
+     * microseconds */
+    int pieces;
     double spin_us;
     int shards;  /* shards of a minibatch, for any number of workers */
     int network; /* 0: LeNet, 1: ResNet-18 */
@@ -66,12 +68,13 @@ typedef struct worker {
     size_t floats; /* length of an arena */
     ls_fold fold;
     ls_comm *comm;               /* NULL: nothing is merged, or one lane serves all workers */
-    int borrows;                 /* it uses the first worker's device */
+    int borrows;                 /* non-zero: it uses the first worker's device */
     uint64_t spin;               /* state from which spin kernels continue */
-    struct bench_spin *gpu_spin; /* the same on a GPU */
+    struct bench_spin *gpu_spin; /* state of spin kernels on a GPU */
     ls_recording *recording[SHARDS];
-    ls_event *event;     /* orders the streams of a single thread */
-    uint32_t *launch_ns; /* [LAUNCHES_MOST]: times of its own thread's launches, on a GPU */
+    ls_event *event; /* orders the streams that a single thread drives */
+    /* [LAUNCHES_MOST]: durations of the launches by its own thread, on a GPU */
+    uint32_t *launch_ns;
     int launches;
     uint32_t rows[DATA_ROWS];
     ls_comm_times times;
@@ -87,7 +90,7 @@ typedef struct worker {
 typedef struct piece {
     int (*run)(worker *w, uint64_t step, int shard, int index, ls_error *err);
     int shard, index;
-    int computes; /* its time counts as busy */
+    int computes; /* non-zero: the time of the piece counts as computing */
 } piece;
 
 enum { PIECES_MOST = 512 };
@@ -99,17 +102,18 @@ typedef struct cell_desc {
     const work *work;
     /* 1: merge after the backward pass; 2: in buckets during it; 0: do not merge */
     int merge;
-    int barrier;         /* all workers meet at the end of a step */
-    int graph;           /* a shard's kernels are enqueued as one graph */
-    const char *why_not; /* why it cannot be measured; NULL: it can */
+    int barrier;         /* non-zero: all workers wait for each other at the end of a step */
+    int graph;           /* non-zero: a shard's kernels are enqueued as one graph */
+    const char *why_not; /* why the cell cannot be measured; NULL: it can */
 } cell_desc;
 
-/* Implementation of spin kernels. A call for each piece; `open` and `close` run on the lane. */
+/* Implementation of spin kernels. `run`, `finish` and `apply` are called for each piece; `open` and
+ * `close` are called on the lane. */
 typedef struct spin_kind {
     int (*open)(worker *w, ls_error *err);
     void (*close)(worker *w);
     int (*run)(worker *w, uint64_t step, int shard, int index, ls_error *err);
-    /* replays the graph of a shard */
+    /* replays the graph of a shard's pieces */
     int (*replay)(worker *w, uint64_t step, int shard, int index, ls_error *err);
     int (*finish)(worker *w, uint64_t step, int shard, int index, ls_error *err);
     int (*apply)(worker *w, uint64_t step, int shard, int index, ls_error *err);
@@ -129,20 +133,21 @@ typedef struct figures {
 
 enum { ROUNDS_MOST = 64 };
 
-/* Functions that run cells: of overlap_cell.c (CPU) or overlap_gpu.c. */
+/* Functions that run cells, in overlap_cell.c for CPUs and in overlap_gpu.c for GPUs. */
 typedef struct engine {
     int (*open)(cell *c, ls_error *err);
     void (*close)(cell *c);
-    /* Makes CHECK_STEPS steps and compares the result with `wanted`. Errors: LS_EDIVERGED. */
+    /* Makes CHECK_STEPS steps and compares their result with `wanted`. Errors: LS_EDIVERGED. */
     int (*check)(cell *c, const outcome *wanted, ls_error *err);
     /* Measures one round of about `seconds` and stores it in c->round[c->rounds++]. */
     int (*measure)(cell *c, double seconds, ls_error *err);
-    /* Measures how busy times overlap, and stores it in all rounds. Called after the last round,
-     * because it costs time. NULL: `measure` does it. Errors: LS_EUNSUPPORTED if it cannot be
-     * measured. */
+    /* Measures how the workers' computations overlap, and stores figures.overlap in all rounds.
+     * Called after the last round, because it slows down the steps. NULL: `measure` does this.
+     * Errors: LS_EUNSUPPORTED if it cannot be measured. */
     int (*look)(cell *c, ls_error *err);
     const spin_kind *spin;
-    int meets_itself; /* the engine implements the barrier; it is not a piece */
+    /* non-zero: the engine implements the barrier; zero: the barrier is a piece */
+    int meets_itself;
 } engine;
 extern const engine cpu_engine, gpu_engine;
 
@@ -167,13 +172,14 @@ struct cell {
     int pieces[WORKERS_MOST];
     int checking;
     uint64_t step; /* number of the next step */
-    /* items that lanes were given and have not executed; of at most two steps */
+    /* work that lanes have received and not executed yet; work of at most two steps */
     struct item *items;
     uint32_t *launch_ns; /* [LAUNCHES_MOST] */
     int launches;
     uint32_t checksum[WORKERS_MOST];
     _Atomic uint64_t finished[WORKERS_MOST]; /* number of steps that each worker has finished */
-    ls_park parking;                         /* on which the host waits for the workers */
+    /* the host sleeps on it while it waits for the workers */
+    ls_park parking;
     int rounds;
     figures round[ROUNDS_MOST];
 };
@@ -183,7 +189,8 @@ struct cell {
 /* Makes the same steps with one worker through the library's own calls, without lanes and pieces.
  * `c` need not be open; its description, data and model are used. */
 int reference_run(outcome *out, const cell *c, ls_error *err);
-/* Returns the communicator for such devices; devices on one GPU read each other's memory. */
+/* Returns the communicator for devices like `device`. Workers on one GPU read each other's
+ * memory. */
 const ls_comm_type *merging_of(const ls_device *device);
 
 /* ---- overlap_work.c ------------------------------------------------------------------------- */
@@ -214,8 +221,8 @@ int meet(worker *w, ls_error *err);
 int lane_of(const cell *c, int rank);
 /* Runs `job` for every worker on its lane. */
 int on_lanes(cell *c, int (*job)(cell *c, worker *w, ls_error *err), ls_error *err);
-/* Allocate memory, lanes with a device each, and a group of this kind if the cell merges through
- * one; and free everything. */
+/* open_lanes_of allocates memory and lanes, with a device each. open_group_of creates a group of
+ * communicators of type `type`, if the cell merges with one. cell_close frees everything. */
 int open_lanes_of(cell *c, int inbox, int pinned, ls_error *err);
 int open_group_of(cell *c, const ls_comm_type *type, ls_error *err);
 void cell_close(cell *c);

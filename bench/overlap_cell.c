@@ -11,11 +11,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { STEPS_AHEAD = 2 }; /* that the host may issue before the first of them is done */
+/* number of steps that the host may issue before the first of them is done */
+enum { STEPS_AHEAD = 2 };
 
 const char *const host_names[HOST_MODES] = {"threads", "streams", "one-stream"};
 
-/* Work for a lane: one piece of a step, or all of them. */
+/* Work for a lane: the pieces `first` … `end` − 1 of a step. */
 typedef struct item {
     worker *worker;
     uint64_t step;
@@ -24,7 +25,7 @@ typedef struct item {
 
 /* ---- on a lane ------------------------------------------------------------------------------ */
 
-/* Nobody may wait for a worker that failed. */
+/* Records that a worker failed, and releases those that wait for it. */
 void give_up(worker *w, int status)
 {
     cell *c = w->of;
@@ -108,7 +109,7 @@ static int join(cell *c, worker *w, ls_error *err)
     return LS_OK;
 }
 
-/* Some communicators want it before the first merge. */
+/* Checks the communicator, which some communicators require before the first merge. */
 static int prove(cell *c, worker *w, ls_error *err)
 {
     const ls_merge_check check = {.comm = w->comm,
@@ -143,7 +144,8 @@ typedef struct goal {
     uint64_t steps;
 } goal;
 
-/* By every worker: without a merge or a barrier one may be ahead of another. */
+/* Returns whether every worker has done the steps. Without merging and without a barrier, one
+ * worker may be ahead of another. */
 static bool is_reached(void *arg)
 {
     const goal *g = arg;
@@ -153,7 +155,7 @@ static bool is_reached(void *arg)
     return true;
 }
 
-/* Waits until all workers have done so many steps. */
+/* Waits until all workers have done `steps` steps. */
 static void wait_for(cell *c, uint64_t steps)
 {
     goal g = {c, steps};
@@ -169,7 +171,7 @@ static void issue(cell *c, item *it, ls_error *err)
         c->launch_ns[c->launches++] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
     if (status) {
         give_up(it->worker, status);
-        run_item(NULL, it, err); /* counts it as done */
+        run_item(NULL, it, err); /* counts the item as done */
     }
 }
 
@@ -203,7 +205,8 @@ int first_failure(const cell *c, ls_error *err)
     return LS_OK;
 }
 
-/* Everything that was issued is done; the first failure. */
+/* Waits until all issued steps are done. Returns the status of the first worker that failed, or
+ * LS_OK. */
 static int settle(cell *c, ls_error *err)
 {
     wait_for(c, c->step);
@@ -395,7 +398,7 @@ static int cell_open(cell *c, ls_error *err)
 void cell_close(cell *c)
 {
     ls_error err;
-    opening backwards = {c, leave, 1}; /* the first worker's device goes last */
+    opening backwards = {c, leave, 1}; /* the device of the first worker is closed last */
     if (c->lanes)
         ls_pool_run(c->lanes, for_my_workers, &backwards, LS_FOREVER, &err);
     if (c->group)

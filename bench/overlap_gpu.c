@@ -1,12 +1,13 @@
-/* Runs cells of bench_overlap on a GPU. A worker's device has a stream of its own. In `threads`
- * each worker has a thread that enqueues its pieces and waits for the stream; in `streams` one
- * thread does that for all workers, round robin; in `one-stream` all workers compute on the first
- * worker's device.
+/* Runs cells of bench_overlap on a GPU. A device of the back end has its own CUDA stream.
+ * `threads`: each worker has a thread that enqueues its pieces and waits for its stream. `streams`:
+ * one thread does that for all workers, round robin. `one-stream`: one thread, and all workers
+ * compute on the first worker's device.
  *
- * The host waits for a worker's stream every second step, so that at most two steps are enqueued
- * ahead. With a barrier it waits in every step, and then all workers meet. Threads merge by the
- * communicator for devices that share a GPU; a single thread merges by kernels of its own, ordered
- * by events. */
+ * The host waits for a worker's stream in every second step, so that at most two steps are enqueued
+ * ahead. With a barrier, the host waits in every step, and then all workers meet. With a thread for
+ * each worker, gradients are merged by the library's communicator for devices that share a GPU.
+ * With a single thread, they are merged by kernels of this benchmark, which events order after the
+ * workers' kernels. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -131,7 +132,7 @@ const spin_kind gpu_spin = {.open = open_spin,
                             .finish = finish,
                             .apply = apply};
 
-/* Runs both kernels, so that none is loaded first while a recording is made. */
+/* Runs both kernels once, so that neither must be loaded while a graph is recorded. */
 int overlap_gpu_calibrate(const ls_backend *backend, int index, ls_error *err)
 {
     const ls_device_request request = {.size = sizeof request, .index = index};
@@ -153,7 +154,7 @@ int overlap_gpu_calibrate(const ls_backend *backend, int index, ls_error *err)
         best = rate > best ? rate : best;
     }
     spin_set_rate(best);
-    if (status == LS_OK) /* no floats: the state alone is looked at */
+    if (status == LS_OK) /* 0 floats: only the state is checked */
         status = launched(bench_spin_gradient(memory, 0, memory, 0, stream_of(&w)), err);
     if (status == LS_OK)
         status = w.device->ops->sync(w.device, NULL, err);
@@ -194,7 +195,7 @@ typedef struct stretch {
     uint64_t from, steps;
 } stretch;
 
-/* The workers of a lane, from `first` on. */
+/* Enqueues one step of the workers `first` … `end` − 1, piece by piece in turns. */
 static void one_step(cell *c, int first, int end, uint64_t step)
 {
     for (int p = 0; p < PIECES_MOST; p++) {

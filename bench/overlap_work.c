@@ -1,4 +1,5 @@
-/* The workers of bench_overlap: LeNet through the ops of a replica, one by one, or spin kernels. */
+/* The workers of bench_overlap: A worker computes the ops of a training step of LeNet one by one,
+ * or spin kernels, which only take time. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -31,8 +32,8 @@ uint32_t device_crc(ls_device *device, const float *data, size_t floats)
 
 /* ---- spin kernels --------------------------------------------------------------------------- */
 
-/* Work that takes its time whether the thread has a CPU of its own or not, as waiting for the clock
- * would not; and has a result. */
+/* The computation of a spin kernel. It takes a fixed amount of CPU time, even if the thread shares
+ * its CPU; waiting for a point of time would not. It returns a result, which is checked. */
 static uint64_t spin(uint64_t state, uint64_t times)
 {
     for (uint64_t i = 0; i < times; i++)
@@ -116,7 +117,8 @@ static void shard_of(const worker *w, int shard, uint32_t *first, uint32_t *coun
     *first = (uint32_t)shard * *count;
 }
 
-/* A minibatch's rows follow one another in the data, and begin anew at its end. */
+/* Chooses the rows of a minibatch: consecutive rows of the data. After the last row the first one
+ * follows. */
 static int begin_step(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     const uint32_t batch = (uint32_t)w->of->desc.work->batch;
@@ -154,7 +156,8 @@ static int run_node(ls_plan *plan, int k, unsigned flags, ls_error *err)
     return node->backward ? node->op->impl->backward(node->op, NULL, flags, err) : LS_OK;
 }
 
-/* Piece `index` of the shard: of which block, and which of its ops. */
+/* Runs piece `index` of a shard. Finds the block of rows to which it belongs, and the op of that
+ * block. */
 static int run_op(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     ls_replica *r = w->replica;
@@ -176,7 +179,8 @@ static int run_op(worker *w, uint64_t step, int shard, int index, ls_error *err)
     return run_node(plan, index, done > 0 ? LS_RUN_ACCUMULATE : 0, err);
 }
 
-/* The tail says how many rows the gradient is of. */
+/* Writes the tail of the shard's gradient, floats after the gradient that contain loss and number
+ * of rows. */
 static int finish_shard(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     ls_replica *r = w->replica;
@@ -194,7 +198,8 @@ static int finish_shard(worker *w, uint64_t step, int shard, int index, ls_error
     return status ? status : ls_fold_push(&w->fold, err);
 }
 
-/* The shard as the replica has recorded it, tail included. */
+/* Runs the whole shard as the graph that the replica has recorded; the graph includes the
+ * gradient's tail. */
 static int run_shard(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     uint32_t first, count;
@@ -235,7 +240,7 @@ static int merge(worker *w, uint64_t step, int shard, int index, ls_error *err)
                                             &w->times, err);
 }
 
-/* The partial sum over exactly the leaves a … b − 1, or NULL. */
+/* Returns the partial sum over exactly the shards a … b − 1, or NULL if no worker has it. */
 static const float *partial_of(const cell *c, int a, int b)
 {
     for (int i = 0; i < c->desc.workers; i++) {
@@ -247,8 +252,9 @@ static const float *partial_of(const cell *c, int a, int b)
     return NULL;
 }
 
-/* T(a, b) of the tree over the shards, in the total arena of the worker whose shard a is; `doer`
- * adds up. */
+/* Returns the sum of the gradients of shards a … b − 1, added in the order of the shard tree
+ * (merge/tree.h). `doer` is the worker that adds. The sum is in the array `total` of the worker to
+ * which shard a belongs. */
 static const float *sum_tree(cell *c, worker *doer, int a, int b, ls_error *err)
 {
     const float *whole = partial_of(c, a, b);
@@ -266,8 +272,8 @@ static const float *sum_tree(cell *c, worker *doer, int a, int b, ls_error *err)
     return w->total;
 }
 
-/* For streams of one thread: orders `to`'s next work after `from`'s. A device without streams has
- * done its work when a call returns. */
+/* For several streams that one thread drives: makes the next work of `to` wait for the work of
+ * `from`. A device without streams has finished its work when a call returns. */
 static int follow(worker *to, worker *from, ls_error *err)
 {
     if (to->device == from->device || !from->device->ops->record)
@@ -276,8 +282,8 @@ static int follow(worker *to, worker *from, ls_error *err)
     return status ? status : to->device->ops->wait(to->device, NULL, from->event, err);
 }
 
-/* Merges for all workers in the last worker's piece, because with one lane or one thread no worker
- * can wait for another. */
+/* Merges the gradients of all workers, in a piece of the last worker. It is used with one lane or
+ * one thread, where no worker can wait for another. */
 static int merge_alone(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     cell *c = w->of;

@@ -1,15 +1,16 @@
-/* Measures the cost of a job in Lockstep's pool, in libuv's, and in a pool made of a mutex and
- * condition variables.
+/* Measures the cost of running a job in Lockstep's worker pool, in libuv's thread pool, and in a
+ * plain pool made of a mutex and condition variables.
  *
  *     bench_pool [rounds]        (default 11 interleaved rounds)
  *
  * "job": gives one worker an empty job and waits for it. "gang": runs an empty job on as many
- * workers as there are CPUs (at most 8) and waits for all; in Lockstep's pool the caller is one of
- * them. All pools have that many workers, and the same settings for all rows. Every call is timed
- * separately, either directly after the last one, or after a pause of 1 ms in which the workers
- * fall asleep. In each round every row is measured once, in turns; a round's figure is the median
- * of its calls. The table shows the median over the rounds and the range of their middle half;
- * ratios are computed round by round. The last table is the CPU time of idle pools. */
+ * workers as there are CPUs (at most 8) and waits for all; in Lockstep's pool the calling thread is
+ * one of the workers. All pools have the same number of workers. Every call is timed separately,
+ * either directly after the last one, or after a pause of 1 ms in which the workers fall asleep.
+ *
+ * A round measures every row of the table once; its figure for a row is the median over the calls.
+ * The table shows the median over the rounds and the range of the middle half of them; ratios are
+ * computed round by round. The last table is the CPU time of idle pools. */
 #include "base/clock.h"
 
 #include <lockstep/pool.h>
@@ -52,7 +53,7 @@ static int lockstep_open(void)
     return open_lockstep(0);
 }
 
-/* Unlike the others, which the kernel may move. */
+/* Opens Lockstep's pool with pinned workers. The kernel may move the threads of the other pools. */
 static int pinned_open(void)
 {
     return open_lockstep(1);
@@ -174,10 +175,10 @@ static void uv_jobs(int jobs)
     uv_work_t request[WORKERS_MAX];
     for (int i = 0; i < jobs; i++)
         uv_queue_work(&loop, &request[i], uv_nothing, uv_after);
-    uv_run(&loop, UV_RUN_DEFAULT); /* until none is left */
+    uv_run(&loop, UV_RUN_DEFAULT); /* returns when no job is left */
 }
 
-/* Its threads are the process's: they start with the first job and stay. */
+/* libuv's threads belong to the process: they start with the first job and never end. */
 static int libuv_open(void)
 {
     char text[16];
@@ -208,7 +209,7 @@ static const struct kind {
     const char *name;
     int (*open)(void);
     void (*close)(void);
-    void (*call[2])(void); /* job, gang */
+    void (*call[2])(void); /* the functions for "job" and "gang" */
 } kinds[] = {
     {"Lockstep", lockstep_open, lockstep_close, {lockstep_job, lockstep_gang}},
     {"Lockstep pinned", pinned_open, lockstep_close, {lockstep_job, lockstep_gang}},
@@ -247,7 +248,7 @@ static void nap(long ns)
     nanosleep(&t, NULL);
 }
 
-/* The median call, in microseconds. */
+/* Returns the median time of a call in microseconds. */
 static double measure(const struct kind *kind, int c)
 {
     static double took[CALLS_MAX];
@@ -271,7 +272,7 @@ static double process_cpu_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* CPU time of the whole process over 0.3 s without a job, in percent of one CPU. */
+/* Returns the CPU time of the whole process during 0.3 s without a job, in percent of one CPU. */
 static double measure_idle(const struct kind *kind)
 {
     kind->call[1]();

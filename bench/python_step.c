@@ -1,6 +1,6 @@
 /* Measures training steps in C, for comparison by bench/python.py. Each line read from stdin starts
- * a round of steps on rows that the caller provides; the answer is a JSON list of their times in
- * microseconds.
+ * a round of STEPS steps, each on ROWS rows that the program passes to the trainer. The answer is a
+ * JSON list of the steps' times in microseconds.
  *
  *     bench_python_step CONFIG ROWS STEPS      CONFIG: JSON text; rows are 1×28×28 bytes of 10
  * classes */

@@ -1,6 +1,7 @@
-/* A training run that reports when each of its steps was committed; bench/recovery.py disturbs it.
- * Each record is printed as a line on standard output, after the time in nanoseconds
- * (CLOCK_MONOTONIC, which all processes of a machine share).
+/* A training run that reports when each of its steps was completed. bench/recovery.py starts it,
+ * makes a worker or a process fail, and measures how long recovery takes. Each record of the run is
+ * printed as a line on standard output, after the time in nanoseconds (CLOCK_MONOTONIC, which is
+ * the same for all processes of a machine).
  *
  *     bench_recovery CONFIG [OPTION VALUE]...
  *
@@ -45,7 +46,7 @@ static int is(const char *word, const char *option)
     return strcmp(word, option) == 0;
 }
 
-/* Returns 0 where an option is unknown. */
+/* Stores the value of an option. Returns 0 if the option is unknown. */
 static int take(arguments *a, const char *option, const char *value)
 {
     if (is(option, "--set") && a->sets < MOST)

@@ -1,14 +1,16 @@
-/* Measures the cost of handing over work: Lockstep's ring and barrier, and a mutex and a condition
- * variable that do the same.
+/* Measures the cost of passing work between threads, with Lockstep's ring and barrier, and with a
+ * mutex and condition variables that do the same.
  *
  *     bench_ring [rounds]        (default 15 interleaved rounds)
  *
- * "job there and back": the main thread gives one worker an empty job and waits for it; through the
- * rings alone, through the pool, and through a queue with a mutex and a condition variable.
- * "barrier": two threads pass a barrier together. "parked": the same without spinning, as with more
- * threads than CPUs. In every round each row is measured once, in turns, so that a disturbance
- * affects all rows alike. The table shows the median over the rounds and the range of the middle
- * half. */
+ * "job there and back": the main thread passes an empty job to a worker and waits until it is done.
+ * The job passes through two rings, through the worker pool, or through a queue with a mutex and a
+ * condition variable. "barrier": two threads pass a barrier together. "parked": like the row
+ * before, but a thread that waits sleeps at once instead of spinning first, as it does if there are
+ * more threads than CPUs.
+ *
+ * A round measures each row once, so that a disturbance of the machine affects all rows alike. The
+ * table shows the median over the rounds and the range of the middle half of them. */
 #include "sync/ring.h"
 #include "base/clock.h"
 #include "pool/pool.h"
@@ -21,12 +23,12 @@
 
 #define ROUNDS_MAX 101
 
-/* The baseline: one lock, one condition variable for each direction. */
+/* The baseline: a queue and a barrier with one mutex and one condition variable. */
 struct locked {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    long asked, answered; /* jobs */
-    int arrived;          /* the barrier */
+    long asked, answered; /* numbers of jobs passed to the worker, and done */
+    int arrived;          /* number of threads that have arrived at the barrier */
     unsigned phase;
 };
 
@@ -44,7 +46,7 @@ static void locked_wait(struct locked *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Everything a row needs; `times` is how often its thing is done. */
+/* The state of a measurement. `times`: number of jobs or barriers. */
 struct bench {
     ls_ring there, back;
     ls_barrier barrier;
@@ -54,7 +56,8 @@ struct bench {
     ls_cpus cpus;
 };
 
-/* The two threads of a row stay on different CPUs, where there are two. */
+/* Pins the calling thread, which is number `side` of a row's two threads, so that the two run on
+ * different CPUs. Does nothing if there is only one CPU. */
 static void stay_on(const struct bench *b, int side)
 {
     if (b->cpus.count < 2)
@@ -163,9 +166,9 @@ static void pool_owner(struct bench *b)
 
 struct row {
     const char *name;
-    int spins; /* whether waiting spins before it parks */
+    int spins; /* non-zero: a waiting thread spins before it sleeps */
     long times;
-    void *(*worker)(void *bench); /* NULL: the pool's own */
+    void *(*worker)(void *bench); /* function of the other thread; NULL: a worker of the pool */
     void (*owner)(struct bench *b);
     double ns[ROUNDS_MAX];
 };
@@ -217,7 +220,8 @@ static void close_bench(struct bench *b)
     pthread_mutex_destroy(&b->locked.lock);
 }
 
-/* Nanoseconds for one job or one barrier. The thread's start is a small part of the total. */
+/* Measures a row once. Returns the time of one job or one barrier in nanoseconds, including a small
+ * share of the time to start the other thread. */
 static double measure(struct bench *b, const struct row *row)
 {
     pthread_t t;
@@ -253,7 +257,7 @@ int main(int argc, char **argv)
     check(ls_cpus_allowed(&b.cpus, "", &err), &err);
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < ROWS; i++) {
-            /* The pool pins its worker itself; leave it both CPUs to choose from. */
+            /* the pool pins its worker itself and needs both CPUs to choose from */
             if (rows[i].worker)
                 stay_on(&b, 0);
             else

@@ -1,14 +1,14 @@
 /* Measures training speed in rounds, for comparisons. Each line read from stdin starts one round of
- * steps, which is answered with one JSON line. Between rounds nothing runs, so that several
+ * steps. The answer is one line of JSON. Between rounds the program only waits, so that several
  * programs can take turns on the same machine (bench/peers/run.py).
  *
  *     trainer_rounds CONFIG [--steps N] [--cache FOLDER] [--set KEY=VALUE]…
  *
  * A round is an epoch of N steps (default 60) over the first N minibatches of the data; at its end
- * all workers are idle. The first round also warms up. A device that chooses kernels by timing them
- * stores its choices in FOLDER; without it the device uses what its library recommends. The answer
- * contains the rate, and the share of a step that the workers spent in each phase, averaged over
- * workers and steps:
+ * no worker computes. The first round also warms up. A device that chooses kernels by timing them
+ * stores its choices in FOLDER; without --cache it uses the kernels that its library recommends.
+ * The answer contains the rate, and the share of a step that the workers spent in each phase,
+ * averaged over workers and steps:
  *
  *     {"images_per_s": 35678.0, "shares": {"gather": 0.01, "forward": 0.33, …}} */
 #include <lockstep/trainer.h>
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts of a worker's step, as the records name them. */
+/* The phases of a worker's step, and their keys in the records. */
 static const struct part {
     const char *name, *key;
 } parts[] = {
@@ -27,11 +27,11 @@ static const struct part {
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
-/* The round under way. */
+/* The current round. */
 typedef struct rounds {
     ls_trainer *trainer;
-    char limit[64];        /* an assignment: as many rows as the steps of a round need */
-    double spent_s[PARTS]; /* by all workers together */
+    char limit[64];        /* assignment to data.limit: the number of rows of a round's steps */
+    double spent_s[PARTS]; /* [phase]: time of all workers together, in seconds */
 } rounds;
 
 static int wait_for_line(void)
@@ -42,7 +42,7 @@ static int wait_for_line(void)
     return c == '\n';
 }
 
-/* Returns the sum of the numbers after `key`, wherever it occurs. */
+/* Returns the sum of the numbers that follow `key` at all its occurrences in the text. */
 static double sum_of(const char *json, const char *key)
 {
     double sum = 0;
@@ -63,7 +63,7 @@ static void answer(const rounds *r, const char *epoch)
     fflush(stdout);
 }
 
-/* Runs on the coordinator. */
+/* Receives the records of the run, on the coordinator's thread. */
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
     rounds *r = user;
@@ -81,7 +81,7 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
-/* The minibatch that the config and the assignments make, for `data.limit`. */
+/* Stores the batch_size that results from the config and the assignments. */
 static int batch_size(long *out, const ls_trainer_options *o, ls_error *err)
 {
     char *text;

@@ -171,11 +171,12 @@ static int take(const char *verb, const cli_option *o, const char *value)
     return 0;
 }
 
-/* Values that getopt returns for long options. They differ from all letters. */
+/* getopt returns FIRST_LONG + i for the long option number i. These values differ from all
+ * letters. */
 enum { FIRST_LONG = 256 };
 
-/* Returns the option whose name is closest to the argument ("--divices=x": devices), or NULL if
- * none is close. */
+/* Returns the name of the option that the user probably meant by `argument` ("--divices=x":
+ * devices), or NULL if no name is close. */
 static const char *nearest_option(const cli_option *rows, const char *argument)
 {
     const char *names[CLI_OPTIONS_MAX];
@@ -193,7 +194,8 @@ static int fail_unknown(const char *verb, const cli_option *rows, char **argv)
 {
     const char *meant = nearest_option(rows, argv[optind - 1]);
     char problem[80];
-    const char letter[3] = {'-', (char)optopt, '\0'}; /* the letter may be one of several: -abc */
+    /* argv's text may have several letters: -abc */
+    const char letter[3] = {'-', (char)optopt, '\0'};
     snprintf(problem, sizeof problem, "%s%.40s%sunknown option ", meant ? "did you mean --" : "",
              meant ? meant : "", meant ? "? " : "");
     return cli_usage(verb, problem,
@@ -258,8 +260,8 @@ static int check_hosts(const cli_arguments *a)
     return a->advertise && !a->join ? cli_usage(NULL, "--advertise needs --join HOST:PORT", "") : 0;
 }
 
-/* Writes the command as it would be typed: arguments with other characters than those of names are
- * quoted. Called before the options are read, which reorders argv. */
+/* Writes the command as it would be typed in a shell: an argument is quoted if it has a character
+ * that is not in `plain`. Must be called before getopt, which reorders argv. */
 static void write_command(char *out, size_t size, char *const *argv)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

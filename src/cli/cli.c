@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the exit code of a run: EXIT_SAVED if `result` says that it can be resumed where it
- * stopped. */
+/* Returns the exit code of a run. It is EXIT_SAVED if the run stopped early and, according to
+ * `result`, a checkpoint of the point at which it stopped was saved. */
 static int run_exit_code(int status, const ls_result *result)
 {
     const bool may_go_on = status == LS_EINTERRUPTED || status == LS_EDEVICE ||
@@ -36,10 +36,11 @@ typedef struct session {
     cli_notes notes;
     cli_server *server;          /* NULL: --serve is not given */
     char run_dir[LS_PATH_BYTES]; /* the run's directory; "": there is none */
-    bool begun;                  /* the run could be opened */
+    bool begun;                  /* the trainer has been opened */
 } session;
 
-/* The host's hook for lines of the log: to the terminal, warnings also to the pages of the run. */
+/* The log function of the host. Prints the line; a warning is also shown on the pages of the
+ * run. */
 static void on_log(void *user, ls_log_level level, const char *text)
 {
     session *s = user;
@@ -63,8 +64,8 @@ static void on_progress(void *user, const ls_progress *progress)
 
 /* ---- a launcher ----------------------------------------------------------------------------- */
 
-/* Returns the number of processes that a launcher (MPI, Slurm) has started of this program; 1
- * without a launcher. */
+/* Returns how many processes of this program a launcher (MPI, Slurm) has started; 1 without a
+ * launcher. */
 static int launched_processes(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
@@ -77,11 +78,13 @@ static int launched_processes(void)
     return most;
 }
 
-/* Makes Open MPI send long messages over TCP at once, without a request by their receiver. By
- * default the receiver requests each long message, after what it is itself sending; hosts that send
- * at the same time then wait for each other, each at half the rate of the network. In a merge the
- * receiver of every message is waiting already. A piece of a merge has 1 MiB, unless the arena is
- * very large. Variables that the user has set are kept. */
+/* Sets Open MPI's environment variables so that it sends messages over TCP at once, up to a little
+ * more than 1 MiB. By default the sender of a long message waits until the receiver requests the
+ * message, and the receiver's request waits until the receiver has sent its own data. Two hosts
+ * that send to each other at the same time then alternate, each at half the rate of the network.
+ * When gradients are summed over the hosts, every message is already expected, so the request is
+ * not needed; the messages have 1 MiB, or more for very large models. Variables that the user has
+ * set are not changed. */
 static void choose_transport(void)
 {
     if (launched_processes() == 1)
@@ -104,8 +107,8 @@ static int print_config(const ls_trainer_options *options)
     return cli_flush();
 }
 
-/* Prints the result line. A number that does not exist, because the run was stopped earlier, is a
- * dash. */
+/* Prints the line with the result of the run. A number that is not known, because the run stopped
+ * before it was measured, is printed as a dash. */
 static void print_closing_line(FILE *stream, const ls_result *r, const ls_summary *s)
 {
     char value[32] = "-", seconds[32] = "-";
@@ -118,7 +121,7 @@ static void print_closing_line(FILE *stream, const ls_result *r, const ls_summar
             value, seconds, r->devices, s->synthetic ? " (synthetic data)" : "");
 }
 
-/* Prints the run's directory, and commands to continue with, at the end of a run. */
+/* Prints, at the end of a run, its directory and commands that the user may want next. */
 static void print_next(const cli_view *view, const ls_summary *summary)
 {
     const char *run = summary->run_dir;
@@ -182,7 +185,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
         const ls_result *result = ls_trainer_result(trainer);
         cli_fail(status, err.text);
         code = run_exit_code(status, result);
-        /* another host may have the run directory; that one names it */
+        /* if another host has the run directory, that host prints its name */
         if (code == EXIT_SAVED && summary->run_dir[0])
             fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n", summary->run_dir);
         else if (result->checkpoint[0])
@@ -194,7 +197,7 @@ static int train(session *s, const ls_trainer_options *options, const cli_argume
 
 static int run_action(const cli_arguments *a, const ls_registry *registry)
 {
-    cli_places places;
+    cli_directories places;
     session s = {.server = NULL};
     cli_notes_init(&s.notes);
     ls_error err;
@@ -225,8 +228,8 @@ static int run_action(const cli_arguments *a, const ls_registry *registry)
         status = cli_find_again(&again, &set, &o, a->quiet, &err);
     if (status)
         return cli_fail(status, err.text);
-    cli_meeting meeting;
-    status = cli_find_meeting(&meeting, &cluster, a, &host, &err);
+    cli_rendezvous meeting;
+    status = cli_set_rendezvous(&meeting, &cluster, a, &host, &err);
     if (status == LS_OK)
         status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)
@@ -260,8 +263,8 @@ int cli_train(const char *config, const ls_registry *registry)
     return train_or_print(3, argv, registry);
 }
 
-/* Opens closed standard streams on /dev/null. Otherwise the next opened file would get the number
- * of a closed one, and messages would be written to it. */
+/* Opens /dev/null on each standard stream that is closed. Otherwise the next file that is opened
+ * would get that stream's number, and messages would be written to the file. */
 static void keep_standard_streams(void)
 {
     int fd;
@@ -272,7 +275,8 @@ static void keep_standard_streams(void)
         close(fd);
 }
 
-/* Reports a first argument that is neither a verb nor a file, but close to a verb. */
+/* Prints a message about a first argument that is neither a verb nor a file, but is similar to the
+ * verb `meant`. */
 static int fail_unknown_verb(const char *word, const char *meant)
 {
     char problem[120];
@@ -288,7 +292,8 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
     static const struct {
         const char *name;
         cli_verb *run;
-        const cli_trained_verb *trained; /* if `run` is NULL: a verb for a trained model */
+        /* if `run` is NULL: the verb, which uses a trained model */
+        const cli_trained_verb *trained;
     } verbs[] = {{"init", cli_init, NULL},        {"report", cli_report, NULL},
                  {"pack", cli_pack_verb, NULL},   {"sweep", cli_sweep, NULL},
                  {"find-lr", cli_find_lr, NULL},  {"eval", NULL, &cli_eval},

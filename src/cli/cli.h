@@ -1,4 +1,5 @@
-/* The program `trainer`: arguments, signals and output. Everything else is in the library. */
+/* The program `trainer`: arguments, signals and output. Everything that other programs can use as
+ * well is in the library. A *verb* is a subcommand, such as `init` in `trainer init PATH`. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -10,40 +11,43 @@
 
 /* Runs the program with the back ends of `registry`, which it destroys. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
-/* Trains by the file `config`, as `trainer CONFIG` does without options. Returns the exit code. */
+/* Trains with the config file `config`, like `trainer CONFIG` without options. Returns the exit
+ * code. */
 int cli_train(const char *config, const ls_registry *registry);
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
 enum { CLI_SET_MAX = 256 };
 
-/* Values of an option that may be repeated, with room for a few values of the program's own. */
+/* Values of an option that may be repeated. There is room for CLI_SET_MAX values from the command
+ * line, and for 16 that the program adds. */
 typedef struct cli_list {
     int count;
     const char *item[CLI_SET_MAX + 16];
 } cli_list;
 
-/* How the value of an option, or the operand, is used. */
+/* Use of an option and its value, or of the operand, the argument that is not an option. */
 typedef enum cli_kind {
     CLI_FLAG, /* no value: sets *flag */
-    CLI_LAST, /* like CLI_FLAG; the arguments after it are not read */
+    CLI_LAST, /* like CLI_FLAG, but no argument after it is read */
     CLI_HELP, /* no value: prints `text` and ends the program */
     CLI_TEXT, /* stored in *value */
-    CLI_LIST, /* appended to `list`, which accepts at most `most` values */
-    /* appended to `list` as an assignment to `key` of the config; `room` holds its text */
+    CLI_LIST, /* appended to *list; the option may be given at most `most` times */
+    /* appended to *list as an assignment to the config's key `key`; the text of the assignment is
+     * written to `room` */
     CLI_KEY,
-    /* number from `least` to `greatest`, stored in *number, which is unchanged if the option is
-     * absent */
+    /* a number from `least` to `greatest`, stored in *number; if the option is absent, *number
+     * stays unchanged */
     CLI_NUMBER,
-    CLI_WHOLE,  /* like CLI_NUMBER; a whole number, stored in *whole */
-    CLI_OPERAND /* stored in *value; `text` is the message if it is missing */
+    CLI_WHOLE,  /* a whole number, otherwise like CLI_NUMBER; stored in *whole */
+    CLI_OPERAND /* stored in *value; if the operand is missing, `text` is the message */
 } cli_kind;
 
 /* An option of a verb, or its operand. */
 typedef struct cli_option {
     cli_kind kind;
-    const char *name; /* name without "--"; of an operand: what it is */
-    char letter;      /* short form after a single "-"; 0: none */
+    const char *name; /* the option's name without "--", or what an operand is, for messages */
+    char letter;      /* the letter of the short form, after a single "-"; 0: none */
     const char *text, **value, *key;
     bool *flag;
     cli_list *list;
@@ -53,17 +57,18 @@ typedef struct cli_option {
     double *number, least, greatest;
 } cli_option;
 
-/* Reads the arguments of a verb (NULL: of training). `rows` describes at most CLI_OPTIONS_MAX
- * options, followed by the operand or by a row without a name; in the latter case the operands are
- * at argv[optind]. Returns 0; EXIT_USAGE after a message on stderr; or CLI_HELPED after printing a
- * help text, which a verb passes on to its caller. */
+/* Reads the arguments of a verb; `verb` NULL: those of training. `rows` describes at most
+ * CLI_OPTIONS_MAX options. The row after them describes the operand, or has no name; if it has no
+ * name, the operands are the arguments from argv[optind] on. Returns 0. Returns EXIT_USAGE after it
+ * has printed a message about wrong arguments on stderr, and CLI_HELPED after it has printed a help
+ * text; a verb returns either to its caller. */
 enum { CLI_OPTIONS_MAX = 24, CLI_HELPED = -1 };
 int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv);
 /* Prints "trainer VERB: problem what…" on stderr and returns EXIT_USAGE. */
 int cli_usage(const char *verb, const char *problem, const char *what);
 
-/* Writes key="text" to `room`. Returns false if it does not fit, or if the text contains a quote or
- * a backslash. */
+/* Writes the assignment KEY="TEXT" to `room`, which has `size` bytes. Returns false if the
+ * assignment does not fit, or if `text` contains a quote or a backslash. */
 bool cli_assignment(char *room, size_t size, const char *key, const char *text);
 
 /* Arguments of training. */
@@ -75,19 +80,24 @@ typedef struct cli_arguments {
     const char *metrics; /* NULL: records go only to the run directory */
     const char *trace;   /* NULL: no timeline */
     const char *serve;   /* NULL: no live page */
-    bool serve_after;    /* the live page stays after the run, until a signal arrives */
-    /* Address at which the members of a run meet: the first member listens there, the others join
-     * it. Both NULL: there are no other members, or a launcher starts them. */
+    bool serve_after;    /* the live page stays available after the run, until a signal arrives */
+    /* A run on several hosts has a process on each, its members. --listen: the address at which the
+     * first member waits for the others. --join: the address of the first member, given to the
+     * others. Both NULL: there are no other members, or a launcher such as mpirun starts them. */
     const char *listen, *join;
-    /* address at which other members reach this one; NULL: as the first member sees it */
+    /* address at which other members reach this one; NULL: the address from which this member
+     * connects to the first one */
     const char *advertise;
-    int members;        /* number of members */
-    double wait_s;      /* time limit in seconds for all to join; 0: the default */
+    int members; /* number of members */
+    /* how long members wait until all have joined, in seconds; 0: the default */
+    double wait_s;
     const char *secret; /* file with the secret that all members have; NULL: see secret_fd */
-    int secret_fd;      /* open file with the secret; −1: none */
+    int secret_fd;      /* descriptor from which the secret is read; −1: none */
     cli_list set, inject, serve_host;
-    char command[2048]; /* the program's name and arguments as they would be typed, cut if longer */
-    char devices[512];  /* --devices, as an assignment to a key */
+    /* the program's name and arguments as they would be typed in a shell, truncated to the array's
+     * size */
+    char command[2048];
+    char devices[512]; /* the value of --devices, as an assignment to the key `devices` */
 } cli_arguments;
 
 /* Reads the arguments of training and checks them. Returns 0; EXIT_USAGE after a message on
@@ -103,15 +113,16 @@ void cli_print_config_help(void);
 
 enum { CLI_SECRET_ROOM = 4097 };
 
-typedef struct cli_meeting {
+typedef struct cli_rendezvous {
     ls_tcp_place place;
     char secret[CLI_SECRET_ROOM];
-} cli_meeting;
+} cli_rendezvous;
 
-/* With --join or --listen, selects the TCP transport and fills *meeting, which it uses. Errors:
- * those of reading the secret: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
-int cli_find_meeting(cli_meeting *meeting, ls_trainer_cluster *cluster, const cli_arguments *a,
-                     const ls_host *host, ls_error *err);
+/* With --join or --listen, sets *cluster to use the TCP transport, with the addresses and the
+ * secret in *meeting, which must outlive the run. Without these options, changes nothing. Errors,
+ * all about reading the secret: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
+int cli_set_rendezvous(cli_rendezvous *meeting, ls_trainer_cluster *cluster, const cli_arguments *a,
+                       const ls_host *host, ls_error *err);
 
 /* ---- subcommands ---------------------------------------------------------------------------- */
 
@@ -122,38 +133,40 @@ cli_verb cli_runs, cli_compare;
 
 /* ---- signals -------------------------------------------------------------------------------- */
 
-/* Installs the signal handlers. A first SIGINT, SIGTERM, SIGUSR1 or SIGHUP (unless SIGHUP was
- * ignored) interrupts the running trainer; a second SIGINT or SIGTERM ends the program. */
+/* Installs the signal handlers. The first SIGINT, SIGTERM, SIGUSR1 or SIGHUP interrupts the running
+ * trainer, which then saves a checkpoint. If SIGHUP was ignored when the program started (nohup),
+ * it stays ignored. A second signal ends the program at once if it is SIGINT or SIGTERM. */
 void cli_catch_signals(void);
-/* Calls ls_trainer_open. While it waits for other hosts a signal ends the program, because there is
- * nothing to save yet. */
+/* Calls ls_trainer_open. While ls_trainer_open waits for other hosts, a signal ends the program at
+ * once, because there is nothing to save yet. */
 int cli_open(ls_trainer **trainer, const ls_trainer_options *options, ls_error *err);
-/* Calls ls_trainer_run, which a signal interrupts; also a signal that arrived before. */
+/* Calls ls_trainer_run. A signal interrupts the run, even if it arrived before this call. */
 int cli_run(ls_trainer *trainer, ls_error *err);
-bool cli_interrupted(void); /* whether a signal has arrived */
+bool cli_interrupted(void); /* returns whether a signal has arrived */
 /* Waits until a signal has arrived. Called when no run is in progress. */
 void cli_wait_for_signal(void);
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-/* Directories that the environment names. */
-typedef struct cli_places {
+/* Directories that the environment variables of the process select. */
+typedef struct cli_directories {
     const char *data[3]; /* directories in which data is looked for */
     char xdg[4096], cache[4096];
-} cli_places;
+} cli_directories;
 
-/* Returns the options of a run of `config` with the assignments `set`. Its directories are stored
- * in `places`. A config that is "-" (standard input) or a pipe is read here. */
-ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
+/* Returns the options of a run with the config file `config` and the assignments `set`. The options
+ * point to texts in *places, which must outlive them. If `config` is "-" (standard input) or a
+ * pipe, its text is read here. */
+ls_trainer_options cli_options(cli_directories *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host);
 
 /* Returns the directory for data that can be regenerated: $XDG_CACHE_HOME/lockstep, else
- * ~/.cache/lockstep. It need not exist; the caller creates it. Returns NULL if the environment
- * names no place. */
+ * ~/.cache/lockstep. It need not exist; the caller creates it. Returns NULL if neither variable is
+ * usable. */
 const char *cli_find_cache_dir(char out[4096]);
 
-/* Returns the size limit in bytes of packed images in the cache: $LOCKSTEP_CACHE_GIB, by default
- * CLI_CACHE_GIB. */
+/* Returns the largest total size of the packed image files in the cache, in bytes:
+ * $LOCKSTEP_CACHE_GIB, in GiB, by default CLI_CACHE_GIB. */
 enum { CLI_CACHE_GIB = 20 };
 uint64_t cli_cache_bytes(void);
 

@@ -89,8 +89,8 @@ static bool is_different(const ls_comparison *c, const ls_compared_row *row)
     return false;
 }
 
-/* Prints a row whose values do not fit side by side: one line for each run, or one line if all runs
- * have the same value. */
+/* Prints a row whose values do not fit side by side: a line with the value of each run, or a single
+ * line if all runs have the same value. */
 static void print_tall_row(const ls_comparison *c, const ls_compared_row *row, int width)
 {
     if (!is_different(c, row)) {

@@ -1,7 +1,7 @@
 /* trainer find-lr CONFIG: a learning-rate range test (L. N. Smith, "Cyclical Learning Rates for
- * Training Neural Networks", 2015). It trains a few hundred steps from the config's initial weights
- * while the learning rate grows by the same factor each step, and finds the rates at which the loss
- * falls steepest and at which it is least. */
+ * Training Neural Networks", 2015). It trains a few hundred steps from the config's initial
+ * weights. In each step the learning rate is multiplied by the same factor. The command finds the
+ * rate at which the loss falls fastest, and the rate at which the loss is lowest. */
 #include "base/error.h"
 #include "base/portable_math.h"
 #include "cli/pack.h"
@@ -43,8 +43,9 @@ static const char help[] =
 
 enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
 #define RATE_MOST 1e6
-#define KEPT 0.95    /* share of the moving average that is kept each step */
-#define DIVERGED 4.0 /* multiple of the least loss at which the test ends */
+/* weight of the previous moving average of the loss in each step; the new loss has the rest */
+#define KEPT 0.95
+#define DIVERGED 4.0 /* the test ends when the loss exceeds this multiple of the lowest loss */
 
 typedef struct arguments {
     const char *config, *json, *svg;
@@ -68,12 +69,13 @@ typedef struct range_test {
     point *point;
     int count;
     double average, least;
-    const char *end; /* reason for which the test has ended; NULL: it has not ended */
+    const char *end; /* why the test has ended; NULL: it has not ended */
     char name[64];
     bool synthetic;
 } range_test;
 
-/* The result of a test: indices of points, −1 if there is none. */
+/* The result of a test. `steepest`: index of the point at which the loss falls fastest. `least`:
+ * index of the point with the lowest loss. −1: there is none. */
 typedef struct finding {
     int steepest, least;
     double suggestion; /* a learning rate; NaN: none */
@@ -155,7 +157,7 @@ static int emit(ls_sink *sink, const ls_record *record, ls_error *err)
     return LS_OK;
 }
 
-/* Trains until the test ends. After LS_OK, r->end says why it ended. */
+/* Trains until the test ends. If it returns LS_OK, r->end says why the test has ended. */
 static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 {
     int status = ls_trainer_open(&r->trainer, o, err);
@@ -178,7 +180,7 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 
 static int run(range_test *r, const ls_registry *registry, ls_error *err)
 {
-    cli_places places;
+    cli_directories places;
     char packed[CLI_PACKED_ROOM], schedule[128], lr[48], epochs[24];
     cli_list set = r->a->set;
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &r->view};
@@ -186,7 +188,7 @@ static int run(range_test *r, const ls_registry *registry, ls_error *err)
     snprintf(schedule, sizeof schedule,
              "schedule={\"name\": \"exponential\", \"minimum\": %.17g, \"steps\": %d}",
              r->schedule.minimum, r->a->steps);
-    /* this number of epochs is enough, because an epoch has at least one step */
+    /* as many epochs as steps are enough, because an epoch has at least one step */
     snprintf(epochs, sizeof epochs, "epochs=%d", r->a->steps);
     const char *const own[] = {lr,
                                schedule,
@@ -242,15 +244,15 @@ static void print_end(const range_test *r, FILE *stream)
 {
     const double last = r->point[r->count - 1].lr;
     if (strcmp(r->end, "diverged") == 0)
-        fprintf(stream, "the loss is above %g times its least from a rate of %.2g on\n", DIVERGED,
+        fprintf(stream, "the loss is above %g times its minimum from a rate of %.2g on\n", DIVERGED,
                 last);
     else if (strcmp(r->end, "not finite") == 0)
         fprintf(stream, "the loss is not finite beyond a rate of %.2g\n", last);
 }
 
-/* Explains why there is no suggestion. A network may begin on a plateau, where its loss is that of
- * guessing and hardly depends on the weights. At no rate does it leave the plateau in a few steps;
- * it does after many steps, or with other initial weights. */
+/* Explains why there is no suggestion. A network may begin on a plateau: its loss is that of
+ * guessing, and hardly depends on the weights. At no learning rate does it leave the plateau within
+ * the few steps of the test. It needs many steps, or other initial weights. */
 static void print_why_none(const range_test *r, FILE *stream)
 {
     const double first = r->point[0].smoothed;
@@ -287,8 +289,8 @@ static void print_table(const range_test *r, const finding *f, FILE *stream)
     if (f->least == r->count - 1)
         fprintf(stream, "the loss still fell at the end: try a higher rate with --to\n");
     fprintf(stream,
-            "steepest at %.2g, least at %.2g\nsuggestion: optimizer.lr %.2g (the smaller of the "
-            "steepest one's rate and a tenth of the least one's)\n",
+            "the loss falls fastest at the rate %.2g and is lowest at %.2g\nsuggestion: "
+            "optimizer.lr %.2g (the smaller of the first rate and a tenth of the second)\n",
             r->point[f->steepest].lr, r->point[f->least].lr, f->suggestion);
 }
 
@@ -352,8 +354,8 @@ static double up(const plot *p, double loss)
     return HEIGHT - BOTTOM - (loss - p->y0) / (p->y1 - p->y0) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Chooses the range of losses in the plot: from the least loss to the first one, and above that
- * half as much again. */
+/* Chooses the range of losses in the plot. It begins at the lowest loss, and ends above the first
+ * loss by half the difference between the two. */
 static void choose_scale(plot *p, const range_test *r)
 {
     double most = 0, least = r->least;
@@ -415,7 +417,7 @@ static void draw_curve(plot *p, const range_test *r, bool smoothed)
     ls_buffer_put(&p->b, "\"/>\n");
 }
 
-/* Draws an entry of the legend at `x`: a sample of its shape and its name. */
+/* Draws an entry of the legend at `x`: the SVG element `shape` as a sample, and the name. */
 static void draw_key(plot *p, int x, const char *shape, const char *name, double value)
 {
     ls_buffer_format(&p->b, "<g transform=\"translate(%d 50)\">%s<text x=\"24\" y=\"4\">%s", x,

@@ -10,9 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Limit of standardised numbers of a table (data.clip), in standard deviations. A value further
- * from the mean is nearly always an error of entry. Without the limit such a value alone would
- * decide the prediction of its row, and in training it would change all weights. */
+/* The value of data.clip that init writes for tables: standardised numbers are limited to this many
+ * standard deviations. A value further from the mean is nearly always a typing error. Without the
+ * limit, such a value would by itself decide the prediction of its row, and would change all
+ * weights in training. */
 enum { CLIP = 10 };
 
 static const char help[] =
@@ -40,7 +41,7 @@ static const char help[] =
 
 /* ---- description of the data ----------------------------------------------------------------- */
 
-static void print_column(const ls_column_seen *c, FILE *stream)
+static void print_column(const ls_column_summary *c, FILE *stream)
 {
     char line[LS_COLUMN_LINE];
     const bool target = c->use == LS_COLUMN_CLASS || c->use == LS_COLUMN_VALUE;
@@ -48,7 +49,7 @@ static void print_column(const ls_column_seen *c, FILE *stream)
     fprintf(stream, "%s%s\n", line, target ? "  to be learnt" : "");
 }
 
-static void print_table(const cli_look *l, FILE *stream)
+static void print_table(const cli_inspection *l, FILE *stream)
 {
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
     char head[LS_COLUMN_LINE];
@@ -80,7 +81,7 @@ static void print_table(const cli_look *l, FILE *stream)
                 l->target);
 }
 
-static void print_folder(const cli_look *l, FILE *stream)
+static void print_folder(const cli_inspection *l, FILE *stream)
 {
     const cli_packing *k = &l->listed;
     fprintf(stream, "%s: pictures, %s\n  %-24s %10s %10s\n", l->path,
@@ -97,7 +98,7 @@ static void print_folder(const cli_look *l, FILE *stream)
             l->width);
 }
 
-static void print_arrays(const cli_look *l, FILE *stream)
+static void print_arrays(const cli_inspection *l, FILE *stream)
 {
     if (l->known)
         fprintf(stream, "%s: the files of %s (data.name)\n", l->path, l->kind);
@@ -114,12 +115,12 @@ static void print_arrays(const cli_look *l, FILE *stream)
                 l->targets > 1 ? "" : ", standardised for training (data.standardize_target)");
 }
 
-static bool is_kind(const cli_look *l, const char *kind)
+static bool is_kind(const cli_inspection *l, const char *kind)
 {
     return strcmp(l->kind, kind) == 0;
 }
 
-void cli_look_print(const cli_look *l, FILE *stream)
+void cli_inspect_print(const cli_inspection *l, FILE *stream)
 {
     if (is_kind(l, "csv"))
         print_table(l, stream);
@@ -159,7 +160,7 @@ static double dropout_for(uint32_t rows)
 
 /* Writes a network with one hidden layer. The last layer also reads the input directly, so that the
  * network learns linear relations as fast as a linear model does. */
-static void put_dense_layers(ls_json_writer *w, const cli_look *l)
+static void put_dense_layers(ls_json_writer *w, const cli_inspection *l)
 {
     const double dropout = dropout_for(l->rows);
     if (l->height * l->width > 1)
@@ -182,7 +183,7 @@ static void put_dense_layers(ls_json_writer *w, const cli_look *l)
     put_layer(w, "dense", NULL, 0);
 }
 
-static void put_convolutions(ls_json_writer *w, const cli_look *l)
+static void put_convolutions(ls_json_writer *w, const cli_inspection *l)
 {
     int side = l->height < l->width ? l->height : l->width, out = 32;
     for (; side >= 6 && out <= 128; side /= 2, out *= 2) {
@@ -203,7 +204,7 @@ static void put_convolutions(ls_json_writer *w, const cli_look *l)
 
 /* Writes data.drop: the names of the columns as one text, or as an array if a name contains a
  * comma. */
-static void put_drop(ls_json_writer *w, const cli_look *l)
+static void put_drop(ls_json_writer *w, const cli_inspection *l)
 {
     ls_buffer text;
     const cJSON *name;
@@ -222,7 +223,7 @@ static void put_drop(ls_json_writer *w, const cli_look *l)
     ls_buffer_fini(&text);
 }
 
-static void put_table(ls_json_writer *w, const cli_look *l)
+static void put_table(ls_json_writer *w, const cli_inspection *l)
 {
     ls_json_put_string(w, "path", l->path);
     ls_json_put_string(w, "target", l->target);
@@ -242,7 +243,7 @@ static void put_table(ls_json_writer *w, const cli_look *l)
         ls_json_put_string(w, "missing", "mean");
 }
 
-static void put_arrays(ls_json_writer *w, const cli_look *l)
+static void put_arrays(ls_json_writer *w, const cli_inspection *l)
 {
     if (!l->x[0] || l->folder[0])
         ls_json_put_string(w, "path", l->x[0] ? l->folder : l->path);
@@ -260,7 +261,7 @@ static void put_arrays(ls_json_writer *w, const cli_look *l)
         ls_json_put_bool(w, "standardize_target", true);
 }
 
-static void put_data(ls_json_writer *w, const cli_look *l)
+static void put_data(ls_json_writer *w, const cli_inspection *l)
 {
     ls_json_open_object(w, "data");
     ls_json_put_string(w, "name", l->kind);
@@ -318,7 +319,7 @@ static void put_name(ls_json_writer *w, const char *path)
     ls_json_put_string(w, "name", name[0] ? name : "run");
 }
 
-void cli_look_write(ls_json_writer *w, const cli_look *l)
+void cli_inspect_write(ls_json_writer *w, const cli_inspection *l)
 {
     const bool images = l->height >= 6 && l->width >= 6;
     ls_json_open_object(w, NULL);
@@ -344,8 +345,8 @@ void cli_look_write(ls_json_writer *w, const cli_look *l)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Reports an error. If the message names a config key, for which there is no config yet, adds the
- * option of init that sets it. */
+/* Prints an error. If the message advises the user to set a key of the config, adds the option of
+ * `trainer init` that does the same, because there is no config yet. */
 static int fail_look(int status, const ls_error *err)
 {
     static const char *const keys[] = {"data.decimal", "data.separator", "data.encoding"};
@@ -390,27 +391,27 @@ static int apply_set(ls_json_writer *w, const cli_list *set, const ls_host *host
     return status;
 }
 
-static int run(cli_look *l, const cli_list *set, const char *to, bool trains, ls_error *err)
+static int run(cli_inspection *l, const cli_list *set, const char *to, bool trains, ls_error *err)
 {
     ls_json_writer w;
-    int status = cli_look_at(l, err);
+    int status = cli_inspect(l, err);
     if (status)
         return fail_look(status, err);
     ls_json_writer_init(&w, 2, l->host);
-    cli_look_write(&w, l);
+    cli_inspect_write(&w, l);
     if (set->count > 0 && (status = apply_set(&w, set, l->host, err)) != LS_OK) {
         ls_json_writer_fini(&w);
         return cli_fail(status, err->text);
     }
-    cli_look_print(l, to ? stdout : stderr);
+    cli_inspect_print(l, to ? stdout : stderr);
     int code = cli_write_json("--to", to ? to : "-", &w);
     if (to && code == 0 && !trains)
         printf("%s: train with `trainer %s`\n", to, to);
     return code ? code : cli_flush();
 }
 
-/* Returns a message about an option with an invalid value, or NULL. */
-static const char *check(const cli_look *l)
+/* Returns a message about the first option that has an invalid value, or NULL if all are valid. */
+static const char *check(const cli_inspection *l)
 {
     const char *const separators[] = {",", ";", "tab", "bar", "space"};
     bool separator = !l->separator;
@@ -433,7 +434,7 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
     bool trains = false;
     cli_list set = {.count = 0};
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &view};
-    cli_look look = {.host = &host};
+    cli_inspection look = {.host = &host};
     const cli_option options[] = {
         {CLI_TEXT, "target", .value = &look.target},
         {CLI_TEXT, "decimal", .value = &look.decimal},
@@ -456,6 +457,6 @@ int cli_init(int argc, char **argv, const ls_registry *registry)
         return cli_usage("init", wrong, "");
     cli_view_init(&view, false);
     code = run(&look, &set, to, trains, &err);
-    cli_look_end(&look);
+    cli_inspect_end(&look);
     return code || !trains ? code : cli_train(to, registry);
 }

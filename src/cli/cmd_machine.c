@@ -47,7 +47,7 @@ static void print_backend(const ls_backend *backend)
         printf("%s: %s: %s\n", backend->name, info.broken ? "broken" : "absent", info.reason);
         return;
     }
-    if (backend->counted) /* all devices of this back end are alike: only the first is printed */
+    if (backend->counted) /* all devices of this back end are equal, so only the first is printed */
         printf("%s: %s; %d CPU%s, each a device of its own or several a team (`threads`)\n",
                backend->name, info.version, info.devices, info.devices == 1 ? "" : "s");
     else
@@ -100,7 +100,7 @@ typedef struct measurement {
 } measurement;
 
 typedef struct row {
-    char devices[64]; /* an assignment to the key */
+    char devices[64]; /* the row's devices, as an assignment to the key `devices` */
     measurement last;
     double rate[ROUNDS_MOST]; /* sorted after the last round */
     int rounds;
@@ -111,7 +111,7 @@ typedef struct bench {
     bool json;
     int rounds, rows;
     double seconds;
-    cli_list set; /* has room for a row's devices and for the settings of a measurement */
+    cli_list set; /* the assignments of --set, to which each measurement appends its own */
     row row[ROWS_MOST];
 } bench;
 
@@ -144,8 +144,9 @@ static int parse(bench *b, int argc, char **argv)
     return problem;
 }
 
-/* Stores the number of shards that a run of the config uses. If the config does not set it, it
- * depends on the model, whose input and output depend on the data. */
+/* Stores the number of shards that a run of the config uses. The trainer must be opened to find it:
+ * without the key `shards` it depends on the model, and the model's input and output depend on the
+ * data. */
 static int find_shards(int *out, bench *b, const ls_trainer_options *options, ls_error *err)
 {
     ls_trainer *t;
@@ -160,7 +161,7 @@ static int find_shards(int *out, bench *b, const ls_trainer_options *options, ls
     return LS_OK;
 }
 
-/* Adds a row for 1, 2, 4, … and all devices that "auto" selects. */
+/* Adds a row for 1, 2, 4, … devices, up to all devices that "auto" selects. */
 static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_error *err)
 {
     ls_device_list list;
@@ -179,9 +180,10 @@ static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_
         if (b->rows < ROWS_MOST)
             add_devices(b, text);
     }
-    if (list.capped &&
-        b->rows <
-            ROWS_MOST) /* a row with as many workers, each of which is a team of several CPUs */
+    if (list.capped && b->rows <
+                           /* one more row, "auto": as many workers as shards, each of which
+                            * computes on several CPUs */
+                           ROWS_MOST)
         add_devices(b, "auto");
     return LS_OK;
 }
@@ -194,7 +196,7 @@ enum { WARM_STEPS = 3 };
 typedef struct stopwatch {
     ls_trainer *trainer;
     uint64_t opened_ns, from_ns, last_ns, need_ns;
-    uint64_t steps, rows; /* number since from_ns */
+    uint64_t steps, rows; /* numbers since from_ns */
     bool warm, done;
 } stopwatch;
 
@@ -234,9 +236,9 @@ static void fill(measurement *out, const stopwatch *s)
     snprintf(out->devices, sizeof out->devices, "%s", sum->devices);
 }
 
-/* Measures how many rows per second a run trains: trains for `seconds` after a warm-up of at least
- * 3 steps and a third of a second. Saves nothing. `set` must have room for MEASURE_SETS more
- * assignments. */
+/* Measures how many rows per second a run trains. It trains for `seconds` seconds, after a warm-up
+ * of at least 3 steps and a third of a second, and saves nothing. `set` must have room for
+ * MEASURE_SETS more assignments. */
 static int measure_one(measurement *out, const ls_trainer_options *options, const char **set,
                        double seconds, ls_error *err)
 {
@@ -347,7 +349,7 @@ static int run(bench *b, const ls_registry *registry)
     char packed[CLI_PACKED_ROOM];
     ls_error err;
     ls_config config;
-    cli_places places;
+    cli_directories places;
     ls_host host = {.size = sizeof host};
     ls_trainer_options o = cli_options(&places, b->config, &b->set, registry, &host);
     int status = cli_pack_data(packed, &b->set, &o, b->json, &err);

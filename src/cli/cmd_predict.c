@@ -42,21 +42,21 @@ static const char help[] =
 /* The rows to predict. */
 typedef struct input {
     const ls_trained *t;
-    /* [rows] image files; NULL: rows of the data, of a table or of an array */
+    /* [rows]: the image files; NULL: the rows are in `data` or are rows of the run's data */
     const cli_entry *file;
     cli_packing listed; /* owns the names of the files */
     cli_pack pack;
     char **why;      /* [rows]: why a picture cannot be read; NULL: it was read */
     uint32_t broken; /* number of pictures that cannot be read */
     bool skip_broken;
-    ls_dataset *data; /* a table or an array */
+    ls_dataset *data; /* the opened table or array; NULL: none */
     uint32_t first;   /* number of the first row */
     uint32_t rows;
     const uint8_t *images;
-    uint8_t *own; /* memory of `images`, unless the dataset owns it */
-    union {       /* NULL: unknown */
+    uint8_t *own; /* the memory at `images` if this structure owns it; NULL: a dataset owns it */
+    union {       /* the rows' targets; NULL: not known */
         int32_t *labels;
-        float *targets; /* for a model that has learnt vectors */
+        float *targets; /* if the model predicts values */
     };
 } input;
 
@@ -109,8 +109,8 @@ static int no_memory(uint32_t rows, ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)rows);
 }
 
-/* Lists the pictures that the arguments name: files, and the files in folders, in the order of the
- * arguments. */
+/* Lists the pictures in the order of the arguments. An argument is an image file, or a folder,
+ * which stands for the images in it. */
 static int list_pictures(cli_packing *k, const cli_trained_args *a)
 {
     cli_listing *l = &k->split[0];
@@ -138,13 +138,13 @@ static int list_pictures(cli_packing *k, const cli_trained_args *a)
 
 static int check_pictures(const ls_trained *t, const char *name, ls_error *err)
 {
-    if (!t->as.floats && (t->as.channels == 1 || t->as.channels == 3))
+    if (!t->input_format.floats && (t->input_format.channels == 1 || t->input_format.channels == 3))
         return LS_OK;
     return ls_fail(
         err, LS_EUNSUPPORTED,
         "%.300s: the model reads %s, not pictures; name %s, or rows of its data: --rows 0:10", name,
-        t->as.prep->kind == LS_PREP_TABLE ? "rows of a table" : "arrays",
-        t->as.prep->kind == LS_PREP_TABLE ? "a .csv file" : "an .npy file");
+        t->input_format.prep->kind == LS_PREP_TABLE ? "rows of a table" : "arrays",
+        t->input_format.prep->kind == LS_PREP_TABLE ? "a .csv file" : "an .npy file");
 }
 
 static void say_turned(uint32_t turned)
@@ -159,14 +159,14 @@ static void say_turned(uint32_t turned)
  * the reason is stored in in->why, and its pixels are grey. */
 static int fit_pictures(input *in, size_t bytes, ls_error *err)
 {
-    const ls_new_rows *as = &in->t->as;
+    const ls_input_format *format = &in->t->input_format;
     ls_image_memory kept = {0};
     int status = LS_OK, last = LS_OK;
     uint32_t turned = 0;
     for (uint32_t i = 0; status == LS_OK && i < in->rows; i++) {
         uint8_t *to = in->own + i * bytes;
-        last = ls_image_fit(to, as->channels, as->height, as->width, AT_FDCWD, in->file[i].path,
-                            &kept, in->t->host, err);
+        last = ls_image_fit(to, format->channels, format->height, format->width, AT_FDCWD,
+                            in->file[i].path, &kept, in->t->host, err);
         turned += last == LS_OK ? kept.turned : 0;
         if (last == LS_OK)
             continue;
@@ -188,8 +188,8 @@ static int fit_pictures(input *in, size_t bytes, ls_error *err)
 
 static int read_pictures(input *in, const cli_trained_args *a, ls_error *err)
 {
-    const ls_new_rows *as = &in->t->as;
-    const size_t bytes = (size_t)as->channels * (size_t)as->height * (size_t)as->width;
+    const ls_input_format *format = &in->t->input_format;
+    const size_t bytes = (size_t)format->channels * (size_t)format->height * (size_t)format->width;
     int status = check_pictures(in->t, a->rest[0], err);
     in->listed = (cli_packing){.p = &in->pack, .host = in->t->host, .err = err};
     in->pack = (cli_pack){.folder = a->rest[0], .quiet = true};
@@ -229,35 +229,37 @@ static int read_stdin(char **out, size_t *count, const ls_host *host, ls_error *
 static int read_picture_bytes(input *in, const char *bytes, size_t count, ls_error *err)
 {
     static const cli_entry standard_input = {.path = "-"};
-    const ls_new_rows *as = &in->t->as;
+    const ls_input_format *format = &in->t->input_format;
     ls_image_memory kept = {0};
     int status = check_pictures(in->t, "standard input", err);
     if (status)
         return status;
     in->file = &standard_input;
     in->rows = 1;
-    in->images = in->own =
-        ls_alloc(in->t->host, (size_t)as->channels * (size_t)as->height * (size_t)as->width);
+    in->images = in->own = ls_alloc(in->t->host, (size_t)format->channels * (size_t)format->height *
+                                                     (size_t)format->width);
     if (!in->own)
         return no_memory(1, err);
-    status = ls_image_fit_bytes(in->own, as->channels, as->height, as->width, "standard input",
-                                bytes, count, &kept, in->t->host, err);
+    status = ls_image_fit_bytes(in->own, format->channels, format->height, format->width,
+                                "standard input", bytes, count, &kept, in->t->host, err);
     say_turned(kept.turned);
     ls_image_memory_free(&kept, in->t->host);
     return status;
 }
 
-/* Reads standard input. It is an array if its first bytes say so; otherwise it is a table if the
- * model was trained on one, else a picture. */
+/* Reads standard input. If it begins like an .npy or .npz file, it is an array. Otherwise it is a
+ * table if the model was trained on a table, and a picture if not. */
 static int read_standard_input(input *in, ls_error *err)
 {
     char *bytes = NULL;
     size_t count;
     int status = read_stdin(&bytes, &count, in->t->host, err);
     if (status == LS_OK && (ls_array_is_npy(bytes, count) || ls_array_is_npz(bytes, count)))
-        status = ls_new_rows_read_npy(&in->data, &in->t->as, "standard input", bytes, count, err);
-    else if (status == LS_OK && in->t->as.prep->kind == LS_PREP_TABLE)
-        status = ls_new_rows_read_csv(&in->data, &in->t->as, "standard input", bytes, count, err);
+        status = ls_new_rows_read_npy(&in->data, &in->t->input_format, "standard input", bytes,
+                                      count, err);
+    else if (status == LS_OK && in->t->input_format.prep->kind == LS_PREP_TABLE)
+        status = ls_new_rows_read_csv(&in->data, &in->t->input_format, "standard input", bytes,
+                                      count, err);
     else if (status == LS_OK)
         status = read_picture_bytes(in, bytes, count, err);
     ls_free(in->t->host, bytes);
@@ -272,12 +274,12 @@ static bool ends_with(const char *text, const char *end)
 
 static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
 {
-    const ls_new_rows *as = &in->t->as;
+    const ls_input_format *format = &in->t->input_format;
     const char *first = a->rest[0];
     const bool array =
                    ends_with(first, ".npy") || ends_with(first, ".npz") || strstr(first, ".npz/"),
                table = ends_with(first, ".csv") || array;
-    if (!table && strcmp(first, "-") != 0 && as->prep->kind != LS_PREP_TABLE)
+    if (!table && strcmp(first, "-") != 0 && format->prep->kind != LS_PREP_TABLE)
         return read_pictures(in, a, err);
     if (a->rest_count > 1)
         return ls_fail(err, LS_EINVAL,
@@ -287,9 +289,9 @@ static int read_inputs(input *in, const cli_trained_args *a, ls_error *err)
     if (strcmp(first, "-") == 0)
         status = read_standard_input(in, err);
     else if (array)
-        status = ls_new_rows_open_npy(&in->data, as, first, NULL, err);
+        status = ls_new_rows_open_npy(&in->data, format, first, NULL, err);
     else
-        status = ls_new_rows_open_csv(&in->data, as, first, err);
+        status = ls_new_rows_open_csv(&in->data, format, first, err);
     if (status == LS_OK && in->data) {
         in->rows = ls_dataset_describe(in->data)->rows;
         in->images = ls_dataset_resident(in->data).images;
@@ -309,8 +311,8 @@ static bool skips_broken(const input *in)
     return in->skip_broken || in->t->config.data_keys.skip_broken;
 }
 
-/* Reports the number of broken pictures, if there are any, and returns the exit code of the
- * command. */
+/* Prints the number of pictures that could not be read, if there are any, and returns the exit code
+ * of the command. */
 static int end_with_broken(const input *in)
 {
     ls_error err;
@@ -345,12 +347,12 @@ static void print_broken(const input *in, uint32_t i)
 
 static bool learnt_vectors(const ls_trained *t)
 {
-    /* NULL: the loss is unknown, and the model is treated as one that learns classes */
+    /* if the loss is not known, the model is treated as one that predicts classes */
     return t->config.loss && t->config.loss->vectors;
 }
 
-/* Returns output `i` of a model that has learnt vectors. If the targets are bits, that is a
- * probability. */
+/* Returns output `i` of a model that predicts values. If the loss is "bce", which learns yes/no
+ * targets, the output is a probability. */
 static float output_of(const ls_trained *t, const float *logits, int i)
 {
     return (float)ls_output_value(t->config.loss, logits[i]);
@@ -457,7 +459,7 @@ static void print_all(const input *in, const float *logits, bool json)
 
 /* ---- into a file ----------------------------------------------------------------------------- */
 
-/* Computes the numbers that are written for a row: the probabilities of its classes, or its
+/* Computes the numbers that are written for a row: the probability of each class, or the predicted
  * values. */
 static void outputs_of(const input *in, const float *logits, float *out)
 {
@@ -511,7 +513,7 @@ static void put_table_row(ls_buffer *b, const input *in, uint32_t i, const float
         put_field(b, "", in->file[i].path);
     else
         ls_buffer_format(b, "%u", (unsigned)(in->first + i));
-    if (why_not(in, i)) { /* empty fields */
+    if (why_not(in, i)) { /* a picture that cannot be read gets empty fields */
         const int fields = learnt_vectors(in->t) && n == 1 ? 1 : 1 + n;
         for (int k = 0; k < fields; k++)
             ls_buffer_put(b, ",");
@@ -592,8 +594,8 @@ static int write_to(const input *in, const float *logits, const char *to, ls_err
     return status;
 }
 
-/* Converts a scaled target back to the number in the user's data. Several numbers may have the same
- * scaled value, because of rounding; the function returns the one with the fewest digits. */
+/* Converts a scaled target back to the number in the user's data. Because of rounding, several
+ * numbers have the same scaled value; the function returns the one with the fewest digits. */
 static float target_in_data(const ls_prep *p, float learnt)
 {
     char text[32];

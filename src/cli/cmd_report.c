@@ -22,8 +22,8 @@ static const char help[] =
     "               enough (16); 0: none, and the data of the run are not read\n"
     "  --help       this text\n";
 
-/* Appends predictions of test rows to the page. If the run's data or weights cannot be read, there
- * are none, and a message says why. */
+/* Appends predictions of test rows to the page. If the run's data or weights cannot be read,
+ * nothing is appended, and a message says why. */
 static void add_samples(ls_buffer *lines, const char *run, int count, const ls_registry *registry)
 {
     ls_error err;

@@ -54,7 +54,7 @@ static int no_memory(ls_error *err)
     return ls_fail(err, LS_ENOMEM, "out of memory for a list of runs");
 }
 
-/* Adds a run to the list. If its records cannot be read, it is named on stderr and left out. */
+/* Adds a run to the list. A run whose records cannot be read is named on stderr and left out. */
 static int add_run(list *l, const char *path, ls_error *err)
 {
     ls_run_log log;
@@ -116,8 +116,8 @@ static void put_number(char out[TEXT], const char *format, double value)
         snprintf(out, TEXT, format, value);
 }
 
-/* Writes the texts of a row. `named`: the row has the name of its metric, because the runs have
- * different ones. */
+/* Writes the texts of a row. `named`: write the name of the metric beside its value, because not
+ * all runs report the same metric. */
 static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named)
 {
     snprintf(text[NAME], TEXT, "%.40s", f->name);
@@ -136,7 +136,7 @@ static void fill_row(char text[COLUMNS][TEXT], const ls_run_facts *f, bool named
     snprintf(text[HASH], TEXT, "%.8s", f->hash);
 }
 
-/* Returns the metric that all runs have in common, or NULL. */
+/* Returns the name of the metric that all runs report, or NULL if they differ. */
 static const char *common_metric(const list *l)
 {
     const char *metric = l->entry[0].facts.metric;

@@ -98,8 +98,8 @@ static void format_number(char *out, size_t size, const session *s, int row, int
                  column == SPEED_UP ? "x" : "");
 }
 
-/* Writes the heading of a column. The first column is the accuracy, or the metric of the first run
- * that has a metric. */
+/* Writes the heading of a column of results. The heading of the first column names the metric of
+ * the first run that has one. */
 static void format_heading(char *out, size_t size, const session *s, int column)
 {
     const char *metric = NULL, *rows = NULL;
@@ -198,8 +198,8 @@ static void announce(const session *s)
     fprintf(stderr, "%s\n", s->view.colour ? "\033[0m" : "");
 }
 
-/* Returns the assignments of one run: those that all runs have, those that vary between runs, and
- * that of the run directory. */
+/* Returns the assignments for the current run: those of --set, the values of its combination, and
+ * the run directory. */
 static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 {
     cli_list set = s->a->set;
@@ -217,7 +217,7 @@ static void run_one(session *s)
 {
     char run_dir[4200], packed[CLI_PACKED_ROOM];
     cli_list set = collect_sets(s, run_dir, sizeof run_dir);
-    cli_places places;
+    cli_directories places;
     ls_trainer *trainer = NULL;
     ls_error err = {0};
     const ls_trainer_callbacks callbacks = {
@@ -240,7 +240,7 @@ static int run_all(session *s)
 {
     int count = ls_sweep_count(s->sweep), code = 0;
     bool to_file = s->a->json && strcmp(s->a->json, "-") != 0;
-    /* an error in the path is reported before hours of training, not after them */
+    /* writes the file once before training, so that an error in its path is reported at once */
     if (to_file && (code = write_json(s)) != 0)
         return code;
     cli_catch_signals();

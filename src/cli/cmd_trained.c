@@ -1,5 +1,5 @@
-/* The commands for a finished run: the common part of eval, export and predict, and the commands
- * eval and export. */
+/* The common part of the verbs that use a trained model (eval, export, predict), and the verbs eval
+ * and export. */
 #include "cli/trained.h"
 
 #include "base/clock.h"
@@ -55,7 +55,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
 {
     ls_error err;
     cli_trained_args a;
-    cli_places places;
+    cli_directories places;
     ls_trained t;
     const ls_host host = {.size = sizeof host};
     int code = parse(&a, verb, argc, argv);
@@ -66,7 +66,7 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
         .needs_data = a.needs_data,
         .best = a.best,
         .new_data = a.new_data,
-        .train = a.train,
+        .training_rows = a.train,
         .trainer = cli_options(&places, a.config, &a.set, NULL, &host),
     };
     const int status = ls_trained_open(&t, &o, &err);
@@ -110,8 +110,8 @@ typedef struct outcome {
     double seconds;
     ls_prediction sum;
     const char *weights;
-    bool is_new;    /* the data are not those of the run (--data) */
-    bool unweighed; /* the loss does not use the config's class_weights */
+    bool is_new;    /* the data is that of --data, not the run's own */
+    bool unweighed; /* the loss was computed without the config's class_weights */
 } outcome;
 
 static void print_outcome(const outcome *o, const ls_host *host)
@@ -138,8 +138,8 @@ static void print_outcome(const outcome *o, const ls_host *host)
     cli_put_json(&w);
 }
 
-/* Prints precision and recall of each class, and for each class the one that is predicted most
- * often in its place. */
+/* Prints for each class its precision, its recall, and the wrong class that was predicted most
+ * often for its rows. */
 static void print_classes(const ls_trained *t, const ls_measured *m)
 {
     const size_t n = (size_t)m->classes;
@@ -184,18 +184,18 @@ static void print_for_people(const ls_trained *t, const outcome *o)
     print_classes(t, &o->measured);
 }
 
-/* Computes every metric that is defined for the model, even those that the run did not measure. */
+/* Computes the metrics in `metrics`, which the run itself may not have measured. */
 static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
                    float *scores, ls_error *err)
 {
     const ls_trained *t = d->trained;
     const ls_dataset_view view = ls_dataset_resident(data);
-    const ls_judged judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
+    const ls_scored_rows judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
     d->images = view.images;
     d->labels = view.labels;
     d->rows = o->data->rows;
-    d->places = view.row;
-    d->all = view.rows;
+    d->row_index = view.row;
+    d->total_rows = view.rows;
     const uint64_t start = ls_now_ns();
     int status = ls_predict(&o->sum, scores, d, err);
     if (status)
@@ -209,8 +209,9 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsig
     return status;
 }
 
-/* Finds the class weights of the loss. Balanced weights are computed from the training rows of the
- * model. If only other data are there, they are unknown, and the loss is computed without them. */
+/* Finds the class weights of the loss. The weights "balanced" are computed from the model's
+ * training rows. If these are not open, the weights are unknown, and the loss is computed without
+ * them (o->unweighed). */
 static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_error *err)
 {
     const ls_dataset *train = o->is_new ? NULL : t->data[LS_TRAIN];
@@ -218,8 +219,8 @@ static int find_class_weights(float **out, outcome *o, const ls_trained *t, ls_e
     o->unweighed = cJSON_IsString(t->config.class_weights) && !train;
     if (!o->unweighed)
         return ls_config_class_weights(out, &t->config, train, t->model->classes, err);
-    fputs("trainer: class_weights are balanced by the run's training rows, which are not read: the "
-          "loss is without them\n",
+    fputs("trainer: class_weights \"balanced\" need the run's training rows, which are not read; "
+          "the loss is computed without them\n",
           stderr);
     return LS_OK;
 }

@@ -58,8 +58,8 @@ void cli_put_padded(FILE *stream, const char *text, int width, bool to_the_right
     fprintf(stream, "%*s%s%*s", to_the_right ? pad : 0, "", text, to_the_right ? 0 : pad, "");
 }
 
-/* Returns the number of bytes of the text's first line: as many words as fit `room` columns, and at
- * least one. */
+/* Returns the length in bytes of the text's first line: as many words as fit in `room` columns, but
+ * at least one. */
 static size_t line_length(const char *text, int room)
 {
     size_t fits = strcspn(text, " ");
@@ -108,7 +108,7 @@ static int total(const int *width, int columns)
     return sum;
 }
 
-/* Returns the column of the highest rank that is shown, unless its rank is 0. */
+/* Returns the shown column with the highest rank; −1: all shown columns have rank 0. */
 static int least_wanted(const cli_column *column, const int *width, int columns)
 {
     int worst = -1;
@@ -118,7 +118,8 @@ static int least_wanted(const cli_column *column, const int *width, int columns)
     return worst;
 }
 
-/* Cuts columns that may be cut until the table fits, the widest first. */
+/* Makes columns that may be cut narrower until the table fits: always the widest of them, by one
+ * character. */
 static void cut(const cli_column *column, int *width, int columns, int most)
 {
     while (total(width, columns) > most) {

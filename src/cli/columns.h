@@ -7,33 +7,36 @@
 #include <stdio.h>
 
 /* Returns the number of columns of the terminal that `stream` writes to, at least CLI_NARROW. If
- * COLUMNS is set to a number, returns that number. Returns `otherwise` if the stream is no terminal
- * or its width is not known. */
+ * COLUMNS is set to a number, returns that number. Returns `otherwise` if the stream is not a
+ * terminal, or the terminal's width is not known. */
 enum { CLI_NARROW = 40, CLI_TEXT_WIDTH = 80, CLI_WIDE = 160 };
 int cli_columns(FILE *stream, int otherwise);
 
 /* Returns the number of characters of a UTF-8 text. */
 int cli_width(const char *text);
 
-/* Prints a text padded with spaces to `width` columns. A longer text loses its middle, which an
- * ellipsis replaces. */
+/* Prints a text, padded with spaces to `width` columns. If the text is longer, its middle is
+ * replaced by an ellipsis. */
 void cli_put_padded(FILE *stream, const char *text, int width, bool to_the_right);
 
-/* Prints a text in lines of at most `width` columns, broken at spaces, and a newline. The first
- * line follows `before` columns that were printed already; the others begin with `indent` spaces.
+/* Prints a text and a newline, in lines of at most `width` columns, which are broken at spaces.
+ * `before` columns of the first line have been printed already; the other lines begin with `indent`
+ * spaces.
  */
 void cli_put_wrapped(FILE *stream, const char *text, int before, int indent, int width);
 
 /* A column of a table. */
 typedef struct cli_column {
     const char *heading;
-    int rank;     /* columns of higher ranks are left out first when the table is too wide */
-    int least;    /* width to which the column may be cut; 0: it is not cut */
+    /* if the table is too wide, the columns with the highest rank are left out first; 0: never left
+     * out */
+    int rank;
+    int least;    /* smallest width to which the column may be cut; 0: it is not cut */
     bool numbers; /* the texts are aligned to the right */
 } cli_column;
 
-/* Prints a table of texts [rows][columns], with two spaces between columns, of at most `width`
- * columns. Columns that have no text in any row are left out. */
+/* Prints a table of texts [rows][columns] that is at most `width` characters wide, with two spaces
+ * between columns. A column without any text is left out. */
 void cli_print_table(FILE *stream, const cli_column *column, int columns, const char *const *texts,
                      int rows, int width);
 

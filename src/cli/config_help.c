@@ -1,5 +1,5 @@
-/* trainer --help config: every key of a config, by topic, as plain text. The table of keys has its
- * texts in Markdown, for docs/config.md. */
+/* trainer --help config: prints every key of a config, by topic, as plain text. The descriptions in
+ * the table of keys are Markdown, because docs/config.md contains them as well. */
 #include "cli/cli.h"
 #include "config/config.h"
 
@@ -35,7 +35,7 @@ static void print_topic(const char *key)
             printf("%s%s\n\n", i ? "\n" : "", topics[i].name);
 }
 
-/* Prints the values that a key accepts, as far as its table row tells. */
+/* Prints which values a key accepts, if its row in the table says so. */
 static void print_kind(const ls_config_key *row)
 {
     switch (row->kind) {
@@ -51,8 +51,9 @@ static void print_kind(const ls_config_key *row)
     }
 }
 
-/* Returns what stands for a mark of code at `at`: a quotation mark if the code has no letter or
- * digit, such as a comma, and nothing otherwise. `inside`: the mark ends the code before it. */
+/* Returns the text that replaces the backquote at `at`: a quotation mark if the code between the
+ * two backquotes has no letter or digit, such as a comma; otherwise "". `inside`: `at` is the
+ * backquote at the end of the code. */
 static const char *quote_for(const char *at, bool inside)
 {
     for (const char *c = inside ? at - 1 : at + 1; *c != '`' && *c; c += inside ? -1 : 1)
@@ -61,7 +62,8 @@ static const char *quote_for(const char *at, bool inside)
     return "\"";
 }
 
-/* Writes Markdown as plain text: without the marks of code, and the file of a link in its place. */
+/* Converts Markdown to plain text: backquotes are removed, and a link is replaced by the name of
+ * its file. */
 static void make_plain(char out[TEXT], const char *markdown)
 {
     bool inside = false;

@@ -10,14 +10,15 @@
 enum {
     ROWS = 5, /* lines of text in the plot */
     ROWS_WIDE = 8,
-    WIDE = 110,     /* width of the terminal from which on plots have ROWS_WIDE lines */
+    WIDE = 110,     /* from this width of the terminal on, plots have ROWS_WIDE lines */
     CELLS_MAX = 70, /* columns of a plot */
     LABEL = 6,      /* columns for a number before the axis */
     MARGIN = 2,
     GAP = 4, /* columns between two plots side by side */
 };
 
-/* A plot of dots: one for each cell in ASCII, 2 × 4 for each cell in braille. */
+/* A plot of dots. A cell, one character of the terminal, has one dot in ASCII, and 2 × 4 dots in
+ * braille. */
 typedef struct panel {
     const char *title;
     int rows, cells;
@@ -65,7 +66,7 @@ static void find_range(panel *out, const cli_curve *c, bool loss)
     }
 }
 
-/* Sets a dot. `x` and `y` count dots from the left and from the bottom. */
+/* Sets the dot number `x` from the left and number `y` from the bottom. */
 static void set_dot(panel *out, int x, int y, bool utf8)
 {
     static const unsigned char bits[4][2] = {
@@ -103,7 +104,7 @@ static void draw(panel *out, const cli_curve *c, bool loss, bool utf8)
     }
 }
 
-/* Prints a number in five columns, if its magnitude allows: "0.832". */
+/* Prints a number with as many digits as fit in five columns: "0.832". */
 static void print_number(FILE *stream, double v)
 {
     int digits = -1;

@@ -1,4 +1,5 @@
-/* The curves of a run in a few lines of text, printed at its end. */
+/* Plots the loss and the metric of a run over its epochs in a few lines of text, which are printed
+ * at the end of the run. */
 #ifndef CLI_CURVE_H
 #define CLI_CURVE_H
 
@@ -10,26 +11,30 @@
 
 typedef struct cli_curve_point {
     int epoch;
-    float loss;        /* mean loss of the training rows */
-    float test_metric; /* result on the test rows; NaN: not evaluated in this epoch */
+    float loss; /* mean loss of the training rows */
+    /* value of `metric` on the test rows; NaN: the run did not evaluate in this epoch */
+    float test_metric;
 } cli_curve_point;
 
 /* Must be zeroed at first. */
 typedef struct cli_curve {
     int count;
-    int stride; /* only every stride-th epoch is kept, so that any number fits; 0: none added yet */
+    /* only every stride-th epoch is stored, so that any number of epochs fits; 0: none has been
+     * added yet */
+    int stride;
     int evaluated;
-    const char *metric;    /* name of the metric of the test rows */
+    const char *metric;    /* name of the metric that was measured on the test rows */
     const char *judged_by; /* "test" or "validation"; NULL: "test" */
     cli_curve_point point[CLI_CURVE_POINTS];
 } cli_curve;
 
-/* Adds what the progress callback reports. */
+/* Adds an epoch. Call it from the run's progress callback. */
 void cli_curve_add(cli_curve *curve, const ls_progress *progress);
 
-/* Prints the test metric and the training loss in at most `width` columns, from CLI_NARROW on: side
- * by side from CLI_CURVE_BESIDE columns on, else one below the other. Prints nothing if fewer than
- * 2 epochs were evaluated. Without `utf8` the output is ASCII. */
+/* Prints a plot of the test metric and one of the training loss. `width`: width of the terminal in
+ * columns, at least CLI_NARROW; the plots are side by side if it is at least CLI_CURVE_BESIDE, else
+ * one below the other. `utf8` false: the output is ASCII. Prints nothing if fewer than 2 epochs
+ * were evaluated. */
 enum { CLI_CURVE_BESIDE = 72 };
 void cli_curve_print(const cli_curve *curve, FILE *stream, bool utf8, int width);
 

@@ -1,4 +1,4 @@
-/* Address and secret of a run on several hosts. */
+/* Reads the address and the secret of a run on several hosts. */
 #include "cli/cli.h"
 
 #include "base/error.h"
@@ -42,7 +42,7 @@ static int check_mode(const char *path, const ls_host *host, ls_error *err)
     return LS_OK;
 }
 
-static int read_file(cli_meeting *m, const char *path, const ls_host *host, ls_error *err)
+static int read_file(cli_rendezvous *m, const char *path, const ls_host *host, ls_error *err)
 {
     void *bytes = NULL;
     size_t count = 0;
@@ -59,8 +59,8 @@ static int read_file(cli_meeting *m, const char *path, const ls_host *host, ls_e
     return status;
 }
 
-/* Reads the secret to the end of a descriptor: a pipe, or whatever the caller has opened. */
-static int read_descriptor(cli_meeting *m, int fd, ls_error *err)
+/* Reads the secret from a descriptor, up to its end. The descriptor may be a pipe. */
+static int read_descriptor(cli_rendezvous *m, int fd, ls_error *err)
 {
     size_t count = 0;
     char why[LS_REASON], from[40];
@@ -79,8 +79,8 @@ static int read_descriptor(cli_meeting *m, int fd, ls_error *err)
     return check_length(from, count, err);
 }
 
-int cli_find_meeting(cli_meeting *m, ls_trainer_cluster *o, const cli_arguments *a,
-                     const ls_host *host, ls_error *err)
+int cli_set_rendezvous(cli_rendezvous *m, ls_trainer_cluster *o, const cli_arguments *a,
+                       const ls_host *host, ls_error *err)
 {
     if (!a->join && !a->listen)
         return LS_OK;

@@ -5,26 +5,28 @@
 #include "cli/pack.h"
 #include "data/dataset.h"
 
-typedef struct cli_look {
-    const char *path, *target; /* as the user gave them; target NULL: the program chooses */
+typedef struct cli_inspection {
+    /* as the user gave them; target NULL: the program chooses the target */
+    const char *path, *target;
     /* Values of data.decimal, data.separator and data.encoding as the user gave them; NULL: detect
      * them. */
     const char *decimal, *separator, *encoding;
     const ls_host *host;
     const char *kind; /* kind of data, such as "csv", "folder", "npy", "safetensors", "mnist" */
-    bool known;       /* a public dataset, recognised by the names of its files */
+    bool known;       /* the data is a public dataset, recognised by the names of its files */
     /* ---- arrays: files below `folder`, which may be "" --------------------------------------- */
     char folder[4096], x[256], y[256], test_x[256], test_y[256];
     bool last;      /* rows are [height][width][channels] */
     ls_host silent; /* the host without its log, for a first look */
     /* ---- tables ------------------------------------------------------------------------------ */
-    cJSON *drop;   /* array of the names of columns that are left out */
+    cJSON *drop;   /* array of the names of the columns that are left out */
     bool commas;   /* a name in `drop` contains a comma */
     ls_buffer why; /* a line with the reason for each column in `drop` */
-    bool values;   /* the target is a number, else a class */
-    /* the target is a number because its numbers are too many for classes, or not whole */
+    bool values;   /* the target is a number; false: a class */
+    /* the target is taken as a number because its column has fractions or too many different
+     * numbers */
     bool values_why;
-    bool fills; /* values are missing */
+    bool fills; /* some values are missing */
     ls_dataset *split[2];
     /* ---- pictures ---------------------------------------------------------------------------- */
     cli_pack pack;
@@ -35,18 +37,19 @@ typedef struct cli_look {
     int classes, targets, channels, height, width;
     bool floats;
     double mean, deviation; /* statistics of a row's values; bytes are divided by 255 */
-} cli_look;
+} cli_inspection;
 
-/* Inspects look->path. The caller calls cli_look_end afterwards, also after a failure. Errors:
- * those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with what was expected. */
-int cli_look_at(cli_look *look, ls_error *err);
-/* Closes what cli_look_at has opened and frees its memory. */
-void cli_look_end(cli_look *look);
+/* Inspects the data at look->path and fills *look. The caller calls cli_inspect_end afterwards,
+ * even after a failure. Errors: those of opening the data; LS_ENOENT, LS_EDATA and LS_EINVAL with
+ * what was expected. */
+int cli_inspect(cli_inspection *look, ls_error *err);
+/* Closes what cli_inspect has opened and frees its memory. */
+void cli_inspect_end(cli_inspection *look);
 
-/* Prints what was found to `stream`. */
-void cli_look_print(const cli_look *look, FILE *stream);
+/* Prints a description of the data to `stream`. */
+void cli_inspect_print(const cli_inspection *look, FILE *stream);
 
-/* Writes the config. */
-void cli_look_write(ls_json_writer *w, const cli_look *look);
+/* Writes a config that trains on the data. */
+void cli_inspect_write(ls_json_writer *w, const cli_inspection *look);
 
 #endif

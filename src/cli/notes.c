@@ -26,7 +26,8 @@ static void put_lines(cli_notes *notes, const char *text, size_t length)
     for (size_t done = 0; notes->fd >= 0 && done < length;) {
         const ssize_t n = write(notes->fd, text + done, length - done);
         if (n <= 0)
-            break; /* a full disk is reported by the records, which the run needs */
+            /* an error is not reported here: if the disk is full, writing the records reports it */
+            break;
         done += (size_t)n;
     }
 }
@@ -44,7 +45,7 @@ static void begin_line(ls_json_writer *w, const char *type)
     ls_json_put_string(w, "time", text);
 }
 
-/* Closes the line and appends it to `out`. */
+/* Ends the JSON object in `w` and appends it to `out` as a line. */
 static void end_line(ls_buffer *out, ls_json_writer *w)
 {
     size_t length;
@@ -167,23 +168,26 @@ void cli_notes_close(cli_notes *notes)
 /* ---- for people -------------------------------------------------------------------------------
  */
 
-/* Number of lines that are printed at most; of a larger model the middle is left out. */
+/* LINES: largest number of lines that are printed. For a larger model, the FIRST first and the LAST
+ * last lines are printed. */
 enum { LINES = 14, FIRST = 8, LAST = 4, NAME = 96 };
 
-/* A layer with parameters, and those without that follow it. */
+/* A layer with parameters, and the layers without parameters that follow it. */
 typedef struct group {
     char name[NAME];
     ls_shape out;
     size_t parameters;
 } group;
 
-/* Batch norm belongs to the layer that it follows, although it has parameters. */
+/* Returns whether a layer begins a group. Batch norm does not, although it has parameters: it
+ * belongs to the layer before it. */
 static bool begins_group(const ls_layer *layer)
 {
     return layer->params > 0 && layer->op.kind != LS_OP_BATCHNORM;
 }
 
-/* Returns the layers in groups, which the caller frees, or NULL if memory ran out. */
+/* Divides the layers into groups. The caller frees the array. Returns NULL if there is no
+ * memory. */
 static group *find_groups(const ls_model *model, int *count)
 {
     group *all = ls_alloc_array(NULL, (size_t)model->layers, sizeof *all);

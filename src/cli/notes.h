@@ -1,10 +1,11 @@
-/* Facts of a run that its records lack: the file notes.jsonl in the run's directory,
- * for the pages of the run.
+/* Writes notes.jsonl in the run's directory: facts about a run that are not in its records and that
+ * the pages of the run show.
  *
- * JSON Lines, of two types. {"type":"program"} is written once for each process that trained:
- * "time", "host", "run_dir" (absolute), "command", "input" (shape of a row) and "layers", each with
- * "name", "type", "output" (shape) and "parameters". {"type":"warning"} is a warning of the run,
- * with "time" and "text". The run does not depend on the file, and it is not synced. */
+ * Each line is a JSON object of one of two types. {"type":"program"} is written at the start of
+ * each process that trains the run: "time", "host", "run_dir" (absolute), "command", "input" (shape
+ * of a row) and "layers", each with "name", "type", "output" (shape) and "parameters" (their
+ * number). {"type":"warning"} is a warning of the run, with "time" and "text". No other part of the
+ * program needs the file, so it is not synced to disk. */
 #ifndef CLI_NOTES_H
 #define CLI_NOTES_H
 
@@ -14,27 +15,29 @@
 #include <lockstep/trainer.h>
 #include <pthread.h>
 
-enum { CLI_WARNINGS = 100 }; /* warnings after this number are not kept */
+enum { CLI_WARNINGS = 100 }; /* further warnings are not written */
 
 typedef struct cli_notes {
     pthread_mutex_t lock;
     int fd;          /* −1: the file is not open */
-    ls_buffer early; /* warnings from before the file was opened */
+    ls_buffer early; /* lines of warnings that came before the file was opened */
     int warnings;
 } cli_notes;
 
 void cli_notes_init(cli_notes *notes);
-/* Keeps a warning. Any thread. */
+/* Writes a warning to the file, or stores it until the file is open. Any thread. */
 void cli_notes_warn(cli_notes *notes, const char *text);
-/* Opens the file in the directory of the run, if it has one, and writes the first line and the
- * warnings so far. If that fails, the run goes on without notes. `command`: the program's name and
- * arguments. `server` shows the first line as well; NULL: none. */
+/* Opens the file in the run's directory, and writes the line {"type":"program"} and the stored
+ * warnings. Does nothing if the run has no directory; if the file cannot be opened, the run
+ * continues without notes. `command`: the program's name and arguments. `server`: the live page,
+ * which gets the first line as well; NULL: none. */
 void cli_notes_open(cli_notes *notes, const ls_trainer *trainer, const char *command,
                     cli_server *server);
 void cli_notes_close(cli_notes *notes);
 
-/* Prints the layers of the trainer's model on stderr, a line for each layer with parameters and
- * those without that follow it: names, output shape, number of parameters. `width`: columns. */
+/* Prints the layers of the trainer's model on stderr. A line describes a layer with parameters and
+ * the layers without parameters that follow it: names, output shape, number of parameters. `width`:
+ * number of columns of the terminal. */
 void cli_print_layers(const ls_trainer *trainer, int width);
 
 #endif

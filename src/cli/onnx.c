@@ -1,6 +1,7 @@
-/* Converts layers to nodes. A layer's output has the name of the layer. In the graph images have
- * four dimensions and vectors two. A node that needs the other form gets a reshape node before it,
- * because a model may read a vector of n features as an image of n × 1 × 1. */
+/* Converts a model's layers to nodes of an ONNX graph. A layer's output has the name of the layer.
+ * In the graph, images have four dimensions and vectors two. In a model, a layer may read a vector
+ * of n features as an image of n × 1 × 1, or the reverse. In the graph, a Reshape node is then put
+ * before the layer's node. */
 #include "cli/onnx.h"
 
 #include "base/error.h"
@@ -11,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_FLOATS ((size_t)500 << 20) /* 2 GB, less room for the other parts of the file */
+/* protocol buffers are limited to 2 GB; this leaves room for the other parts of the file */
+#define MOST_FLOATS ((size_t)500 << 20)
 #define OUTPUT LS_ONNX_LOGITS
 #define PROBABILITIES LS_ONNX_PROBABILITIES
 
@@ -22,7 +24,7 @@ typedef ls_onnx_tensor tensor;
 typedef struct graph {
     ls_onnx_file file;
     const ls_onnx_desc *desc;
-    tensor input; /* output of the preparation */
+    tensor input; /* the tensor that the preparation of rows produces */
     tensor *of;   /* [layers]: output of each layer */
 } graph;
 
@@ -33,8 +35,8 @@ static const tensor *source(const graph *g, int layer)
 
 /* ---- shapes --------------------------------------------------------------------------------- */
 
-/* Returns `x` in `rank` dimensions, if necessary by adding a node that converts it. `reader`:
- * prefix of the node's name. */
+/* Returns `x` in `rank` dimensions. Adds a node that converts `x` if it has another rank. `reader`:
+ * prefix of that node's name. */
 static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int rank,
                         const char *reader)
 {
@@ -60,8 +62,8 @@ static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int ra
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* Begins a node that reads the layer's input in `rank` dimensions (0: unchanged). Its output `y`
- * has as many. add_layer ends the node. */
+/* Begins the node of a layer, which reads the layer's input in `rank` dimensions (0: as many as the
+ * input has). Sets the rank of the node's output *y to the same number. add_layer ends the node. */
 static void begin(graph *g, const char *op, const ls_layer *layer, int rank, tensor *y)
 {
     const tensor *from = source(g, layer->input[0]);
@@ -110,7 +112,7 @@ static void add_pool(graph *g, const ls_layer *layer, tensor *y)
     const ls_pool2d *p = &layer->op.pool;
     begin(g, p->max ? "MaxPool" : "AveragePool", layer, 4, y);
     add_window(g, p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
-    if (!p->max) /* the mean is over existing pixels only */
+    if (!p->max) /* the mean of an average pool does not count padding */
         ls_onnx_node_int(&g->file, "count_include_pad", 0);
 }
 
@@ -121,7 +123,8 @@ static void add_norm(graph *g, const ls_layer *layer, tensor *y)
     ls_onnx_node_float(&g->file, "epsilon", layer->op.u.batchnorm.epsilon);
 }
 
-/* Normalises over the whole row. The scale has one dimension for vectors and three for images. */
+/* Adds a layer norm, which normalises over all values of a row. Its scale has one dimension for
+ * vectors, three for images. */
 static void add_layer_norm(graph *g, const ls_layer *layer, tensor *y)
 {
     const int rank = layer->param[0].rank + 1;
@@ -140,7 +143,8 @@ static void add_upsample(graph *g, const ls_layer *layer, tensor *y)
     snprintf(constant, sizeof constant, "%s:scales", layer->name);
     begin(g, "Resize", layer, 4, y);
     ls_onnx_put_floats(&g->file, constant, &four, 1, scales, 4);
-    ls_onnx_node_input(&g->file, ""); /* no region of interest */
+    /* the optional input `roi` (region of interest) is not given */
+    ls_onnx_node_input(&g->file, "");
     ls_onnx_node_input(&g->file, constant);
     ls_onnx_node_text(&g->file, "mode", "nearest");
     ls_onnx_node_text(&g->file, "coordinate_transformation_mode", "asymmetric");
@@ -170,7 +174,7 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
         ls_onnx_node_float(&g->file, "alpha", layer->op.u.relu.slope);
 }
 
-/* Adds one of several nodes that form a layer: op(x, x2); x2 may be NULL. */
+/* Adds one of the nodes into which a layer is decomposed: op(x, x2), or op(x) if x2 is NULL. */
 static tensor add_part(graph *g, const char *op, const ls_layer *layer, const char *part,
                        const tensor *x, const char *x2)
 {
@@ -183,7 +187,7 @@ static tensor add_part(graph *g, const char *op, const ls_layer *layer, const ch
     return y;
 }
 
-/* Adds a node op(x, value). */
+/* Adds a node op(x, value), one of those into which a layer is decomposed. */
 static tensor add_scalar(graph *g, const char *op, const ls_layer *layer, const char *part,
                          const tensor *x, float value)
 {
@@ -239,7 +243,7 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
     case LS_OP_GELU: add_gelu(g, layer, y); return LS_OK;
     case LS_OP_SILU: add_silu(g, layer, y); return LS_OK;
-    /* its readers read its input */
+    /* no node: layers that read the dropout's output read its input instead */
     case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); return LS_OK;
     default:
         return ls_fail(err, LS_EUNSUPPORTED, "layer '%s': ONNX has no operator for %s here",
@@ -273,7 +277,7 @@ static void add_probabilities(graph *g)
     ls_onnx_put_output(&g->file, PROBABILITIES, &g->desc->model->classes, 1);
 }
 
-/* Adds the output "logits", whatever the name of the last tensor. */
+/* Adds the graph's output "logits": the output of the last layer, under this name. */
 static void add_output(graph *g)
 {
     const ls_model *m = g->desc->model;

@@ -1,8 +1,8 @@
 /* Exports a model as an ONNX file for inference.
  *
- * The file has ONNX IR version 8 and uses version 17 of the standard operators. Its input is rows
- * as they are in the user's files; the graph contains their whole preparation. The number of rows
- * is free:
+ * The file has ONNX IR version 8 and uses version 17 of the standard operators. The input of the
+ * graph is rows as they are in the user's files, because the graph contains their whole preparation
+ * (prep/prep.h). `batch` may be any number of rows:
  *
  *     bytes, images   "x", uint8 [batch, c, h, w], or [batch, values] if h and w are 1
  *     floats          "x", float32, of the same shapes
@@ -14,12 +14,13 @@
  *                     or is the name of a tensor is called "column:NUMBER". Needs version 3 of
  *                     ai.onnx.ml
  *
- * Outputs are "logits" [batch, classes] and, unless the model has learnt values, "probabilities".
- * Weights have the names that they have in safetensors files. Batch norm uses the running
- * statistics; dropout is left out. The file's metadata describe input and output: "input" and
- * "output" in words, "inputs" (name, type, shape and columns of each), "size" [c, h, w], "mean" and
- * "std" [c], and "class_names", "features" and "preparation" from the model's card (card.h), if it
- * has them, as JSON. */
+ * The outputs are "logits" [batch, classes] and, if the model predicts classes, "probabilities" of
+ * the same shape. Weights have the same names as in safetensors files. Batch norm uses the running
+ * statistics; dropout is left out.
+ *
+ * The file's metadata describe input and output: "input" and "output" in words, "inputs" (name,
+ * type, shape and columns of each), "size" [c, h, w], "mean" and "std" [c], and, as JSON, those of
+ * "class_names", "features" and "preparation" that the model's card (config/card.h) has. */
 #ifndef CLI_ONNX_H
 #define CLI_ONNX_H
 
@@ -31,7 +32,7 @@ enum { LS_ONNX_IR_VERSION = 8, LS_ONNX_OPSET = 17, LS_ONNX_ML_OPSET = 3 };
 
 typedef struct ls_onnx_desc {
     const ls_model *model;
-    const float *weights; /* canonical: [model->floats] (nn/model.h) */
+    const float *weights; /* [model->floats], in the canonical layout (nn/model.h) */
     ls_gather normalisation;
     const struct ls_prep *prep; /* how rows are prepared; NULL: only by `normalisation` */
     const char *name;           /* name of the graph */
@@ -42,7 +43,7 @@ typedef struct ls_onnx_desc {
  * buffers; or a layer without an operator), LS_ENOMEM. */
 int ls_onnx_write(ls_buffer *out, const ls_onnx_desc *desc, ls_error *err);
 
-/* Writes the file to `path`, whose old content is replaced only when the new one is complete.
+/* Writes the file to `path`. An existing file is replaced only when the new file is complete.
  * Errors: those of ls_onnx_write, LS_EIO. */
 int ls_onnx_save(const char *path, const ls_onnx_desc *desc, const ls_host *host, ls_error *err);
 

@@ -125,7 +125,7 @@ void ls_onnx_node_end(ls_onnx_file *f, const char *output)
 
 /* ---- constants ------------------------------------------------------------------------------ */
 
-/* Appends raw data, which is little-endian on every machine. */
+/* Appends a number as raw data. ONNX requires little-endian order. */
 static void put_little(ls_buffer *b, uint64_t bits, int bytes)
 {
     char out[8];
@@ -134,7 +134,8 @@ static void put_little(ls_buffer *b, uint64_t bits, int bytes)
     ls_buffer_add(b, out, (size_t)bytes);
 }
 
-/* The numbers are in f->tensor; the TensorProto is written in f->attribute. */
+/* f->tensor contains the constant's numbers; the message TensorProto is composed in
+ * f->attribute. */
 void ls_onnx_put_tensor(ls_onnx_file *f, const char *name, int type, const int *dim, int rank)
 {
     ls_buffer *t = &f->attribute;

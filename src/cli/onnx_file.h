@@ -1,6 +1,6 @@
 /* Writes an ONNX file as protocol buffers: nodes, constants, inputs and outputs. The field numbers
- * are those of onnx.proto. Failed allocations are recorded in the buffers and reported at the end.
- * One thread. */
+ * are those of onnx.proto. A failed allocation marks a buffer as failed (base/buffer.h); the caller
+ * checks this at the end. Only one thread may use an ls_onnx_file. */
 #ifndef CLI_ONNX_FILE_H
 #define CLI_ONNX_FILE_H
 
@@ -24,26 +24,28 @@ typedef struct ls_onnx_file {
     ls_buffer node, attribute, tensor;
 } ls_onnx_file;
 
-/* Initialise and free the buffers, whose memory comes from `host`. */
+/* Initialise the buffers, which get their memory from `host`, and free them. */
 void ls_onnx_file_init(ls_onnx_file *f, const ls_host *host);
 void ls_onnx_file_fini(ls_onnx_file *f);
 
-/* Write a node called `name`: begin, then further inputs and attributes in any order, then end with
- * its output. */
+/* These functions write a node called `name`: ls_onnx_node_begin with its first input, then the
+ * other inputs and the attributes in any order, and ls_onnx_node_end with its output. */
 void ls_onnx_node_begin(ls_onnx_file *f, const char *op, const char *name, const char *input);
 void ls_onnx_node_input(ls_onnx_file *f, const char *name);
 void ls_onnx_node_int(ls_onnx_file *f, const char *name, int64_t value);
 void ls_onnx_node_ints(ls_onnx_file *f, const char *name, const int *values, int count);
 void ls_onnx_node_float(ls_onnx_file *f, const char *name, float value);
 void ls_onnx_node_text(ls_onnx_file *f, const char *name, const char *value);
-/* Write an attribute that is a list of texts: first each text, then the attribute. */
+/* Write an attribute that is a list of texts: ls_onnx_node_add_text for each text, then
+ * ls_onnx_node_texts with the attribute's name. */
 void ls_onnx_node_add_text(ls_onnx_file *f, const char *value);
 void ls_onnx_node_texts(ls_onnx_file *f, const char *name);
 void ls_onnx_node_domain(ls_onnx_file *f, const char *domain);
 void ls_onnx_node_end(ls_onnx_file *f, const char *output);
 
-/* Write a constant: first its numbers, one by one, then ls_onnx_put_tensor with its name, type and
- * shape [dim], which has `rank` dimensions. The functions below that take arrays do both. */
+/* Write a constant: first its numbers, one by one, with ls_onnx_put_float or ls_onnx_put_double,
+ * then ls_onnx_put_tensor with its name, type and shape dim [rank]. ls_onnx_put_floats and
+ * ls_onnx_put_int64s write a whole constant. */
 void ls_onnx_put_float(ls_onnx_file *f, float value);
 void ls_onnx_put_double(ls_onnx_file *f, double value);
 void ls_onnx_put_tensor(ls_onnx_file *f, const char *name, int type, const int *dim, int rank);
@@ -51,12 +53,13 @@ void ls_onnx_put_floats(ls_onnx_file *f, const char *name, const int *dim, int r
                         const float *values, size_t count);
 void ls_onnx_put_int64s(ls_onnx_file *f, const char *name, const int64_t *values, int count);
 
-/* Write an input or an output of the graph, of shape [batch][dim]; dim has `rank` dimensions. */
+/* Write an input or an output of the graph. Its shape is [batch] followed by dim [rank]. */
 void ls_onnx_put_input(ls_onnx_file *f, const char *name, int type, const int *dim, int rank);
 void ls_onnx_put_output(ls_onnx_file *f, const char *name, const int *dim, int rank);
 
-/* Write the file around the graph to `out`, and after that entries of its metadata. `uses_ml`:
- * nodes of ai.onnx.ml are used. */
+/* ls_onnx_finish writes the whole file, with the graph that has been written, to `out`.
+ * ls_onnx_put_entry then appends an entry of the file's metadata. `uses_ml`: the graph has nodes of
+ * ai.onnx.ml. */
 void ls_onnx_finish(ls_buffer *out, ls_onnx_file *f, const char *name, int uses_ml);
 void ls_onnx_put_entry(ls_buffer *out, ls_onnx_file *f, const char *key, const char *value);
 

@@ -31,7 +31,7 @@ bool ls_onnx_has_texts(const ls_onnx_desc *d)
 
 /* ---- nodes of one input and one output ------------------------------------------------------- */
 
-/* Replaces x by op(x, constant), or by op(x) if `constant` is NULL. */
+/* Adds a node op(x, constant), or op(x) if `constant` is NULL, and replaces *x by its output. */
 static void apply(ls_onnx_file *f, ls_onnx_tensor *x, const char *op, const char *constant)
 {
     char name[sizeof x->name];
@@ -53,7 +53,7 @@ static void cast(ls_onnx_file *f, ls_onnx_tensor *x, int type)
     memcpy(x->name, name, sizeof name);
 }
 
-/* Replaces NaN by the constant. */
+/* Adds nodes that replace NaN in *x by the constant, and replaces *x by their output. */
 static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant)
 {
     ls_onnx_node_begin(f, "IsNaN", INPUT ":missing", x->name);
@@ -67,7 +67,8 @@ static void fill(ls_onnx_file *f, ls_onnx_tensor *x, const char *constant)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Operations on the numbers of a table, in order, and the names of their constants. */
+/* The operations that scale the numbers of a table, in this order, and the names of their
+ * constants. */
 static const struct {
     const char *op, *constant;
 } steps[] = {{"Sub", "column_mean:by"},
@@ -75,15 +76,15 @@ static const struct {
              {"Max", "column_least:by"},
              {"Min", "column_most:by"}};
 
-/* Returns a column's constant in an operation of `steps`. */
+/* Returns the constant of operation number `step` of `steps` for a column. */
 static double constant_of(const ls_prep_column *c, int step)
 {
     const double most = c->clip > 0 ? c->clip : DBL_MAX;
     return step == 0 ? c->mean : step == 1 ? c->deviation : step == 2 ? -most : most;
 }
 
-/* Computes in double, as prep.c does, because the mean of a column may be large compared with its
- * deviation. */
+/* Adds the nodes that scale the columns of a table. They compute in double, as prep.c does, because
+ * the mean of a column may be large compared with its deviation. */
 static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
 {
     const int dim[2] = {1, p->features};
@@ -115,8 +116,8 @@ static void scale_table(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *x)
     cast(f, x, LS_ONNX_FLOAT);
 }
 
-/* Returns the name of the input for a column: the column's name, unless it is empty or the graph
- * uses it otherwise. */
+/* Returns the name of the graph's input for a column. It is the column's name; if that is empty,
+ * has a colon or is used for another tensor of the graph, it is "column:NUMBER". */
 static const char *input_name(char *room, size_t size, const ls_onnx_desc *d, int column)
 {
     const ls_model *m = d->model;
@@ -137,8 +138,10 @@ static bool is_level(const ls_prep_column *column, const char *text)
     return false;
 }
 
-/* Converts strings [batch, 1] to 1 and 0 [batch, levels]. At run time a text that is no level is an
- * error. If missing texts are allowed, they are additional levels at the end, which are cut off. */
+/* Adds the nodes that convert an input of strings [batch, 1] to one-hot rows [batch, levels]. A
+ * text that is not a level is an error when the model runs. If missing texts are allowed, the words
+ * that mean a missing text are additional levels at the end, whose columns are cut off, so that a
+ * missing text becomes zeros. */
 static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const char *input)
 {
     char hot[48], flat[48], begin[48], end[48], axis[48], out[48];
@@ -172,7 +175,8 @@ static void encode(ls_onnx_file *f, const ls_prep_column *column, int nth, const
     ls_onnx_node_end(f, out);
 }
 
-/* Writes an input for each column, and concatenates them. */
+/* Writes an input of the graph for each column, and the nodes that concatenate the columns'
+ * floats. */
 static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x)
 {
     const ls_prep *p = d->prep;
@@ -202,14 +206,15 @@ static void put_columns(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *
 
 /* ---- arrays and images ----------------------------------------------------------------------- */
 
-/* Returns the value of channel `i`. There are four values; the last also applies to all further
- * channels. */
+/* Returns the value of channel `i`. `value` has an entry for each of the first four channels; the
+ * fourth also applies to all further channels. */
 static float value_of(const float value[4], int i)
 {
     return value[i < 4 ? i : 3];
 }
 
-/* Replaces x by op(x, value) unless that changes nothing (value is `nothing` in every channel). */
+/* Adds a node op(x, value), with a value for each channel, and replaces *x by its output. Adds no
+ * node if every value is `nothing`, with which the operation changes nothing. */
 static void per_channel(ls_onnx_file *f, const ls_onnx_desc *d, ls_onnx_tensor *x, const char *op,
                         const char *constant, const float value[4], float nothing)
 {
@@ -283,7 +288,7 @@ static void step_back(ls_onnx_file *f, ls_onnx_tensor *y, const char *op, const 
     snprintf(y->name, sizeof y->name, "%s", name);
 }
 
-/* Computes in double, as prep.c does. */
+/* The nodes compute in double, as prep.c does. */
 void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *y)
 {
     if (!p || !p->target_scaled)
@@ -300,7 +305,7 @@ void ls_onnx_give_back(ls_onnx_file *f, const ls_prep *p, ls_onnx_tensor *y)
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-/* Appends the text of `w` as an entry, and resets `w`. */
+/* Appends the text of `w` as the metadata entry `key`, and resets `w`. */
 static void put_json(ls_buffer *out, ls_onnx_file *f, const char *key, ls_json_writer *w)
 {
     const char *text = ls_json_writer_text(w, NULL, NULL);
@@ -310,7 +315,7 @@ static void put_json(ls_buffer *out, ls_onnx_file *f, const char *key, ls_json_w
     ls_json_writer_reset(w);
 }
 
-/* Appends a number for each channel. */
+/* Appends the metadata entry `key`: an array with a number for each channel. */
 static void put_numbers(ls_buffer *out, ls_onnx_file *f, const char *key, ls_json_writer *w,
                         const float value[4], int n)
 {
@@ -330,7 +335,7 @@ static void tell_shape(ls_json_writer *w, const int *dim, int rank)
     ls_json_close(w);
 }
 
-/* Writes {"name", "type", "shape", "column"} for the input of each column. */
+/* Writes an object {"name", "type", "shape", "column"} for each column's input. */
 static void tell_columns(ls_json_writer *w, const ls_onnx_desc *d)
 {
     const int one = 1;
@@ -363,7 +368,7 @@ static void tell_input(ls_json_writer *w, const ls_onnx_desc *d)
     ls_json_close(w);
 }
 
-/* Appends the entries that the card has. */
+/* Appends the metadata entries whose values are in the model's card. */
 static void put_card(ls_buffer *out, ls_onnx_file *f, ls_json_writer *w, const char *card)
 {
     static const char *const keys[] = {"class_names", "features", "preparation"};

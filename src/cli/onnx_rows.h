@@ -1,5 +1,6 @@
-/* Converts rows as they are in the user's files to the input of the first layer: writes the graph's
- * inputs, the preparation (prep/prep.h) and the metadata that describe both. One thread. */
+/* Writes the part of an ONNX graph that converts rows, as they are in the user's files, to the
+ * input of the first layer: the graph's inputs, the nodes of the preparation (prep/prep.h), and the
+ * metadata that describe both. */
 #ifndef CLI_ONNX_ROWS_H
 #define CLI_ONNX_ROWS_H
 
@@ -14,13 +15,16 @@ typedef struct ls_onnx_tensor {
     int rank; /* 2 or 4 */
 } ls_onnx_tensor;
 
-/* Returns whether an input consists of strings, which operators of ai.onnx.ml read. */
+/* Returns whether an input of the graph consists of strings. Only operators of ai.onnx.ml read
+ * strings. */
 bool ls_onnx_has_texts(const ls_onnx_desc *desc);
 
-/* Writes the inputs and the nodes that prepare a row. Returns the input of the first layer. */
+/* Writes the graph's inputs and the nodes that prepare a row. Returns the tensor that the first
+ * layer reads. */
 ls_onnx_tensor ls_onnx_put_rows(ls_onnx_file *f, const ls_onnx_desc *desc);
 
-/* Converts the network's output `y` to the unit of the target, if `prep` says so. `prep` may be
+/* If the target was scaled (prep->target_scaled), writes the nodes that convert the network's
+ * output *y to the unit of the target, and replaces *y by the converted output. `prep` may be
  * NULL. */
 void ls_onnx_give_back(ls_onnx_file *f, const struct ls_prep *prep, ls_onnx_tensor *y);
 

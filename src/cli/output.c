@@ -98,10 +98,9 @@ enum {
     UNLIMITED = 1 << 20,
     BAR = 16,
     BAR_MAX = 40,
-    /* widths of the terminal from which on a line has more */
-    WIDTH_SHORT = 52,    /* the loss of the evaluation */
-    WIDTH_ACCURACY = 64, /* the training accuracy */
-    WIDTH_RATE = 80,     /* the rate */
+    WIDTH_SHORT = 52,    /* from this width of the terminal on, lines show the evaluation's loss */
+    WIDTH_ACCURACY = 64, /* from this width on, they show the training accuracy */
+    WIDTH_RATE = 80,     /* from this width on, they show the rate */
 };
 
 void cli_view_init(cli_view *view, bool quiet)
@@ -118,7 +117,8 @@ static const char *style(const cli_view *view, const char *code)
     return view->colour ? code : "";
 }
 
-/* Finds the accuracy at chance, if the run begins with small random weights as the book's. */
+/* Sets view->chance, if the run begins with small random weights, as in the book "Dive into Deep
+ * Learning". */
 static void find_chance(cli_view *view, const ls_summary *s, const ls_trainer *trainer)
 {
     const ls_config *c = &trainer->config;
@@ -129,7 +129,8 @@ static void find_chance(cli_view *view, const ls_summary *s, const ls_trainer *t
     view->init_std = (double)c->init.std;
 }
 
-/* Returns the width in which lines are broken: that of the terminal. Elsewhere they are not. */
+/* Returns the width at which lines are broken: the terminal's. Lines are not broken if stderr is
+ * not a terminal. */
 static int wrap_width(const cli_view *view)
 {
     return view->tty ? cli_columns(stderr, CLI_TEXT_WIDTH) : UNLIMITED;
@@ -192,7 +193,7 @@ static void format_duration(char *text, size_t size, double seconds)
         snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
 }
 
-/* Writes a bar of `cells` characters, of which a share is filled. */
+/* Writes a bar of `cells` characters. `share`: fraction of them that is filled. */
 static void put_bar(cli_view *view, int cells, double share)
 {
     fputs(style(view, "\033[36m"), stderr);
@@ -201,8 +202,8 @@ static void put_bar(cli_view *view, int cells, double share)
     fputs(style(view, "\033[0m"), stderr);
 }
 
-/* The line is as wide as the terminal allows: on a narrow one the rate and then the accuracy are
- * left out, and the bar is shorter. */
+/* Draws the progress line, which adapts to the width of the terminal: if that is small, the rate
+ * and then the accuracy are left out, and the bar is shorter. */
 static void draw_progress(cli_view *view, const ls_progress *p)
 {
     char left[32];
@@ -212,7 +213,8 @@ static void draw_progress(cli_view *view, const ls_progress *p)
     bar = bar > BAR_MAX ? BAR_MAX : bar < 4 ? 4 : bar;
     bar = !wide && bar > BAR ? BAR : bar;
     format_duration(left, sizeof left, p->remaining_s);
-    /* Wrapping is turned off: a line that is wider than the terminal is cut and stays one line. */
+    /* Turns off the terminal's wrapping, so that a line that is too wide is cut instead of becoming
+     * two lines. */
     fprintf(stderr, "\r\033[?7l  %s%d/%d ", narrow ? "" : "epoch ", p->epoch, p->epochs);
     put_bar(view, bar, (double)p->step / p->steps);
     fprintf(stderr, " loss %.4f", p->loss);
@@ -232,7 +234,8 @@ static const char *short_name(const char *metric)
     return strcmp(metric, "accuracy") == 0 ? "acc" : metric;
 }
 
-/* Says that an accuracy at chance after the first epoch is what small initial weights lead to. */
+/* If the accuracy after the first epoch is still that of guessing, prints that this is normal with
+ * small initial weights. */
 static void explain_chance(const cli_view *view, const ls_progress *p)
 {
     char text[240];
@@ -326,11 +329,12 @@ int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *
         return LS_OK;
     int failed = fwrite(text, 1, length, out->stream) != length || fputc('\n', out->stream) == EOF;
     if (!failed && out->stream == stdout)
-        failed = fflush(stdout) != 0; /* a reader of the pipe follows the run */
+        /* flushed, so that a reader of the pipe gets each line at once */
+        failed = fflush(stdout) != 0;
     return failed ? fail_stream(out, err) : LS_OK;
 }
 
-/* Syncs a stream. A stream that cannot be synced, such as a pipe, is not an error. */
+/* Syncs a stream. Returns true as well for a stream that cannot be synced, such as a pipe. */
 static bool sync_stream(FILE *stream, const char *path)
 {
     if (fsync(fileno(stream)) == 0)

@@ -1,5 +1,5 @@
-/* Output of the program: results and failures, a run's progress for people, and records on a
- * stream. */
+/* Output of the program: results and errors, the progress of a run on stderr, and records on a
+ * stream (--metrics). */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
@@ -11,7 +11,7 @@
 
 /* ---- results and failures -------------------------------------------------------------------- */
 
-/* Exit codes, from sysexits.h where it has one. */
+/* Exit codes. Those from 64 to 78 have the values of sysexits.h. */
 enum {
     EXIT_USAGE = 64,       /* wrong arguments */
     EXIT_DATA = 65,        /* a data file is damaged */
@@ -28,15 +28,15 @@ enum {
 int cli_exit_code(int status);
 /* Prints "trainer: TEXT" on stderr and returns the exit code for `status`. */
 int cli_fail(int status, const char *text);
-/* Flushes stdout, because output is complete only then. Returns 0, or EXIT_IO after a message. A
- * reader that closed its pipe is not an error. */
+/* Flushes stdout, because a failed write, for example to a full disk, may show only then. Returns
+ * 0, or EXIT_IO after a message. It is no error if stdout is a pipe whose reader has closed it. */
 int cli_flush(void);
-/* Writes the file that `option` names; "-" is stdout. Returns the exit code, after a message if it
- * fails. */
+/* Writes a text to the file `path`; "-" is stdout. `option`: the option that names the file, for
+ * messages. Returns the exit code, after a message if writing failed. */
 int cli_write(const char *option, const char *path, const char *text, size_t length);
-/* Like cli_write, for a writer's text and a newline. Destroys the writer. */
+/* Writes the text of `w` and a newline, like cli_write, and destroys `w`. */
 int cli_write_json(const char *option, const char *path, ls_json_writer *w);
-/* Prints a writer's text and a newline on stdout. Destroys the writer. */
+/* Prints the text of `w` and a newline on stdout, and destroys `w`. */
 void cli_put_json(ls_json_writer *w);
 
 /* ---- the view: a run's progress for people, on stderr ---------------------------------------- */
@@ -47,22 +47,26 @@ typedef struct cli_view {
     bool colour;
     const char *rows;      /* "images" or "rows"; NULL: "images" */
     const char *judged_by; /* the split that is evaluated: "test" or "validation"; NULL: "test" */
-    double chance;         /* accuracy of random answers; 0: the init does not begin there */
-    double init_std;       /* standard deviation of the initial weights */
-    bool drawn;            /* a progress line is on the terminal */
+    /* accuracy of random guesses, with which small initial weights begin; 0: the initial weights
+     * are not small */
+    double chance;
+    double init_std; /* standard deviation of the initial weights */
+    bool drawn;      /* the terminal shows a progress line */
     uint64_t drawn_at;
 } cli_view;
 
-/* Initialises the view according to stderr and the environment (TERM, NO_COLOR). `quiet`: only
- * warnings and errors are printed. */
+/* Initialises the view. Colours and redrawing depend on whether stderr is a terminal, and on the
+ * environment (TERM, NO_COLOR). `quiet`: only warnings and errors are printed. */
 void cli_view_init(cli_view *view, bool quiet);
 /* Prints the description of a run and its model at the start. */
 void cli_view_start(cli_view *view, const ls_summary *summary, const ls_trainer *trainer);
-/* Prints a line with a label and a formatted text. On a terminal the text is broken at its width.
+/* Prints a line with a label and a formatted text. On a terminal, the text is broken into lines of
+ * the terminal's width.
  */
 void cli_view_fact(const cli_view *view, const char *label, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Prints a line at the end of an epoch; on a terminal, redraws the progress line in between. */
+/* The progress callback of a run. Prints a line at the end of an epoch. On a terminal, it also
+ * redraws the progress line during an epoch. */
 void cli_view_progress(cli_view *view, const ls_progress *progress);
 /* Removes the progress line, so that something else can be printed. */
 void cli_view_clear(cli_view *view);
@@ -72,14 +76,16 @@ void cli_view_log(void *user, ls_log_level level, const char *text);
 /* ---- records onto a stream (--metrics) ------------------------------------------------------- */
 
 typedef struct cli_output {
-    FILE *stream; /* NULL: no records are wanted, or the reader of a pipe has closed it */
+    /* NULL: --metrics is not given, or the stream is a pipe whose reader has closed it */
+    FILE *stream;
     const char *path;
 } cli_output;
 
-/* Opens `path`. NULL: no records; "-": stdout. Errors: LS_EIO. */
+/* Opens the file `path` for the records. NULL: no records are written; "-": stdout. Errors:
+ * LS_EIO. */
 int cli_output_open(cli_output *out, const char *path, ls_error *err);
-/* Writes one line. A reader that closed its pipe is not an error: later lines are discarded.
- * Errors: LS_EIO. */
+/* Writes one line. It is no error if the stream is a pipe whose reader has closed it: this line and
+ * later ones are discarded. Errors: LS_EIO. */
 int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *err);
 /* Flushes, syncs and closes the stream; stdout stays open. Errors: LS_EIO. */
 int cli_output_close(cli_output *out, ls_error *err);

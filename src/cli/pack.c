@@ -20,7 +20,8 @@
 
 /* ---- the packed file ------------------------------------------------------------------------- */
 
-/* A file that is being written. Its header is written last, to room that is left for it. */
+/* A packed file that is being written. Its header is written last, because it contains the hash;
+ * room is left for it at the start. */
 typedef struct output {
     cli_packing *k;
     ls_file_writer file;
@@ -29,7 +30,8 @@ typedef struct output {
     int test;         /* split that is being written: 0 or 1 */
     uint32_t rows[2]; /* number of images written */
     int32_t *label[2];
-    uint64_t sum[3], squares[3]; /* sums over the training images */
+    /* sums of the samples, and of their squares, over the training images */
+    uint64_t sum[3], squares[3];
 } output;
 
 static void write_entry(ls_json_writer *w, const char *name, const cli_packing *k, uint32_t rows,
@@ -40,7 +42,8 @@ static void write_entry(ls_json_writer *w, const char *name, const cli_packing *
     ls_safetensors_put_entry(w, name, labels ? "I32" : "U8", dim, labels ? 1 : 4, rows * bytes, at);
 }
 
-/* Ends a list and writes it as a text, because metadata of safetensors files are texts. */
+/* Ends the JSON array in `list`, and writes it to `w` as a text, because metadata of safetensors
+ * files must be texts. */
 static void put_note(ls_json_writer *w, const char *key, ls_json_writer *list)
 {
     ls_json_close(list);
@@ -74,7 +77,7 @@ static void put_classes(ls_json_writer *w, ls_json_writer *list, const cli_names
     put_note(w, "class_names", list);
 }
 
-/* Writes the remarks, which are logged whenever the file is read. */
+/* Writes the remarks to the metadata. They are logged whenever training opens the file. */
 static void put_remarks(ls_json_writer *w, ls_json_writer *list, const cli_remarks *r)
 {
     if (r->count == 0)
@@ -126,8 +129,8 @@ static void show_progress(cli_packing *k, bool last)
             seconds > 0 ? (double)k->done / seconds : 0, last ? "\n" : "");
 }
 
-/* Names the broken images of a chunk. Unless skip_broken is set, they fail the packing at the end
- * of their block. */
+/* Prints the names of the images in a chunk that cannot be read. Unless skip_broken is set, fails
+ * at the end of a block if there was any. */
 static int tell_broken(cli_packing *k, const cli_chunk *c)
 {
     for (size_t i = 0; i < c->broken && i < CLI_NAMED && k->broken + i < CLI_NAMED; i++)
@@ -152,7 +155,7 @@ static int write_chunk(void *user, const cli_chunk *c)
             o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
         status = put(o, c->pixels + i * k->row, (end - i) * k->row, k->err);
         if (end < c->count)
-            end++; /* skip the broken image */
+            end++; /* leave out the image that cannot be read */
     }
     k->done += c->count;
     k->turned += c->turned;
@@ -164,11 +167,11 @@ static int write_chunk(void *user, const cli_chunk *c)
     return status;
 }
 
-/* Writes the images of a split. A chunk is hashed and written while others are decoded. */
-static int write_images(output *o, cli_crew *w)
+/* Writes the images of a split. While one thread hashes and writes a chunk, the others decode. */
+static int write_images(output *o, cli_decoder *w)
 {
     const cli_packing *k = o->k;
-    int status = cli_crew_run(w, &k->split[o->test], write_chunk, o);
+    int status = cli_decoder_run(w, &k->split[o->test], write_chunk, o);
     if (status == LS_OK && o->rows[o->test] == 0)
         status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
     return status;
@@ -177,8 +180,8 @@ static int write_images(output *o, cli_crew *w)
 static int write_tensors(output *o)
 {
     cli_packing *k = o->k;
-    cli_crew *w;
-    int status = cli_crew_make(&w, k);
+    cli_decoder *w;
+    int status = cli_decoder_create(&w, k);
     for (int s = 0; status == LS_OK && s < 2 && k->split[s].count; s++) {
         o->test = s;
         o->label[s] = ls_alloc_array(k->host, k->split[s].count, sizeof **o->label);
@@ -186,7 +189,7 @@ static int write_tensors(output *o)
         if (status == LS_OK)
             status = put(o, o->label[s], o->rows[s] * sizeof **o->label, k->err);
     }
-    cli_crew_free(w);
+    cli_decoder_destroy(w);
     return status;
 }
 
@@ -203,7 +206,8 @@ static void remark_images(cli_packing *k)
             ls_plural(k->turned, "image was turned as its", "images were turned as their"));
 }
 
-/* Returns the header in `room` bytes, padded with spaces. `room` 0: as long as it can become. */
+/* Returns the header, padded with spaces to `room` bytes. `room` 0: a header with the greatest
+ * length that it can have, to find out how much room to leave. */
 static int make_header(char **out, size_t *length, const cli_packing *k, const output *o,
                        const char *hash, size_t room)
 {
@@ -297,7 +301,8 @@ static int pack_folder(const char *to, const cli_pack *p, ls_error *err)
 
 /* ---- into the cache -------------------------------------------------------------------------- */
 
-#define RULE "3" /* version of the conversion from images to rows; must change with it */
+/* version of the conversion from images to rows; change it when the conversion changes */
+#define RULE "3"
 
 static void name_cached(char out[96], cli_packing *k)
 {
@@ -309,18 +314,19 @@ static void name_cached(char out[96], cli_packing *k)
     snprintf(out, 96, "data-%.32s.safetensors", hex);
 }
 
-static int fix_classes(cli_packing *k, const ls_new_rows *as);
+static int fix_classes(cli_packing *k, const ls_input_format *format);
 
-/* Packs a folder into the cache, unless it is there, and stores the file's path. `as` NULL: the
- * classes are the sub-folders of the training images. */
-static int pack_cached(char path[4096], const char *cache, const cli_pack *p, const ls_new_rows *as,
-                       const ls_host *host, ls_error *err)
+/* Packs a folder into the cache, unless the cache has a packed file of its present state, and
+ * stores the path of the packed file. `format` NULL: the classes are the subfolders of the training
+ * images. */
+static int pack_cached(char path[4096], const char *cache, const cli_pack *p,
+                       const ls_input_format *format, const ls_host *host, ls_error *err)
 {
     char name[96];
     int made;
     cli_packing k = begin(p, host, err);
     k.known_by_state = true;
-    int status = as && as->class_name ? fix_classes(&k, as) : LS_OK;
+    int status = format && format->class_name ? fix_classes(&k, format) : LS_OK;
     if (status == LS_OK)
         status = cli_pack_list(&k);
     if (status == LS_OK) {
@@ -337,27 +343,27 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p, co
     return status;
 }
 
-/* Returns whether the packed file is in the cache. */
+/* Returns whether the path `packed` is below the cache directory. */
 static bool is_own(const char *packed, const char *cache)
 {
     return packed && cache && strncmp(packed, cache, strlen(cache)) == 0;
 }
 
 /* Restricts the classes to those of the model. */
-static int fix_classes(cli_packing *k, const ls_new_rows *as)
+static int fix_classes(cli_packing *k, const ls_input_format *format)
 {
-    const size_t n = (size_t)as->classes;
+    const size_t n = (size_t)format->classes;
     k->classes.name = ls_alloc_array(k->host, n + 1, sizeof *k->classes.name);
     if (!k->classes.name)
         return cli_pack_no_memory(k);
     for (size_t i = 0; i < n; i++)
-        k->classes.name[i] = as->class_name[i];
+        k->classes.name[i] = format->class_name[i];
     k->classes.count = k->classes.room = n;
     k->fixed = true;
     return LS_OK;
 }
 
-int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, bool moved,
+int cli_pack_again(char **packed, const ls_config *c, const ls_input_format *format, bool moved,
                    const char *cache, const ls_host *host, ls_error *err)
 {
     char path[4096];
@@ -372,7 +378,7 @@ int cli_pack_again(char **packed, const ls_config *c, const ls_new_rows *as, boo
     if (file && !is_own(file, cache))
         return LS_OK;
     if (c->data_path && cli_is_folder(c->data_path) && cache) {
-        int status = pack_cached(path, cache, &p, as, host, err);
+        int status = pack_cached(path, cache, &p, format, host, err);
         return status ? status : ls_path_copy(packed, path, host, err);
     }
     if (file && !moved && access(file, R_OK) == 0)
@@ -393,8 +399,8 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
     if ((!o->config_path && !o->config_text) || ls_config_read(&c, o, NULL) != LS_OK)
         return LS_OK;
     int status = LS_OK;
-    /* In the config of an earlier run, a file in the cache may belong to an older state of the
-     * folder. */
+    /* If the config is that of an earlier run, its packed file in the cache may belong to an older
+     * state of the folder. */
     const char *packed = c.data_keys.packed;
     const bool own = is_own(packed, o->cache_dir);
     if (strcmp(c.data_name, "folder") == 0 && c.data_path && (!packed || own)) {
@@ -445,7 +451,8 @@ char *cli_beside_run(const char *path, const char *config, const ls_host *host)
     return NULL;
 }
 
-/* Appends an assignment of `path` to `key`, unless `path` is NULL. Returns whether it did. */
+/* Appends the assignment of `path` to the key `key` to the options, unless `path` is NULL. Returns
+ * whether it was appended. */
 static bool set_path(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o,
                      const char *key, const char *path)
 {
@@ -535,21 +542,22 @@ static int keep_chunk(void *user, const cli_chunk *c)
     return tell_broken(m->k, c);
 }
 
-static int decode_listed(ls_dataset **out, cli_packing *k, const ls_new_rows *as, bool train)
+static int decode_listed(ls_dataset **out, cli_packing *k, const ls_input_format *format,
+                         bool train)
 {
     memory m = {.k = k};
-    cli_crew *w = NULL;
+    cli_decoder *w = NULL;
     const cli_listing *l = &k->split[k->split[1].count && !train ? 1 : 0];
-    ls_new_rows rows = *as;
+    ls_input_format rows = *format;
     rows.split = train ? "train" : "test";
     if (l->count > UINT32_MAX - 1)
         return cli_pack_no_memory(k);
     int status = ls_new_rows_reserve(out, &rows, k->p->folder, (uint32_t)l->count, &m.values,
                                      &m.labels, k->err);
     if (status == LS_OK)
-        status = cli_crew_make(&w, k);
+        status = cli_decoder_create(&w, k);
     if (status == LS_OK)
-        status = cli_crew_run(w, l, keep_chunk, &m);
+        status = cli_decoder_run(w, l, keep_chunk, &m);
     if (status == LS_OK && k->broken && !k->p->skip_broken)
         status = ls_fail(k->err, LS_EDATA,
                          "%.300s: %zu %s broken; mend or remove them, or leave them out: "
@@ -560,31 +568,32 @@ static int decode_listed(ls_dataset **out, cli_packing *k, const ls_new_rows *as
     if (status == LS_OK)
         (*out)->info.rows = (uint32_t)m.rows;
     remark_images(k);
-    cli_crew_free(w);
+    cli_decoder_destroy(w);
     return status;
 }
 
-int cli_read_folder(ls_dataset **out, const ls_new_rows *as, const char *folder, bool train,
+int cli_read_folder(ls_dataset **out, const ls_input_format *format, const char *folder, bool train,
                     bool skip_broken, const ls_host *host, ls_error *err)
 {
     const cli_pack p = {.folder = folder,
-                        .size = as->height,
-                        .channels = as->channels,
+                        .size = format->height,
+                        .channels = format->channels,
                         .skip_broken = skip_broken,
                         .quiet = true};
     cli_packing k = begin(&p, host, err);
     *out = NULL;
-    if (as->floats || as->height != as->width || (as->channels != 1 && as->channels != 3) ||
-        !as->class_name || as->classes < 2)
+    if (format->floats || format->height != format->width ||
+        (format->channels != 1 && format->channels != 3) || !format->class_name ||
+        format->classes < 2)
         return ls_fail(
             err, LS_EUNSUPPORTED,
             "%.300s: a folder of images is for models of square images whose classes have names",
             folder);
-    int status = fix_classes(&k, as);
+    int status = fix_classes(&k, format);
     if (status == LS_OK)
         status = cli_pack_list(&k);
     if (status == LS_OK)
-        status = decode_listed(out, &k, as, train);
+        status = decode_listed(out, &k, format, train);
     for (int i = 0; status == LS_OK && i < k.remarks.count; i++)
         ls_log(host, LS_LOG_INFO, "%.300s: %s", folder, k.remarks.text[i]);
     cli_pack_forget(&k);

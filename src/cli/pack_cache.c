@@ -1,4 +1,4 @@
-/* Limits the size of packed image folders in the cache. */
+/* Limits the total size of the packed files in the cache. */
 #include "cli/pack.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FILES = 1024 /* limit of the files that are considered */, NAME = 96 };
+enum { FILES = 1024 /* largest number of packed files that are considered */, NAME = 96 };
 
 /* A packed file and the time of its last use. */
 typedef struct cached {
@@ -64,7 +64,7 @@ static void drop(const char *cache, const cached *file, int folder, uint64_t mos
     if (unlinkat(folder, file->name, 0) == 0)
         fprintf(stderr,
                 "trainer: the cache %.300s keeps %.1f GiB of packed images (LOCKSTEP_CACHE_GIB): "
-                "%s, %.1f GiB, used on %s, was taken away\n",
+                "%s, %.1f GiB, used on %s, was removed\n",
                 cache, (double)most * 0x1p-30, file->name, (double)file->bytes * 0x1p-30, day);
 }
 

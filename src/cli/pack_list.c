@@ -23,14 +23,15 @@ int cli_pack_no_memory(const cli_packing *k)
 
 enum { TEXTS = 64 << 10 };
 
-/* A block of texts, one after another, and the blocks before it. */
+/* A block of memory with texts, one after another. The blocks are a linked list, the newest
+ * first. */
 struct cli_texts {
     cli_texts *before;
     size_t used, room;
     char text[];
 };
 
-/* Returns "FOLDER/NAME", which is valid as long as the packing; NULL if there is no memory. */
+/* Returns the text "FOLDER/NAME", which belongs to the packing; NULL if there is no memory. */
 static const char *keep_path(cli_packing *k, const char *folder, const char *name)
 {
     const size_t n = strlen(folder), m = strlen(name) + 1, need = n + 1 + m;
@@ -74,14 +75,15 @@ static int add_entry(cli_packing *k, cli_listing *l, const char *folder, const s
     return LS_OK;
 }
 
-/* Returns whether a name is hidden, or one that archives and file servers leave beside images. */
+/* Returns whether a file is ignored because of its name: hidden files, and directories that
+ * archives and file servers create. */
 static bool is_ignored(const char *name)
 {
     return name[0] == '.' || strcmp(name, "__MACOSX") == 0 || strcmp(name, "@eaDir") == 0;
 }
 
-/* Lists a directory, sorted by bytes, and so in the same order on every machine. The caller frees
- * the entries. */
+/* Lists a directory. The entries are sorted by the bytes of their names, so that the order is the
+ * same on every machine. The caller frees the entries. */
 static int list_folder(cli_listing *out, cli_packing *k, const char *path, int32_t label)
 {
     char why[LS_REASON];
@@ -133,8 +135,8 @@ static bool is_foreign(const char *name)
     return ends_as(name, end);
 }
 
-/* Adds name, size and time of an image to the state. If the size cannot be determined, reading the
- * file will report why. */
+/* Adds name, size and time of an image to k->state. An error of stat() is ignored here, because
+ * reading the file will report it. */
 static void add_state(cli_packing *k, const cli_entry *e)
 {
     struct stat st;
@@ -149,16 +151,17 @@ static void add_state(cli_packing *k, const cli_entry *e)
     ls_sha256_update(&k->state, text, (size_t)n);
 }
 
-enum { DEEPEST = 16 }; /* limit of nested folders */
+enum { DEEPEST = 16 }; /* largest number of levels of nested folders */
 
 static int fail_depth(const cli_packing *k, const char *folder)
 {
     return ls_fail(k->err, LS_EDATA,
-                   "%.300s: expected at most %d folders in one another; does a link lead back?",
+                   "%.300s: expected at most %d levels of folders; does a symbolic link lead "
+                   "back to a folder above it?",
                    folder, DEEPEST);
 }
 
-/* Adds the real path of a folder to the state, so that it does not depend on how the config names
+/* Adds the real path of a folder to k->state. The real path does not depend on how the config names
  * the folder. */
 static void add_place(cli_packing *k, const char *folder)
 {
@@ -181,7 +184,8 @@ static int take_image(cli_packing *k, cli_listing *l, const cli_entry *e)
     return LS_OK;
 }
 
-/* Appends the images in a folder and its sub-folders. `depth`: number of levels below the first. */
+/* Appends the images in a folder and its subfolders to `l`. `depth`: level of the folder; 0 is the
+ * first. */
 static int list_images(cli_packing *k, cli_listing *l, const char *folder, int32_t label, int depth)
 {
     cli_listing inside;
@@ -207,8 +211,9 @@ static int list_images(cli_packing *k, cli_listing *l, const char *folder, int32
     return status;
 }
 
-/* Finds the class of a sub-folder's name, which may be in another Unicode normal form. A new name
- * among the training images is a new class. */
+/* Finds the class whose name is that of the subfolder `folder`; the two may be in different Unicode
+ * normal forms. If there is none, and the folder is one of the training images, a new class is
+ * added. */
 static int find_class(cli_packing *k, int test, const char *folder, int32_t *label)
 {
     cli_names *all = &k->classes;
@@ -236,7 +241,7 @@ static int find_class(cli_packing *k, int test, const char *folder, int32_t *lab
     return LS_OK;
 }
 
-/* Names of sub-folders without images, as many as fit. */
+/* The names of subfolders without images, as many as fit in `text`, and their number. */
 typedef struct empties {
     char text[240];
     size_t count;
@@ -251,8 +256,8 @@ static void add_empty(empties *e, const char *folder)
         snprintf(e->text + used, left, ", …");
 }
 
-/* Appends the images of a sub-folder. A sub-folder without images is not a class, whatever its
- * name. A class may lack test images. */
+/* Appends the images of a subfolder, which is one class. A subfolder without images is no class. A
+ * class need not have test images. */
 static int list_class(cli_packing *k, int test, const char *folder, empties *empty)
 {
     cli_listing *l = &k->split[test];
@@ -349,8 +354,8 @@ int cli_pack_list_all(cli_packing *k, const char *folder)
 static const char *const train_names[] = {"train", "training", NULL};
 static const char *const test_names[] = {"test", "testing", "val", "valid", "validation", NULL};
 
-/* Returns the only sub-folder of a folder that has no images, as many archives have one around
- * everything; else NULL. */
+/* Returns the subfolder if a folder contains exactly one subfolder and no images, as in many
+ * unpacked archives; otherwise NULL. */
 static const char *only_folder(const cli_listing *inside)
 {
     const char *found = NULL;
@@ -375,8 +380,8 @@ static bool has_folders(cli_packing *k, const char *folder)
     return found;
 }
 
-/* Returns the sub-folder with one of these names, in upper or lower case, that has sub-folders
- * itself; else NULL. Earlier names take precedence. */
+/* Returns a subfolder that has one of these names, in upper or lower case, and has subfolders
+ * itself; otherwise NULL. If there are several, the name that comes first in `names` decides. */
 static const char *find_named(cli_packing *k, const cli_listing *inside, const char *const names[])
 {
     for (size_t n = 0; names[n]; n++)
@@ -407,8 +412,9 @@ static void remark_splits(cli_packing *k, const char *train, const char *test, s
         cli_pack_remark(k, "the folder %.60s is the training images%s", name_of(train), rest);
 }
 
-/* Finds the folders of training and test images. A folder may contain both, or only a folder that
- * does. */
+/* Finds the folders of training and test images. If *train has a subfolder `train`, that subfolder
+ * replaces it, and a subfolder `test` beside it becomes *test. If *train contains a single folder
+ * and no images, that folder is searched in the same way. Otherwise both stay unchanged. */
 static int find_splits(cli_packing *k, const char **train, const char **test, int depth)
 {
     cli_listing inside;

@@ -10,16 +10,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* CANDIDATES: number of rows that are predicted, if CANDIDATE_BYTES hold them: large rows take
- * long. SIDE: larger pictures are thinned. VALUES: number of outputs of a vector that are shown. */
+/* CANDIDATES: number of rows that are predicted; fewer if they take more than CANDIDATE_BYTES,
+ * because large rows take long. SIDE: largest side of a picture on the page; of larger ones, only
+ * every n-th pixel is shown. VALUES: largest number of outputs that are shown for a model that
+ * predicts values. */
 enum { CANDIDATES = 512, CANDIDATE_BYTES = 4 << 20, SIDE = 64, VALUES = 4 };
 
 typedef struct samples {
     const ls_trained *t;
     const ls_dataset *data;
-    uint32_t rows; /* number of candidates */
+    uint32_t rows; /* number of candidates, the rows that are predicted */
     size_t bytes;  /* size of a row in bytes */
-    uint32_t *row; /* [rows]: numbers in the data */
+    uint32_t *row; /* [rows]: their row numbers in the data */
     uint8_t *image;
     union {
         int32_t *label;
@@ -47,7 +49,8 @@ static bool is_right(const samples *s, uint32_t i)
            ls_best_class(output_of(s, i), s->t->model->classes, &p) == s->label[i];
 }
 
-/* Returns the number of rows that are predicted, so that `count` can be chosen from them. */
+/* Returns the number of candidates, the rows that are predicted and from which `count` are
+ * chosen. */
 static uint32_t candidates(uint32_t all, size_t bytes, int count)
 {
     size_t rows = CANDIDATE_BYTES / (bytes ? bytes : 1);
@@ -96,10 +99,12 @@ static int predict(samples *s, const ls_registry *registry, ls_error *err)
 /* How a row becomes a picture. */
 typedef struct frame {
     int channels, height, width; /* shape of the picture */
-    int step;                    /* every step-th pixel of the row is in the picture */
+    /* the picture has every step-th pixel of the row, in both directions */
+    int step;
 } frame;
 
-/* Returns the frame of the data's rows. A height of 0: rows are no pictures. */
+/* Returns how the data's rows become pictures. A height of 0 means that the rows are not
+ * pictures. */
 static frame frame_of(const ls_dataset_info *info)
 {
     const int larger = info->height > info->width ? info->height : info->width;
@@ -110,7 +115,7 @@ static frame frame_of(const ls_dataset_info *info)
                    (info->width + step - 1) / step, step};
 }
 
-/* Returns a value of row `i` as a number. */
+/* Returns value number `at` of row `i`. */
 static float value_at(const samples *s, uint32_t i, size_t at, bool floats)
 {
     const uint8_t *row = s->image + (size_t)i * s->bytes;
@@ -120,7 +125,8 @@ static float value_at(const samples *s, uint32_t i, size_t at, bool floats)
     return value;
 }
 
-/* Writes the pixels of row `i` as bytes. Floats are scaled so that the row's range is 0 to 255. */
+/* Writes the pixels of row `i` as bytes. Floats are scaled so that the row's smallest value becomes
+ * 0 and its largest 255. */
 static void fill_picture(uint8_t *out, const samples *s, uint32_t i, const frame *f)
 {
     const ls_dataset_info *info = ls_dataset_describe(s->data);
@@ -207,7 +213,8 @@ static void put_sample(ls_json_writer *w, const samples *s, uint32_t i, const fr
     ls_json_close(w);
 }
 
-/* Describes the choice: "8 right and 8 wrong ones of 512 test rows, of which 430 are right". */
+/* Writes a text about the chosen rows: "8 right and 8 wrong ones of 512 test rows, of which 430 are
+ * right". */
 static void put_text(ls_json_writer *w, const samples *s, uint32_t right, uint32_t wrong,
                      uint32_t all_right)
 {
@@ -245,7 +252,8 @@ static void put_samples(ls_json_writer *w, const samples *s, uint32_t count, uin
     ls_json_put_int(w, "height", f->height);
     ls_json_put_int(w, "width", f->width);
     ls_json_open_array(w, "rows");
-    for (int pass = 0; pass < 2; pass++) { /* first the right ones */
+    /* the first pass writes the rows that are predicted right */
+    for (int pass = 0; pass < 2; pass++) {
         uint32_t left = pass == 0 ? right : wrong;
         for (uint32_t i = 0; i < s->rows && left > 0; i++)
             if (is_right(s, i) == (pass == 0)) {
@@ -281,7 +289,7 @@ int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_r
                       ls_error *err)
 {
     ls_trained t;
-    cli_places places;
+    cli_directories places;
     const cli_list none = {0};
     const ls_host host = {.size = sizeof host};
     const ls_trained_options o = {.path = run_dir,

@@ -1,4 +1,4 @@
-/* Predictions of some rows of the test set, for the pages of a run. */
+/* Predicts some rows of the test set, for the pages of a run. */
 #ifndef CLI_SAMPLES_H
 #define CLI_SAMPLES_H
 
@@ -8,12 +8,12 @@
 /* CLI_SAMPLES: default number of predictions on a page. CLI_SAMPLES_MOST: largest number. */
 enum { CLI_SAMPLES = 16, CLI_SAMPLES_MOST = 256 };
 
-/* Predicts rows of the test set, spread evenly over it, and appends a line {"type":"samples"} with
- * `count` of them: half of them wrong, if there are so many, and the others right. The line has
- * "text", "channels" (1 or 3), "height", "width" and "rows", each with "row", "true", "predicted",
- * "right" and "probability" (for classes) and "pixels" (for pictures: bytes [channels][height]
- * [width] in base64).
- * Errors: those of opening the run, its data and its devices. */
+/* Predicts rows spread evenly over the test set, chooses `count` of them, and appends a line
+ * {"type":"samples"} with the chosen rows. Half of the chosen rows are predicted wrongly if there
+ * are so many; the others are predicted right. The line has "text", "channels" (1 or 3), "height",
+ * "width" and "rows", each with "row", "true", "predicted", "right" and "probability" (for classes)
+ * and "pixels" (for pictures: bytes [channels][height] [width] in base64). Errors: those of opening
+ * the run, its data and its devices. */
 int cli_samples_write(ls_buffer *out, const char *run_dir, int count, const ls_registry *registry,
                       ls_error *err);
 

@@ -24,11 +24,11 @@
 
 #define CONNECTIONS 64
 #define PATIENCE_S 4
-#define LINGER_S 2 /* a page asks once a second */
+#define LINGER_S 2 /* an open page requests records once a second */
 
 /* ---- /metrics ------------------------------------------------------------------------------- */
 
-enum { NUMBERS_WORKERS = 6 }; /* number of workers with metrics of their own */
+enum { NUMBERS_WORKERS = 6 }; /* largest number of workers for which /metrics has separate values */
 
 typedef struct numbers {
     metrics all;
@@ -45,7 +45,7 @@ static void init_worker(numbers *n, int worker)
         snprintf(label, sizeof n->labels[0][0], "worker=\"%d\",phase=\"%s\"", worker,
                  ls_phase_names[p]);
         n->phase[worker][p] = metrics_counter(&n->all, "lockstep_worker_seconds_total", label,
-                                              "What the workers' time of steps went into.");
+                                              "Time of the workers' steps by phase.");
     }
 }
 
@@ -54,13 +54,15 @@ static void init_queue(numbers *n, int worker)
     char *label = n->labels[worker][LS_PHASES];
     snprintf(label, sizeof n->labels[0][0], "worker=\"%d\"", worker);
     n->queued[worker] = metrics_gauge(&n->all, "lockstep_worker_queued", label,
-                                      "Work items a worker has, the one it is at included.");
+                                      "Work items in the queue of a worker, including the one "
+                                      "that it executes.");
 }
 
-/* Metrics of the newest evaluation, indexed by ls_metric. Those that it lacks are hidden. */
+/* Name and description of each metric of the newest evaluation, indexed by ls_metric. Metrics that
+ * were not measured are left out of /metrics. */
 static const char *const tests[LS_METRIC_AUC + 1][2] = {
     {"lockstep_test_loss", "Loss of the newest evaluation."},
-    {"lockstep_test_accuracy", "Share of test rows that are right, of the newest evaluation."},
+    {"lockstep_test_accuracy", "Share of test rows that the newest evaluation predicted right."},
     {"lockstep_test_top5", "Share of test rows whose class is among the five largest scores."},
     {"lockstep_test_mae", "Mean absolute error on the test rows."},
     {"lockstep_test_r2", "Share of the test targets' variance that is explained."},
@@ -80,8 +82,9 @@ static void numbers_init(numbers *n)
     n->loss = metrics_gauge(all, "lockstep_loss", NULL, "Mean loss of the newest minibatch.");
     n->rate = metrics_gauge(all, "lockstep_images_per_second", NULL, "Rate of the newest step.");
     n->lr = metrics_gauge(all, "lockstep_learning_rate", NULL, "Of the newest step.");
-    n->norm =
-        metrics_gauge(all, "lockstep_gradient_norm", NULL, "Of the newest step, before clipping.");
+    n->norm = metrics_gauge(all, "lockstep_gradient_norm", NULL,
+                            "Norm of the newest step's gradient, "
+                            "before clipping.");
     metric_hide(n->norm);
     for (int m = 0; m <= LS_METRIC_AUC; m++) {
         n->test[m] = metrics_gauge(all, tests[m][0], NULL, tests[m][1]);
@@ -176,7 +179,8 @@ static void make_state(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Answers /records?have=RUN,WIDTH,STEPS,OTHERS, which say what the page has already. */
+/* Answers a request /records?have=RUN,WIDTH,STEPS,OTHERS. The numbers say which records the page
+ * has already. */
 static void make_records(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
 {
     const char *have = MHD_lookup_connection_value(to, MHD_GET_ARGUMENT_KIND, "have");
@@ -235,7 +239,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
     (void)version;
     (void)upload;
     (void)state;
-    if (*upload_size > 0) { /* discard the body, which no request here needs */
+    if (*upload_size > 0) { /* discard the body; no request to this server needs one */
         *upload_size = 0;
         return MHD_YES;
     }
@@ -346,7 +350,8 @@ static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
     return status;
 }
 
-/* Says where the run is: the machine's name, and the run directory if there is one. */
+/* Adds a line that tells the page where the run is: the machine's name, and the run directory if
+ * there is one. */
 static int note_place(cli_server *s, const char *run_dir, ls_error *err)
 {
     char name[256] = "";
@@ -366,7 +371,7 @@ int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
         summary->resumed_from[0] ? ls_report_read(&s->log, summary->run_dir, &why) : LS_OK;
     int status = note_place(s, summary->run_dir, err);
     pthread_mutex_unlock(&s->lock);
-    if (read_status) /* the log's hook takes the lock */
+    if (read_status) /* logged after the unlock, because the log function takes the lock */
         ls_log(s->host, LS_LOG_WARNING, "%s", why.text);
     s->sink = (ls_sink){.emit = on_record, .wants_text = 1};
     return status ? status : ls_trainer_attach(trainer, &s->sink, err);
@@ -406,7 +411,7 @@ void cli_server_stop(cli_server *s)
     if (!s)
         return;
     if (s->guard && is_followed(s))
-        nanosleep(&(struct timespec){.tv_sec = LINGER_S}, NULL); /* a signal ends it */
+        nanosleep(&(struct timespec){.tv_sec = LINGER_S}, NULL); /* a signal ends the sleep */
     if (s->guard)
         http_guard_stop(s->guard);
     ls_run_log_fini(&s->log);

@@ -1,16 +1,18 @@
-/* Signals interrupt the current run. */
+/* Signal handling: a signal interrupts the current run. */
 #include "cli/cli.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-/* A signal handler can use only globals. These belong to the program, not to the library. */
+/* A signal handler can use only global variables. The library has none; these belong to the
+ * program. */
 static ls_trainer *volatile running;
 static volatile sig_atomic_t signals, joining;
 
 static void on_signal(int number)
 {
-    /* Some signals arrive several times without an intention to end at once: MPICH's launcher sends
+    /* A second SIGINT or SIGTERM ends the program at once. A second SIGUSR1 or SIGHUP does not,
+     * because these may arrive several times without such an intention: MPICH's launcher sends
      * SIGUSR1 for each process that ends; a closing terminal and its shell each send SIGHUP. */
     if ((signals++ > 0 && number != SIGUSR1 && number != SIGHUP) || joining)
         _exit(EXIT_INTERRUPTED);
@@ -61,11 +63,14 @@ void cli_catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, NULL, &before);
-    /* else it was started by nohup: the run outlives the terminal */
+    /* if SIGHUP is ignored, the program was started by nohup, and the run must outlive the
+     * terminal */
     if (before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL); /* mpirun forwards it at once, and waits */
-    /* A reader that closes its pipe, or a full quota, must not kill a run: writes fail instead. */
+    /* mpirun forwards SIGUSR1 at once and waits for the program to end */
+    sigaction(SIGUSR1, &action, NULL);
+    /* A reader that closes its pipe, or a full quota, must not kill the run. With the signals
+     * ignored, the write fails instead. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }

@@ -15,15 +15,15 @@
     "that change together"
 
 typedef struct value {
-    const char *text; /* as written */
+    const char *text; /* the value as the user wrote it */
     char *assignment; /* assignment to a key of the config */
 } value;
 
 /* Keys that change together. */
 typedef struct sweep_axis {
-    char *text; /* the argument, cut into keys and values */
+    char *text; /* copy of the argument, which is cut into keys and values in place */
     int first_key, keys;
-    int count;     /* number of settings of all its keys */
+    int count;     /* number of settings; a setting is a value for each of its keys */
     value *values; /* [count][keys] */
 } sweep_axis;
 
@@ -36,8 +36,8 @@ struct ls_sweep {
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-/* Returns the number of bytes up to the next `separator` outside quotes and brackets, or to the
- * end. */
+/* Returns the number of bytes before the next `separator` that is outside quotes and brackets, or
+ * before the end of the text. */
 static size_t part_length(const char *text, char separator)
 {
     int depth = 0, quoted = 0;
@@ -68,7 +68,8 @@ static int count_parts(const char *text, char separator)
     return count;
 }
 
-/* Cuts the first part off *rest, which becomes NULL after the last part. */
+/* Cuts the first part off *rest and returns it. *rest becomes the text after the part, NULL after
+ * the last part. */
 static char *take_part(char **rest, char separator)
 {
     char *part = *rest, *end = part + part_length(part, separator);
@@ -95,7 +96,7 @@ static const char *full_key(const char *key)
     return key;
 }
 
-/* Returns the whole number in the text, or −1 if it is not one. */
+/* Returns the number if the text is a whole number, else −1. */
 static int whole_number(const char *text)
 {
     int n = 0;
@@ -173,7 +174,8 @@ static int read_keys(ls_sweep *s, sweep_axis *axis, const char *vary, char *keys
 static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *setting,
                         const ls_registry *registry, ls_error *err)
 {
-    const char separator = axis->keys > 1 ? ':' : '\0'; /* 0 occurs in no text */
+    /* a NUL is in no text, so nothing is separated */
+    const char separator = axis->keys > 1 ? ':' : '\0';
     const int found = count_parts(setting, separator);
     int status = LS_OK;
     if (found != axis->keys)
@@ -182,7 +184,9 @@ static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *s
                        "%.100s; a value that holds ':' needs \"quotes\"",
                        vary, axis->keys, found, setting);
     value *values = &axis->values[axis->count * axis->keys];
-    axis->count++; /* counted before its values are read, so that they are freed after a failure */
+    /* the setting is counted before its values are read, so that they are freed if reading one
+     * fails */
+    axis->count++;
     for (int k = 0; status == LS_OK && k < axis->keys; k++) {
         const char *text = take_part(&setting, separator);
         if (!*text)
@@ -271,8 +275,8 @@ const char *ls_sweep_key(const ls_sweep *sweep, int key)
     return sweep->key[key];
 }
 
-/* Returns the value of a key. Combinations are numbered like the digits of a number; the first axis
- * changes slowest. */
+/* Returns the value of a key in a combination. The settings of the axes are the digits of the
+ * combination's number; the first axis is the most significant digit. */
 static const value *find_value(const ls_sweep *s, int combination, int key)
 {
     int a = s->axes - 1;
@@ -308,8 +312,8 @@ void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
         return;
     row->train_loss = p->loss;
     row->result.epochs++;
-    /* Every epoch has the same number of images, so the mean rate is the harmonic mean of the
-     * rates. */
+    /* Every epoch has the same number of images, so the mean rate of the run is the harmonic mean
+     * of the epochs' rates. */
     row->inverse_rates += 1 / p->images_per_s;
     row->images_per_s = row->result.epochs / row->inverse_rates;
 }
@@ -339,7 +343,7 @@ double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row)
     return NAN;
 }
 
-/* Writes a value as the config would read it: as JSON if it is JSON, else as a string. */
+/* Writes a value as the config reads it: as JSON if the text is JSON, else as a string. */
 static void put_value(ls_json_writer *w, const char *key, const char *text)
 {
     ls_json *doc;

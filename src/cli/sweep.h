@@ -7,11 +7,12 @@
  *         ls_sweep_value(sweep, i, k), ls_sweep_assignment(sweep, i, k);
  *     ls_sweep_destroy(sweep);
  *
- * "KEY=V,V,…" varies one key; "KEY,KEY=V:V,V:V,…" varies several together. Each argument is an
- * axis; the first axis changes slowest. A comma or colon within brackets, braces or double quotes
- * is part of the value. Every key of a config is allowed; lr, momentum and weight_decay are short
- * for the optimizer's keys. A whole number for `devices` is a number of devices of the kind that
- * "auto" selects. */
+ * Each argument is an axis of the sweep. "KEY=V,V,…" varies one key; "KEY,KEY=V:V,V:V,…" varies
+ * several keys together. Combinations are numbered so that the first axis changes slowest. A comma
+ * or colon within brackets, braces or double quotes is part of the value. Every key of a config is
+ * allowed; lr, momentum and weight_decay are short for optimizer.lr, optimizer.momentum and
+ * optimizer.weight_decay. If the value of `devices` is a whole number, it is a number of devices of
+ * the kind that "auto" selects. */
 #ifndef CLI_SWEEP_H
 #define CLI_SWEEP_H
 
@@ -43,34 +44,36 @@ const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Result of one combination. Missing numbers are NaN. */
+/* Result of the run with one combination. Numbers that are not known are NaN. */
 typedef struct ls_sweep_row {
     bool ran;   /* false: the sweep was stopped before this combination */
-    int status; /* LS_OK, or the reason why it stopped, which `error` describes */
+    int status; /* LS_OK, or the status with which the run stopped; `error` is its message */
     char error[LS_ERROR_TEXT];
     char devices[128]; /* "[cpu(0), cpu(1)]", truncated if it is longer */
     char run_dir[256]; /* "" if there is none */
     bool synthetic;
     /* the split that was evaluated: "test" or "validation"; NULL: the trainer was not opened */
     const char *judged_by;
-    /* without `devices` and `checkpoint`; metric NULL: the trainer was not opened */
+    /* `devices` and `checkpoint` are not set; metric NULL: the trainer was not opened */
     ls_result result;
     double train_loss, images_per_s;
-    double inverse_rates; /* sum over finished epochs, from which images_per_s is computed */
+    /* sum of 1 / (images per second) over the finished epochs, from which images_per_s is
+     * computed */
+    double inverse_rates;
 } ls_sweep_row;
 
-/* Initialises a row: not run, no numbers. */
+/* Initialises a row for a combination that has not run yet. */
 void ls_sweep_row_init(ls_sweep_row *row);
 
-/* Adds what a run reports. Call it from the run's progress callback. */
+/* Stores the progress of a run in its row. Call it from the run's progress callback. */
 void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *progress);
 
-/* Ends a row with the status that ls_trainer_open or ls_trainer_run returned. `trainer` NULL: it
- * could not be opened. */
+/* Stores the end of a run in its row. `status` and `error` are those of ls_trainer_open or
+ * ls_trainer_run. `trainer` NULL: the trainer could not be opened. */
 void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, const char *error);
 
-/* Returns the ratio of a row's images per second to those of the first row that has any; NaN if
- * there is none. */
+/* Returns the images per second of row number `row`, divided by those of the first row for which
+ * they are known. NaN: one of the two is not known. */
 double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row);
 
 /* Writes the whole sweep as JSON. `config` is the path of the config. */

@@ -22,8 +22,8 @@ static bool is_newer(const struct stat *a, const struct stat *b)
                                                   : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
 }
 
-/* Replaces *weights by the newest complete checkpoint if that is newer. `final`: state of the final
- * weights, NULL if there are none. */
+/* Replaces *weights by the path of the newest complete checkpoint if that checkpoint is newer than
+ * the final weights. `final`: stat() of the final weights; NULL: there are none. */
 static int use_checkpoint(char **weights, const char *dir, const struct stat *final,
                           const ls_host *host, ls_error *err)
 {
@@ -34,7 +34,7 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
                                        false, host, &why);
     ls_free(host, state);
     if (status && final)
-        return LS_OK; /* with final weights the state of the checkpoints does not matter */
+        return LS_OK; /* if there are final weights, a checkpoint that cannot be read is ignored */
     if (status == LS_ENOENT)
         return ls_fail(err, status,
                        "%.300s: the run has neither weights.safetensors nor a checkpoint; it was "
@@ -68,7 +68,7 @@ static int find_in_run(char **weights, char **config, const char *dir, bool best
     return status ? status : use_checkpoint(weights, dir, final ? &st : NULL, host, err);
 }
 
-/* Finds the config of a checkpoint RUN/checkpoints/step-….safetensors, which is that of the run. */
+/* If `path` is a checkpoint RUN/checkpoints/step-….safetensors, finds the config of the run RUN. */
 static void find_run_of(char **config, const char *path, const ls_host *host)
 {
     struct stat st;
@@ -144,8 +144,8 @@ static ls_dataset_info rows_of(const ls_card *c)
                              .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
 }
 
-/* Checks that the data fits the card, which may contain anything, because a device reads rows as
- * the card says. */
+/* Checks that the opened data has rows of the shape and type that the card describes. The devices
+ * read the rows as the card says, and the card comes from a file that may contain anything. */
 static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
 {
     char mine[96], theirs[96];
@@ -153,17 +153,19 @@ static int check_rows(const ls_trained *t, const char *new_data, ls_error *err)
     for (int s = 0; s < LS_SUBSETS; s++) {
         const ls_dataset_info *data = t->data[s] ? ls_dataset_describe(t->data[s]) : &model;
         if (strcmp(show_rows(mine, &model), show_rows(theirs, data)) != 0)
-            return ls_fail(
-                err, LS_EDATA, "%.200s: the model is of %s; those of %.200s (%s) are %s; %s",
-                t->weights_path, mine, new_data ? new_data : data->name, data->split, theirs,
-                new_data ? "give rows as those that it was trained on"
-                         : "name a config with the model's data: --config CONFIG");
+            return ls_fail(err, LS_EDATA,
+                           "%.200s: the model reads rows of %s; the rows of %.200s (%s) are "
+                           "%s; %s",
+                           t->weights_path, mine, new_data ? new_data : data->name, data->split,
+                           theirs,
+                           new_data ? "give rows as those that it was trained on"
+                                    : "name a config with the model's data: --config CONFIG");
     }
     return LS_OK;
 }
 
-/* Determines shape and classes for weights of other programs: from the data, or from what is known
- * of the dataset by its name. */
+/* For weights of another program, which have no card: determines the shape of a row and the
+ * classes, from the opened data or from what is known about the dataset by its name. */
 static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
 {
     const ls_dataset_about *about;
@@ -191,7 +193,7 @@ static int infer_card(ls_trained *t, ls_model **model, ls_error *err)
     return status ? status : ls_card_parse(&t->card, "card", (*model)->card, t->host, err);
 }
 
-/* Creates the model of the config for rows as the card describes them. */
+/* Creates the model that the config describes, for rows that the card describes. */
 static int parse_model(ls_trained *t, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
@@ -204,10 +206,11 @@ static int parse_model(ls_trained *t, ls_error *err)
 
 static int open_model(ls_trained *t, ls_error *err)
 {
-    if (t->alone)
+    if (t->config_in_card)
         return ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
     int status = t->card.config.doc ? parse_model(t, err) : infer_card(t, &t->model, err);
-    /* frozen layers decide which layers become one op, and so the bits of bf16 */
+    /* which layers are fused into one op depends on which are frozen, and with bf16 fusion changes
+     * the rounding */
     if (status == LS_OK)
         status = ls_model_set_rates(t->model, t->config.doc, t->config.freeze, t->config.lr_factors,
                                     err);
@@ -219,18 +222,19 @@ static int open_model(ls_trained *t, ls_error *err)
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
 }
 
-/* Describes how the model reads rows. */
+/* Fills in t->input_format: how the model reads rows. */
 static int describe_rows(ls_trained *t, ls_error *err)
 {
     const ls_dataset_info rows = rows_of(&t->card);
-    t->as = (ls_new_rows){.prep = t->card.prep,
+    t->input_format =
+        (ls_input_format){.prep = t->card.prep,
                           .channels = rows.channels,
                           .height = rows.height,
                           .width = rows.width,
                           .floats = rows.dtype == LS_ROW_F32,
                           .classes = rows.classes,
                           .targets = rows.targets,
-                          .target = t->alone ? NULL : t->config.data_keys.target.text,
+                          .target = t->config_in_card ? NULL : t->config.data_keys.target.text,
                           .split = "test",
                           .host = t->host};
     if (!t->card.names || rows.targets)
@@ -241,7 +245,7 @@ static int describe_rows(ls_trained *t, ls_error *err)
     const cJSON *name = t->card.names->child;
     for (int i = 0; i < rows.classes && name; i++, name = name->next)
         t->class_name[i] = name->valuestring;
-    t->as.class_name = t->class_name;
+    t->input_format.class_name = t->class_name;
     return LS_OK;
 }
 
@@ -252,8 +256,8 @@ static bool is_named(const ls_config *c, const char *kind)
     return c->data_name && strcmp(c->data_name, kind) == 0;
 }
 
-/* Returns whether the shape of the data is known only after it is opened, as for data of the
- * user. */
+/* Returns whether the shape of the data is known only after it is opened, as for the user's own
+ * data. */
 static bool is_unknown(const ls_config *c)
 {
     const ls_dataset_about *about;
@@ -266,34 +270,35 @@ static bool ends_with(const char *text, const char *end)
     return n > m && strcmp(text + n - m, end) == 0;
 }
 
-/* Sets the keys of arrays so that labels mean what the model has learnt, whichever of its classes
- * occur. */
+/* Sets the data keys so that labels in arrays and tables mean the model's classes, even if not all
+ * of these classes occur in the data. */
 static void fit_keys(ls_trained *t)
 {
     ls_data_keys *k = &t->config.data_keys;
     if (!t->card.config.doc ||
         (!is_named(&t->config, "npy") && !is_named(&t->config, "safetensors")))
         return;
-    k->classes = t->as.targets ? 0 : t->as.classes;
-    k->labels = t->as.targets ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
+    k->classes = t->input_format.targets ? 0 : t->input_format.classes;
+    k->labels = t->input_format.targets ? LS_LABELS_VALUES : LS_LABELS_CLASSES;
     k->layout = t->card.prep && t->card.prep->channels_last ? LS_CHANNELS_LAST : LS_CHANNELS_FIRST;
 }
 
 static int open_configured(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
-    t->config.data_keys.judged = 1;
-    /* A table is read as the model says if the model knows its preparation and its target. */
+    t->config.data_keys.keep_test = 1;
+    /* A table is read as rows of the trained model if the model's card has the preparation and the
+     * name of the target. */
     const bool table = t->card.prep && t->card.prep->kind == LS_PREP_TABLE &&
-                       (t->as.target || t->card.prep->target);
+                       (t->input_format.target || t->card.prep->target);
     const bool array = t->card.prep && t->card.prep->kind == LS_PREP_ARRAY;
     if (table || array)
-        t->config.data_keys.as = &t->as;
+        t->config.data_keys.input_format = &t->input_format;
     fit_keys(t);
-    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, !o->train,
+    return ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, !o->training_rows,
                                &o->trainer, err);
 }
 
-/* Returns the treatment of missing numbers in arrays, as the model says. */
+/* Returns how missing numbers in arrays are treated, according to the model's preparation. */
 static int filling_of(const ls_prep *p)
 {
     if (p->kind != LS_PREP_ARRAY || p->fills == 0)
@@ -301,16 +306,16 @@ static int filling_of(const ls_prep *p)
     return p->fills == 1 && p->fill[0] == 0 ? LS_MISSING_ZERO : LS_MISSING_MEAN;
 }
 
-/* Chooses the names of the arrays in new data: those of the run's config if the files are of the
- * same kind, else the defaults. */
+/* Chooses the names of the arrays in new data: those in the run's config if the new files are of
+ * the same kind, else the default names. */
 static void name_arrays(ls_trained *t, const char *new_data)
 {
     ls_data_keys *k = &t->config.data_keys;
     const bool tensors = ends_with(new_data, ".safetensors"), archive = ls_path_is_npz(new_data);
-    const bool npy = !t->alone && is_named(&t->config, "npy");
+    const bool npy = !t->config_in_card && is_named(&t->config, "npy");
     const bool same =
         npy && archive == (t->config.data_path && ls_path_is_npz(t->config.data_path));
-    if (!t->alone && is_named(&t->config, "safetensors"))
+    if (!t->config_in_card && is_named(&t->config, "safetensors"))
         return;
     if (!npy)
         t->config.data_name = tensors ? "safetensors" : "npy";
@@ -333,7 +338,7 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
     t->config.data_limit = 0;
     t->config.data_path = o->new_data;
     int status = open_configured(t, o, err);
-    if (status || o->train || ls_dataset_describe(t->data[LS_TEST])->rows > 0)
+    if (status || o->training_rows || ls_dataset_describe(t->data[LS_TEST])->rows > 0)
         return status;
     ls_dataset *all = t->data[LS_TRAIN];
     t->data[LS_TRAIN] = t->data[LS_TEST];
@@ -343,7 +348,7 @@ static int open_new_arrays(ls_trained *t, const ls_trained_options *o, ls_error 
 
 static int open_new_table(ls_dataset **out, const ls_trained *t, const char *path, ls_error *err)
 {
-    int status = ls_new_rows_open_csv(out, &t->as, path, err);
+    int status = ls_new_rows_open_csv(out, &t->input_format, path, err);
     if (status == LS_OK)
         ls_dataset_scale_targets(*out, t->card.prep);
     return status;
@@ -352,26 +357,26 @@ static int open_new_table(ls_dataset **out, const ls_trained *t, const char *pat
 static int open_new_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     const ls_dataset_about *about;
-    const bool own = t->alone || (ls_config_find_data(&about, &t->config, NULL) == LS_OK &&
-                                  about->channels == 0);
-    t->as.labelled = true;
+    const bool own = t->config_in_card || (ls_config_find_data(&about, &t->config, NULL) == LS_OK &&
+                                           about->channels == 0);
+    t->input_format.labelled = true;
     if (is_named(&t->config, "synthetic"))
         return ls_fail(err, LS_EINVAL,
-                       "%.300s: the run's data are generated, so that no files of theirs can be "
-                       "read in their place; name a data set that has files: --set data.name=mnist "
-                       "--set data.path=DIRECTORY",
+                       "%.300s: the run's data are generated, so no file can take their place; "
+                       "name a data set that has files: --set data.name=mnist --set "
+                       "data.path=DIRECTORY",
                        o->new_data);
     if (!own) { /* a built-in dataset: new_data is the directory of its files */
         t->config.data_path = o->new_data;
         return open_configured(t, o, err);
     }
-    ls_dataset **out = &t->data[o->train ? LS_TRAIN : LS_TEST];
+    ls_dataset **out = &t->data[o->training_rows ? LS_TRAIN : LS_TEST];
     if (t->card.prep->kind == LS_PREP_TABLE)
         return open_new_table(out, t, o->new_data, err);
-    if (is_named(&t->config, "folder") ||
-        (t->alone && t->as.class_name && !t->as.floats && cli_is_folder(o->new_data)))
-        return cli_read_folder(out, &t->as, o->new_data, o->train, t->config.data_keys.skip_broken,
-                               t->host, err);
+    if (is_named(&t->config, "folder") || (t->config_in_card && t->input_format.class_name &&
+                                           !t->input_format.floats && cli_is_folder(o->new_data)))
+        return cli_read_folder(out, &t->input_format, o->new_data, o->training_rows,
+                               t->config.data_keys.skip_broken, t->host, err);
     return open_new_arrays(t, o, err);
 }
 
@@ -388,7 +393,7 @@ static bool is_set(const ls_trainer_options *o, const char *key)
 static int open_own_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     if (is_named(&t->config, "folder")) {
-        int status = cli_pack_again(&t->packed, &t->config, &t->as,
+        int status = cli_pack_again(&t->packed, &t->config, &t->input_format,
                                     is_set(&o->trainer, "data.path") || is_set(&o->trainer, "data"),
                                     o->trainer.cache_dir, t->host, err);
         if (status)
@@ -436,13 +441,13 @@ static int read_config(ls_trained *out, const char *config, const ls_trained_opt
         return ls_config_read_of_run(&out->config, config, &options, err);
     if (o->trainer.set_count > 0)
         return ls_fail(err, LS_EINVAL,
-                       "%.300s: a file of weights has no config in which something could be set; "
+                       "%.300s: --set needs a config, which a file of weights does not have; "
                        "name one: --config CONFIG",
                        out->weights_path);
     /* it reports why there is no card */
     if (!known)
         return ls_card_read(&out->card, out->weights_path, out->host, err);
-    out->alone = true;
+    out->config_in_card = true;
     out->config = out->card.config;
     return LS_OK;
 }
@@ -488,7 +493,7 @@ void ls_trained_close(ls_trained *t)
         ls_dataset_close(t->data[s]);
     ls_free(t->host, t->weights);
     ls_model_destroy(t->model, t->host);
-    if (!t->alone)
+    if (!t->config_in_card)
         ls_config_fini(&t->config);
     ls_card_fini(&t->card);
     ls_free(t->host, t->class_name);
@@ -531,7 +536,7 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
         .scores = j->rows.scores != NULL,
         .data[LS_TEST] = {.images = d->images,
                           .labels = j->labels,
-                          .rows = d->places ? d->all : d->rows},
+                          .rows = d->row_index ? d->total_rows : d->rows},
         .shard_rows = sizes,
         .shard_row_counts = ls_add_shard_sizes(sizes, 0, d->rows, j->rows.batch, j->rows.shards),
         .host = t->host,
@@ -588,8 +593,8 @@ static int run_on_pool(ls_prediction *out, float *scores, const ls_predict_desc 
     int status = ls_sharded_rows_init(&j.rows, host, err);
     if (status == LS_OK && (!j.labels || !j.name))
         status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)d->rows);
-    if (status == LS_OK && d->places)
-        memcpy(j.rows.row, d->places, d->rows * sizeof *d->places);
+    if (status == LS_OK && d->row_index)
+        memcpy(j.rows.row, d->row_index, d->rows * sizeof *d->row_index);
     if (status == LS_OK)
         status = ls_pool_run(pool, predict_part, &j, LS_FOREVER, err);
     if (status == LS_OK)

@@ -10,8 +10,9 @@
 
 enum {
     SCHEMA = 1,
-    /* Less than the limits of a file's header (nn/safetensors_format.h, json/json.h), because
-     * tensors and a checkpoint's state are in it, too. */
+    /* Limits of the card. They are below those of a file's header (formats/safetensors_format.h,
+     * json/json.h), because the header also contains the list of tensors and a checkpoint's
+     * state. */
     MOST_VALUES = 900000,
     MOST_BYTES = 12 << 20
 };
@@ -45,7 +46,7 @@ static void write_text(ls_json_writer *w, const ls_model *model, const ls_config
     ls_json_close(w);
 }
 
-/* Returns the size of a text in a file's header, which is itself JSON. */
+/* Returns the size of a text after it is escaped as a JSON string, as it is in a file's header. */
 static size_t escaped_bytes(const char *text, size_t length)
 {
     size_t n = length;
@@ -134,7 +135,7 @@ static void read_names(ls_card *c, ls_fields *f)
     }
 }
 
-/* Infers the preparation of rows if the file does not describe it. */
+/* Infers the preparation of rows from a card that has none (ls_card.prep). */
 static int infer_preparation(ls_card *c, const ls_json *doc, size_t input, bool floats,
                              ls_error *err)
 {
@@ -240,7 +241,7 @@ int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char
     *weights = NULL;
     int status =
         ls_model_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
-    if (status) /* messages about layers contain the path; those about sizes do not */
+    if (status) /* adds the path to messages about sizes; messages about layers have it already */
         return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
                        status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
     status = ls_safetensors_card(&(*model)->card, path, host, err);

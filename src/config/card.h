@@ -1,12 +1,13 @@
-/* The model's card: a JSON text in the metadata of every safetensors file that a run writes. It
- * describes the model, so that nothing but the file is needed to predict with it:
+/* The *card* of a model: a JSON text that describes the model, in the metadata of every safetensors
+ * file that a run writes. Because of it, a prediction needs only that file:
  *
  *     {"schema": 1, "input": [1, 28, 28], "floats": false, "classes": 10, "targets": false,
  *      "class_names": […], "features": […], "preparation": {…}, "recipe": {…}}
  *
- * `floats`: rows are floats instead of bytes. `targets`: the outputs are numbers instead of
- * classes. `preparation`: how a user's rows become rows of the network (prep/prep.h). `recipe`: the
- * part of a config on which a prediction depends: model, preprocessing, loss.
+ * `input` is the shape of a row. `floats`: rows are floats instead of bytes. `targets`: the outputs
+ * are values instead of classes; `classes` is then the number of values. `preparation`: how a
+ * user's rows become rows of the network (prep/prep.h). `recipe`: the keys of the config on which a
+ * prediction depends: model, preprocessing, loss.
  */
 #ifndef CONFIG_CARD_H
 #define CONFIG_CARD_H
@@ -14,24 +15,26 @@
 #include "config/config.h"
 #include "nn/model.h"
 
-/* Writes the card into model->card, so that files of the model contain it. `class_name` as in
- * ls_dataset_about, `features` and `prep` as in ls_dataset_info. Errors: LS_EDATA (two classes have
- * the same name; the card is too long for a file), LS_ENOMEM. */
+/* Writes the card to model->card. Files of the model's weights that are written afterwards contain
+ * it. `class_name` as in ls_dataset_about, `features` and `prep` as in ls_dataset_info. Errors:
+ * LS_EDATA (two classes have the same name; the card is too long for a file), LS_ENOMEM. */
 int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
                   const char *features, const ls_prep *prep, const ls_host *host, ls_error *err);
 
 /* The contents of a card. */
 typedef struct ls_card {
-    ls_config config; /* keys of the recipe, with the values that depend on the data; all other keys
-                       * have defaults */
-    ls_shape input;   /* shape of a row */
-    int classes;      /* number of classes or targets */
+    /* the keys in `recipe`, and the values that depend on the data (ls_config_fit_data); all other
+     * keys have their defaults */
+    ls_config config;
+    ls_shape input;        /* shape of a row */
+    int classes;           /* number of classes, or of values if the outputs are values */
     const cJSON *names;    /* names of the classes: array of `classes` texts, or NULL */
     const cJSON *features; /* names of the features: array, or NULL */
-    /* Preparation of rows. If the file does not describe it, it is inferred: float rows with
-     * features are a table, byte rows in the shape of images are images, others are arrays. */
+    /* Preparation of rows. If the card has no `preparation`, as in files of older versions, it is
+     * inferred: rows of floats with feature names are taken for a table, rows of bytes with height
+     * and width for images, and all others for arrays. */
     ls_prep *prep;
-    bool prepared; /* true: the file describes the preparation; false: it was inferred */
+    bool prepared; /* true: the card has a `preparation`; false: `prep` was inferred */
 } ls_card;
 
 /* Reads the card of a file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA if the file is damaged
@@ -43,8 +46,8 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
 /* Frees the contents. A zeroed card is allowed. */
 void ls_card_fini(ls_card *card);
 
-/* Loads the model and the weights of the file from which the card was read; the caller frees them.
- * Errors: those of ls_card_read. */
+/* Creates the model that the card describes, and loads its weights from the safetensors file
+ * `path`, from which the card was read. The caller frees both. Errors: those of ls_card_read. */
 int ls_card_load(ls_model **model, float **weights, const ls_card *card, const char *path,
                  ls_error *err);
 

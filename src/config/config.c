@@ -17,8 +17,9 @@ static bool same_group(const ls_config_key *a, const ls_config_key *b)
     return a->key && b->key && strcmp(a->group, b->group) == 0;
 }
 
-/* Reads a row's key. A key under its former name is read if a run has written it, and refused if
- * the user has. If the present name is there too, the former one is ignored. */
+/* Reads the key of a row. If the text has the key under its former name, the key is read if
+ * Lockstep wrote the text, and refused if the user did. If the text has both names, the former one
+ * is ignored. */
 static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
 {
     ls_config_key as = *row;
@@ -36,7 +37,8 @@ static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
     ls_config_read_key(c, f, &as);
 }
 
-/* Reads the rows of one group from an object, which may be absent. Returns the row after them. */
+/* Reads the keys of one group, whose first row is `row`. The group's object may be absent from the
+ * config. Returns the first row of the next group. */
 static const ls_config_key *read_group(ls_config *c, ls_fields *top, const ls_config_key *row)
 {
     static const cJSON nothing = {.type = cJSON_Object};
@@ -111,7 +113,8 @@ int ls_config_check_options(const ls_trainer_options *o, ls_error *err)
     return status ? status : check_array(o->step_rows, o->step_row_count, "step_rows", err);
 }
 
-/* Reads the model from a file; its path is relative to the config file. */
+/* Reads the model from the file that the key `model` names. The path is relative to the config
+ * file. */
 static int read_model_file(ls_config *c, const char *config_path, ls_error *err)
 {
     char path[4096];
@@ -238,7 +241,8 @@ static bool is_among(unsigned parts, const ls_config_key *row)
     return parts & 1u << row->part;
 }
 
-/* Writes the rows of these parts. A group is opened when its first row is written. */
+/* Writes the keys whose `part` is in the bit mask `parts`. The object of a group is opened when its
+ * first key is written, so that groups without such keys do not appear. */
 static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, unsigned parts)
 {
     const ls_config_key *open = NULL;
@@ -306,7 +310,7 @@ int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *nod
     return read_rows(out, doc, node, err);
 }
 
-/* Returns a row's value as it would be written in a config, in braces; NULL: out of memory. */
+/* Returns a key with its value as JSON in braces, {"KEY": VALUE}; NULL: out of memory. */
 static const char *show(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
     ls_json_writer_reset(w);
@@ -316,7 +320,7 @@ static const char *show(ls_json_writer *w, const ls_config *c, const ls_config_k
     return ls_json_writer_text(w, NULL, NULL);
 }
 
-/* Copies the value from such a text, and truncates it if it is long. */
+/* Copies VALUE from {"KEY": VALUE}, the result of show(). Truncates it if it is long. */
 static void shorten(char out[128], const char *text, const ls_config_key *row)
 {
     const size_t skip = strlen(row->key) + strlen("{\"\":"), length = strlen(text);
@@ -365,8 +369,8 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Returns whether the loss is mse if each row has one target. The data need not be known: the loss
- * "auto" is mse for one target. */
+/* Returns whether the loss will be mse if the target is one number. "auto" counts as mse, because
+ * that is the loss for such a target; the function is called before the data is known. */
 static bool learns_values(const ls_config *c)
 {
     return c->loss_name && (strcmp(c->loss_name, "auto") == 0 || strcmp(c->loss_name, "mse") == 0);
@@ -388,7 +392,8 @@ static ls_dataset_spec data_spec(const ls_config *c)
     return spec;
 }
 
-/* Refuses keys that the named data does not have, with their place. */
+/* Refuses keys below `data` that the dataset data.name does not have. The message begins with line
+ * and column of the key. */
 static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error *err)
 {
     ls_error cause;
@@ -405,8 +410,8 @@ static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error 
     return LS_OK;
 }
 
-int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c,
-                        bool labels_alone, const ls_trainer_options *o, ls_error *err)
+int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c, bool labels_only,
+                        const ls_trainer_options *o, ls_error *err)
 {
     const char *key = "data";
     ls_error cause;
@@ -416,7 +421,7 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
     spec.sources = o->sources;
     spec.source_count = o->source_count;
     spec.wrong = &key;
-    spec.labels_alone = labels_alone;
+    spec.labels_only = labels_only;
     int status = check_keys(c, &spec, err);
     if (status)
         return status;

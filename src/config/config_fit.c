@@ -1,5 +1,5 @@
-/* The parts of a config that depend on the data: metrics, loss, augmentation, weights of
- * classes. */
+/* Sets and checks the values of a config that depend on the data: metrics, loss, augmentation,
+ * weights of classes. */
 #include "config/config.h"
 
 #include "base/error.h"
@@ -93,7 +93,7 @@ static int choose_monitor(ls_config *c, ls_error *err)
 
 /* ---- the loss ------------------------------------------------------------------------------- */
 
-/* Lists the names of the losses for such targets, after "auto". */
+/* Lists "auto" and the names of the losses for vectors (`vectors` true) or for classes. */
 static void list_losses(char *out, size_t size, bool vectors)
 {
     size_t used = (size_t)snprintf(out, size, "auto");
@@ -185,8 +185,8 @@ static int read_weights(float *out, const ls_config *c, int classes, ls_error *e
     return sum > 0 ? LS_OK : ls_config_fail(err, c, key, LS_ECONFIG, "class_weights: all are 0");
 }
 
-/* Computes balanced weights. Rows are counted in integers, so any number of hosts gets the same
- * weights. */
+/* Computes the weights for class_weights "balanced" from the number of rows of each class. The
+ * numbers are integers, so the weights are the same with any number of hosts. */
 static int balance(float *out, const ls_config *c, const ls_dataset *train, int classes,
                    ls_error *err)
 {

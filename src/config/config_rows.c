@@ -98,8 +98,8 @@ static void read_name(ls_config *c, ls_fields *f, const ls_config_key *row, cons
                        "name: expected a word without '/', which becomes part of a file name");
 }
 
-/* Reads a number for all channels, or an array of one number per channel, of which the last serves
- * the remaining channels. */
+/* Reads one number for all channels, or an array with a number for each channel. If the array is
+ * shorter than the number of channels, its last number is used for the remaining ones. */
 static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     float *out = value_of(c, row);
@@ -164,8 +164,8 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 enum { MOST_SHARDS = 8 };
 
-/* Returns whether this number of shards is worth while (ls_shards_for). Two shards also are if each
- * has much work, because a second worker would otherwise have none. */
+/* Returns whether the number of shards is worth while (see ls_shards_for). For two shards the
+ * condition is weaker, because with one shard a second worker would have nothing to compute. */
 static bool pays(int rows, double uses, double weights, int shards)
 {
     if (rows / shards < LS_SHARD_ROWS)
@@ -176,14 +176,15 @@ static bool pays(int rows, double uses, double weights, int shards)
     return used >= LS_SHARD_USES || used * weights >= LS_SHARD_PRODUCTS;
 }
 
-/* Returns the number of groups of sixteen rows of the largest shard, the last perhaps not full. */
+/* Returns the number of groups of sixteen rows in the largest shard. Its last group may have fewer
+ * rows. */
 static int groups_of(int rows, int shards)
 {
     return ((rows + shards - 1) / shards + LS_SHARD_ROWS - 1) / LS_SHARD_ROWS;
 }
 
-/* Returns whether `a` shards have fewer groups in total than `b` shards, and at most as many on
- * each worker if there are two workers, or eight. */
+/* Returns whether `a` shards have fewer groups in total than `b` shards, and no worker has more
+ * groups with `a` shards than with `b`, neither if there are two workers nor if there are eight. */
 static bool wastes_less(int rows, int a, int b)
 {
     const int in_a = groups_of(rows, a), in_b = groups_of(rows, b);
@@ -265,8 +266,8 @@ static void write_seed(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_put_uint(w, row->key, c->seed);
 }
 
-/* Reads run_dir. NULL: the key is absent, and the run creates a directory below runs/. "": the key
- * is null or "", and the run has no directory. */
+/* Reads run_dir. The value is NULL if the key is absent; the run then creates a directory below
+ * runs/. It is "" if the key is null or ""; the run then has no directory. */
 static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const char *none = NULL;
@@ -316,7 +317,7 @@ static void write_names(ls_json_writer *w, const ls_config *c, const ls_config_k
         ls_json_put_node(w, row->key, names->list);
 }
 
-/* Stores the JSON value of the key, which is interpreted later, when the model is known. */
+/* Stores the JSON value of the key. It is interpreted later, when the model is known. */
 static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     (void)f;
@@ -342,9 +343,10 @@ static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_conf
     ls_optimizer_write(w, row->key, &c->optimizer);
 }
 
-/* Reads init: a rule, or {"weights": FILE, "partial": true}. The object with a file may also have
- * the keys of a rule: with "partial" the rule applies to the parameters that the file does not
- * have; otherwise the config had the rule before --set added the file, and the rule is ignored. */
+/* Reads init: a rule, or {"weights": FILE, "partial": true}. An object with "weights" may also have
+ * the keys of a rule. With "partial", the rule computes the parameters that the file does not have.
+ * Without "partial" the rule is ignored: it was in the config before --set init.weights=FILE was
+ * applied. */
 static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     static const int whole = 0;
@@ -378,9 +380,9 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_close(w);
 }
 
-/* Reads data.standardize or data.standardize_target. The value is −1 if the config does not have
- * the key; it is then on if the kind of data has the key. Configs written by runs of older versions
- * do not always have the key. Those runs did not standardise, so an absent key is read as false. */
+/* Reads data.standardize or data.standardize_target. The value is −1 if the user's config does not
+ * have the key; ls_config_standardizes then computes the default. If Lockstep wrote the config and
+ * the key is absent, the value is 0: an older version wrote it, which did not standardise. */
 static void read_standardize(ls_config *c, ls_fields *f, const ls_config_key *row,
                              const cJSON *node)
 {
@@ -458,9 +460,9 @@ const ls_config_key ls_config_keys[] = {
              "and `cifar100` (binary files) and `synthetic`; data of your own are `npy`, "
              "`safetensors`, `csv` or `folder` ([data.md](data.md))"},
     {"data", "path", LS_KEY_TEXT, LS_NOT_RECIPE, AT(data_path),
-     .help = "directory that contains the files; for `csv` and `safetensors` the file; absent: "
-             "the files are searched for in `$LOCKSTEP_DATA`, `$XDG_DATA_HOME/datasets` and "
-             "`/usr/share/datasets`"},
+     .help = "directory that contains the files; for `csv` and `safetensors`, the file itself; "
+             "absent: the files are searched for in `$LOCKSTEP_DATA`, `$XDG_DATA_HOME/datasets` "
+             "and `/usr/share/datasets`"},
     {"data", "limit", LS_KEY_INT, LS_RECIPE, AT(data_limit), 0, 0, INT_MAX,
      .help = "number of training rows that are used, from the first on; 0: all"},
     {"data", "x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.x),
@@ -525,8 +527,9 @@ const ls_config_key ls_config_keys[] = {
     {"data", "layout", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.layout), .choices = layouts,
      .help = "`npy`, `safetensors`: position of the channels in rows of three dimensions"},
     {"data", "validation", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.validation), 0, 0, 1,
-     .help = "share of each class's training rows that is held out, drawn with `seed`; the run is "
-             "evaluated on these rows, and the test rows are used by `trainer eval` only"},
+     .help = "share of each class's training rows that is held out: the run does not train on "
+             "these rows, but is evaluated on them. They are drawn with `seed`. Only `trainer "
+             "eval` uses the test rows then"},
     {"data", "mean", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", FORM(channels),
      .help = "normalisation: bytes become (byte / 255 − mean) / std, floats (value − mean) / std; "
@@ -544,9 +547,10 @@ const ls_config_key ls_config_keys[] = {
      .help = "first weights: `\"kaiming\"` or `\"he\"`: normal with variance 2 / fan_in; "
              "`\"xavier\"` or `\"glorot\"`: uniform within ±√(6 / (fan_in + fan_out)); "
              "`{\"name\": \"normal\", \"std\": 0.01}`; biases start at 0. `{\"weights\": "
-             "\"FILE.safetensors\"}` reads them from a file with PyTorch's names (fp32, fp16 or "
-             "bf16). With `\"partial\": true` only the tensors that fit by name and shape are "
-             "read; the other parameters are listed, and start as `\"name\"` says"},
+             "\"FILE.safetensors\"}` reads the first weights from a file with PyTorch's names "
+             "(fp32, fp16 or bf16). With `\"partial\": true` only the tensors that fit by name "
+             "and shape are read; the other parameters are listed, and get their first weights by "
+             "the rule `\"name\"`"},
     {"", "optimizer", LS_KEY_CUSTOM, LS_RECIPE, .text = "required", FORM(optimizer),
      .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
              "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "
@@ -576,7 +580,8 @@ const ls_config_key ls_config_keys[] = {
              "`batch_size` / 256"},
     {"", "loss", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(loss_name), .text = "auto",
      .help = "`cross_entropy` for classes; `mse` for vectors of values, or `bce` for vectors of "
-             "bits (targets from 0 to 1); `auto`: the first one that fits the data"},
+             "yes-or-no targets (1 and 0, or values between); `auto`: the first of these that "
+             "fits the data"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "share of the target that is divided equally among all classes"},
     {"", "class_weights", LS_KEY_CUSTOM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
@@ -604,8 +609,8 @@ const ls_config_key ls_config_keys[] = {
              "the share as probability"},
     {"", "gradient_scale", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
      .former = "normalize",
-     .help = "divisor of the summed gradient: the number of rows of the minibatch, or "
-             "`\"nominal\"`: always `batch_size`, which differs only if the last minibatch of an "
+     .help = "divisor of the summed gradient. `\"batch\"`: the number of rows of the minibatch; "
+             "`\"nominal\"`: always `batch_size`. The two differ only if the last minibatch of an "
              "epoch is smaller"},
     {"", "precision", LS_KEY_CHOICE, LS_RECIPE, AT(precision), .choices = precisions,
      .help =
@@ -613,31 +618,32 @@ const ls_config_key ls_config_keys[] = {
          "`\"fp32\"`; weights stay fp32. CPUs always compute in fp32. `ls_precision` in "
          "`<lockstep/device.h>` says what is rounded, and how large the error of a gradient is"},
     {"", "allreduce", LS_KEY_TEXT, LS_RECIPE, AT(allreduce), .text = "ordered",
-     .help = "how gradients are added. `ordered`: in the order of the shard tree, each worker a "
-             "part; `naive`: device 0 adds all of them, as in textbooks. On GPUs `ordered` allows "
-             "any mix of workers (`cuda:0,0,1,1`: two on each of two GPUs). `nccl` is fastest, "
-             "because it adds while backward still runs, but needs a GPU for each worker, and the "
-             "bits of the sums depend on their number. `local` is for workers that all share one "
-             "GPU"},
+     .help = "how gradients are added. `ordered`: in the order of a fixed tree over the shards; "
+             "each worker computes a part of the sum. `naive`: the first device adds all "
+             "gradients, as in textbooks. On GPUs `ordered` allows any mix of workers "
+             "(`cuda:0,0,1,1`: two on each of two GPUs). `nccl` is fastest, because it adds while "
+             "the backward pass still runs, but it needs a GPU for each worker, and the last bits "
+             "of the weights depend on the number of GPUs. `local` is for workers that all share "
+             "one GPU"},
     {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
      .help = "what happens if a loss is not finite: `\"stop\"`: the run stops; `\"skip\"`: the "
-             "step is not applied"},
+             "weights are not updated in this step"},
     {"", "shards", LS_KEY_CUSTOM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
      .help = "number of parts into which each minibatch is divided. The weights depend on it. "
              "`\"devices\"`: one for each device, which is fastest on GPUs, but the weights then "
              "depend on the number of devices. Absent: the largest power of two up to 8 for which "
              "a shard has at least 16 rows and uses each weight at least 64 times (128 times with "
-             "more than two shards); two shards are also used if each computes "
-             "half a million products. "
-             "Another number up to 8 is used if it leaves fewer groups of 16 rows partly empty: 3 "
-             "for 48 rows. Workers beyond the number of shards only help to add gradients, and "
-             "replace lost ones"},
+             "more than two shards); two shards are also used if each multiplies at least half a "
+             "million times. CPUs compute 16 rows at once; another number up to 8 is used if it "
+             "wastes less of these groups of 16 rows: 3 for 48 rows. If there are more workers "
+             "than shards, the additional ones only help to add gradients, and replace lost "
+             "workers"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_LENGTH, AT(epochs), 10, 1, 1000000,
      .help = "number of passes over the training rows"},
     {"", "devices", LS_KEY_TEXT, LS_NOT_RECIPE, AT(devices), .text = "auto",
      .help = "devices to train on, as for the option `--devices`"},
     {"", "threads", LS_KEY_INT, LS_NOT_RECIPE, AT(threads), 0, 0, 1024,
-     .help = "number of threads of each CPU worker; the weights do not depend on it; 0: one, or "
+     .help = "number of threads of each CPU worker; the weights do not depend on it; 0: one; or, "
              "if `devices` is `auto` and there are more cores than shards, an equal part of the "
              "cores"},
     {"", "capacity", LS_KEY_CUSTOM, LS_NOT_RECIPE, FORM(capacity),
@@ -646,11 +652,12 @@ const ls_config_key ls_config_keys[] = {
     {"", "eval_every", LS_KEY_INT, LS_NOT_RECIPE, AT(eval_every), 1, 0, 1000000,
      .help = "number of epochs between evaluations; 0: only after the last epoch"},
     {"checkpoint", "every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.every_steps), 0, 0,
-     INT_MAX, .help = "number of steps between checkpoints; 0: no checkpoints by steps"},
+     INT_MAX,
+     .help = "a checkpoint is saved after every so many steps; 0: not after a number of steps"},
     {"checkpoint", "every_epochs", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.every_epochs), 1, 0,
      1000000,
-     .help = "number of epochs between checkpoints; 0: no checkpoints by epochs. One more is "
-             "saved at the end of the run and on Ctrl-C"},
+     .help = "a checkpoint is saved after every so many epochs; 0: not after a number of epochs. "
+             "Another one is saved at the end of the run and on Ctrl-C"},
     {"checkpoint", "keep", LS_KEY_INT, LS_NOT_RECIPE, AT(checkpoint.keep), 2, 1, 1000000,
      .help = "number of checkpoints that are kept; the oldest ones are deleted"},
     {"checkpoint", "async", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.async), 1,
@@ -658,8 +665,8 @@ const ls_config_key ls_config_keys[] = {
     {"checkpoint", "best", LS_KEY_BOOL, LS_NOT_RECIPE, AT(checkpoint.best),
      .help = "the checkpoint of the best evaluation is also kept, for `trainer eval RUN --best`"},
     {"", "monitor", LS_KEY_TEXT, LS_NOT_RECIPE, AT(monitor_name), .text = "auto",
-     .help = "metric that decides which evaluation is the best: `loss`, or a measured metric that "
-             "is a number; `auto`: `accuracy` if the loss has one, else `loss`"},
+     .help = "metric by which the best evaluation is found: `loss`, or a measured metric that is "
+             "a number; `auto`: `accuracy` if the loss has one, else `loss`"},
     {"", "patience", LS_KEY_INT, LS_NOT_RECIPE, AT(patience), 0, 0, 1000000,
      .help = "the run ends after this many evaluations in a row that are not better than the best "
              "one; 0: never"},
@@ -669,16 +676,16 @@ const ls_config_key ls_config_keys[] = {
      FORM(node),
      .help = "metrics that evaluations measure besides the loss: for classes `[\"accuracy\", "
              "\"top5\", \"confusion\"]` (the confusion matrix, with precision and recall of each "
-             "class), for values `mae` and `r2`, for bits `auc`; `\"auto\"`: all that fit the "
-             "loss, but the matrix only up to 100 classes, `top5` only from 6 classes on, and no "
-             "metric that needs more than 256 MB for the scores of all rows"},
+             "class), for values `mae` and `r2`, for yes-or-no targets `auc`; `\"auto\"`: all "
+             "that fit the loss, but the matrix only up to 100 classes, `top5` only from 6 "
+             "classes on, and no metric that needs more than 256 MB for the scores of all rows"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_NOT_RECIPE, AT(deadline_s), 0, 0, 86400,
      .help = "time in seconds after which a worker that makes no progress counts as failed; 0: 20 "
              "times the longest step so far, at least 10 s. Time in which the process or the "
              "worker's thread is stopped, or in which the thread has no CPU, does not count"},
     {"", "verify_every_steps", LS_KEY_INT, LS_NOT_RECIPE, AT(verify_every_steps), 0, 0, INT_MAX,
-     .help = "number of steps between comparisons of the replicas; 0: they are compared at "
-             "checkpoints and at the end of each epoch"},
+     .help = "number of steps between checks that all devices have the same weights; 0: this is "
+             "checked at checkpoints and at the end of each epoch"},
     {"", "on_device_loss", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(stop_on_device_loss),
      .choices = at_loss,
      .help = "what happens if a device is lost: `\"continue\"`: the other devices take over its "
@@ -696,9 +703,9 @@ const ls_config_key ls_config_keys[] = {
              "([hosts](hosts.md))"},
     {"cluster", "on_arrival", LS_KEY_CHOICE, LS_NOT_RECIPE, AT(cluster.admits),
      .choices = at_arrival,
-     .help = "what happens if a host comes after the run has begun: `\"refuse\"`: it is refused; "
-             "`\"admit\"`, with `on_host_loss` `\"continue\"`: it waits, and takes part from the "
-             "end of the epoch on ([hosts](hosts.md#adding-a-host))"},
+     .help = "what happens if another host wants to join a run that has begun. `\"refuse\"`: it "
+             "is refused; `\"admit\"`, with `on_host_loss` `\"continue\"`: it waits until the end "
+             "of the epoch and then takes part ([hosts](hosts.md#adding-a-host))"},
     {"", "run_dir", LS_KEY_CUSTOM, LS_NOT_RECIPE, AT(run_dir), .read = read_run_dir,
      .write = write_text,
      .help = "directory of the run, which must not contain another run; `null`: none; absent: "

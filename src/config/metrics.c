@@ -46,7 +46,7 @@ unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
 {
     unsigned all = ls_metrics_of(loss, outputs);
     if (outputs <= 5)
-        all &= ~ONE(TOP5); /* with so few classes the share would always be 1 */
+        all &= ~ONE(TOP5); /* with five classes or fewer, top5 would always be 1 */
     return outputs <= LS_CONFUSION_CLASSES ? all : all & ~ONE(CONFUSION);
 }
 
@@ -79,15 +79,15 @@ int ls_measured_init(ls_measured *out, unsigned wanted, int outputs, const ls_ho
     return out->confusion ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a confusion matrix");
 }
 
-static size_t row_of(const ls_judged *j, uint32_t i)
+static size_t row_of(const ls_scored_rows *j, uint32_t i)
 {
     return j->row ? j->row[i] : i;
 }
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
-/* Returns the class with the largest score, the first of equal ones, as the kernels of the loss
- * do. */
+/* Returns the class with the largest score. Of several equal scores, it returns the class with the
+ * lowest number, as the kernels of the loss do. */
 static int largest(const float *score, int classes)
 {
     int best = 0;
@@ -108,7 +108,7 @@ static int rank_of(const float *score, int classes, int label)
     return rank;
 }
 
-static void measure_classes(ls_measured *out, unsigned wanted, const ls_judged *j)
+static void measure_classes(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
 {
     const int32_t *labels = j->labels;
     const size_t classes = (size_t)j->outputs;
@@ -185,13 +185,13 @@ void ls_measured_write(ls_json_writer *w, const char *key, const ls_measured *m)
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static double target(const ls_judged *j, uint32_t i, int k)
+static double target(const ls_scored_rows *j, uint32_t i, int k)
 {
     return (double)((const float *)j->labels)[row_of(j, i) * (size_t)j->outputs + (size_t)k];
 }
 
-/* Returns Σ(target − mean)² of an output. */
-static double spread(const ls_judged *j, int k)
+/* Returns Σ(target − mean of the targets)² over the rows, for output `k`. */
+static double spread(const ls_scored_rows *j, int k)
 {
     double sum = 0, squares = 0;
     for (uint32_t i = 0; i < j->rows; i++)
@@ -202,7 +202,7 @@ static double spread(const ls_judged *j, int k)
     return squares;
 }
 
-static void measure_values(ls_measured *out, unsigned wanted, const ls_judged *j)
+static void measure_values(ls_measured *out, unsigned wanted, const ls_scored_rows *j)
 {
     double absolute = 0, squares = 0, spreads = 0;
     for (uint32_t i = 0; i < j->rows; i++)
@@ -233,8 +233,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the AUC of one output, or NaN if all rows have the same bit. Pairs are counted twice, so
- * that a tie, half a pair, is counted as the integer 1. */
+/* Returns the AUC of one output, or NaN if its rows are all positive or all negative. The count of
+ * pairs is doubled, so that a pair with equal scores, which counts half, adds the integer 1. */
 static double auc_of(scored *list, uint32_t rows)
 {
     uint64_t pairs2 = 0, negatives = 0, positives = 0;
@@ -251,7 +251,8 @@ static double auc_of(scored *list, uint32_t rows)
                                   : NAN;
 }
 
-static int measure_bits(ls_measured *out, const ls_judged *j, const ls_host *host, ls_error *err)
+static int measure_bits(ls_measured *out, const ls_scored_rows *j, const ls_host *host,
+                        ls_error *err)
 {
     double sum = 0;
     int counted = 0;
@@ -273,7 +274,7 @@ static int measure_bits(ls_measured *out, const ls_judged *j, const ls_host *hos
     return LS_OK;
 }
 
-static bool are_finite(const ls_judged *j)
+static bool are_finite(const ls_scored_rows *j)
 {
     for (size_t i = 0; i < (size_t)j->rows * (size_t)j->outputs; i++)
         if (!isfinite(j->scores[i]))
@@ -281,13 +282,13 @@ static bool are_finite(const ls_judged *j)
     return true;
 }
 
-int ls_measure(ls_measured *out, unsigned wanted, const ls_judged *j, const ls_host *host,
+int ls_measure(ls_measured *out, unsigned wanted, const ls_scored_rows *j, const ls_host *host,
                ls_error *err)
 {
     out->classes = 0;
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
         out->value[m] = wanted >> m & 1 ? NAN : out->value[m];
-    if (j->rows == 0 || !are_finite(j)) /* scores that are not finite have no order */
+    if (j->rows == 0 || !are_finite(j)) /* scores that are not finite cannot be ranked */
         return LS_OK;
     if (wanted & (ONE(TOP5) | ONE(CONFUSION)))
         measure_classes(out, wanted, j);

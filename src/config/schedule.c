@@ -8,10 +8,10 @@
 #include <string.h>
 
 static const char *const schedules[] = {"constant", "step", "cosine", "one_cycle",
-                                        /* in the order of the enum */
+                                        /* in the order of ls_schedule_rule */
                                         "triangular", "exponential", NULL};
 
-/* A key that some rules have. */
+/* A key of a schedule that only some rules have. */
 typedef struct schedule_key {
     const char *name;
     unsigned rules; /* bit mask of rules, 1 << rule */
@@ -37,7 +37,7 @@ static const schedule_key schedule_keys[] = {
 
 enum { SCHEDULE_KEYS = sizeof schedule_keys / sizeof *schedule_keys };
 
-/* Reads the keys of the rule. `f` NULL: all have their defaults. */
+/* Reads the keys that the rule of `s` has. `f` NULL: the keys have their defaults. */
 static void read_keys(ls_schedule *s, ls_fields *f)
 {
     for (const schedule_key *k = schedule_keys; k < schedule_keys + SCHEDULE_KEYS; k++) {
@@ -86,15 +86,16 @@ void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *s)
     ls_json_close(w);
 }
 
-/* Returns the value of half a cosine from `first` to `last` at the fraction `done`. */
+/* Returns the value of half a cosine that goes from `first` to `last`, after the fraction `done` of
+ * its way. */
 static double cosine(double first, double last, double done)
 {
     const double pi = 3.14159265358979323846;
     return last + (first - last) * 0.5 * (1 + ls_cos(pi * fmin(1, done)));
 }
 
-/* Returns the factor of the rate at step t of `steps`. The rate grows up to step peak · steps − 1,
- * which has the full rate. */
+/* Returns the rate of step t of `steps` under the rule one_cycle, as a fraction of the full rate.
+ * The rate grows up to step peak · steps − 1, which has the full rate. */
 static double one_cycle(const ls_schedule *s, double t, double steps)
 {
     const double top = s->peak * steps - 1;

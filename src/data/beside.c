@@ -28,8 +28,9 @@ int ls_beside_end(ls_beside *other)
 
 /* ---- hashing on another thread --------------------------------------------------------------- */
 
-/* Hashes until `over` is set and all bytes below `reached` are hashed. If no thread could be
- * started, it runs within ls_hash_behind_end, when all bytes have been written. */
+/* The hashing thread. Hashes the reported bytes until `over` is set and none of them is left. If no
+ * thread could be started, the function runs within ls_hash_behind_end, when all bytes have been
+ * written. */
 static int hash_behind(void *behind)
 {
     ls_hash_behind *h = behind;
@@ -58,7 +59,8 @@ void ls_hash_behind_begin(ls_hash_behind *h, ls_sha256 *hash, const void *bytes)
     ls_beside_begin(&h->other, hash_behind, h);
 }
 
-/* Only the hashing thread waits on the condition, so one signal is enough for both events. */
+/* Sets `reached` and `over` for the hashing thread and wakes it. It is the only thread that waits
+ * on the condition, so pthread_cond_signal is enough. */
 static void say(ls_hash_behind *h, size_t reached, bool over)
 {
     pthread_mutex_lock(&h->lock);

@@ -1,15 +1,16 @@
-/* Runs a function concurrently with its caller: on another thread if one can be started, else when
- * the caller waits for it.
+/* Runs a function on another thread while its caller goes on. If no thread can be started, the
+ * function runs when the caller waits for it.
  *
  *     ls_beside other;
  *     ls_beside_begin(&other, read_test_rows, &split[1]);
  *     status = read_training_rows(&split[0]);          // at the same time
  *     other_status = ls_beside_end(&other);
  *
- * Between the two calls the function owns the memory that `arg` points to. Memory order: what the
- * caller wrote before ls_beside_begin happens before the function runs (pthread_create); what the
- * function wrote happens before ls_beside_end returns (pthread_join). If no thread was started, the
- * function runs on the caller's thread within ls_beside_end. One thread uses an ls_beside. */
+ * Between the two calls the function owns the memory to which `arg` points. Memory order: the
+ * caller's writes before ls_beside_begin happen before the function runs (pthread_create); the
+ * function's writes happen before ls_beside_end returns (pthread_join). If no thread was started,
+ * the function runs on the caller's thread within ls_beside_end. Only one thread may use an
+ * ls_beside. */
 #ifndef DATA_BESIDE_H
 #define DATA_BESIDE_H
 
@@ -28,10 +29,11 @@ typedef struct ls_beside {
     pthread_t thread;
 } ls_beside;
 
-/* Begins to run run(arg). `other` is the caller's memory and must not move until ls_beside_end. */
+/* Starts run(arg) on another thread. *other belongs to the caller, and must stay at the same
+ * address until ls_beside_end. */
 void ls_beside_begin(ls_beside *other, int (*run)(void *arg), void *arg);
 
-/* Waits for the function and returns its result. Must be called exactly once after each
+/* Waits until run(arg) has returned, and returns its result. Must be called exactly once after each
  * ls_beside_begin. */
 int ls_beside_end(ls_beside *other);
 
@@ -43,11 +45,11 @@ int ls_beside_end(ls_beside *other);
  *     … fill more …           ; ls_hash_behind_reach(&h, 250);
  *     ls_hash_behind_end(&h);                          // `hash` has 250 bytes more
  *
- * `hash` belongs to the other thread until ls_hash_behind_end. The caller must not write bytes
- * below the reported count again. Memory order: the caller writes bytes and then sets `reached`
- * while it holds `lock`; the other thread reads `reached` while it holds `lock`, and then reads
- * only bytes below it. The unlock of the one happens before the lock of the other, so the bytes are
- * visible. */
+ * `hash` belongs to the other thread until ls_hash_behind_end. The caller must not write a byte
+ * again after it has reported it by ls_hash_behind_reach. Memory order: the caller writes bytes and
+ * then sets `reached` while it holds `lock`; the other thread reads `reached` while it holds
+ * `lock`, and then reads only bytes below it. The unlock of the one happens before the lock of the
+ * other, so the bytes are visible. */
 typedef struct ls_hash_behind {
     ls_beside other;
     ls_sha256 *hash;
@@ -58,12 +60,12 @@ typedef struct ls_hash_behind {
     bool over;
 } ls_hash_behind;
 
-/* Begins to hash the bytes at `bytes` into `hash`. `h` is the caller's memory and must not move
- * until ls_hash_behind_end. */
+/* Starts the thread that hashes the bytes at `bytes` into `hash`. *h belongs to the caller, and
+ * must stay at the same address until ls_hash_behind_end. */
 void ls_hash_behind_begin(ls_hash_behind *h, ls_sha256 *hash, const void *bytes);
-/* Reports that the first `count` bytes have been written. `count` never decreases. */
+/* Reports that the first `count` bytes at `bytes` have been written. `count` must not decrease. */
 void ls_hash_behind_reach(ls_hash_behind *h, size_t count);
-/* Waits until all bytes that were reported are hashed. Exactly once after each
+/* Waits until all reported bytes are hashed. Must be called exactly once after each
  * ls_hash_behind_begin. */
 void ls_hash_behind_end(ls_hash_behind *h);
 

@@ -8,7 +8,7 @@ void ls_column_head(char out[LS_COLUMN_LINE])
              "missing", "mean", "deviation");
 }
 
-void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_seen *c)
+void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_summary *c)
 {
     static const char *const uses[] = {"number", "texts", "left out", "class", "value"};
     char levels[16] = "-", mean[24] = "-", deviation[24] = "-";

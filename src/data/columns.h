@@ -1,5 +1,5 @@
-/* A summary of a data table, one line of text for each of its columns. `trainer init` prints these
- * lines, and a run logs them. */
+/* A summary of a CSV table, one line of text for each of its columns. `trainer init` prints these
+ * lines, and a training run logs them. */
 #ifndef DATA_COLUMNS_H
 #define DATA_COLUMNS_H
 
@@ -11,8 +11,8 @@ enum { LS_COLUMN_LINE = 128 };
 void ls_column_head(char out[LS_COLUMN_LINE]);
 
 /* Writes the line of one column: its name, its kind, the number of different texts in it (its
- * levels), the number of missing values, and mean and deviation of its numbers. A value that the
- * column does not have is "-". */
-void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_seen *column);
+ * levels), the number of missing values, and mean and deviation of its numbers. A figure that does
+ * not apply to the column is "-". */
+void ls_column_line(char out[LS_COLUMN_LINE], const ls_column_summary *column);
 
 #endif

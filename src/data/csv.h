@@ -1,5 +1,6 @@
-/* Internals of data_csv.c: the columns of a table, which are determined from its header and from
- * the config's keys (csv_header.c), and its cells (csv_cells.c). */
+/* Internals of data_csv.c, which reads a CSV table: its columns, as determined from the header and
+ * from the config's keys (csv_header.c), and its cells (csv_cells.c defines field, cell and
+ * level). */
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 
@@ -8,7 +9,7 @@
 #include "data/table.h"
 
 typedef enum ls_csv_kind {
-    LS_CSV_UNKNOWN, /* no value has decided it yet */
+    LS_CSV_UNKNOWN, /* the column has had no value yet that shows its kind */
     LS_CSV_NUMBER,
     LS_CSV_TEXT,
     LS_CSV_DROPPED
@@ -17,17 +18,22 @@ typedef enum ls_csv_kind {
 typedef struct ls_csv_column {
     char *name;
     ls_csv_kind kind;
-    bool named;     /* a key decides what the column is */
-    int slot;       /* index of its cell in a row; −1: it is dropped */
-    const char *is; /* what its texts look like, if that dropped it ("a date"); else NULL */
+    bool named; /* a key of the config names the column, so the key decides its kind */
+    int slot;   /* index of the column's cell in a row of cells; −1: the column is dropped */
+    /* for a column that was dropped because of a text, the kind of that text ("a date"); else
+     * NULL */
+    const char *looks_like;
     ls_levels levels;
-    double mean, deviation; /* statistics of a column of numbers */
-    int prepared;           /* index of its column in the preparation; −1: none */
-    char decimal;           /* decimal separator if known; else 0 */
-    unsigned forms;         /* the forms (LS_FORM_…) in which its numbers were written */
-    size_t either_line;     /* line of the first number that has two readings; 0: none */
-    char either[32];        /* that number */
-    /* kind UNKNOWN: line of its first word, a text or a missing number; 0: none */
+    double mean, deviation; /* mean and deviation of the numbers over the training rows */
+    /* index of the column in the preparation (ls_prep); −1: it is not in the preparation */
+    int prepared;
+    char decimal;   /* decimal separator of its numbers if known; else 0 */
+    unsigned forms; /* the forms of its numbers, LS_FORM_… (prep/number.h) */
+    /* line of the first number that can be read in two ways, such as 1,234; 0: none */
+    size_t either_line;
+    char either[32]; /* that number */
+    /* while the kind is UNKNOWN: line of the first word that may be a text or stand for a missing
+     * number, such as "None"; 0: none */
     size_t word_line;
 } ls_csv_column;
 
@@ -37,21 +43,22 @@ typedef struct ls_csv {
     ls_csv_column *column;
     int columns, target;
     int features;  /* number of floats in a row */
-    ls_prep *prep; /* the preparation that is learnt */
-    bool learning; /* the training table is read, and its columns are determined */
-    /* a number was misread before its column's decimal mark was known: read the table again */
+    ls_prep *prep; /* the preparation that is computed from the training table */
+    bool learning; /* the training table is being read; false: the test table */
+    /* a number may have been misread before the decimal separator of its column was known, so the
+     * table must be read once more */
     bool again;
-    /* Cells of the columns that are not dropped: a number, the index of a text, or NaN if it is
-     * missing. */
+    /* Cells of the columns that are not dropped. A cell is a number, the index of a text among its
+     * column's levels, or NaN for a missing value. */
     ls_row_blocks cells;
     float *row;
 } ls_csv;
 
-/* Returns whether the key names the column `name`. */
+/* Returns whether `key`, a key of the config, names the column `name`. */
 bool ls_csv_names(const ls_names *key, const char *name);
-/* Stores a description of the training table's columns in `r`. The cells must still exist. Errors:
- * LS_ENOMEM. */
-int ls_csv_see(const ls_csv *c, ls_resident *r);
+/* Stores a summary of each column of the training table in `r`, as info.column. Must be called
+ * before c->cells are freed. Errors: LS_ENOMEM. */
+int ls_csv_summarise(const ls_csv *c, ls_resident *r);
 
 /* Fails with LS_ENOMEM. */
 int ls_csv_no_memory(const ls_csv *c);
@@ -61,10 +68,12 @@ int ls_csv_fail_field(const ls_csv *c, const ls_csv_column *at, const char *expe
 /* Reads the training table's header and creates the columns. Errors: LS_EDATA; LS_ECONFIG for a key
  * that names no column. */
 int ls_csv_read_header(ls_csv *c);
-/* Checks another table's header, which must be the same. Errors: LS_EDATA. */
+/* Reads the header of the test table. Errors: LS_EDATA (it differs from that of the training
+ * table). */
 int ls_csv_check_header(ls_csv *c);
 
-/* Reads all rows into `cells`. If it sets c->again, they must be read once more. */
+/* Reads all rows into c->cells. If it sets c->again, the caller must open the table and read the
+ * rows once more. */
 int ls_csv_read_rows(ls_csv *c);
 
 #endif

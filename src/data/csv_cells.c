@@ -4,8 +4,9 @@
  * is the float that it becomes: a number, the index of a text among the texts (*levels*) of its
  * column, or NaN if the value is missing. The first value of a column of the training table decides
  * whether the column has numbers or texts, unless a key decides it. Some words, such as "None", are
- * texts in a column of texts, but missing values in a column of numbers. Until the kind of the
- * column is known, such a word is stored as a text (word_line is its line). */
+ * texts in a column of texts, but missing values in a column of numbers. If such a word comes
+ * before the kind of the column is known, it is stored as a text, and ls_csv_column.word_line is
+ * its line; become_number replaces it by NaN if the column turns out to have numbers. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/csv.h"
@@ -36,22 +37,22 @@ static int fail_levels(const ls_csv *c, const ls_csv_column *col)
             : "at most 1000 different texts; name the column in data.drop");
 }
 
-/* Drops a column that cannot be used, and returns true, if the table is only inspected
- * (keys.lenient) and the column is not the target. Otherwise returns false, and the caller fails.
- * `is`: see ls_csv_column. */
-static bool drop_column(ls_csv *c, ls_csv_column *col, const char *is)
+/* Drops a column that cannot be used and returns true, if the table is only inspected
+ * (keys.lenient) and the column is not the target. Otherwise returns false, and the caller must
+ * fail. `looks_like`: what the column's text looks like (ls_csv_column.looks_like). */
+static bool drop_column(ls_csv *c, ls_csv_column *col, const char *looks_like)
 {
     if (!c->o->spec->keys.lenient || col == &c->column[c->target])
         return false;
     col->kind = LS_CSV_DROPPED;
     col->slot = -1;
-    col->is = is;
+    col->looks_like = looks_like;
     return true;
 }
 
 /* Sets *cell to the index of the text among the levels of its column. In the training table a new
- * text becomes a new level. A text that is too long, or one too many, makes the column unusable:
- * drop_column drops it, or the function fails. */
+ * text becomes a new level. The column cannot be used if the text is too long or the column has too
+ * many levels: it is dropped (drop_column), or the function fails. */
 static int read_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     const char *text;
@@ -107,12 +108,12 @@ static int fail_number(const ls_csv *c, const ls_csv_column *col)
     char expected[200];
     double value;
     unsigned form = 0;
-    const char *is = ls_field_looks_like(c->t->field, c->t->length);
-    if (is)
+    const char *looks_like = ls_field_looks_like(c->t->field, c->t->length);
+    if (looks_like)
         snprintf(expected, sizeof expected,
                  "a number, as in the other rows, but this is %s; write it as a plain "
                  "number, or name the column in data.drop or data.categorical",
-                 is);
+                 looks_like);
     else if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))
         snprintf(expected, sizeof expected, "a number with a decimal %s, as %s",
                  decimal_of(col) == ',' ? "comma" : "point",
@@ -125,9 +126,9 @@ static int fail_number(const ls_csv *c, const ls_csv_column *col)
 }
 
 /* Records the form of a number. A number such as 1,234 can be read in two ways as long as the
- * column's decimal separator is unknown. If a later number shows that the separator is a comma,
- * such numbers may have been misread, so that the function requests to read the training table
- * again (c->again). */
+ * column's decimal separator is unknown. If a later number shows that the separator is a comma, the
+ * numbers before it may have been misread, and the function sets c->again, so that the training
+ * table is read once more. */
 static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
 {
     static const unsigned either = LS_FORM_POINT_OR_GROUP | LS_FORM_COMMA_OR_GROUP;
@@ -148,8 +149,9 @@ static int take_form(ls_csv *c, ls_csv_column *col, unsigned form)
     return LS_OK;
 }
 
-/* Handles the first number of a column. Words in earlier rows of the column, such as "None", then
- * stand for missing numbers: they become NaN, or are refused. */
+/* Handles the first number of a column. Now it is known that words such as "None" in earlier rows
+ * of the column stand for missing numbers: they become NaN, or the table is refused if missing
+ * numbers are. */
 static int become_number(ls_csv *c, ls_csv_column *col)
 {
     col->kind = LS_CSV_NUMBER;
@@ -182,22 +184,22 @@ static int take_number(ls_csv *c, ls_csv_column *col, double value, unsigned for
     return isfinite(*cell) ? LS_OK : ls_csv_fail_field(c, col, "a finite number");
 }
 
-/* Handles the first field of a column that is neither a number nor a word for a missing number: the
- * column becomes one of texts. */
+/* Handles the first field of a column of unknown kind that is neither a number nor a word for a
+ * missing number: the column becomes a column of texts. */
 static int become_text(ls_csv *c, ls_csv_column *col, float *cell)
 {
     char expected[200];
     double value;
     unsigned form;
-    const char *is = ls_field_looks_like(c->t->field, c->t->length);
-    if (is && drop_column(c, col, is))
+    const char *looks_like = ls_field_looks_like(c->t->field, c->t->length);
+    if (looks_like && drop_column(c, col, looks_like))
         return LS_OK;
-    if (is) {
+    if (looks_like) {
         snprintf(expected, sizeof expected,
                  "a number or a text, but this is %s; write it as a number, or name the "
                  "column in data.drop to ignore it, or in data.categorical to make each "
                  "distinct value a category",
-                 is);
+                 looks_like);
         return ls_csv_fail_field(c, col, expected);
     }
     if (ls_number_read(c->t->field, c->t->length, 0, &value, &form))
@@ -245,8 +247,8 @@ static int read_column(void *user, int i)
     return status || !cell ? status : read_cell(c, col, cell);
 }
 
-/* Fails if a column has numbers, but each of them can be read in two ways, because the decimal
- * separator is not guessed. */
+/* Fails if all numbers of a column can be read in two ways, such as 1,234. The decimal separator is
+ * not guessed. */
 static int check_forms(const ls_csv *c)
 {
     bool commas = false;

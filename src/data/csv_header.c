@@ -34,8 +34,8 @@ static bool is_named(const cJSON *item, const char *name)
     return cJSON_IsNumber(item) && ls_field_is_number(name, &number) && number == item->valuedouble;
 }
 
-/* Returns whether a key names the column: by a text that is the column's name, by a text of several
- * names between commas, or by a list of names. */
+/* The value of a key names columns in one of three forms: a name, a text of several names with
+ * commas between them, or a list of names. */
 bool ls_csv_names(const ls_names *key, const char *name)
 {
     const cJSON *item;
@@ -62,7 +62,8 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, c
     va_end(arguments);
 }
 
-/* Writes a hint such as: did you mean "a"? It has "b", "c", … (14 in all) */
+/* Writes a hint such as: did you mean "a"? It has "b", "c", … (14 in all). `wanted` is the name
+ * that the table does not have. */
 static void tell_columns(char out[LIST_BYTES], const ls_csv *c, const char *wanted)
 {
     const char **name = ls_alloc_array(c->o->host, (size_t)c->columns + 1, sizeof *name);
@@ -112,7 +113,7 @@ static int check_item(const ls_csv *c, const char *key, const cJSON *item)
     return fail_name(c, key, text, strlen(text));
 }
 
-/* Checks that every name of a key names a column. */
+/* Checks that the table has every column that the key names. */
 static int check_key(const ls_csv *c, const char *key, const ls_names *names)
 {
     const cJSON *item;
@@ -143,8 +144,8 @@ static char decimal_of(const ls_csv *c)
     return decimal == LS_DECIMAL_AUTO ? '\0' : decimal == LS_DECIMAL_COMMA ? ',' : '.';
 }
 
-/* Returns whether a column has no name, also as pandas writes it. Such a column of pandas, R or a
- * spreadsheet contains row numbers, or nothing. */
+/* Returns whether a column has no name: the empty text, or "Unnamed: N", as pandas writes it.
+ * pandas, R and spreadsheets write columns without a name that contain row numbers or nothing. */
 static bool has_no_name(const char *name)
 {
     static const char pandas[] = "Unnamed: ";
@@ -169,10 +170,11 @@ static void find_kind(ls_csv *c, ls_csv_column *at)
         at->named = true;
     } else if (has_no_name(at->name)) {
         at->kind = LS_CSV_DROPPED;
-        ls_log(
-            c->o->host, LS_LOG_INFO,
-            "%.300s: column %d has no name%s%.40s%s, as one that counts the rows; it is left out",
-            c->t->path, c->columns, at->name[0] ? " (\"" : "", at->name, at->name[0] ? "\")" : "");
+        ls_log(c->o->host, LS_LOG_INFO,
+               "%.300s: column %d has no name%s%.40s%s; such a column usually counts the rows; it "
+               "is left out",
+               c->t->path, c->columns, at->name[0] ? " (\"" : "", at->name,
+               at->name[0] ? "\")" : "");
     }
 }
 
@@ -217,8 +219,8 @@ static int check_names(const ls_csv *c)
     return status;
 }
 
-/* With keys.lenient and no key that names a target: chooses the column with a customary name, such
- * as "target", or else the last column. */
+/* If the table is only inspected (keys.lenient) and no key names the target, chooses the column
+ * with a customary name, such as "target", or else the last column. */
 static void guess_target(ls_csv *c)
 {
     static const char *const usual[] = {"target", "label", "class", "y", "species", "diagnosis"};

@@ -1,4 +1,5 @@
-/* Describes the columns of a training table as they were read (ls_column_seen). */
+/* Writes the summary of each column of a training table (ls_column_summary), after its rows were
+ * read. */
 #include "base/host.h"
 #include "data/csv.h"
 #include "prep/number.h"
@@ -16,10 +17,10 @@ static ls_column_use use_of(const ls_csv *c, int i)
                                     : LS_COLUMN_NUMBER;
 }
 
-/* Counts the level in seen->numeric if it is a number, and in seen->broken if that number may have
- * a fraction. In the target column a number with a comma is counted as a number too, because the
- * decimal separator of that column may not be known yet. */
-static void see_level(const ls_csv *c, int i, const char *text, ls_column_seen *seen)
+/* Increments seen->numeric if the level `text` is a number, and seen->broken if that number may
+ * have a fraction. A number with a comma counts as a number only in the target column, whose
+ * decimal separator may not be known. */
+static void see_level(const ls_csv *c, int i, const char *text, ls_column_summary *seen)
 {
     const unsigned commas = LS_FORM_COMMA | LS_FORM_COMMA_OR_GROUP | LS_FORM_COMMA_GROUPS;
     double value;
@@ -31,11 +32,11 @@ static void see_level(const ls_csv *c, int i, const char *text, ls_column_seen *
     seen->broken += value != floor(value) || form & commas;
 }
 
-static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
+static void see_column(const ls_csv *c, int i, ls_column_summary *seen)
 {
     const ls_csv_column *at = &c->column[i];
     seen->use = use_of(c, i);
-    seen->is = at->is;
+    seen->looks_like = at->looks_like;
     seen->levels = at->kind == LS_CSV_NUMBER ? 0 : at->levels.count;
     for (int k = 0; k < seen->levels; k++)
         see_level(c, i, at->levels.level[k].text, seen);
@@ -44,17 +45,19 @@ static void see_column(const ls_csv *c, int i, ls_column_seen *seen)
     seen->deviation = at->deviation;
 }
 
-/* Returns the largest distance of the number in the file from a float near `a` or `b`; 0 if floats
- * of that size are exact. */
+/* Returns the largest rounding error of a number as large as `a` or `b` that is stored as a float;
+ * 0 if floats of that size represent every whole number. */
 static double room_of(double a, double b)
 {
     const double size = fmax(fabs(a), fabs(b));
     return size < 1 << 24 ? 0 : size / (1 << 23);
 }
 
-/* Returns the constant difference that successive numbers of the column may have, as in a column of
- * times, ids or row numbers, computed from the first and the last number; 0: it is not a whole
- * number. Cells are floats, so for large numbers it is approximate. */
+/* Returns the difference between successive numbers of column i on the assumption that it is
+ * constant, as in a column of times, ids or row numbers. It is computed from the first and the last
+ * number; see_cells checks the assumption. 0: the column cannot be such a column, because its first
+ * number or the difference is not whole. For large numbers the result is approximate, because cells
+ * are floats. */
 static double step_of(const ls_csv *c, int i)
 {
     const size_t rows = c->cells.rows;
@@ -68,8 +71,9 @@ static double step_of(const ls_csv *c, int i)
     return whole && fabs(last - first) > 8 * room ? step : 0;
 }
 
-/* Counts missing cells and checks the steps, row by row because cells are stored in rows. */
-static void see_cells(const ls_csv *c, ls_column_seen *seen)
+/* Counts the missing cells of each column, and checks that the difference step_of is the same
+ * between all rows. The outer loop is over rows, because cells are stored row by row. */
+static void see_cells(const ls_csv *c, ls_column_summary *seen)
 {
     const float *start = c->cells.rows ? ls_row_blocks_at(&c->cells, 0) : NULL;
     for (int i = 0; i < c->columns; i++)
@@ -94,7 +98,7 @@ static void see_cells(const ls_csv *c, ls_column_seen *seen)
         seen[i].counts = fabs(seen[i].step - 1) < 0.1;
 }
 
-int ls_csv_see(const ls_csv *c, ls_resident *r)
+int ls_csv_summarise(const ls_csv *c, ls_resident *r)
 {
     r->seen = ls_alloc_array(c->o->host, (size_t)c->columns, sizeof *r->seen);
     if (!r->seen)

@@ -1,14 +1,15 @@
 /* Datasets from arrays in files:
  *
- *     npy          data.x, data.y, data.test_x and data.test_y name .npy files, below data.path if
- *                  it is given; or arrays of the .npz file data.path
- *     safetensors  data.path is the file; the keys name tensors, by default "x", "y", "test_x" and
- *                  "test_y"
+ *     npy          data.x, data.y, data.test_x and data.test_y are names of .npy files, relative
+ *                  to data.path if it is given; or data.path is an .npz file, and they are names
+ *                  of arrays in that file
+ *     safetensors  data.path is the file; the four keys are names of tensors in it, by default "x",
+ *                  "y", "test_x" and "test_y"
  *     folder       like safetensors, from the file into which the folder's images were packed
  *
- * u8 and fp32 are used in place, from a mapping of the file. Other numbers are converted to fp32 in
- * memory, bool to 0 and 1. The first dimension is the number of rows; the others are a row's shape:
- * [c][h][w], [h][w] or [features]. */
+ * Bytes (u8) and 32-bit floats are used in place, from a mapping of the file. Numbers of other
+ * types are converted to 32-bit floats in memory; bool becomes 0 and 1. The first dimension is the
+ * number of rows; the others are a row's shape: [c][h][w], [h][w] or [features]. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/kinds.h"
@@ -23,7 +24,7 @@
 #include <sys/mman.h>
 
 #define MOST_SIDE (1u << 24)
-#define MOST_TARGETS (1u << 14) /* the limit that a caller's data source has */
+#define MOST_TARGETS (1u << 14) /* the same limit as for a caller's data source (dataset.c) */
 
 /* The arrays x and y of one split. */
 typedef struct pair {
@@ -33,13 +34,14 @@ typedef struct pair {
 
 typedef struct arrays {
     const ls_opening *o;
-    char *path[4];  /* owned file names of x, y, test x and test y */
-    ls_tensors all; /* the file of tensors */
+    char *path[4];  /* owned paths of the files with x, y, test x and test y */
+    ls_tensors all; /* the safetensors file */
     bool tensors;
     pair split[2];
     bool has_test;
     ls_target_form targets;
-    double *mean; /* mean of each column over the training rows; NULL: not needed */
+    /* [numbers of a row]: mean of each number over the training rows; NULL: not needed */
+    double *mean;
 } arrays;
 
 static int splits_of(const arrays *a)
@@ -49,13 +51,13 @@ static int splits_of(const arrays *a)
 
 /* ---- shapes and targets ---------------------------------------------------------------------- */
 
-/* Returns whether the array has rows of three dimensions with the channels last. */
+/* Returns whether the rows in the file are [height][width][channels]. */
 static bool is_last(const arrays *a, const pair *p)
 {
     return a->o->spec->keys.layout == LS_CHANNELS_LAST && p->x.rank == LS_ARRAY_RANK;
 }
 
-/* Returns whether the numbers can be used where they are in the file. */
+/* Returns whether the numbers can be used in the mapping of the file, without conversion. */
 static bool is_in_place(const arrays *a, const pair *p)
 {
     return ls_array_in_place(&p->x) && !is_last(a, p);
@@ -118,16 +120,16 @@ static int find_targets(arrays *a)
         return status;
     p = &a->split[1];
     return ls_targets_check(&a->targets, &p->y, p->y_name,
-                            k->as ? "the model has learnt no others"
-                                  : "set data.classes to how many there are",
+                            k->input_format ? "the model has learnt no other labels"
+                                            : "set data.classes to the number of classes",
                             a->o->err);
 }
 
-/* Names classes whose labels begin at 1 after their labels. */
+/* If the labels in the file begin at 1, gives each class its label as a name: "1", "2", … */
 static int name_numbers(const arrays *a, ls_resident *r)
 {
     const size_t n = (size_t)a->targets.classes;
-    if (!a->targets.first || a->o->spec->keys.as)
+    if (!a->targets.first || a->o->spec->keys.input_format)
         return LS_OK;
     const char **name = ls_alloc_array(a->o->host, n, sizeof *name);
     char(*text)[24] = ls_alloc_array(a->o->host, n, sizeof *text);
@@ -151,30 +153,32 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
                    "%.200s: %s: row %zu, column %zu: expected a finite number, found %g%s",
                    array->path, name, i / row, i % row, v,
                    isnan(v) && array != &a->split[0].y && array != &a->split[1].y
-                       ? "; data.missing says what else to do: \"zero\" or \"mean\""
+                       ? "; set data.missing to \"zero\" or \"mean\" to replace missing numbers"
                        : "");
 }
 
-/* Returns the index in the file of number `i` of the rows in channels-first order. */
+/* Returns the index in the file of number `i` of the dataset, whose rows are
+ * [channels][height][width]. */
 static size_t place_of(const arrays *a, const pair *p, size_t i)
 {
     return is_last(a, p) ? ls_array_last_place(&p->x, i) : i;
 }
 
-/* Computes the means of the columns, with which missing numbers are replaced. */
+/* Computes the mean of each number of a row over the training rows. Missing numbers are replaced by
+ * these means. */
 static int find_means(arrays *a)
 {
     const ls_array *x = &a->split[0].x;
     const size_t limit = a->o->spec->limit, rows = limit ? limit : (size_t)x->dim[0];
     const size_t row = ls_array_row(x), all = row * rows;
-    const ls_new_rows *as = a->o->spec->keys.as;
+    const ls_input_format *format = a->o->spec->keys.input_format;
     if (a->o->spec->keys.missing != LS_MISSING_MEAN || ls_array_is_whole(x))
         return LS_OK;
-    if (as &&
-        (size_t)as->prep->fills == row) { /* means of the rows that the model was trained on */
+    if (format && (size_t)format->prep->fills ==
+                      row) { /* the means of the trained model's own training rows */
         a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
         for (size_t i = 0; a->mean && i < row; i++)
-            a->mean[i] = (double)as->prep->fill[i];
+            a->mean[i] = (double)format->prep->fill[i];
         return a->mean ? LS_OK : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %zu means", row);
     }
     size_t *count = ls_alloc_array(a->o->host, row, sizeof *count);
@@ -195,7 +199,7 @@ static int find_means(arrays *a)
     return status;
 }
 
-/* Stores number `i` of x, or the replacement of a missing one. */
+/* Stores number `i` of the dataset in *out, or its replacement if it is missing. */
 static int number_of(const arrays *a, const pair *p, size_t i, float *out)
 {
     const double v = ls_array_number(&p->x, place_of(a, p, i));
@@ -204,9 +208,9 @@ static int number_of(const arrays *a, const pair *p, size_t i, float *out)
     return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
 }
 
-/* Checks, and if missing numbers are replaced, fills rows in a mapping. The private mapping is made
- * writable only at the first missing number; pages that are written become copies of this
- * process. */
+/* Checks the numbers of rows in a mapping and replaces missing ones. The mapping is made writable
+ * only at the first missing number. It is private: a page that is written becomes a copy in this
+ * process, and the file does not change. */
 static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t all)
 {
     bool writable = false;
@@ -217,7 +221,9 @@ static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t a
             continue;
         status = number_of(a, p, i, &v);
         if (status == LS_OK && !writable && mprotect(r->map, r->map_bytes, PROT_READ | PROT_WRITE))
-            status = ls_fail(a->o->err, LS_ENOMEM, "%.200s: no memory to fill what is missing",
+            status = ls_fail(a->o->err, LS_ENOMEM,
+                             "%.200s: out of memory to replace missing "
+                             "numbers",
                              p->x.path);
         writable = true;
         if (status == LS_OK)
@@ -242,8 +248,8 @@ static int take_targets(const arrays *a, const pair *p, ls_resident *r)
 
 /* ---- a split --------------------------------------------------------------------------------- */
 
-/* Creates a dataset of the split. Rows that are used in place get a second mapping of the file,
- * which the dataset owns. */
+/* Creates the dataset of a split. If its rows are used in place, they lie in a second mapping of
+ * the file, which the dataset owns. */
 static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, ls_resident **out)
 {
     if (!is_in_place(a, p))
@@ -258,7 +264,8 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
         ls_json_destroy(own.header);
         from = &own.file;
         if (status == LS_OK && from->map_bytes != a->all.file.map_bytes)
-            status = ls_fail(a->o->err, LS_EDATA, "%.300s: it changes while it is read", p->x.path);
+            status = ls_fail(a->o->err, LS_EDATA, "%.300s: the file changes while it is read",
+                             p->x.path);
     }
     if (status == LS_OK)
         status = ls_resident_create_mapped(out, info, (uint8_t *)from->map + at, from->map,
@@ -270,8 +277,8 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
     return status;
 }
 
-/* Warns of bytes that are all 0 or 1: bytes are taken as pixels and divided by 255, which is right
- * only if some are greater. */
+/* Logs a warning if all bytes are 0 or 1. Bytes are taken for pixels and divided by 255, which
+ * would make such rows nearly 0. */
 static void warn_of_bits(const arrays *a, const pair *p, const ls_resident *r, size_t all)
 {
     size_t i = 0;
@@ -304,7 +311,7 @@ static int describe(ls_dataset_info *info, const arrays *a, int test)
 {
     const pair *p = &a->split[test];
     const uint32_t rows = (uint32_t)p->x.dim[0];
-    *info = ls_dataset_split(a->o, test, p->x.path, rows);
+    *info = ls_dataset_split_info(a->o, test, p->x.path, rows);
     int status = shape_of(info, a, p);
     if (status == LS_OK && !test)
         status = ls_dataset_check_limit(a->o, rows, p->x.path);
@@ -325,7 +332,7 @@ static int check_same(const arrays *a, const ls_dataset_info *train, const ls_da
                    train->width, train->dtype == LS_ROW_U8 ? "bytes" : "floats", train->targets);
 }
 
-/* Names the classes as the metadata of a packed file says. */
+/* Gives the classes the names that are in the metadata of a file of packed images. */
 static int name_classes(const arrays *a, ls_resident *r)
 {
     const char *text = a->tensors ? ls_tensors_note(&a->all, "class_names") : NULL;
@@ -367,8 +374,8 @@ static void say_remarks(const arrays *a)
     ls_json_destroy(doc);
 }
 
-/* Describes how the training rows were prepared. A tensor of images with folder names in its
- * metadata was packed by the program. */
+/* Creates the preparation of the training rows. If the file has class names in its metadata, the
+ * program packed it from a folder of images, and the preparation is that of images. */
 static int prepare(const arrays *a, ls_resident *r)
 {
     const ls_array *x = &a->split[0].x;
@@ -530,7 +537,7 @@ static int open_tensors(ls_dataset *split[2], const char *path, const ls_opening
 static int open_safetensors(ls_dataset *split[2], const ls_opening *o)
 {
     if (!o->spec->path)
-        return ls_dataset_refuse(o, "data.path", "expected the safetensors file");
+        return ls_dataset_refuse(o, "data.path", "expected the path of a safetensors file");
     return open_tensors(split, o->spec->path, o);
 }
 
@@ -539,9 +546,9 @@ static int open_folder(ls_dataset *split[2], const ls_opening *o)
     if (!o->spec->keys.packed)
         return ls_dataset_refuse(
             o, "data.name",
-            "a folder of images must be packed first, which only a run does by "
-            "itself: `trainer pack FOLDER --to FILE.safetensors`; then set "
-            "data.name to safetensors and data.path to FILE.safetensors");
+            "expected packed images, which only a training run creates by itself: run `trainer "
+            "pack FOLDER --to FILE.safetensors`; then set data.name to safetensors and data.path "
+            "to FILE.safetensors");
     return open_tensors(split, o->spec->keys.packed, o);
 }
 

@@ -1,11 +1,12 @@
 /* CIFAR's binary formats: files of records without a header. A record is
  *
- *     a label, one byte; in CIFAR-100 one of 20 coarse classes, which is not used, comes before it
- *     32×32 bytes of red, in row order; then as many of green; then of blue
+ *     a label, one byte; in CIFAR-100, another byte before it is one of 20 coarse classes and is
+ *     not used
+ *     32×32 bytes of red, row by row; then as many of green, and as many of blue
  *
- * CIFAR-10 has five training files, CIFAR-100 one; the last file is the test split. No file
- * contains its number of records, so the published numbers are built in: a file that was cut
- * between two records is detected as well. */
+ * CIFAR-10 has five training files, CIFAR-100 one; the last file is the test split. A file does not
+ * contain its number of records. The published numbers are built in, so that a file that ends after
+ * a complete record, but too early, is detected. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/beside.h"
@@ -57,14 +58,15 @@ typedef struct cifar_split {
     char *const *path;
     int paths;
     uint32_t filled; /* number of rows stored in `out` */
-    bool unread;     /* only the labels are needed; images are not stored */
+    /* only the labels are stored, because the caller does not need the images (labels_only) */
+    bool unread;
     ls_resident *out;
     ls_sha256 hash; /* covers all files of the split, one after another */
     uint8_t *chunk; /* [CHUNK] records */
     const ls_opening *o;
 } cifar_split;
 
-/* Refuses a file that is too small to be complete before anything is read. */
+/* Fails if the file is too small to be complete. Called before anything is read. */
 static int check_size(const cifar_split *s, const ls_byte_reader *r, const char *path)
 {
     uint64_t expected = s->records * (uint64_t)s->record;
@@ -77,7 +79,8 @@ static int check_size(const cifar_split *s, const ls_byte_reader *r, const char 
 }
 
 /* Checks and stores the `count` records in the chunk, the first of which is at `offset` in the
- * file. Records beyond the limit are checked but not stored, so that a limit hides no damage. */
+ * file. Records beyond data.limit are checked but not stored, so that damage is detected even
+ * there. */
 static int take_records(cifar_split *s, const char *path, uint32_t count, uint64_t offset)
 {
     ls_dataset_info *info = &s->out->base.info;
@@ -126,7 +129,7 @@ static int read_file(cifar_split *s, const char *path)
     int status = ls_byte_reader_open(&r, path, s->o->host, s->o->err);
     if (status)
         return status;
-    ls_byte_reader_leave_hash(r); /* the files of a split have one common hash */
+    ls_byte_reader_disable_hash(r); /* s->hash covers all files of the split */
     status = check_size(s, r, path);
     if (status == LS_OK)
         status = read_records(s, r, path);
@@ -151,7 +154,7 @@ static int read_split(cifar_split *s)
     return status;
 }
 
-/* The last file is the test split, those before it are the training split. */
+/* Opens a split. The last file is the test split; the files before it are the training split. */
 static int open_split(ls_dataset **out, int test, const ls_located *located, const ls_opening *o)
 {
     const ls_cifar_detail *detail = o->kind->detail;
@@ -161,11 +164,11 @@ static int open_split(ls_dataset **out, int test, const ls_located *located, con
         .record = detail->labels + IMAGE,
         .path = located->file + (test ? training : 0),
         .paths = test ? 1 : training,
-        .unread = !test && o->spec->labels_alone && !(o->spec->keys.validation > 0),
+        .unread = !test && o->spec->labels_only && !(o->spec->keys.validation > 0),
         .o = o,
     };
     const uint32_t rows = (uint32_t)s.paths * s.records;
-    const ls_dataset_info info = ls_dataset_split(o, test, located->directory, rows);
+    const ls_dataset_info info = ls_dataset_split_info(o, test, located->directory, rows);
     int status = test ? LS_OK : ls_dataset_check_limit(o, rows, located->directory);
     if (status == LS_OK)
         status = ls_resident_create(&s.out, &info, o);
@@ -175,8 +178,8 @@ static int open_split(ls_dataset **out, int test, const ls_located *located, con
     return read_split(&s);
 }
 
-/* Reads the test split concurrently with the training split. It has its own error, which is
- * reported only if the training split has none. */
+/* Arguments of the thread that reads the test split while the caller reads the training split. An
+ * error of the test split is reported only if the training split has none. */
 typedef struct cifar_test {
     ls_opening o;
     ls_error err;
@@ -216,8 +219,8 @@ static int fail_pickled(const ls_cifar_detail *detail, const ls_opening *o, int 
         struct stat st;
         if (stat(file, &st) == 0 && S_ISREG(st.st_mode))
             return ls_fail(o->err, status,
-                           "%s: Python's form of %s, which is not read; %s, or save its arrays by "
-                           "numpy.savez and set data.name to npy",
+                           "%s: %s in Python's pickle format, which cannot be read; %s, or save "
+                           "its arrays by numpy.savez and set data.name to npy",
                            file, o->kind->about.name, detail->files.remedy);
     }
     return status;

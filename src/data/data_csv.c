@@ -1,10 +1,10 @@
 /* {"name": "csv", "path": FILE, "target": COLUMN}: a table (data/table.h) with a header. The target
- * is a class, identified by its text, or with "labels": "values" a number. The other columns make a
- * row.
+ * is a class, which is the text in the column COLUMN; or, with "labels": "values", a number. The
+ * other columns form the row.
  *
  * A column whose first value is a number is a column of numbers: all its values must be numbers,
  * and it becomes one float. Any other column, and one named in data.categorical, is a column of
- * texts: it becomes one float for each different text, of which one is 1 and the others are 0.
+ * texts: it becomes one float for each different text: 1 for the text of the row, 0 for the others.
  * prep/number.h defines missing values and the forms of numbers. */
 #include "base/error.h"
 #include "base/host.h"
@@ -19,18 +19,21 @@
 #include <string.h>
 
 enum {
-    /* A column of texts is taken for one of numbers if at least so many of its different texts,
-     * and more than three quarters of them, are numbers. */
+    /* A column that began with a text is refused as a mistaken column of numbers if at least so
+     * many of its different texts, and more than three quarters of them, are numbers
+     * (check_texts). */
     NUMBERS_AMONG_TEXTS = 10,
-    VALUES = 1 << 30, /* limit of the floats in all rows, unless the table has as many fields */
-    /* a target of more different numbers is refused unless data.labels is set */
+    /* limit of the number of floats in all rows; a table with as many fields may have more */
+    VALUES = 1 << 30,
+    /* a target with more different numbers than this is refused, unless data.labels says that they
+     * are classes */
     CLASSES_OF_NUMBERS = 256
 };
 
 /* ---- columns of the training table ----------------------------------------------------------- */
 
-/* Computes mean and deviation of the columns of numbers over the first `rows` rows, missing values
- * excluded. */
+/* Computes mean and deviation of each column of numbers over the first `rows` rows, without the
+ * missing values. */
 static int measure(const ls_csv *c, size_t rows)
 {
     const size_t n = c->cells.width;
@@ -81,8 +84,8 @@ static const char *level_text(const ls_csv_column *at, int place)
     return at->levels.level[at->levels.sorted[place]].text;
 }
 
-/* Returns the decimal separator to store for new rows: a comma, or a point if commas separated
- * thousands; 0: not known. */
+/* Returns the decimal separator to store in the preparation: a comma, or a point if commas
+ * separated thousands; 0: not known. */
 static char known_decimal(const ls_csv_column *at)
 {
     if (at->decimal == ',')
@@ -90,8 +93,8 @@ static char known_decimal(const ls_csv_column *at)
     return at->forms & (LS_FORM_COMMA_GROUPS | LS_FORM_COMMA_OR_GROUP) ? '.' : '\0';
 }
 
-/* Adds a column to the preparation: the replacement of missing values and the scale of numbers,
- * both learnt from the training rows. */
+/* Adds a column to the preparation, with the replacement for missing values and the scale of
+ * numbers, both computed from the training rows. */
 static int prepare_column(ls_csv *c, ls_csv_column *at)
 {
     const ls_data_keys *k = &c->o->spec->keys;
@@ -137,8 +140,9 @@ static int prepare(ls_csv *c)
     return status;
 }
 
-/* Checks the classes. Under LS_LABELS_AUTO numbers are classes if they are whole and few; for other
- * numbers the user must choose between values and classes. */
+/* Checks the target column if it has classes. With LS_LABELS_AUTO, numbers are taken as classes if
+ * they are whole and few. For other numbers it fails, and the message tells the user to set
+ * data.labels. */
 static int check_classes(const ls_csv *c, uint32_t rows)
 {
     const ls_csv_column *target = &c->column[c->target];
@@ -169,8 +173,8 @@ static int check_classes(const ls_csv *c, uint32_t rows)
         target->name, target->levels.count, (unsigned)rows, l[fraction < 0 ? 0 : fraction].text);
 }
 
-/* Refuses a column of texts most of which are numbers, unless a key names it: the first value may
- * be a word for a missing number. */
+/* Refuses a column of texts most of which are numbers, unless a key names the column. Its first
+ * value is probably a word for a missing number that the program does not know. */
 static int check_texts(const ls_csv *c)
 {
     for (int i = 0; i < c->columns; i++) {
@@ -183,8 +187,8 @@ static int check_texts(const ls_csv *c)
             return ls_fail(
                 c->o->err, LS_EDATA,
                 "%.300s: column \"%.60s\": its first value is \"%.40s\", and %d of its %d "
-                "different texts are numbers; where a number is missing leave the field empty, or "
-                "name the column in data.categorical",
+                "different texts are numbers; leave the fields of missing numbers empty, or name "
+                "the column in data.categorical",
                 c->t->path, at->name, l->level[0].text, numbers, l->count);
     }
     return LS_OK;
@@ -198,7 +202,7 @@ static int learn_columns(ls_csv *c, uint32_t rows)
         n += width_of(c, i);
     if (n < 1 || n > LS_PREP_FEATURES)
         return ls_fail(c->o->err, LS_EDATA,
-                       "%.300s:1: expected columns that make 1 to %d numbers, found %lld",
+                       "%.300s:1: expected columns with 1 to %d numbers in all, found %lld",
                        c->t->path, LS_PREP_FEATURES, (long long)n);
     c->features = (int)n;
     if (status == LS_OK && c->column[c->target].kind == LS_CSV_TEXT)
@@ -236,14 +240,16 @@ static void fill_row(const ls_csv *c, ls_resident *r, size_t row)
                 to[at->levels.level[(int)v].place] = 1;
             to += at->levels.count;
         } else {
-            /* A missing number without a replacement was refused when it was read. */
+            /* Missing numbers have a replacement here: without one, read_cell would have refused
+             * the table. */
             *to = 0;
             ls_prep_number(&c->prep->column[at->prepared], v, to++);
         }
     }
 }
 
-/* Fills the rows from the last to the first and frees the blocks of cells on the way. */
+/* Fills the rows of the dataset, from the last to the first, and frees each block of cells after
+ * its rows are filled. */
 static void fill_rows(ls_csv *c, ls_resident *r)
 {
     for (size_t row = r->base.info.rows; row-- > 0;) {
@@ -252,8 +258,8 @@ static void fill_rows(ls_csv *c, ls_resident *r)
     }
 }
 
-/* Refuses a table whose rows need too much memory: a short text may become a thousand floats in
- * every row. */
+/* Refuses a table whose rows would need too much memory. A column of texts may become a thousand
+ * floats in every row. */
 static int check_values(const ls_csv *c, size_t rows)
 {
     const size_t n = rows * (size_t)c->features;
@@ -261,7 +267,7 @@ static int check_values(const ls_csv *c, size_t rows)
         return LS_OK;
     return ls_fail(
         c->o->err, LS_EDATA,
-        "%.300s: expected at most %d numbers of all rows, found %zu rows of %d; name columns of "
+        "%.300s: expected at most %d numbers in all rows, found %zu rows of %d; name columns of "
         "many different texts in data.drop",
         c->t->path, VALUES, rows, c->features);
 }
@@ -277,7 +283,8 @@ static int name_classes(const ls_csv *c, ls_resident *r)
     return status;
 }
 
-/* Writes the meaning of one float: a number of ls_prep_number, or the text for which it is 1. */
+/* Writes the meaning of one float of a row as JSON (ls_dataset_info.features). For a column of
+ * texts, `nth` is the index of the text for which the float is 1. */
 static void tell_feature(ls_json_writer *w, const ls_csv *c, const ls_csv_column *at, int nth)
 {
     ls_json_open_object(w, NULL);
@@ -318,7 +325,7 @@ static int create_split(const ls_csv *c, ls_resident **out)
     const bool classes = target->kind == LS_CSV_TEXT;
     const ls_host *host = c->o->host;
     ls_dataset_info info =
-        ls_dataset_split(c->o, !c->learning, c->t->path, (uint32_t)c->cells.rows);
+        ls_dataset_split_info(c->o, !c->learning, c->t->path, (uint32_t)c->cells.rows);
     info.channels = c->features;
     info.height = info.width = 1;
     info.classes = classes ? target->levels.count : 0;
@@ -337,12 +344,12 @@ static int create_split(const ls_csv *c, ls_resident **out)
     }
     status = classes ? name_classes(c, *out) : LS_OK;
     if (status == LS_OK && c->learning)
-        status = ls_csv_see(c, *out);
+        status = ls_csv_summarise(c, *out);
     return status == LS_OK && c->learning ? tell_features(c, *out) : status;
 }
 
-/* Reads all cells of the table. The training table's header is read once, and only checked when the
- * table is read again. */
+/* Reads all cells of the table. The columns are created when the training table's header is read
+ * for the first time; every later header is only compared with them. */
 static int read_cells(ls_csv *c)
 {
     c->again = false;
@@ -379,7 +386,7 @@ static void say_form(const ls_csv *c)
         if (c->column[i].kind == LS_CSV_NUMBER && c->column[i].decimal == ',')
             comma = c->column[i].name;
     if (c->t->separator != ',' && !k->separator)
-        ls_log(c->o->host, LS_LOG_INFO, "%.300s: %s stands between fields (data.separator)",
+        ls_log(c->o->host, LS_LOG_INFO, "%.300s: the separator of fields is %s (data.separator)",
                c->t->path, ls_separator_name(c->t->separator));
     if (comma && k->decimal == LS_DECIMAL_AUTO)
         ls_log(c->o->host, LS_LOG_INFO,
@@ -406,8 +413,8 @@ static int read_table(ls_csv *c, ls_dataset **out)
     return LS_OK;
 }
 
-/* Reads a table. If numbers were read before the decimal separator of their column was known, reads
- * it once more. */
+/* Reads a table into a dataset. Reads the file a second time if numbers may have been misread
+ * before the decimal separator of their column was known. */
 static int read_file(ls_csv *c, const char *path, ls_dataset **out)
 {
     int status = LS_OK;
@@ -436,8 +443,8 @@ static void free_columns(ls_csv *c)
     ls_prep_free(c->prep);
 }
 
-/* Gives the preparation to the training split. Fails if names differ only in bytes that are invalid
- * UTF-8, because they would be equal in the file of weights. */
+/* Moves the preparation to the training split, which then owns it. Fails if two names differ only
+ * in bytes that are invalid UTF-8, because these names would be equal in the file of weights. */
 static int hand_over(ls_csv *c, ls_dataset *train)
 {
     ls_error why;
@@ -454,26 +461,27 @@ static int hand_over(ls_csv *c, ls_dataset *train)
         return ls_fail(
             c->o->err, status, "%.200s: %.300s%s", train->info.source, why.text,
             status == LS_EDATA && !strstr(why.text, "UTF-8")
-                ? "; they differ by bytes alone that are no UTF-8: save the table as UTF-8"
+                ? "; they differ only in bytes that are not UTF-8: save the table as UTF-8"
                 : "");
     r->base.info.prep = r->prep = c->prep;
     c->prep = NULL;
     return LS_OK;
 }
 
-/* Opens both tables as a trained model reads them. Nothing is learnt from them. */
+/* Opens the training and the test table as rows of a trained model. Nothing is computed from
+ * them. */
 static int open_as(ls_dataset *split[2], const ls_opening *o)
 {
-    ls_new_rows as = *o->spec->keys.as;
-    as.labelled = true;
-    as.host = o->host;
-    as.split = "train";
-    as.limit = o->spec->limit;
-    int status = ls_new_rows_open_csv(&split[0], &as, o->spec->path, o->err);
-    as.split = "test";
-    as.limit = 0;
+    ls_input_format format = *o->spec->keys.input_format;
+    format.labelled = true;
+    format.host = o->host;
+    format.split = "train";
+    format.limit = o->spec->limit;
+    int status = ls_new_rows_open_csv(&split[0], &format, o->spec->path, o->err);
+    format.split = "test";
+    format.limit = 0;
     if (status == LS_OK && o->spec->keys.test_path)
-        return ls_new_rows_open_csv(&split[1], &as, o->spec->keys.test_path, o->err);
+        return ls_new_rows_open_csv(&split[1], &format, o->spec->keys.test_path, o->err);
     return status ? status : ls_dataset_none(&split[1], &split[0]->info, o);
 }
 
@@ -483,7 +491,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
     ls_csv c = {.o = o, .learning = true, .cells = {.host = o->host}};
     if (!spec->path)
         return ls_dataset_refuse(o, "data.path", "expected the table's file");
-    if (spec->keys.as)
+    if (spec->keys.input_format)
         return open_as(split, o);
     /* the decimal point is '.' whatever the host's locale */
     ls_c_locale locale = ls_c_locale_enter();

@@ -1,10 +1,11 @@
 /* The IDX format of MNIST and similar datasets. All numbers are big-endian:
  *
- *     byte 0  0x00000803: images, three dimensions of unsigned bytes; 0x00000801: labels, one
- *     byte 4  rows
+ *     byte 0  0x00000803: images, three dimensions of unsigned bytes;
+ *             0x00000801: labels, one dimension
+ *     byte 4  number of rows
  *     byte 8  height and width (images only)
  *
- * Then the payload follows, one byte for each pixel or label, in row order. */
+ * After the header comes the payload: one byte for each pixel or label, row by row. */
 #include "base/error.h"
 #include "base/host.h"
 #include "data/beside.h"
@@ -43,7 +44,8 @@ static const ls_idx_detail fashion_mnist = {
     .published = fashion_mnist_published,
 };
 
-/* EMNIST by class. Its images are transposed, as NIST's files are. */
+/* EMNIST by class. Its images are stored with x and y exchanged, as in the files that NIST
+ * publishes, and are not turned. */
 static const char *const emnist_names[4] = {
     "emnist-byclass-train-images-idx3-ubyte",
     "emnist-byclass-train-labels-idx1-ubyte",
@@ -170,7 +172,7 @@ static int check_labels(const idx_split *s, const uint8_t *labels, uint32_t coun
     return LS_OK;
 }
 
-/* Stores the labels within the limit, and checks all of them. */
+/* Reads and checks all labels, and stores those of the rows within data.limit. */
 static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
 {
     const uint32_t kept = out->base.info.rows;
@@ -188,8 +190,8 @@ static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     return status;
 }
 
-/* Stores the images within the limit. The others are read as well, so that a limit hides no
- * damage. */
+/* Reads all images, and stores those of the rows within data.limit. All are read so that damage is
+ * detected even beyond the limit. */
 static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
 {
     const char *what = "as many images as byte 4 promises";
@@ -201,14 +203,15 @@ static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     return status;
 }
 
-/* Returns whether the images of this split are not read, because only its labels are needed. */
+/* Returns whether the images of this split are left unread, because the caller needs only labels
+ * (labels_only). */
 static bool is_unread(const idx_split *s)
 {
-    return !s->test && s->o->spec->labels_alone && !(s->o->spec->keys.validation > 0);
+    return !s->test && s->o->spec->labels_only && !(s->o->spec->keys.validation > 0);
 }
 
-/* Compares the payload with the published one. A difference is only a warning, because a variant of
- * the data may be intended. */
+/* Compares the SHA-256 of the files with those that the makers published. A difference is only a
+ * warning, because a variant of the data may be intended. */
 static void compare_payload(const idx_split *s, ls_dataset_info *info)
 {
     if (!s->published || is_unread(s))
@@ -219,15 +222,15 @@ static void compare_payload(const idx_split *s, ls_dataset_info *info)
     for (int i = 0; i < 2; i++)
         if (!(i == 0 ? images : labels))
             ls_log(s->o->host, LS_LOG_WARNING,
-                   "%s: not the published %s payload: expected SHA-256 %.16s, found %.16s; "
-                   "results will not compare",
+                   "%s: not the published content of %s: expected SHA-256 %.16s, found %.16s; "
+                   "results cannot be compared",
                    i == 0 ? s->images_path : s->labels_path, s->o->kind->about.name,
                    s->published[i], i == 0 ? info->images_sha256 : info->labels_sha256);
 }
 
 static int create_split(const idx_split *s, ls_resident **out)
 {
-    ls_dataset_info info = ls_dataset_split(s->o, s->test, s->directory, s->rows);
+    ls_dataset_info info = ls_dataset_split_info(s->o, s->test, s->directory, s->rows);
     info.height = (int)s->height;
     info.width = (int)s->width;
     return ls_resident_create(out, &info, s->o);
@@ -263,8 +266,9 @@ static int open_split(idx_split *s, ls_dataset **out)
     return status;
 }
 
-/* Reads the test split concurrently with the training split. It has its own error, which is
- * reported only if the training split has none. Warnings are logged later by the calling thread. */
+/* Arguments of the thread that reads the test split while the caller reads the training split. An
+ * error of the test split is reported only if the training split has none. Warnings about the test
+ * split are logged by the calling thread, afterwards. */
 typedef struct idx_test {
     ls_opening o;
     ls_error err;
@@ -278,7 +282,8 @@ static int open_test(void *test)
     return open_split(&t->split, &t->data);
 }
 
-/* Checks that the splits have images of the same size, because a network has one input size. */
+/* Checks that the images of both splits have the same size, because a network has one input
+ * size. */
 static int check_same_shape(const ls_dataset *train, const ls_dataset *test, const char *path,
                             ls_error *err)
 {

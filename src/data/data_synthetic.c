@@ -2,8 +2,8 @@
  * connection, and they are the same bytes on every machine because all arithmetic is on integers.
  *
  * Each class has a picture, a few soft round spots. An image is its class's picture, shifted by up
- * to four pixels, scaled to 60 to 100 per cent of its brightness, with noise added. A different
- * seed draws other pictures; the test split uses the pictures of the training split. */
+ * to four pixels, scaled to 60 to 100 per cent of its brightness, with noise added. The pictures
+ * depend on the seed; the test split uses those of the training split. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
@@ -21,10 +21,11 @@ enum {
     TRAIN_ROWS = 6000,
     TEST_ROWS = 1000,
     MAX_ROWS = 1000000,
-    DRAWS_PER_ROW = 256 /* 1 for the row, PIXELS / 4 for its noise */
+    DRAWS_PER_ROW = 256 /* one draw for the row, and PIXELS / 4 draws for its noise */
 };
 
-/* Purpose of a draw, used as the "epoch" of the random counter. */
+/* Purpose of a draw. It takes the place of the epoch in the counter of the random generator
+ * (base/rng.h). */
 enum { DRAW_PICTURES = 0, DRAW_TRAIN = 1, DRAW_TEST = 2 };
 
 typedef struct pictures {
@@ -105,7 +106,7 @@ static int make_split(ls_dataset **out, const pictures *from, int test, const ls
     const uint64_t seed = o->spec->seed;
     char source[64];
     snprintf(source, sizeof source, "generated from seed %" PRIu64, seed);
-    ls_dataset_info info = ls_dataset_split(o, test, source, test ? TEST_ROWS : TRAIN_ROWS);
+    ls_dataset_info info = ls_dataset_split_info(o, test, source, test ? TEST_ROWS : TRAIN_ROWS);
     ls_resident *data;
     info.synthetic = true;
     int status = ls_resident_create(&data, &info, o);

@@ -1,4 +1,4 @@
-/* Datasets: the table of kinds, rows in memory, and data sources of the caller. */
+/* Datasets: resident rows, the data sources of a caller, and the table of kinds (kinds.def). */
 #include "data/dataset.h"
 
 #include "base/error.h"
@@ -127,7 +127,7 @@ int ls_resident_name_classes(ls_resident *r, const char *const *name, ls_error *
 
 #define CHUNK 256u /* number of rows requested in one call of the callback */
 
-/* Returns the name of the split's rows for messages. */
+/* Returns the name of a split for messages. */
 static const char *rows_of(int test)
 {
     return test ? "test" : "training";
@@ -159,7 +159,8 @@ static int check_floats(const ls_data_source *source, int test, const uint32_t *
     return LS_OK;
 }
 
-/* Reads rows by the callback and checks them. A failure without a message gets one. */
+/* Calls the source's callback to read rows, and checks the rows. If the callback fails without a
+ * message, the message is the name of its status. */
 static int ask(const ls_data_source *source, int test, const uint32_t *rows, uint32_t count,
                void *images, void *targets, ls_error *err)
 {
@@ -244,7 +245,8 @@ static int open_resident(ls_dataset **out, const ls_dataset_info *info,
 static int check(const ls_data_source *s, const ls_opening *o)
 {
     ls_error *err = o->err;
-    const int most = 1 << 14; /* limit of each side, so that no product of sizes overflows */
+    /* limit of channels, height and width, so that no product of them overflows */
+    const int most = 1 << 14;
     if (s->channels < 1 || s->height < 1 || s->width < 1 || s->channels > most ||
         s->height > most || s->width > most)
         return ls_fail(err, LS_EINVAL, "%.64s: rows of %d×%d×%d; sides must be 1 … %d", s->name,
@@ -388,7 +390,7 @@ int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error 
     const ls_dataset_kind *kind = find_source(spec) ? NULL : find_kind(spec->name);
     char list[256] = "";
     size_t used = 0;
-    /* an unknown name is reported when the dataset is opened */
+    /* an unknown data.name is reported when the dataset is opened */
     if (kind ? has_key(kind, key) : !find_source(spec))
         return LS_OK;
     for (size_t i = 0; i < KINDS; i++)
@@ -408,7 +410,7 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
     ls_dataset *split[2] = {NULL, NULL};
     int status = kind->open(split, &o);
     if (status == LS_OK)
-        ls_learn_targets(split, &o);
+        ls_scale_split_targets(split, &o);
     if (status == LS_OK && spec->keys.validation > 0)
         status = ls_hold_out(split, &o);
     for (int s = 0; status && s < 2; s++) {
@@ -431,7 +433,8 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
                 : fail_unknown(spec, err);
 }
 
-ls_dataset_info ls_dataset_split(const ls_opening *o, int test, const char *source, uint32_t rows)
+ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char *source,
+                                      uint32_t rows)
 {
     const ls_dataset_about *about = &o->kind->about;
     const uint32_t limit = o->spec->limit;
@@ -494,7 +497,7 @@ ls_dataset_view ls_dataset_resident(const ls_dataset *ds)
     return ds->ops->view ? ds->ops->view(ds) : (ls_dataset_view){0};
 }
 
-void ls_dataset_places(const ls_dataset *ds, uint32_t *row, uint32_t count)
+void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count)
 {
     const uint32_t *places = ls_dataset_resident(ds).row;
     for (uint32_t i = 0; places && i < count; i++)

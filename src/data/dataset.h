@@ -1,5 +1,4 @@
-/* Datasets: rows of bytes or floats, each with a class or a vector as its target, accessed through
- * a table of functions.
+/* Datasets, accessed through a table of functions.
  *
  *     ls_dataset *train, *test;
  *     ls_dataset_spec spec = {.name = "fashion_mnist", .search = dirs, .search_count = 2};
@@ -9,8 +8,19 @@
  *     ls_dataset_close(train);
  *     ls_dataset_close(test);
  *
- * A row is [channels][height][width], bytes (0 … 255) or floats. Its target is a class, an int32_t,
- * or a vector of floats. To add a kind of dataset, add a source file and a row in kinds.def. */
+ * Terms, which are used in the whole room:
+ *
+ * - row: one example of a data set, such as an image or a line of a table. It is an array
+ *   [channels][height][width] of bytes (0 … 255) or floats. The code calls rows "images" even if
+ *   they come from a table.
+ * - target: what the model learns to predict for a row: a class (an int32_t from 0 on, also called
+ *   a label) or a vector of floats.
+ * - split: a part of a data set: the training rows, the test rows or the validation rows. A run
+ *   learns from the training split, and is evaluated on one of the other two.
+ * - resident: all rows are in memory. The rows of a caller's own source may be streamed instead.
+ * - preparation: how the user's rows were converted to the rows of the dataset (prep/prep.h).
+ *
+ * To add a kind of dataset, add a source file and a row in kinds.def. */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
@@ -26,42 +36,44 @@
 
 typedef struct ls_dataset ls_dataset;
 
-/* Result of comparing a dataset's content with the published content of the same name. */
+/* Whether a built-in dataset's files have the SHA-256 that its makers published. */
 typedef enum ls_payload {
-    LS_PAYLOAD_UNKNOWN = 0, /* no content is published under this name */
+    LS_PAYLOAD_UNKNOWN = 0, /* no SHA-256 is published for this name */
     LS_PAYLOAD_PUBLISHED = 1,
     LS_PAYLOAD_DIFFERS = 2 /* a warning has been logged */
 } ls_payload;
 
 enum {
     LS_FEATURES_TOLD = 4096,
-    LS_FEATURES_BYTES = 1 << 20 /* size limit of info.features in bytes */
+    LS_FEATURES_BYTES = 1 << 20 /* limit of the length of info.features in bytes */
 };
 
 /* How a column of a table is used. */
 typedef enum ls_column_use {
     LS_COLUMN_NUMBER,
-    LS_COLUMN_LEVELS, /* texts, one-hot encoded */
+    LS_COLUMN_LEVELS, /* texts; each becomes a vector with one 1 */
     LS_COLUMN_DROPPED,
     LS_COLUMN_CLASS, /* the target, which is a class */
     LS_COLUMN_VALUE  /* the target, which is a number */
 } ls_column_use;
 
-typedef struct ls_column_seen {
+typedef struct ls_column_summary {
     const char *name;
     ls_column_use use;
-    int levels;  /* number of different texts in a column of texts or of classes; else 0 */
+    /* number of levels, the different texts in a column of texts or of classes; else 0 */
+    int levels;
     int numeric; /* number of levels that are numbers */
-    int broken;  /* number of levels that have, or may have, a fraction: 1.5, 1,5, 1,500 */
-    bool named;  /* the column is named in data.categorical */
-    /* Looks of the first text of a column that was left out: "a date", "an amount of money",
-     * …; NULL: like nothing known. */
-    const char *is;
+    /* number of levels that are, or may be, numbers with a fraction: "1.5", "1,5", "1,500" */
+    int broken;
+    bool named; /* the key data.categorical names the column */
+    /* For a column that was left out because of its texts: what the first text looks like, such as
+     * "a date" or "an amount of money"; NULL: it looks like none of the known kinds. */
+    const char *looks_like;
     bool counts; /* the numbers increase by 1 from row to row */
     double step; /* constant difference between successive rows; 0: it is not constant */
     uint32_t missing;
     double mean, deviation; /* statistics of numbers, in the unit of the file */
-} ls_column_seen;
+} ls_column_summary;
 
 typedef struct ls_dataset_info {
     const char *name;   /* name in the configuration: "fashion_mnist" */
@@ -81,15 +93,15 @@ typedef struct ls_dataset_info {
     /* Training data only: how the user's rows were converted to these rows; NULL: they were not. */
     const ls_prep *prep;
     /* Training data from a table only: [columns], in the order of the file; else NULL. */
-    const ls_column_seen *column;
+    const ls_column_summary *column;
     int columns;
     int targets;       /* number of floats in a row's target; 0: the target is a class */
     ls_row_type dtype; /* type of a row's values */
     /* Type of the values in the file before their conversion to floats, such as "i64"; NULL: they
      * were not converted. */
     const char *stored;
-    uint32_t rows;  /* number of rows, `limit` applied */
-    bool synthetic; /* the data is artificial; every output must say so */
+    uint32_t rows;  /* number of rows, at most the config's data.limit in the training split */
+    bool synthetic; /* the data is generated; every output must say so */
     ls_payload payload;
     /* SHA-256 of the complete decompressed files, including headers and rows beyond the limit; ""
      * for generated data. If images and labels share files, images_sha256 covers all files of the
@@ -98,8 +110,9 @@ typedef struct ls_dataset_info {
     char labels_sha256[LS_SHA256_HEX];
 } ls_dataset_info;
 
-/* All rows of a resident dataset, in memory: images or values [rows][channels][height][width],
- * depending on dtype, and labels [rows] or targets [rows][targets]. */
+/* The arrays of a resident dataset. Rows are bytes, `images`, or floats, `values`, as info.dtype
+ * says: [rows][channels][height][width]. Targets are classes, `labels` [rows], or vectors,
+ * `targets` [rows][info.targets]. */
 typedef struct ls_dataset_view {
     union {
         const uint8_t *images;
@@ -109,17 +122,21 @@ typedef struct ls_dataset_view {
         const int32_t *labels;
         const float *targets;
     };
-    const uint32_t *row; /* row i of the dataset is row[i] of the arrays; NULL: it is row i */
-    uint32_t rows;       /* number of rows in the arrays */
+    /* [info.rows]: row i of the dataset is row row[i] of the arrays; NULL: it is row i of the
+     * arrays */
+    const uint32_t *row;
+    uint32_t rows; /* number of rows in the arrays */
 } ls_dataset_view;
 
-/* Functions of a kind of dataset. All are mandatory except `view`. */
+/* The functions by which a dataset is used. `view` may be NULL if the data is streamed; the others
+ * are mandatory. */
 typedef struct ls_dataset_ops {
     size_t size; /* sizeof(ls_dataset_ops) */
-    /* Copies `count` rows, in the order of `rows`. May be called on several threads at once. */
+    /* Copies the `count` rows whose numbers are in `rows`, in that order. Several threads may call
+     * it at once. */
     int (*read)(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
                 void *targets, ls_error *err);
-    /* Returns the rows in memory. NULL if the data is not resident. */
+    /* Returns the arrays of a resident dataset. */
     ls_dataset_view (*view)(const ls_dataset *ds);
     void (*close)(ls_dataset *ds);
 } ls_dataset_ops;
@@ -137,11 +154,11 @@ typedef enum ls_label_form {
     LS_LABELS_VALUES   /* floats */
 } ls_label_form;
 
-/* Treatment of a NaN, or of an empty field of a table. */
+/* Treatment of a missing value: a NaN in an array, or an empty field of a table. */
 typedef enum ls_missing {
     LS_MISSING_REFUSED,
     LS_MISSING_ZERO, /* is replaced by 0 */
-    /* is replaced by the mean of its column over training rows that have a value */
+    /* is replaced by the mean of its column, computed over the training rows that have a value */
     LS_MISSING_MEAN
 } ls_missing;
 
@@ -152,7 +169,8 @@ typedef enum ls_decimal {
     LS_DECIMAL_COMMA
 } ls_decimal;
 
-/* A key's list of columns: a text, in which commas separate several names, or a JSON value. */
+/* The columns that a key of the config names: a text with commas between the names, or a JSON
+ * value. */
 typedef struct ls_names {
     const char *text;  /* NULL: `list` is used */
     const cJSON *list; /* array of texts and numbers, or a single value; NULL: none */
@@ -163,41 +181,47 @@ typedef enum ls_row_layout {
     LS_CHANNELS_LAST   /* [height][width][channels]; converted to channels first */
 } ls_row_layout;
 
-/* Keys of the configuration for the user's own data, such as data.x. An absent key is NULL or 0. */
+/* The keys below `data` in the config that describe the user's own data, such as data.x. A key that
+ * the config does not have is NULL or 0. "csv:" and similar words say to which kinds of dataset a
+ * key applies. */
 typedef struct ls_data_keys {
-    const char *x, *y, *test_x, *test_y; /* npy: file names; safetensors: tensor names */
-    const char *test_path;               /* csv, folder: path of the test rows */
-    ls_names target;                     /* csv: the column to learn */
-    ls_names categorical, drop;          /* csv: columns */
-    /* csv: ",", ";", "tab", "bar" or "space"; NULL: detect it */
+    /* npy: names of the files; safetensors: names of the tensors */
+    const char *x, *y, *test_x, *test_y;
+    const char *test_path;      /* csv, folder: path of the test rows */
+    ls_names target;            /* csv: the column with the targets */
+    ls_names categorical, drop; /* csv: columns */
+    /* csv: ",", ";", "tab", "bar" or "space"; NULL: it is detected */
     const char *separator;
     int decimal;        /* csv: an ls_decimal */
     int latin1;         /* csv: the text encoding is Windows-1252 */
     const char *packed; /* folder: file that contains the packed images */
-    int classes;        /* 0: as many as the training rows have */
+    int classes;        /* number of classes; 0: as many as the training rows have */
     int labels;         /* an ls_label_form */
-    /* Not a key: the requested loss needs vectors, so LS_LABELS_AUTO takes no targets for classes.
+    /* Not a key; non-zero: the requested loss needs vectors, so LS_LABELS_AUTO never takes targets
+     * for classes.
      */
     int vectors;
-    int missing;     /* an ls_missing */
-    int standardize; /* csv: columns are scaled to (value − mean) / deviation */
-    double clip;     /* csv: scaled columns are limited to −clip … clip; 0: they are not */
-    int standardize_target;   /* table, array: so is a target of one number */
+    int missing;            /* an ls_missing */
+    int standardize;        /* csv: columns of numbers are scaled to (value − mean) / deviation */
+    double clip;            /* csv: scaled values are limited to −clip … clip; 0: no limit */
+    int standardize_target; /* csv, arrays: a target that is one number is scaled as well */
     int image_size, channels; /* folder: size and channels of the converted images */
     int skip_broken;          /* folder: skip images that cannot be read */
     int layout;               /* an ls_row_layout */
-    double validation;        /* fraction of the training rows that is held out */
-    /* Not a key: how a trained model reads rows (data/new_rows.h); nothing is learnt from the rows.
-     * NULL: a training run. */
-    const struct ls_new_rows *as;
-    /* Not a key; csv only: columns of too many texts are left out instead of refused. Without a
-     * target key, the target is the column with a customary name, such as "target" or "label", or
-     * else the last column. */
+    double validation;        /* fraction of the training rows that is held out for validation */
+    /* Not a key: how a trained model reads rows (data/new_rows.h). Nothing is learnt from the rows
+     * then. NULL: a training run. */
+    const struct ls_input_format *input_format;
+    /* Not a key; csv; non-zero: the table is only inspected. A column with too many different texts
+     * is left out, where a training run would refuse the table. If no key names the target, it is
+     * the column with a customary name, such as "target" or "label", or else the last column. */
     int lenient;
-    int judged; /* not a key: held-out rows do not replace an existing test split */
+    /* not a key; non-zero: a test split that has rows is kept, and the held-out rows are not
+     * used */
+    int keep_test;
 } ls_data_keys;
 
-/* Describes the dataset to open. The texts are read only during ls_dataset_open. */
+/* Describes the dataset to open. The texts need not outlive the call of ls_dataset_open. */
 typedef struct ls_dataset_spec {
     const char *name; /* name of the dataset: "fashion_mnist", "mnist", "cifar10", "synthetic" */
     const char *path; /* directory of the files; NULL: look through `search` */
@@ -212,26 +236,26 @@ typedef struct ls_dataset_spec {
     uint32_t limit;
     uint64_t seed; /* seed of synthetic data and of the choice of held-out rows */
     ls_data_keys keys;
-    /* The images of the training split are not needed. A kind may leave them unread unless rows are
-     * held out; they are then zeros and have no SHA-256. */
-    bool labels_alone;
-    /* The caller's own datasets, which `name` may refer to. They must outlive the opened
+    /* The caller needs only the labels of the training split. A kind may then leave the images
+     * unread, unless rows are held out; they are zeros and have no SHA-256. */
+    bool labels_only;
+    /* The caller's own data sources, one of which `name` may name. They must outlive the opened
      * datasets. */
     const struct ls_data_source *const *sources;
     int source_count;
-    /* Output: the configuration key that an LS_ECONFIG is about, such as "data.limit"; NULL: not
-     * wanted. */
+    /* Output: if the status is LS_ECONFIG, the key of the config that is wrong, such as
+     * "data.limit". NULL: the caller does not need it. */
     const char **wrong;
 } ls_dataset_spec;
 
 /* Opens the training and the test split of the dataset that `spec` describes. The caller closes
- * both. With keys.validation, a fraction of the rows of each class is moved from the training split
- * to a validation split, on which a run is evaluated while it trains. It takes the place of the
- * test split (see keys.judged). The choice depends on the seed and the labels only.
+ * both. With keys.validation, the given fraction of the rows of each class is moved from the
+ * training split to a validation split, and *test is that validation split; keys.keep_test is the
+ * exception. Which rows are moved depends only on the seed and the labels.
  *
- * Errors: LS_ECONFIG (unknown name, limit greater than the data, path not a directory); LS_ENOENT
- * (files missing; the message lists the searched places); LS_EIO (unreadable); LS_EDATA (damaged,
- * with file and offset); LS_ENOMEM. Any thread. */
+ * Errors: LS_ECONFIG (unknown name, limit greater than the number of rows, path not a directory);
+ * LS_ENOENT (files missing; the message lists the searched directories); LS_EIO (unreadable);
+ * LS_EDATA (damaged, with file and offset); LS_ENOMEM. Any thread. */
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
@@ -241,8 +265,8 @@ typedef struct ls_dataset_about {
     int channels, height, width;
     int classes;
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
-    /* Additional keys of the configuration's `data`, separated by blanks: "target drop"; NULL:
-     * none. */
+    /* Keys below `data` in the config that only some kinds accept and this one does, separated by
+     * blanks: "target drop". NULL: none. */
     const char *keys;
 } ls_dataset_about;
 
@@ -250,9 +274,9 @@ typedef struct ls_dataset_about {
  * (unknown name; the message lists the known names). Any thread. */
 int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err);
 
-/* Checks that the dataset that `spec` names accepts the key `key` of the configuration's `data`,
- * such as "target", which only some kinds accept. Errors: LS_ECONFIG, with the kinds that accept
- * it. Any thread. */
+/* Checks that the dataset that spec->name names accepts the key data.`key` of the config. Only some
+ * kinds accept a key such as data.target. Errors: LS_ECONFIG; the message lists the kinds that
+ * accept the key. Any thread. */
 int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error *err);
 
 /* Returns the description of the dataset, which is valid until the dataset is closed. Any
@@ -266,11 +290,12 @@ uint32_t ls_dataset_rows(const ls_dataset *ds);
  * Returns UINT32_MAX if `rows` is 0, because there are no epochs then. */
 uint32_t ls_steps_per_epoch(uint32_t rows, uint32_t batch_size);
 
-/* Returns the number of rows in minibatch `index` of `total` rows, divided into minibatches of
- * `batch_size` rows. */
+/* Returns the number of rows in minibatch number `index`, from 0, if `total` rows are divided into
+ * minibatches of `batch_size` rows. The last minibatch may have fewer. */
 uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index);
 
-/* Return the size of one row's values, and of one row's target, in bytes. Any thread. */
+/* ls_dataset_image_bytes returns the size of one row in bytes, ls_dataset_target_bytes that of its
+ * target. Any thread. */
 size_t ls_dataset_image_bytes(const ls_dataset *ds);
 size_t ls_dataset_target_bytes(const ls_dataset *ds);
 
@@ -281,20 +306,23 @@ size_t ls_dataset_target_bytes(const ls_dataset *ds);
  * - targets: output buffer, count × ls_dataset_target_bytes bytes: int32_t [count] or float
  *   [count][info.targets]
  *
- * Errors: LS_EINVAL for a row number that does not exist, in which case nothing is written; errors
- * of the kind's read function. Any thread, several at once. */
+ * Errors: LS_EINVAL for a row number that does not exist, and then nothing is written; the errors
+ * of a caller's data source. Any thread, several at once. */
 int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
                     void *targets, ls_error *err);
 
-/* Returns the rows in place, or NULL pointers if the data is not resident. Any thread. */
+/* Returns the arrays of a resident dataset, which are not copied; all pointers are NULL if the data
+ * is streamed. Any thread. */
 ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
 
-/* Replaces each of the `count` row numbers of the dataset by its row number in the view. */
-void ls_dataset_places(const ls_dataset *ds, uint32_t *row, uint32_t count);
+/* Replaces each of the `count` row numbers of the dataset by the number that the row has in the
+ * arrays of ls_dataset_resident. */
+void ls_dataset_view_rows(const ls_dataset *ds, uint32_t *row, uint32_t count);
 
-/* Converts targets of one number from the user's unit to what the network learns (prep/prep.h).
- * Applies to rows that were opened from a file; must be called before any other thread reads them.
- * `prep` NULL: no conversion. */
+/* Converts targets that are one number from the user's unit to the scaled values that the network
+ * learns (ls_prep_target). Does nothing for other targets. `ds` must be resident and not have been
+ * divided by ls_hold_out. Must be called before any other thread reads the dataset. `prep` NULL: no
+ * conversion. */
 void ls_dataset_scale_targets(ls_dataset *ds, const ls_prep *prep);
 
 /* Closes the dataset. NULL is allowed. No thread may be reading it. */

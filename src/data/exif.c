@@ -1,5 +1,5 @@
-/* Reads the orientation from EXIF data (EXIF 2.32, 4.6): a TIFF header and a directory of entries
- * of 12 bytes, one of which is the orientation of the camera. */
+/* Reads the orientation from EXIF data (EXIF 2.32, 4.6): a TIFF header, and a directory of entries
+ * of 12 bytes, one of which is the orientation in which the camera was held. */
 #include "data/image_kinds.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@ typedef struct block {
     bool big_endian;
 } block;
 
-/* Reads the `n` bytes at `at` as a number. Returns false if not all of them exist. */
+/* Reads the `n` bytes from offset `at` on as a number. Returns false if the block ends before
+ * them. */
 static bool read(const block *b, size_t at, size_t n, uint32_t *out)
 {
     if (at > b->count || n > b->count - at)

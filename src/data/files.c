@@ -1,4 +1,4 @@
-/* Files of a dataset: finds them, and reads their bytes, which may be compressed. */
+/* Finds the files of a dataset, and reads their bytes, which may be compressed. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
@@ -23,7 +23,8 @@ char *ls_data_path(const ls_opening *o, const char *file)
     return ls_strdup(o->host, below ? ls_path_join(path, o->spec->path, file) : file);
 }
 
-/* Returns whether a file of any kind exists. If it is not readable, opening it reports why. */
+/* Returns whether there is a file, a directory or the like at `path`. If it is not readable,
+ * opening it reports why. */
 static bool exists(const char *path)
 {
     struct stat st;
@@ -36,8 +37,9 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Looks for the file `name` or `name`.gz, in `directory` or in a folder of it that is called `name`
- * too, as in some archives. Stores the path of the file that was found in `path`. */
+/* Looks for the file `name` or `name`.gz in `directory`, and in the folder `directory`/`name`,
+ * which some archives contain. Stores the path of the file in `path` and returns true if there is
+ * one. */
 static bool find_named(char path[LS_PATH_BYTES], const char *directory, const char *name)
 {
     char gz[64], inner[LS_PATH_BYTES];
@@ -50,8 +52,8 @@ static bool find_named(char path[LS_PATH_BYTES], const char *directory, const ch
     return true;
 }
 
-/* Sets *out to the path of a file; it stays NULL if there is none. The name of an IDX file may have
- * a dot in place of the dash: "train-images.idx3-ubyte". */
+/* Sets *out to the path of the file `name` in `directory`; *out stays NULL if there is no such
+ * file. The name of an IDX file may have a dot in place of the dash: "train-images.idx3-ubyte". */
 static int find_file(char **out, const char *directory, const char *name, const ls_opening *o)
 {
     char path[LS_PATH_BYTES], dotted[64];
@@ -65,7 +67,8 @@ static int find_file(char **out, const char *directory, const char *name, const 
     return *out ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
-/* Tries one directory. If it contains the first file, it must contain all of them. */
+/* Looks for all files in one directory. Fails if the directory contains the first file of the set
+ * but not all of them. */
 static int try_directory(ls_located *p, const ls_file_set *files, const char *directory,
                          const ls_opening *o)
 {
@@ -118,8 +121,9 @@ static int fail_not_found(const ls_file_set *files, const ls_opening *o)
     return ls_fail(o->err, LS_ENOENT, "%s", text);
 }
 
-/* Tries a directory, and the usual folders in it: "MNIST/raw", or "raw" if the directory is MNIST
- * itself. */
+/* Looks for the files in a directory and in the usual folders below it, such as "MNIST/raw", and
+ * "raw" if the directory is MNIST itself. `itself_first`: looks in the directory before the
+ * folders. */
 static int try_around(ls_located *out, const ls_file_set *files, const char *directory,
                       bool itself_first, const ls_opening *o)
 {
@@ -134,7 +138,7 @@ static int try_around(ls_located *out, const ls_file_set *files, const char *dir
                                                     : try_directory(out, files, directory, o);
 }
 
-/* Tries the spec's path only. */
+/* Looks for the files at spec->path, which must be a directory. */
 static int try_path(ls_located *out, const ls_file_set *files, const ls_opening *o)
 {
     struct stat st;
@@ -167,9 +171,9 @@ void ls_located_free(ls_located *located, const ls_host *host)
 
 enum {
     INPUT_BYTES = 64 << 10,
-    /* decompressed at a time, so that hashing finds the bytes in the cache */
+    /* bytes that are decompressed and then hashed at a time, few enough to stay in the cache */
     STEP_BYTES = 256 << 10,
-    LONG_READ = 16 << 20, /* size from which another thread hashes a read, in bytes */
+    LONG_READ = 16 << 20, /* reads of at least so many bytes are hashed by another thread */
     MAX_RATIO = 1032      /* deflate needs at least 2 bits for 258 bytes */
 };
 
@@ -181,7 +185,7 @@ struct ls_byte_reader {
     bool hashed;           /* the SHA-256 is computed */
     bool stream_ended;     /* the gzip stream is complete */
     uint64_t file_bytes;   /* size on disk */
-    uint64_t offset;       /* number of decompressed bytes returned so far */
+    uint64_t offset;       /* number of decompressed bytes that the caller has received */
     uint64_t input_offset; /* number of bytes of the file read so far */
     const uint8_t *next;   /* unused part of `input`, of `left` bytes */
     size_t left;
@@ -203,7 +207,8 @@ static void z_free(void *host, void *memory)
     ls_free(host, memory);
 }
 
-/* Reads more input if none is left. At the end of the file `left` stays 0. */
+/* Reads more of the file into `input` if `input` is used up. At the end of the file `left` stays
+ * 0. */
 static int fill(ls_byte_reader *r, ls_error *err)
 {
     char why[LS_REASON];
@@ -282,7 +287,8 @@ static int fail_gzip(const ls_byte_reader *r, int z_status, ls_error *err)
                    r->z.msg ? r->z.msg : "the stream needs a dictionary");
 }
 
-/* Handles the end of a gzip member. Another member, which continues the data, may follow. */
+/* Handles the end of a gzip member. If another member follows, its data continues that of this
+ * one. */
 static int end_member(ls_byte_reader *r, ls_error *err)
 {
     int status = fill(r, err);
@@ -294,7 +300,8 @@ static int end_member(ls_byte_reader *r, ls_error *err)
     return LS_OK;
 }
 
-/* Decompresses at most `count` ≥ 1 bytes; *got is 0 at the end of the stream. */
+/* Decompresses up to `count` bytes, at least 1, and stores their number in *got, which is 0 only at
+ * the end of the stream. */
 static int inflate_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got, ls_error *err)
 {
     r->z.next_out = out;
@@ -341,13 +348,13 @@ static int read_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got,
     return r->gzip ? inflate_some(r, out, count, got, err) : copy_some(r, out, count, got, err);
 }
 
-void ls_byte_reader_leave_hash(ls_byte_reader *r)
+void ls_byte_reader_disable_hash(ls_byte_reader *r)
 {
     r->hashed = false;
 }
 
-/* Reads `count` bytes. With `behind`, another thread hashes them; if it is NULL, this
- * thread does, unless hashing is off. */
+/* Reads `count` bytes. If `behind` is NULL, this function also hashes them, unless hashing is off.
+ * Otherwise it reports them to the hashing thread `behind`. */
 static int read_all(ls_byte_reader *r, uint8_t *to, size_t count, const char *what,
                     ls_hash_behind *behind, ls_error *err)
 {

@@ -1,5 +1,6 @@
-/* Holds rows out: divides a training split into a part for training and a part on which the run is
- * evaluated. Both parts are views of the same rows in memory. */
+/* Holds rows out for validation: divides a training split into two datasets, one from which the run
+ * learns and one on which it is evaluated. Each is a list of row numbers of the training split,
+ * whose rows are not copied. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
@@ -8,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The training split that was divided, shared by its two parts. It is closed with the part that is
- * closed last. */
+/* The training split that was divided. Both parts use it; the part that is closed last closes
+ * it. */
 typedef struct whole {
     ls_dataset *all;
     const ls_host *host;
@@ -90,9 +91,10 @@ static int by_lot(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Draws a random number for each row, and marks the rows that are held out: in each class the
- * wanted fraction of rows, those with the lowest numbers; or that fraction of all rows, if targets
- * are vectors. Returns their number. */
+/* Draws a random number for each row, and sets held[row] for the rows that are held out: in each
+ * class, the fraction keys.validation of its rows, namely those with the lowest random numbers. If
+ * targets are vectors, all rows count as one class. Returns the number of rows that are held
+ * out. */
 static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls_dataset_spec *spec)
 {
     const ls_dataset_view view = ls_dataset_resident(all);
@@ -139,7 +141,7 @@ static int share_out(ls_dataset *split[2], whole *of, const ls_opening *o)
     return status;
 }
 
-/* Divides `all` into two parts, which share `of`. */
+/* Divides `all` into the training split split[0] and the validation split split[1]. */
 static int divide(ls_dataset *split[2], ls_dataset *all, const ls_opening *o)
 {
     whole *of = ls_alloc(o->host, sizeof *of);
@@ -166,7 +168,7 @@ int ls_hold_out(ls_dataset *split[2], const ls_opening *o)
     int status = divide(own, split[0], o);
     if (status)
         return status;
-    const bool kept = o->spec->keys.judged && split[1]->info.rows > 0;
+    const bool kept = o->spec->keys.keep_test && split[1]->info.rows > 0;
     ls_dataset_close(kept ? own[1] : split[1]);
     split[0] = own[0];
     split[1] = kept ? split[1] : own[1];

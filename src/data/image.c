@@ -18,8 +18,8 @@ int ls_image_no_memory(const ls_image *i)
     return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for its pixels", i->path);
 }
 
-/* The address is odd: libjpeg-turbo bypasses the caches when it writes to an aligned address, but
- * scaling reads the pixels next. */
+/* The buffer's address is made odd, so that the pixels stay in the cache for the scaling that
+ * follows: to an aligned address, libjpeg-turbo writes with instructions that bypass the caches. */
 int ls_image_take_pixels(ls_image *i, size_t bytes)
 {
     uint8_t *memory = ls_room_of(&i->kept->pixels, bytes + 2, i->host);
@@ -116,7 +116,7 @@ static int check_area(const ls_image *i)
         i->path, i->width, i->height, side, (long long)area);
 }
 
-/* Formats that are recognised only to name them in the error message. */
+/* Formats that are not supported, but are named in the error message. */
 static const struct {
     size_t at;
     const char *magic, *name;
@@ -243,8 +243,8 @@ static uint8_t *before_turn(const ls_image *i, uint8_t *out, int channels, int h
                                      (size_t)channels * (size_t)height * (size_t)width, i->host);
 }
 
-/* Scales an image and then rotates the small result: scaling and cutting are symmetric, so that the
- * order does not matter. */
+/* Scales an image and then rotates the small result, which is cheaper than rotating first. The
+ * result is the same, because scaling and cutting treat both ends of a side alike. */
 static int fit_and_turn(ls_image *i, uint8_t *pixels, int channels, int height, int width)
 {
     const int high = i->turn > 4 ? width : height, wide = i->turn > 4 ? height : width;

@@ -1,6 +1,7 @@
-/* Reads one image from a file: PGM and PPM (binary, P5 and P6) and BMP; PNG, JPEG and WebP if
- * libspng, libjpeg and libwebp were found when this was compiled. The core library does not need
- * these files: they are compiled into src/picture. */
+/* Decodes an image file and scales it to the input of a model. Formats: PGM and PPM (binary, P5 and
+ * P6) and BMP; PNG, JPEG and WebP if libspng, libjpeg and libwebp were found when Lockstep was
+ * compiled. These sources are compiled into the library of src/picture, not into the core
+ * library. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
@@ -12,28 +13,31 @@
 
 /* ---- decoded pixels, converted to a model's rows (picture.c) --------------------------------- */
 
-/* A decoded picture. Its pixels lie in memory, or are produced line by line: row(source, y) is
- * called for increasing y, and a line stays valid until the line 16 further on is requested. One
- * byte after the last sample of each line must be readable. */
+/* A decoded picture. Its pixels are either all in memory (`pixel`) or decoded line by line: if
+ * `row` is not NULL, row(source, y) returns line y, and `pixel` is not used. Lines are requested in
+ * increasing order, and line y stays valid until line y + 16 is requested. One byte after the last
+ * sample of each line must be readable. */
 typedef struct ls_picture {
-    /* 1: grey; 3 or 4: red, green, blue and a fourth sample, which is ignored */
+    /* `channels`: 1: grey; 3: red, green, blue; 4: the same and a fourth sample, which is
+     * ignored */
     int width, height, channels;
     const uint8_t *pixel; /* [height][width][channels] */
     const uint8_t *(*row)(void *source, int y);
     void *source;
-    /* Exact width and height in pixels, if the last column and line lie partly outside the picture;
-     * 0: width and height. */
+    /* Exact width and height in pixels, which a picture decoded at a smaller size has: its last
+     * column and line lie partly outside the picture. 0: the same as width and height. */
     double across, down;
 } ls_picture;
 
-/* A buffer that is reused and grows when necessary. Must be zeroed at first. */
+/* A buffer that is reused for one image after another, and grows when necessary. Must be zeroed
+ * before the first use. */
 typedef struct ls_room {
     void *memory;
     size_t bytes;
 } ls_room;
 
-/* Returns the buffer, with at least `bytes` bytes and undefined content. Returns NULL if there is
- * no memory. */
+/* Returns the buffer's memory, enlarged to at least `bytes` bytes. Its content is undefined.
+ * Returns NULL if there is no memory. */
 void *ls_room_of(ls_room *room, size_t bytes, const ls_host *host);
 /* Frees the buffer and zeroes *room. */
 void ls_room_free(ls_room *room, const ls_host *host);
@@ -43,15 +47,16 @@ void ls_room_free(ls_room *room, const ls_host *host);
  * ignored. */
 void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p);
 
-/* Scales a picture to height × width and converts it like ls_picture_convert. The shorter side fits
- * exactly, and the middle of the longer side is kept. Each output sample is a weighted mean with
- * triangular weights; when the picture shrinks, the triangle is as wide as the shrunk area. Returns
- * false if there is no memory. */
+/* Scales a picture to height × width and converts it like ls_picture_convert. The picture keeps its
+ * proportions: it is scaled so that it just covers height × width, and what is too long is cut off
+ * equally at both ends. Each output sample is a weighted mean of samples of the picture. Its
+ * weights fall linearly from the middle to both sides (a triangle filter); when the picture shrinks
+ * by a factor s, the filter is s times as wide. Returns false if there is no memory. */
 bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
                       ls_room *room, const ls_host *host);
 
-/* Rotates and mirrors `in` [channels][height][width] as EXIF orientation 1 … 8 says. For 5 … 8,
- * `out` is [channels][width][height]. `in` and `out` must not overlap. */
+/* Rotates and mirrors `in` [channels][height][width] as the EXIF orientation 1 … 8 says. For the
+ * orientations 5 … 8, `out` is [channels][width][height]. `in` and `out` must not overlap. */
 void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, int width,
                      int orientation);
 
@@ -72,22 +77,23 @@ void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, 
 int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,
                   const ls_host *host, ls_error *err);
 
-/* Memory and a decoder that one thread reuses for one image after another. Must be zeroed at
- * first. */
+/* Buffers and a JPEG decoder that one thread reuses for one image after another. Must be zeroed
+ * before the first use. */
 typedef struct ls_image_memory {
     ls_room file, pixels, scaling, turning, jpeg;
     bool turned; /* output: the last image was rotated or mirrored, as its EXIF orientation says */
 } ls_image_memory;
 
-/* Frees the memory and the decoder. A zeroed one is allowed. */
+/* Frees the buffers and the decoder. A zeroed structure is allowed. */
 void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
 
 /* Reads an image of any size and scales it like ls_picture_scale. A JPEG file may have 65500 pixels
- * in a side and 2³⁰ in all, because a large one is decoded at a half, a quarter or an eighth of its
- * size; other files may have 16384 and 2²⁶.
+ * in a side and 2³⁰ pixels in all, because a large one is decoded at a half, a quarter or an eighth
+ * of its size. Files of other formats may have 16384 pixels in a side and 2²⁶ in all.
  *
- * - folder: open directory of `path`, if `path` is known to be a regular file, which saves system
- * calls; else AT_FDCWD - kept: reused memory, which affects no pixel; kept->turned is set
+ * - folder: descriptor of the open directory of `path`, if `path` is known to be a regular file,
+ *   which saves system calls; otherwise AT_FDCWD
+ * - kept: reused memory, which affects no pixel; kept->turned is set
  *
  * Errors: those of ls_image_read. One thread for each `kept`. */
 int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,

@@ -16,7 +16,7 @@ static uint32_t number(const uint8_t *b, size_t n)
     return v;
 }
 
-/* Contents of the header other than width and height. */
+/* The contents of the header, except width and height. */
 typedef struct bmp {
     uint32_t pixels, header, bits, packing, colours; /* `pixels`: offset of the first pixel */
     bool downward;                                   /* the first row in the file is the top row */
@@ -108,7 +108,7 @@ static uint8_t sample(uint32_t pixel, uint32_t mask)
     return (uint8_t)(((uint64_t)((pixel & mask) >> shift) * 255 + most / 2) / most);
 }
 
-/* Reads a row of pixels that are indices into the palette. */
+/* Converts a row of pixels that are indices into the palette to colours. */
 static int read_places(const ls_image *i, const bmp *b, const uint8_t *row, uint8_t *out)
 {
     const size_t at = FILE_HEADER + (size_t)b->header, all = (size_t)1 << b->bits;

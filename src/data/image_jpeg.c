@@ -14,8 +14,10 @@
 #include <jerror.h>
 
 enum {
-    MOST_SCANS = 100, /* an image of a thousand progressive scans is an attack on CPU time */
-    /* limit of the tables that one decoder allocates, because it keeps them until its end */
+    /* limit of progressive scans; a file with thousands of them would only waste CPU time */
+    MOST_SCANS = 100,
+    /* limit of the number of tables that a decoder allocates, because it frees them only when it is
+     * destroyed */
     MOST_TABLES = 64
 };
 
@@ -36,18 +38,18 @@ static void fail_jpeg(j_common_ptr d)
     longjmp(((jpeg *)d->client_data)->failed, 1);
 }
 
-/* Returns whether a file whose end marker is missing is otherwise complete. If all samples are in
- * one scan, every missing sample causes another warning. libjpeg does not notice missing later
- * scans, nor missing arithmetically coded data, so these are not accepted. */
+/* Returns whether a file lacks only its end marker. In an image with a single scan, libjpeg reports
+ * missing samples by another warning. In an image with several scans or arithmetic coding it does
+ * not notice that data is missing, so the function returns false for these. */
 static bool lacks_its_end_alone(const jpeg *j)
 {
     return j->d.input_scan_number == 1 && j->d.comps_in_scan == j->d.num_components &&
            !j->d.progressive_mode && !j->d.arith_code;
 }
 
-/* Treats a warning as an error if it means missing pixels. Harmless: bytes between markers and
- * meaningless bytes in the scan header of a sequential image, which cameras write, and a missing
- * end marker. */
+/* Receives libjpeg's warnings, and treats a warning as an error if it means missing pixels. These
+ * warnings are ignored: bytes between markers, meaningless bytes in the scan header of a sequential
+ * image (cameras write both), and a missing end marker. */
 static void warn_jpeg(j_common_ptr d, int level)
 {
     const int code = d->err->msg_code;
@@ -94,10 +96,11 @@ static int fail_decoding(const ls_image *i, jpeg *j)
         j->scans ? "more than 100 scans" : why);
 }
 
-/* Tables of the previous image must not be used for this one, which may lack its own. Before the
- * header is read, all tables are marked; those that still have the mark afterwards are hidden until
- * the next image. A quantiser of zeros is invalid (T.81 B.2.4.1: values are at least 1), so it can
- * be the mark. */
+/* The decoder keeps its tables from one image to the next, but an image that lacks a table must not
+ * be decoded with the previous image's. Before the header is read, all tables are marked; a table
+ * that still has the mark after the header was read is hidden until the next image. The mark of a
+ * quantiser is that all its values are zero, which is invalid in a file (T.81 B.2.4.1: values are
+ * at least 1). */
 static bool has_mark(const JQUANT_TBL *t)
 {
     static const UINT16 zeros[DCTSIZE2];
@@ -118,7 +121,8 @@ static void mark_tables(jpeg *j)
         JHUFF_TBL **now = &all[t / 2], **own = &j->huffman[t % 2][t / 2];
         j->tables += *now && *now != *own;
         *now = *own = *now ? *now : *own;
-        /* the mark: libjpeg does not use it, and reading a table sets it to 0 */
+        /* the mark of a Huffman table: libjpeg does not use bits[0], and sets it to 0 when it reads
+         * a table */
         if (*own)
             (*own)->bits[0] = 1;
     }
@@ -161,7 +165,7 @@ static void ready_decoder(jpeg *j)
     j->d.progress = &j->progress;
 }
 
-/* Returns the orientation from the EXIF data, an APP1 segment. */
+/* Returns the orientation in the EXIF data, which is in an APP1 segment. */
 static int orientation_of(const struct jpeg_decompress_struct *d)
 {
     for (const struct jpeg_marker_struct *m = d->marker_list; m; m = m->next)
@@ -170,8 +174,8 @@ static int orientation_of(const struct jpeg_decompress_struct *d)
     return 1;
 }
 
-/* Refuses a large image of several scans: libjpeg holds it in memory, six bytes for each pixel,
- * before it is shrunk. */
+/* Refuses a large image with several scans. libjpeg keeps such an image in memory at its full size,
+ * six bytes for each pixel, even if it is decoded at a smaller size. */
 static int check_memory(const ls_image *i, jpeg *j)
 {
     if (!jpeg_has_multiple_scans(&j->d) || (int64_t)i->width * i->height <= 2 * LS_IMAGE_AREA)
@@ -220,8 +224,9 @@ static bool is_too_large(const ls_image *i, int by)
            (int64_t)i->width * i->height / ((int64_t)by * by) > LS_IMAGE_AREA;
 }
 
-/* Selects decoding at a half, a quarter or an eighth of the size if that is exactly the wanted size
- * or at least 1.5 times as large, or if the image is otherwise too large. */
+/* Selects decoding at a half, a quarter or an eighth of the size. A smaller size is chosen if it is
+ * exactly height × width or at least 1.5 times as large, or if the image would otherwise be too
+ * large. */
 static void shrink_jpeg(ls_image *i, int height, int width)
 {
     jpeg *j = i->decoder;
@@ -238,8 +243,8 @@ static void shrink_jpeg(ls_image *i, int height, int width)
     i->width = (i->width + by - 1) / by;
 }
 
-/* Starts decoding. Checks that the decoder agrees with the computed size, for which the memory was
- * allocated: other libraries' decoders may compute it differently. */
+/* Starts decoding. Checks that libjpeg decodes to the size for which shrink_jpeg allowed and memory
+ * was allocated: other versions of libjpeg may compute it differently. */
 static void begin_jpeg(const ls_image *i, jpeg *j)
 {
     jpeg_start_decompress(&j->d);
@@ -248,8 +253,8 @@ static void begin_jpeg(const ls_image *i, jpeg *j)
         ERREXIT1(&j->d, JERR_BAD_DCTSIZE, (int)j->d.scale_denom);
 }
 
-/* Converts `n` pixels of CMYK, stored inverted (255 is no ink), to red, green, blue and an ignored
- * fourth sample: each colour is multiplied by black. Rounds like Pillow. */
+/* Converts `n` CMYK pixels to red, green, blue and an ignored fourth sample, in place. The samples
+ * are stored inverted (255 is no ink); each colour is multiplied by black. Rounds like Pillow. */
 static void leave_print(uint8_t *pixel, size_t n)
 {
     for (; n > 0; n--, pixel += 4)
@@ -285,8 +290,8 @@ static size_t line_room(const ls_image *i)
     return ((size_t)i->width * (size_t)i->channels + 63) / 64 * 64;
 }
 
-/* Returns line y. It replaces the line 16 before it, so that the decoded lines stay in the
- * first-level cache. */
+/* Returns line y. The lines are decoded into a ring of 16 lines, which fits in the first-level
+ * cache, so line y overwrites line y − 16. */
 static const uint8_t *jpeg_line(void *source, int y)
 {
     const ls_image *i = source;
@@ -315,7 +320,7 @@ static int scale_jpeg(ls_image *i, uint8_t *out, int channels, int height, int w
     begin_jpeg(i, j);
     if (!ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
         return ls_image_no_memory(i);
-    /* decode all lines: damage below the area that is kept is an error too */
+    /* all lines are decoded, because damage below the area that is kept is an error as well */
     jpeg_line(i, i->height - 1);
     jpeg_finish_decompress(&j->d);
     return LS_OK;
@@ -327,7 +332,7 @@ void ls_image_drop_jpeg(const ls_image_memory *kept)
         drop_decoder(kept->jpeg.memory);
 }
 
-/* Destroys the decoder if it stopped half-way, because it cannot be used again. */
+/* Destroys the decoder if it stopped because of an error, because it cannot be used again then. */
 static void close_jpeg(const ls_image *i, int status)
 {
     if (status)

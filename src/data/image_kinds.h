@@ -1,32 +1,34 @@
-/* The image formats, and what they share. Each format is a file image_FORMAT.c, except PGM and PPM,
- * which are in image.c. */
+/* The interface of an image format's decoder, and functions that the decoders share. Each format
+ * has a file image_FORMAT.c, except PGM and PPM, which are in image.c. */
 #ifndef DATA_IMAGE_KINDS_H
 #define DATA_IMAGE_KINDS_H
 
 #include "data/image.h"
 
 enum {
-    LS_IMAGE_SIDE = 16384,  /* largest number of pixels in one direction that is decoded */
-    LS_IMAGE_AREA = 1 << 26 /* largest number of pixels in all: a small file may claim any size */
+    LS_IMAGE_SIDE = 16384, /* largest width and height in pixels */
+    /* largest width × height; a limit is needed because a small file may claim any size */
+    LS_IMAGE_AREA = 1 << 26
 };
 
 typedef struct ls_image ls_image;
 
-/* The functions of an image format. read_pixels is called only after read_header succeeded; close
+/* The functions of an image format. read_pixels is called only if read_header has succeeded. close
  * is always called. */
 typedef struct ls_image_kind {
     const char *magic;  /* first bytes of a file */
     const char *magic8; /* bytes from the ninth on; NULL: any */
     int (*read_header)(ls_image *i);
     int (*read_pixels)(ls_image *i, size_t count);
-    /* NULL: the format has none. `shrink` selects a decoded size smaller than that of the file;
-     * `scale` scales while it decodes. */
+    /* Both may be NULL. `shrink` makes the decoder decode a smaller image from which one of height
+     * × width can be scaled, and updates width and height. `scale` decodes and scales line by
+     * line. */
     void (*shrink)(ls_image *i, int height, int width);
     int (*scale)(ls_image *i, uint8_t *out, int channels, int height, int width);
     void (*close)(const ls_image *i, int status);
-    /* largest number of pixels in one direction if the format shrinks; 0: LS_IMAGE_SIDE */
+    /* largest width and height in pixels if `shrink` is given; 0: LS_IMAGE_SIDE */
     int side;
-    int64_t area; /* largest number of pixels in all if the format shrinks; 0: LS_IMAGE_AREA */
+    int64_t area; /* largest width × height if `shrink` is given; 0: LS_IMAGE_AREA */
 } ls_image_kind;
 
 struct ls_image {
@@ -36,11 +38,12 @@ struct ls_image {
     size_t length, at;
     int width, height, channels; /* as in ls_picture, before rotation */
     double across, down;         /* as in ls_picture */
-    int turn;                    /* EXIF orientation, 1 … 8; 0: none, like 1 */
-    int largest;                 /* PNM: the value of white */
-    const ls_image_kind *kind;   /* NULL: not known yet, or unknown */
-    void *decoder;               /* decoder of PNG or JPEG */
-    bool cut_off;                /* the decoder asked for bytes after the end of the file */
+    /* EXIF orientation, 1 … 8; 0: the file has none, and the image is not rotated */
+    int turn;
+    int largest;               /* PNM: the value of white */
+    const ls_image_kind *kind; /* NULL: the format has not been detected, or is not supported */
+    void *decoder;             /* decoder of PNG or JPEG */
+    bool cut_off;              /* the decoder asked for bytes after the end of the file */
     uint8_t *pixel;
     ls_image_memory *kept;
     const ls_host *host;
@@ -56,8 +59,8 @@ int ls_image_take_pixels(ls_image *i, size_t bytes);
 /* Destroys the JPEG decoder in a thread's memory. */
 void ls_image_drop_jpeg(const ls_image_memory *kept);
 
-/* Returns the orientation in a block of `count` bytes of EXIF data, which begins like a TIFF file:
- * 1 … 8; 1 if it contains none. Reads nothing beyond `count` bytes. */
+/* Returns the orientation, 1 … 8, that a block of `count` bytes of EXIF data contains, or 1 if it
+ * contains none. The block begins like a TIFF file. Reads nothing beyond `count` bytes. */
 int ls_exif_orientation(const uint8_t *exif, size_t count);
 
 #endif

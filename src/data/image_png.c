@@ -33,7 +33,7 @@ static int check_png(const ls_image *i, int result)
                    i->path, i->at, spng_strerror(result));
 }
 
-/* Returns the orientation if a chunk before the pixels contains it. */
+/* Returns the EXIF orientation, which must be in a chunk before the pixels. */
 static int orientation_of(const ls_image *i)
 {
     struct spng_exif exif;
@@ -66,8 +66,9 @@ static int read_png_header(ls_image *i)
     return check_png(i, result);
 }
 
-/* Gives each colour of the palette an alpha of 1 as a mark. libspng decodes a pixel whose index is
- * beyond the palette as black without the mark, so that check_marks finds it. */
+/* Sets alpha to 1 in every colour of the palette, as a mark. libspng decodes a pixel whose index is
+ * beyond the palette as a black pixel that does not have the mark, so check_marks can find such
+ * pixels. */
 static int mark_palette(const ls_image *i)
 {
     struct spng_plte palette;
@@ -93,8 +94,9 @@ static int check_marks(const ls_image *i, size_t count)
     return LS_OK;
 }
 
-/* Decodes the pixels. Grey becomes three equal samples, which convert back to the same grey.
- * libspng reports success for a file that is cut off, so i->cut_off is checked. */
+/* Decodes the pixels. A grey pixel becomes three equal samples, which ls_picture_convert converts
+ * back to the same grey. libspng reports success for a file that ends too early, so i->cut_off is
+ * checked. */
 static int read_png_pixels(ls_image *i, size_t count)
 {
     const int marked = i->channels == 4;

@@ -22,8 +22,9 @@ static int fail_webp(const ls_image *i, VP8StatusCode code)
         code == VP8_STATUS_NOT_ENOUGH_DATA ? "the end of the file" : "what is no WebP stream");
 }
 
-/* Returns the orientation from the EXIF chunk. After "RIFF", a size and "WEBP", a chunk is a name
- * of four bytes, a size, that many bytes, and a padding byte if the size is odd. */
+/* Returns the orientation in the EXIF chunk. A file begins with "RIFF", a size and "WEBP"; then
+ * come the chunks. A chunk is a name of four bytes, a size, that many bytes, and a padding byte if
+ * the size is odd. */
 static int orientation_of(const ls_image *i)
 {
     for (size_t at = 12; i->length >= 8 && at <= i->length - 8;) {
@@ -62,7 +63,8 @@ static int read_webp_header(ls_image *i)
     return LS_OK;
 }
 
-/* Decodes the whole image at once: a side has at most 16383 pixels. */
+/* Decodes the whole image at once, which is possible because a WebP image has at most 16383 pixels
+ * in a side. */
 static int read_webp_pixels(ls_image *i, size_t count)
 {
     WebPDecoderConfig c;

@@ -1,5 +1,6 @@
 /* The interface of a kind of dataset (MNIST, a table, a folder of images, …), and functions that
- * all kinds share: finding and reading files (files.c), and rows in memory (dataset.c). */
+ * all kinds share: finding and reading files (files.c), and rows in memory (dataset.c). dataset.h
+ * defines row, target, split and preparation. */
 #ifndef DATA_KINDS_H
 #define DATA_KINDS_H
 
@@ -7,7 +8,7 @@
 
 typedef struct ls_dataset_kind ls_dataset_kind;
 
-/* Arguments of an opening, passed to the functions that carry it out. */
+/* The arguments of ls_dataset_open, which it passes to the functions that open the dataset. */
 typedef struct ls_opening {
     const ls_dataset_kind *kind;
     const ls_dataset_spec *spec;
@@ -15,8 +16,8 @@ typedef struct ls_opening {
     ls_error *err;
 } ls_opening;
 
-/* Opens the training and the test split; both are NULL on entry. After a failure the caller closes
- * a split that is open. */
+/* Opens the training split, split[0], and the test split, split[1]. Both are NULL on entry. If the
+ * function fails after it has opened a split, its caller closes that split. */
 typedef int (*ls_dataset_opener)(ls_dataset *split[2], const ls_opening *o);
 
 /* A kind of dataset. For each row NAME of kinds.def there is a constant ls_dataset_NAME. */
@@ -30,35 +31,40 @@ struct ls_dataset_kind {
 #include "data/kinds.def"
 #undef LS_DATASET
 
-/* Opens a dataset of a kind that need not be in the table; otherwise like ls_dataset_open. */
+/* Opens a dataset of the kind `kind`, which need not be in kinds.def. All else is as in
+ * ls_dataset_open. */
 int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
                          const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
-/* Returns the description of a split, as its kind says, with `rows` rows. spec->limit is applied to
- * the training split. */
-ls_dataset_info ls_dataset_split(const ls_opening *o, int test, const char *source, uint32_t rows);
+/* Returns the description of the training split (`test` 0) or the test split (`test` 1), which has
+ * `rows` rows in its files. Name, shape and classes are those of the kind. The training split gets
+ * spec->limit rows instead of `rows` if that limit is not 0. `source` is not copied. */
+ls_dataset_info ls_dataset_split_info(const ls_opening *o, int test, const char *source,
+                                      uint32_t rows);
 
-/* Fails with LS_ECONFIG and "KEY: message", and reports `key` in spec->wrong. */
+/* Fails with LS_ECONFIG and the message "KEY: …", and stores `key` in *spec->wrong. */
 int ls_dataset_refuse(const ls_opening *o, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Checks that spec->limit is at most `rows`, the number of training rows in `from`. Errors:
  * LS_ECONFIG. */
 int ls_dataset_check_limit(const ls_opening *o, uint32_t rows, const char *from);
 
-/* Returns whether `name` is one of the words of `list`, which `separator` separates. `list` may be
- * NULL. */
+/* Returns whether `name` is one of the words of `list`. The character `separator` stands between
+ * the words. `list` may be NULL. */
 bool ls_is_listed(const char *list, char separator, const char *name);
 
 /* ---- files: finding -------------------------------------------------------------------------- */
 
 #define LS_FILES_MAX 6
 
-/* The files of a dataset, and where they are looked for. */
+/* The names of a dataset's files, and the folders in which the files are looked for. */
 typedef struct ls_file_set {
     const char *const *name; /* [count]; each may also have the suffix ".gz" */
     int count;               /* at most LS_FILES_MAX */
-    const char *folders[2];  /* tried below each search directory, before the directory itself */
-    const char *remedy; /* how to get the files, for messages: "install …"; NULL: not known */
+    /* subfolders of each search directory, which are tried before the directory itself */
+    const char *folders[2];
+    /* how the user can get the files, for messages: "install …"; NULL: not known */
+    const char *remedy;
 } ls_file_set;
 
 /* Paths of the files that were found, in the order of the names in ls_file_set. */
@@ -68,29 +74,30 @@ typedef struct ls_located {
 } ls_located;
 
 /* Looks for the files of a dataset. Each may be plain or have the suffix ".gz", may have a dot in
- * place of the dash before "idx", and may lie in a directory of its own name. With a path in the
- * spec, that directory and the usual folders below it are searched; else the search directories
- * are. The first directory that contains the first file of the set decides. The caller frees the
+ * place of the dash before "idx", and may lie in a directory of its own name. If spec->path is
+ * given, only that directory and the usual folders below it are searched. Otherwise the directories
+ * of spec->search are searched. The first directory that contains the first file of the set is
+ * taken: the search fails if that directory lacks one of the other files. The caller frees the
  * result with ls_located_free, also after a failure.
  *
- * Errors: LS_ENOENT, LS_ECONFIG (the path is a file), LS_ENOMEM. */
+ * Errors: LS_ENOENT; LS_ECONFIG (spec->path is a file instead of a directory); LS_ENOMEM. */
 int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o);
 
 /* Frees the paths and zeroes *located. */
 void ls_located_free(ls_located *located, const ls_host *host);
 
-/* Returns the path of `file`: below the spec's path, unless `file` is absolute or there is no such
- * path. The caller frees it. Returns NULL if there is no memory. */
+/* Returns the path of `file`, which the caller frees: spec->path/file, or a copy of `file` if
+ * `file` is absolute or spec->path is NULL. Returns NULL if there is no memory. */
 char *ls_data_path(const ls_opening *o, const char *file);
 
 /* ---- files: reading -------------------------------------------------------------------------- */
 
 /* Reads a plain or gzip file directly into the caller's memory.
  *
- * The content of a file, not its name, decides whether it is compressed. Every byte read is hashed
- * while it is still in the cache; for a long read, another thread hashes. Damage is always
- * detected: a stream that ends early, a wrong checksum, bytes after the end. One thread at a
- * time. */
+ * The content of a file, not its name, decides whether it is compressed. The reader computes the
+ * SHA-256 of all decompressed bytes while they are still in the CPU's cache; during a long read
+ * another thread computes it. Damage to a gzip file is always detected: a stream that ends early, a
+ * wrong checksum, bytes after the end. One thread at a time may use a reader. */
 typedef struct ls_byte_reader ls_byte_reader;
 
 /* Opens a plain or gzip file. `path` is kept, not copied. Errors: LS_ENOENT (only if there is no
@@ -102,12 +109,12 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
 int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what,
                         ls_error *err);
 
-/* Turns hashing off. Must be called before the first read. The SHA-256 that ls_byte_reader_end
- * returns is then that of no bytes. */
-void ls_byte_reader_leave_hash(ls_byte_reader *r);
+/* Turns hashing off. Must be called before the first read. ls_byte_reader_end then returns the
+ * SHA-256 of an empty text. */
+void ls_byte_reader_disable_hash(ls_byte_reader *r);
 
-/* Reads at most `count` of the next bytes. *got is 0 at the end. Errors: LS_EDATA (damage), LS_EIO,
- * LS_ENOMEM. */
+/* Reads up to `count` bytes into `out` and stores their number in *got, which is 0 only at the end
+ * of the file. Errors: LS_EDATA (damage), LS_EIO, LS_ENOMEM. */
 int ls_byte_reader_some(ls_byte_reader *r, void *out, size_t count, size_t *got, ls_error *err);
 
 /* Reads and hashes `count` bytes, and discards them. Errors: those of ls_byte_reader_read. */
@@ -117,9 +124,10 @@ int ls_byte_reader_skip(ls_byte_reader *r, uint64_t count, const char *what, ls_
  * LS_EDATA (more bytes follow, or damage), LS_EIO. */
 int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *err);
 
-/* Return the number of bytes read so far, and an upper bound of the number of decompressed bytes in
- * the file, computed from the file's size and the best ratio of deflate. A header that promises
- * more than the bound is wrong. */
+/* ls_byte_reader_offset returns the number of decompressed bytes that have been read.
+ * ls_byte_reader_bound returns an upper bound of the number of decompressed bytes in the whole
+ * file, computed from the file's size and the best ratio of deflate. A file's own header is wrong
+ * if it promises more bytes than the bound. */
 uint64_t ls_byte_reader_offset(const ls_byte_reader *r);
 uint64_t ls_byte_reader_bound(const ls_byte_reader *r);
 
@@ -131,7 +139,7 @@ void ls_byte_reader_close(ls_byte_reader *r);
 typedef struct ls_resident {
     ls_dataset base;
     const ls_host *host;
-    char *source; /* memory of base.info.source */
+    char *source; /* owned text to which base.info.source points */
     union {       /* [rows][channels][height][width]; base.info.dtype selects the member */
         uint8_t *images;
         float *values;
@@ -140,43 +148,51 @@ typedef struct ls_resident {
         int32_t *labels;
         float *targets;
     };
-    char **class_name;    /* memory of base.info.class_name */
-    char *features;       /* memory of base.info.features */
-    ls_prep *prep;        /* memory of base.info.prep */
-    ls_column_seen *seen; /* memory of base.info.column */
-    /* mapping of the file that contains the images; NULL: the host's memory contains them */
+    char **class_name;       /* owned array, base.info.class_name */
+    char *features;          /* owned text, base.info.features */
+    ls_prep *prep;           /* owned, base.info.prep */
+    ls_column_summary *seen; /* owned array, base.info.column */
+    /* mapping of the file in which `images` lies; NULL: `images` is memory from the host's
+     * allocator */
     void *map;
     size_t map_bytes;
 } ls_resident;
 
-/* Allocates zeroed memory for a dataset that `info` describes. `info->source` is copied; the other
- * texts must be static. The caller fills the rows, and closes the dataset with ls_dataset_close.
- * Errors: LS_ENOMEM. */
+/* Creates a dataset with the description `info`, all of whose rows and targets are 0. The caller
+ * fills them, and closes the dataset with ls_dataset_close. info->source is copied; the other texts
+ * of `info` must be static. Errors: LS_ENOMEM. */
 int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_opening *o);
-/* Like ls_resident_create, for images at `images`. With `map`, they lie in a mapping of `map_bytes`
- * bytes, which is unmapped with the dataset; else they are host memory, which is freed with it.
- * After a failure the images still belong to the caller. */
+/* Creates a dataset whose rows are already at `images`, and otherwise does what ls_resident_create
+ * does. If `map` is given, the rows lie in a mapping of `map_bytes` bytes, and closing the dataset
+ * unmaps it. If `map` is NULL, `images` is memory from the host's allocator, and closing the
+ * dataset frees it. After a failure the rows still belong to the caller. */
 int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
                               void *map, size_t map_bytes, const ls_opening *o);
-/* Creates the test split of data that has none: like `train`, with 0 rows. Errors: LS_ENOMEM. */
+/* Creates an empty test split for data without test rows. Its description is that of the training
+ * split, `train`, with 0 rows. Errors: LS_ENOMEM. */
 int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o);
 /* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
 
-/* Scales the targets of both splits if each target is one number: as keys.as says, or, with
- * keys.standardize_target, by the mean and deviation of the training rows, which are stored in
- * their preparation. Called after a kind's opener and before rows are held out. */
-void ls_learn_targets(ls_dataset *split[2], const ls_opening *o);
+/* Scales the targets of both splits to (target − mean) / deviation. Does nothing if a target is a
+ * class or several numbers. In a training run, targets are scaled only with
+ * keys.standardize_target; mean and deviation are then computed from the training rows and stored
+ * in the preparation of split[0]. For a trained model (keys.input_format), mean and deviation are
+ * those of the model's preparation. Called after the kind's opener, and before rows are held out
+ * for validation. */
+void ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o);
 
-/* Divides split[0] into a training and a validation split, as keys.validation says. The validation
- * split replaces split[1], which is closed, unless keys.judged is set and split[1] has rows. After
- * a failure both splits are unchanged. Errors: LS_ECONFIG, LS_ENOMEM. */
+/* Moves the fraction keys.validation of the rows of split[0] to a validation split. split[0]
+ * becomes the remaining training rows. split[1], the test split, is closed, and the validation
+ * split takes its place. With keys.keep_test and a test split that has rows, split[1] stays
+ * instead, and the validation split is closed, so that its rows are not used at all. After a
+ * failure both splits are unchanged. Errors: LS_ECONFIG, LS_ENOMEM. */
 int ls_hold_out(ls_dataset *split[2], const ls_opening *o);
 
 /* ---- the kinds ------------------------------------------------------------------------------- */
 
-/* An IDX dataset. Its files are train images, train labels, test images and test labels, in this
- * order. */
+/* Parameters of an IDX dataset. Its files are training images, training labels, test images and
+ * test labels, in this order. */
 typedef struct ls_idx_detail {
     ls_file_set files;
     /* published SHA-256 of the four decompressed files; NULL: none is published */
@@ -186,8 +202,8 @@ typedef struct ls_idx_detail {
 /* Opener of IDX datasets, whose `detail` is an ls_idx_detail. */
 int ls_idx_open(ls_dataset *split[2], const ls_opening *o);
 
-/* A dataset in one of CIFAR's binary formats. The last file is the test split; the files before it
- * are the training split. */
+/* Parameters of a dataset in one of CIFAR's binary formats. The last file is the test split; the
+ * files before it are the training split. */
 typedef struct ls_cifar_detail {
     uint32_t records[2]; /* number of records in each training file, and in the test file */
     int labels;          /* number of label bytes before an image; the last of them is used */

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Length limit of a number. A double may not keep all digits of a longer one, which is therefore a
- * text. */
+/* Greatest length of a text that is compared as a number. A double may not keep all digits of a
+ * longer number, so a longer number is compared as a text. */
 enum { NUMBER_BYTES = 17 };
 
-/* The key by which levels are compared: a number's value, or the text. */
+/* The key by which two levels are compared: the value if both are numbers, else the text. */
 typedef struct key {
     const char *text;
     double value;
@@ -43,7 +43,8 @@ static bool is_level(const ls_level *l, const key *k)
     return l->number ? l->value == k->value : strcmp(l->text, k->text) == 0;
 }
 
-/* Returns the slot of a key, or the empty slot where it would be inserted. */
+/* Returns the slot of the level that has the key, or the empty slot in which that level would be
+ * inserted. */
 static size_t slot_of(const ls_levels *l, const key *k)
 {
     size_t i = k->hash & (l->slots - 1);
@@ -60,7 +61,8 @@ int ls_levels_find(const ls_levels *l, const char *text)
     return (int)l->slot[slot_of(l, &k)] - 1;
 }
 
-/* Keeps at most half of the slots occupied. Returns false if there is no memory. */
+/* Enlarges the hash table if half of its slots are occupied. Returns false if there is no
+ * memory. */
 static bool grow(ls_levels *l, const ls_host *host)
 {
     if (2 * (size_t)l->count < l->slots)

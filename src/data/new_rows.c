@@ -14,48 +14,49 @@
 
 /* ---- rows in memory -------------------------------------------------------------------------- */
 
-/* Creates a dataset of `rows` rows at `values`, which it then owns; NULL: in new memory. */
-static int create(ls_resident **out, const ls_new_rows *of, const char *name, const char *source,
-                  uint32_t rows, void *values, ls_error *err)
+/* Creates a dataset of `rows` rows, which are at `values`. The dataset then owns this memory.
+ * `values` NULL: the rows get new memory, all 0. */
+static int create(ls_resident **out, const ls_input_format *format, const char *name,
+                  const char *source, uint32_t rows, void *values, ls_error *err)
 {
-    const ls_opening o = {.host = of->host, .err = err};
+    const ls_opening o = {.host = format->host, .err = err};
     const ls_dataset_info info = {.name = name,
-                                  .split = of->split,
+                                  .split = format->split,
                                   .source = source,
-                                  .channels = of->channels,
-                                  .height = of->height,
-                                  .width = of->width,
-                                  .classes = of->classes,
-                                  .targets = of->targets,
-                                  .dtype = of->floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  .channels = format->channels,
+                                  .height = format->height,
+                                  .width = format->width,
+                                  .classes = format->classes,
+                                  .targets = format->targets,
+                                  .dtype = format->floats ? LS_ROW_F32 : LS_ROW_U8,
                                   .rows = rows};
     int status = ls_resident_create_mapped(out, &info, values, NULL, 0, &o);
-    if (status == LS_OK && of->class_name)
-        status = ls_resident_name_classes(*out, of->class_name, err);
+    if (status == LS_OK && format->class_name)
+        status = ls_resident_name_classes(*out, format->class_name, err);
     return status;
 }
 
-int ls_new_rows_reserve(ls_dataset **out, const ls_new_rows *of, const char *source, uint32_t rows,
-                        uint8_t **values, int32_t **labels, ls_error *err)
+int ls_new_rows_reserve(ls_dataset **out, const ls_input_format *format, const char *source,
+                        uint32_t rows, uint8_t **values, int32_t **labels, ls_error *err)
 {
     ls_resident *r = NULL;
-    int status = create(&r, of, "folder", source, rows, NULL, err);
+    int status = create(&r, format, "folder", source, rows, NULL, err);
     *out = r ? &r->base : NULL;
     *values = r ? r->images : NULL;
     *labels = r ? r->labels : NULL;
     return status;
 }
 
-int ls_new_rows_class(const ls_new_rows *of, const char *text)
+int ls_new_rows_class(const ls_input_format *format, const char *text)
 {
     double number;
-    if (!of->class_name)
-        return ls_field_is_number(text, &number) && number >= 0 && number < of->classes &&
+    if (!format->class_name)
+        return ls_field_is_number(text, &number) && number >= 0 && number < format->classes &&
                        number == floor(number)
                    ? (int)number
                    : -1;
-    for (int i = 0; i < of->classes; i++)
-        if (ls_prep_is_name(of->class_name[i], text))
+    for (int i = 0; i < format->classes; i++)
+        if (ls_prep_is_name(format->class_name[i], text))
             return i;
     return -1;
 }
@@ -65,16 +66,18 @@ int ls_new_rows_class(const ls_new_rows *of, const char *text)
 enum { IGNORED = -1, TARGET = -2 };
 
 typedef struct reading {
-    const ls_new_rows *of;
+    const ls_input_format *format;
     ls_table *t;
-    /* Preparation whose only column has the classes as levels; NULL: targets are values, or classes
-     * without names. */
+    /* A preparation with a single column whose levels are the names of the classes, so that
+     * ls_prep_level finds a class by its name; NULL: targets are values, or classes without
+     * names. */
     ls_prep *classes;
-    /* [columns] of the file: index of a column of the preparation, or IGNORED or TARGET */
+    /* [columns]: for each column of the file, its index in the preparation, or IGNORED or TARGET */
     int *column;
     int columns;
-    ls_row_blocks rows; /* rows of features, followed by the target: a class or a value */
-    float *row;         /* the row that is being read */
+    /* rows of [features + 1] floats; the last float is the target, a class or a value */
+    ls_row_blocks rows;
+    float *row; /* the row that is being read */
     ls_error *err;
 } reading;
 
@@ -83,40 +86,41 @@ static int no_memory(const reading *r)
     return ls_fail(r->err, LS_ENOMEM, "%.300s: out of memory for its rows", r->t->path);
 }
 
-/* Returns the field as a text. A field that is not UTF-8 is read as Windows-1252 if the model's
- * training table was; otherwise names are compared as they are written to files (U+FFFD for invalid
- * bytes). */
+/* Returns the current field as a text. If the model's training table was read as Windows-1252, so
+ * is a field that is not UTF-8. Otherwise a text with invalid bytes is returned unchanged, and
+ * matches a name in which these bytes were replaced by U+FFFD (ls_prep_is_name). */
 static int read_text(const reading *r, const char **out)
 {
-    r->t->latin1 = r->of->prep->latin1 && !ls_table_is_utf8(r->t);
+    r->t->latin1 = r->format->prep->latin1 && !ls_table_is_utf8(r->t);
     return ls_table_text(r->t, false, out);
 }
 
-static const char *target_of(const ls_new_rows *of)
+static const char *target_of(const ls_input_format *format)
 {
-    return of->target ? of->target : of->prep->target;
+    return format->target ? format->target : format->prep->target;
 }
 
 static int find_class_names(reading *r)
 {
-    const ls_new_rows *of = r->of;
-    if (!of->labelled || !of->class_name || of->targets)
+    const ls_input_format *format = r->format;
+    if (!format->labelled || !format->class_name || format->targets)
         return LS_OK;
-    int status = ls_prep_create(&r->classes, LS_PREP_TABLE, of->host, r->err);
+    int status = ls_prep_create(&r->classes, LS_PREP_TABLE, format->host, r->err);
     if (status == LS_OK)
-        status = ls_prep_add(r->classes, target_of(of), of->class_name, of->classes, r->err);
+        status =
+            ls_prep_add(r->classes, target_of(format), format->class_name, format->classes, r->err);
     return status ? status : ls_prep_finish(r->classes, r->err);
 }
 
 static int take_name(reading *r, bool *seen, bool *has_target)
 {
-    const ls_new_rows *of = r->of;
-    const char *name, *target = of->labelled ? target_of(of) : NULL;
+    const ls_input_format *format = r->format;
+    const char *name, *target = format->labelled ? target_of(format) : NULL;
     int status = read_text(r, &name);
     if (status)
         return status;
     const bool is_target = target && ls_prep_is_name(target, name);
-    const int column = is_target ? TARGET : ls_prep_find(of->prep, name);
+    const int column = is_target ? TARGET : ls_prep_find(format->prep, name);
     r->column[r->columns++] = column == -1 ? IGNORED : column;
     bool *once = is_target ? has_target : column >= 0 ? &seen[column] : NULL;
     if (once && *once)
@@ -127,10 +131,11 @@ static int take_name(reading *r, bool *seen, bool *has_target)
     return LS_OK;
 }
 
-/* Checks that all columns exist. The message names up to four missing ones. */
+/* Checks that the file has all columns that the model needs. The message names up to four missing
+ * columns. */
 static int check_names(const reading *r, const bool *seen, bool has_target)
 {
-    const ls_prep *p = r->of->prep;
+    const ls_prep *p = r->format->prep;
     char list[320] = "";
     int missing = 0;
     size_t used = 0;
@@ -138,9 +143,9 @@ static int check_names(const reading *r, const bool *seen, bool has_target)
         if (!seen[i] && ++missing <= 4)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%.60s\"",
                                      used ? ", " : "", p->column[i].name);
-    if (r->of->labelled && !has_target && ++missing <= 4)
+    if (r->format->labelled && !has_target && ++missing <= 4)
         snprintf(list + used, sizeof list - used, "%s\"%.60s\"", used ? ", " : "",
-                 target_of(r->of));
+                 target_of(r->format));
     if (missing == 0)
         return LS_OK;
     return ls_fail(r->err, LS_EDATA,
@@ -152,7 +157,7 @@ static int check_names(const reading *r, const bool *seen, bool has_target)
 static int read_header(reading *r)
 {
     ls_table *t = r->t;
-    const ls_host *host = r->of->host;
+    const ls_host *host = r->format->host;
     size_t most;
     bool has_target = false;
     int status = ls_table_count(t, &most);
@@ -160,7 +165,7 @@ static int read_header(reading *r)
         return status;
     if (most > LS_PREP_COLUMNS)
         return ls_table_fail(t, "expected at most 65536 columns");
-    bool *seen = ls_alloc_array(host, (size_t)r->of->prep->columns, sizeof *seen);
+    bool *seen = ls_alloc_array(host, (size_t)r->format->prep->columns, sizeof *seen);
     r->column = ls_alloc_array(host, most, sizeof *r->column);
     status = seen && r->column ? LS_OK : no_memory(r);
     while (status == LS_OK) {
@@ -182,26 +187,26 @@ static void take_value(const reading *r, const char *text, float *out, const cha
 {
     double number = 0;
     unsigned form = 0;
-    const char decimal = r->of->prep->target_decimal;
+    const char decimal = r->format->prep->target_decimal;
     if (!ls_number_read(text, strlen(text), decimal, &number, &form) || !isfinite((float)number))
         *expected = "a finite number";
     else if (form & LS_FORM_COMMA_OR_GROUP && !decimal)
-        *expected = "a number that can be read in one way";
+        *expected = "a number that can be read in only one way";
     *out = (float)number;
 }
 
 static int take_target(const reading *r, float *out)
 {
-    const ls_new_rows *of = r->of;
+    const ls_input_format *format = r->format;
     const char *text, *expected = NULL;
     int status = read_text(r, &text);
     if (status)
         return status;
-    if (of->targets) {
+    if (format->targets) {
         take_value(r, text, out, &expected);
     } else {
-        const int label =
-            r->classes ? ls_prep_level(&r->classes->column[0], text) : ls_new_rows_class(of, text);
+        const int label = r->classes ? ls_prep_level(&r->classes->column[0], text)
+                                     : ls_new_rows_class(format, text);
         *out = (float)label;
         if (label < 0)
             expected = "a class that the model has learnt";
@@ -209,7 +214,7 @@ static int take_target(const reading *r, float *out)
     if (!expected)
         return LS_OK;
     return ls_fail(r->err, LS_EDATA, "%.300s:%zu: column \"%.60s\": expected %s, found \"%.70s\"",
-                   r->t->path, r->t->line, target_of(of), expected, text);
+                   r->t->path, r->t->line, target_of(format), expected, text);
 }
 
 static int take_field(void *user, int i)
@@ -219,27 +224,27 @@ static int take_field(void *user, int i)
     const char *text;
     unsigned form;
     const int column = r->column[i];
-    const ls_prep_column *of = column >= 0 ? &r->of->prep->column[column] : NULL;
-    const bool number =
-        of && !of->levels && of->decimal != ',' && ls_table_number(r->t, &r->row[of->first], &form);
-    if (number && isfinite(r->row[of->first]))
+    const ls_prep_column *format = column >= 0 ? &r->format->prep->column[column] : NULL;
+    const bool number = format && !format->levels && format->decimal != ',' &&
+                        ls_table_number(r->t, &r->row[format->first], &form);
+    if (number && isfinite(r->row[format->first]))
         return LS_OK;
     int status = number ? LS_OK : ls_table_field(r->t);
     if (status || column == IGNORED)
         return status;
     if (column == TARGET)
-        return take_target(r, &r->row[r->of->prep->features]);
+        return take_target(r, &r->row[r->format->prep->features]);
     status = read_text(r, &text);
     if (status)
         return status;
     snprintf(place, sizeof place, "%.300s:%zu: ", r->t->path, r->t->line);
-    return ls_prep_put(r->of->prep, column, text, 0, r->row, place, r->err);
+    return ls_prep_put(r->format->prep, column, text, 0, r->row, place, r->err);
 }
 
 static int read_rows(reading *r)
 {
-    const ls_prep *p = r->of->prep;
-    const uint32_t most = r->of->limit ? r->of->limit : UINT32_MAX - 1;
+    const ls_prep *p = r->format->prep;
+    const uint32_t most = r->format->limit ? r->format->limit : UINT32_MAX - 1;
     bool more = false;
     r->rows.width = (size_t)p->features + 1;
     int status = ls_table_has_row(r->t, &more);
@@ -259,17 +264,18 @@ static int read_rows(reading *r)
     return status;
 }
 
-/* Copies the rows from the last to the first and frees the blocks on the way. */
+/* Copies the rows to the dataset, from the last to the first, and frees each block after its rows
+ * are copied. */
 static void fill_rows(reading *r, ls_resident *to)
 {
-    const size_t features = (size_t)r->of->prep->features;
+    const size_t features = (size_t)r->format->prep->features;
     for (size_t i = r->rows.rows; i-- > 0;) {
         ls_row_blocks_cut(&r->rows, i + 1);
         const float *row = ls_row_blocks_at(&r->rows, i);
         memcpy(to->values + i * features, row, features * sizeof *row);
-        if (r->of->labelled && r->of->targets)
+        if (r->format->labelled && r->format->targets)
             to->targets[i] = row[features];
-        else if (r->of->labelled)
+        else if (r->format->labelled)
             to->labels[i] = (int32_t)row[features];
     }
 }
@@ -278,8 +284,8 @@ static int hand_over(reading *r, ls_dataset **out)
 {
     char sha256[LS_SHA256_HEX];
     ls_resident *made = NULL;
-    const size_t bytes = (size_t)r->of->prep->features * sizeof(float);
-    const ls_host *host = r->of->host;
+    const size_t bytes = (size_t)r->format->prep->features * sizeof(float);
+    const ls_host *host = r->format->host;
     int status = ls_table_end(r->t, sha256);
     if (status)
         return status;
@@ -287,7 +293,7 @@ static int hand_over(reading *r, ls_dataset **out)
         r->rows.rows > SIZE_MAX / bytes ? NULL : ls_alloc_unset(host, r->rows.rows * bytes);
     if (!values)
         return no_memory(r);
-    status = create(&made, r->of, "csv", r->t->path, (uint32_t)r->rows.rows, values, r->err);
+    status = create(&made, r->format, "csv", r->t->path, (uint32_t)r->rows.rows, values, r->err);
     if (!made) {
         ls_free(host, values);
         return status;
@@ -300,17 +306,17 @@ static int hand_over(reading *r, ls_dataset **out)
 
 static int check_model(const reading *r)
 {
-    const ls_new_rows *of = r->of;
-    if (of->prep->kind != LS_PREP_TABLE)
+    const ls_input_format *format = r->format;
+    if (format->prep->kind != LS_PREP_TABLE)
         return ls_fail(r->err, LS_EUNSUPPORTED,
                        "%.300s: the model reads %s, and this is a table; name %s", r->t->path,
-                       of->prep->kind == LS_PREP_IMAGES ? "pictures" : "arrays",
-                       of->prep->kind == LS_PREP_IMAGES ? "pictures or folders of them"
-                                                        : ".npy files of them");
-    if (of->labelled && (!target_of(of) || of->targets > 1))
+                       format->prep->kind == LS_PREP_IMAGES ? "pictures" : "arrays",
+                       format->prep->kind == LS_PREP_IMAGES ? "pictures or folders of them"
+                                                            : ".npy files of them");
+    if (format->labelled && (!target_of(format) || format->targets > 1))
         return ls_fail(r->err, LS_EUNSUPPORTED,
-                       "%.300s: the model does not say which column it has learnt; its file is of "
-                       "an older version: name the run in place of the file",
+                       "%.300s: the file of weights is of an older version and does not name the "
+                       "target column; name the directory of the run instead",
                        r->t->path);
     return LS_OK;
 }
@@ -327,12 +333,13 @@ static int read_table(reading *r, ls_dataset **out)
     return status ? status : hand_over(r, out);
 }
 
-static int read_and_close(ls_dataset **out, const ls_new_rows *of, ls_table *t, ls_error *err)
+static int read_and_close(ls_dataset **out, const ls_input_format *format, ls_table *t,
+                          ls_error *err)
 {
-    reading r = {.of = of, .t = t, .rows = {.host = of->host}, .err = err};
+    reading r = {.format = format, .t = t, .rows = {.host = format->host}, .err = err};
     int status = read_table(&r, out);
     ls_prep_free(r.classes);
-    ls_free(of->host, r.column);
+    ls_free(format->host, r.column);
     ls_row_blocks_free(&r.rows);
     ls_table_close(t);
     if (status) {
@@ -342,32 +349,33 @@ static int read_and_close(ls_dataset **out, const ls_new_rows *of, ls_table *t, 
     return status;
 }
 
-/* Reads a table from the file `name`, or, if it is not NULL, from `text`. */
-static int read_csv(ls_dataset **out, const ls_new_rows *of, const char *name, const char *text,
-                    size_t bytes, ls_error *err)
+/* Reads a table from `text`, or, if `text` is NULL, from the file `name`. */
+static int read_csv(ls_dataset **out, const ls_input_format *format, const char *name,
+                    const char *text, size_t bytes, ls_error *err)
 {
     ls_table *t;
     /* the decimal point is '.' whatever the host's locale */
     ls_c_locale locale = ls_c_locale_enter();
     *out = NULL;
-    int status = text ? ls_table_read(&t, name, text, bytes, '\0', of->host, err)
-                      : ls_table_open(&t, name, '\0', of->host, err);
+    int status = text ? ls_table_read(&t, name, text, bytes, '\0', format->host, err)
+                      : ls_table_open(&t, name, '\0', format->host, err);
     if (status == LS_OK)
-        status = read_and_close(out, of, t, err);
+        status = read_and_close(out, format, t, err);
     ls_c_locale_leave(locale);
     /* names and fields may contain any bytes, and may be truncated within a character */
     return ls_json_tidied(status, err);
 }
 
-int ls_new_rows_read_csv(ls_dataset **out, const ls_new_rows *of, const char *name,
+int ls_new_rows_read_csv(ls_dataset **out, const ls_input_format *format, const char *name,
                          const char *text, size_t bytes, ls_error *err)
 {
-    return read_csv(out, of, name, text ? text : "", bytes, err);
+    return read_csv(out, format, name, text ? text : "", bytes, err);
 }
 
-int ls_new_rows_open_csv(ls_dataset **out, const ls_new_rows *of, const char *path, ls_error *err)
+int ls_new_rows_open_csv(ls_dataset **out, const ls_input_format *format, const char *path,
+                         ls_error *err)
 {
-    return read_csv(out, of, path, NULL, 0, err);
+    return read_csv(out, format, path, NULL, 0, err);
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -380,47 +388,49 @@ static void show_shape(char out[96], const ls_array *a)
     snprintf(out + n, 96 - n, ")");
 }
 
-static bool has_shape(const ls_new_rows *of, const ls_array *x, bool last)
+static bool has_shape(const ls_input_format *format, const ls_array *x, bool last)
 {
-    const uint64_t want[3] = {(uint64_t)of->channels, (uint64_t)of->height, (uint64_t)of->width};
+    const uint64_t want[3] = {(uint64_t)format->channels, (uint64_t)format->height,
+                              (uint64_t)format->width};
     uint64_t side[3];
     ls_array_sides(side, x, last);
     return memcmp(side, want, sizeof want) == 0 && x->dim[0] < UINT32_MAX;
 }
 
 /* Checks the shape of an array: [rows][c][h][w] or [rows][h][w][c]; [rows][h][w] for one channel;
- * [rows][numbers] if a row is a vector. A shape that fits both ways is read as in training. Sets
- * *last if the channels come last. */
-static int check_shape(const ls_new_rows *of, const ls_array *x, bool *last, ls_error *err)
+ * [rows][numbers] if a row is a vector. If a shape fits both [c][h][w] and [h][w][c], it is taken
+ * as the training rows were. Sets *last to whether the channels come last. */
+static int check_shape(const ls_input_format *format, const ls_array *x, bool *last, ls_error *err)
 {
     char shape[96];
-    *last = of->prep->channels_last;
-    if (!has_shape(of, x, *last))
+    *last = format->prep->channels_last;
+    if (!has_shape(format, x, *last))
         *last = !*last;
-    if (has_shape(of, x, *last)) {
+    if (has_shape(format, x, *last)) {
         *last = *last && x->rank == LS_ARRAY_RANK;
         return LS_OK;
     }
     show_shape(shape, x);
     return ls_fail(err, LS_EDATA,
                    "%.300s: expected rows of (N, %d, %d, %d)%s, as the model reads them, found %s",
-                   x->path, of->channels, of->height, of->width,
-                   of->height * of->width == 1 ? ", or (N, features)" : "", shape);
+                   x->path, format->channels, format->height, format->width,
+                   format->height * format->width == 1 ? ", or (N, features)" : "", shape);
 }
 
-/* Refuses an array whose type suggests that its numbers have another unit than the training rows:
- * floats for a model that reads bytes, and bytes for a model that was trained on other numbers. */
-static int check_type(const ls_new_rows *of, const ls_array *x, ls_error *err)
+/* Refuses an array whose type suggests that its numbers have another unit than those of the
+ * training rows: floats for a model that was trained on bytes, and bytes for a model that was
+ * trained on numbers of another type. */
+static int check_type(const ls_input_format *format, const ls_array *x, ls_error *err)
 {
-    const char *const known = of->prep->type, *const found = ls_array_type_name(x->type);
+    const char *const known = format->prep->type, *const found = ls_array_type_name(x->type);
     const bool bytes = strcmp(found, "u8") == 0;
-    if (!of->floats && !ls_array_is_whole(x))
+    if (!format->floats && !ls_array_is_whole(x))
         return ls_fail(err, LS_EDATA,
                        "%.300s: the model reads bytes, 0 to 255, found %s; give the rows as they "
                        "were trained on: x.astype('u1')",
                        x->path, found);
-    if (of->floats && bytes && of->prep->kind == LS_PREP_ARRAY && known[0] && known[0] != 'u' &&
-        strcmp(known, "bool") != 0)
+    if (format->floats && bytes && format->prep->kind == LS_PREP_ARRAY && known[0] &&
+        known[0] != 'u' && strcmp(known, "bool") != 0)
         return ls_fail(err, LS_EDATA,
                        "%.300s: the model was trained on numbers of type %s, found u8; give the "
                        "rows as they were trained on, and as '<f4'",
@@ -435,26 +445,26 @@ static int fail_number(const ls_array *x, size_t i, double v, const char *expect
                    i / row, i % row, expected, v);
 }
 
-static int fill_values(const ls_new_rows *of, const ls_array *x, bool last, ls_resident *r,
+static int fill_values(const ls_input_format *format, const ls_array *x, bool last, ls_resident *r,
                        ls_error *err)
 {
     const size_t each = ls_array_row(x), all = each * r->base.info.rows;
     int status = LS_OK;
     for (size_t i = 0; i < all; i++) {
         const double v = ls_array_number(x, last ? ls_array_last_place(x, i) : i);
-        if (!of->floats && !(v >= 0 && v <= 255))
+        if (!format->floats && !(v >= 0 && v <= 255))
             return fail_number(x, i, v, "0 to 255", err);
-        if (of->floats && !isfinite((float)v) && !(isnan(v) && ls_prep_acts(of->prep)))
+        if (format->floats && !isfinite((float)v) && !(isnan(v) && ls_prep_acts(format->prep)))
             return fail_number(x, i, v, "a finite number", err);
-        if (of->floats)
+        if (format->floats)
             r->values[i] = (float)v;
         else
             r->images[i] = (uint8_t)v;
     }
-    for (size_t row = 0; status == LS_OK && of->floats && row < r->base.info.rows; row++) {
+    for (size_t row = 0; status == LS_OK && format->floats && row < r->base.info.rows; row++) {
         float *at = r->values + row * each;
         ls_error why;
-        status = ls_prep_ready(of->prep, at, at, each, &why);
+        status = ls_prep_ready(format->prep, at, at, each, &why);
         if (status)
             status = ls_fail(err, status, "%.300s: row %zu: %s", x->path, row, why.text);
         for (size_t i = 0; status == LS_OK && i < each; i++)
@@ -464,21 +474,23 @@ static int fill_values(const ls_new_rows *of, const ls_array *x, bool last, ls_r
     return status;
 }
 
-static int fill_targets(const ls_new_rows *of, const ls_array *y, ls_resident *r, ls_error *err)
+static int fill_targets(const ls_input_format *format, const ls_array *y, ls_resident *r,
+                        ls_error *err)
 {
-    const ls_target_form form =
-        of->targets ? (ls_target_form){0} : ls_targets_of_model(y, of->classes, of->class_name);
-    const size_t rows = r->base.info.rows, each = of->targets    ? (size_t)of->targets
-                                                  : form.one_hot ? (size_t)of->classes
-                                                                 : 1;
+    const ls_target_form form = format->targets
+                                    ? (ls_target_form){0}
+                                    : ls_targets_of_model(y, format->classes, format->class_name);
+    const size_t rows = r->base.info.rows, each = format->targets ? (size_t)format->targets
+                                                  : form.one_hot  ? (size_t)format->classes
+                                                                  : 1;
     if (y->dim[0] != rows || ls_array_row(y) != each)
         return ls_fail(err, LS_EDATA,
                        "%.300s: expected %zu numbers for each of the %zu rows of %.200s", y->path,
                        each, rows, r->source);
-    int status = ls_targets_check(&form, y, "y", "the model has learnt no others", err);
-    for (size_t i = 0; status == LS_OK && !of->targets && i < rows; i++)
+    int status = ls_targets_check(&form, y, "y", "the model has learnt no other labels", err);
+    for (size_t i = 0; status == LS_OK && !format->targets && i < rows; i++)
         r->labels[i] = ls_target_class(&form, y, i);
-    for (size_t i = 0; status == LS_OK && of->targets && i < each * rows; i++) {
+    for (size_t i = 0; status == LS_OK && format->targets && i < each * rows; i++) {
         const double v = ls_array_number(y, i);
         if (!isfinite((float)v))
             return fail_number(y, i, v, "a finite number", err);
@@ -487,24 +499,25 @@ static int fill_targets(const ls_new_rows *of, const ls_array *y, ls_resident *r
     return status;
 }
 
-/* Creates a dataset from rows `x` and, if they are labelled, targets from a file. */
-static int read_arrays(ls_dataset **out, const ls_new_rows *of, const ls_array *x,
+/* Creates a dataset from the rows `x` and, if format->labelled is set, the targets in the file
+ * `y_path`. */
+static int read_arrays(ls_dataset **out, const ls_input_format *format, const ls_array *x,
                        const char *y_path, ls_error *err)
 {
     ls_array y = {0};
     ls_resident *r = NULL;
     bool last;
-    int status = check_shape(of, x, &last, err);
+    int status = check_shape(format, x, &last, err);
     if (status == LS_OK)
-        status = check_type(of, x, err);
-    if (status == LS_OK && of->labelled)
+        status = check_type(format, x, err);
+    if (status == LS_OK && format->labelled)
         status = ls_array_open(&y, y_path, ls_names_of_targets, err);
     if (status == LS_OK)
-        status = create(&r, of, "npy", x->path, (uint32_t)x->dim[0], NULL, err);
+        status = create(&r, format, "npy", x->path, (uint32_t)x->dim[0], NULL, err);
     if (status == LS_OK)
-        status = fill_values(of, x, last, r, err);
-    if (status == LS_OK && of->labelled)
-        status = fill_targets(of, &y, r, err);
+        status = fill_values(format, x, last, r, err);
+    if (status == LS_OK && format->labelled)
+        status = fill_targets(format, &y, r, err);
     if (r && status)
         ls_dataset_close(&r->base);
     else if (r)
@@ -513,7 +526,7 @@ static int read_arrays(ls_dataset **out, const ls_new_rows *of, const ls_array *
     return status;
 }
 
-int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x_path,
+int ls_new_rows_open_npy(ls_dataset **out, const ls_input_format *format, const char *x_path,
                          const char *y_path, ls_error *err)
 {
     ls_array x;
@@ -521,16 +534,16 @@ int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x_
     int status = ls_array_open(&x, x_path, ls_names_of_rows, err);
     if (status)
         return status;
-    status = read_arrays(out, of, &x, y_path, err);
+    status = read_arrays(out, format, &x, y_path, err);
     ls_array_close(&x);
     return status;
 }
 
-int ls_new_rows_read_npy(ls_dataset **out, const ls_new_rows *of, const char *name,
+int ls_new_rows_read_npy(ls_dataset **out, const ls_input_format *format, const char *name,
                          const void *bytes, size_t count, ls_error *err)
 {
     ls_array x;
-    ls_new_rows rows = *of;
+    ls_input_format rows = *format;
     rows.labelled = false;
     *out = NULL;
     int status = ls_array_read(&x, name, bytes, count, ls_names_of_rows, err);

@@ -1,52 +1,56 @@
-/* Reads rows for a trained model from the user's files, and prepares them as the model describes
- * (prep/prep.h). */
+/* Reads rows for a trained model from the user's files, and prepares them as the training rows of
+ * the model were prepared (prep/prep.h). */
 #ifndef DATA_NEW_ROWS_H
 #define DATA_NEW_ROWS_H
 
 #include "data/dataset.h"
 
-/* How the model reads rows. The pointers need not outlive the opening. */
-typedef struct ls_new_rows {
+/* How the model reads rows. The pointers need to stay valid only until the dataset is open. */
+typedef struct ls_input_format {
     const ls_prep *prep;
     int channels, height, width;   /* shape of the model's input */
-    bool floats;                   /* the input is floats; else bytes */
+    bool floats;                   /* the model's input is floats; false: bytes */
     int classes;                   /* number of classes; 0: the outputs are values */
-    int targets;                   /* number of output values if `classes` is 0; else 0 */
+    int targets;                   /* number of output values of a model without classes; else 0 */
     const char *const *class_name; /* [classes]; NULL: classes have no names but numbers */
-    const char *target;            /* Table: the column that was learnt; NULL: prep->target. */
-    /* Targets are read; else they are 0, and a table need not contain their column. */
+    /* Table: name of the column with the targets; NULL: prep->target. */
+    const char *target;
+    /* The targets are read. false: all targets are 0, and a table need not have their column. */
     bool labelled;
     uint32_t limit;    /* largest number of rows; 0: all */
     const char *split; /* name of the split: "test" */
     const ls_host *host;
-} ls_new_rows;
+} ls_input_format;
 
-/* Opens a table. Its columns may be in any order, and it may have others. Errors, with file, line
- * and column: LS_ENOENT, LS_EIO, LS_EDATA (a column is missing, or a value is not one that the
- * model can read), LS_ENOMEM, LS_EUNSUPPORTED (not a model of tables). */
-int ls_new_rows_open_csv(ls_dataset **out, const ls_new_rows *of, const char *path, ls_error *err);
-/* Like ls_new_rows_open_csv, for a text in memory. Messages call it `name`. */
-int ls_new_rows_read_csv(ls_dataset **out, const ls_new_rows *of, const char *name,
+/* Opens a table. Its columns may be in any order, and it may have columns that the model does not
+ * use. Errors, with file, line and column: LS_ENOENT, LS_EIO, LS_EDATA (a column is missing, or the
+ * model cannot read a value), LS_ENOMEM, LS_EUNSUPPORTED (the model was not trained on a table). */
+int ls_new_rows_open_csv(ls_dataset **out, const ls_input_format *format, const char *path,
+                         ls_error *err);
+/* Does the same as ls_new_rows_open_csv, for a text of `bytes` bytes in memory. Messages call it
+ * `name`. */
+int ls_new_rows_read_csv(ls_dataset **out, const ls_input_format *format, const char *name,
                          const char *text, size_t bytes, ls_error *err);
 
-/* Opens an .npy file of rows, and, for labelled rows, one of targets; or arrays in .npz files
- * (formats/arrays.h). Pictures may have their channels first or last, and classes may be one-hot.
- * For a model of tables the rows are raw rows. Errors: those of ls_new_rows_open_csv, with file and
- * row. */
-int ls_new_rows_open_npy(ls_dataset **out, const ls_new_rows *of, const char *x, const char *y,
-                         ls_error *err);
+/* Opens the rows in the .npy file `x` and, if format->labelled is set, their targets in the .npy
+ * file `y`. Both may also be arrays in .npz files (formats/arrays.h). Pictures may have their
+ * channels first or last, and classes may be one-hot. For a model that was trained on a table, the
+ * rows are raw rows (prep/prep.h). Errors: those of ls_new_rows_open_csv, with file and row. */
+int ls_new_rows_open_npy(ls_dataset **out, const ls_input_format *format, const char *x,
+                         const char *y, ls_error *err);
 
-/* Like ls_new_rows_open_npy, for a file's bytes in memory. Messages call it `name`. The rows are
- * not labelled. */
-int ls_new_rows_read_npy(ls_dataset **out, const ls_new_rows *of, const char *name,
+/* Does the same as ls_new_rows_open_npy, for the `count` bytes of a file of rows in memory.
+ * Messages call it `name`. Targets are not read. */
+int ls_new_rows_read_npy(ls_dataset **out, const ls_input_format *format, const char *name,
                          const void *bytes, size_t count, ls_error *err);
 
-/* Creates a dataset of `rows` zeroed rows, for example of labelled pictures. The caller fills
- * *values and *labels, which are the dataset's memory. Errors: LS_ENOMEM. */
-int ls_new_rows_reserve(ls_dataset **out, const ls_new_rows *of, const char *source, uint32_t rows,
-                        uint8_t **values, int32_t **labels, ls_error *err);
+/* Creates a dataset of `rows` rows that are all 0, and stores the addresses of its rows and labels
+ * in *values and *labels. The caller fills both. Errors: LS_ENOMEM. */
+int ls_new_rows_reserve(ls_dataset **out, const ls_input_format *format, const char *source,
+                        uint32_t rows, uint8_t **values, int32_t **labels, ls_error *err);
 
-/* Returns the class of that name, or of that number if classes have no names; −1: there is none. */
-int ls_new_rows_class(const ls_new_rows *of, const char *text);
+/* Returns the index of the class whose name is `text`. If the classes have no names, `text` is that
+ * index, as a number. Returns −1 if there is no such class. */
+int ls_new_rows_class(const ls_input_format *format, const char *text);
 
 #endif

@@ -60,8 +60,8 @@ void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p)
 
 /* ---- rotation -------------------------------------------------------------------------------- */
 
-/* Computes the source of each output pixel. For orientations above 4, rows of the input become
- * columns. */
+/* The loop runs over the output pixels and computes the input pixel of each. For orientations above
+ * 4, rows of the input become columns of the output. */
 void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, int width,
                      int orientation)
 {
@@ -83,14 +83,14 @@ void ls_picture_turn(uint8_t *out, const uint8_t *in, int channels, int height, 
 
 /* ---- scaling ------------------------------------------------------------------------------------
  *
- * Scales one direction after the other: first all needed lines to `width` columns, then the columns
- * to `height` lines. 16 samples are processed at a time: 4 rows of a pixel of 4 samples (the fourth
- * is not used), or 16 rows of a grey pixel. */
+ * A picture is scaled in one direction after the other: first all needed lines to `width` columns,
+ * then the columns to `height` lines. 16 samples are processed at a time: the 4 samples of a pixel
+ * (the fourth is not used) in each of 4 rows, or the single grey sample in each of 16 rows. */
 
 enum { LANES = 16 };
 
-/* Weights along one side. Output i is the sum of count[i] pixels from first[i] on, with weights
- * that add up to 1. */
+/* Weights for scaling in one direction. Output i is the weighted sum of count[i] pixels, from pixel
+ * first[i] on; the weights add up to 1. */
 typedef struct side {
     int *first, *count, most;
     float *weight; /* [outputs][most] */
@@ -98,12 +98,13 @@ typedef struct side {
 
 typedef struct scaling {
     const ls_picture *from;
-    int height, width, lanes; /* samples of a pixel: 4, or 1 */
+    int height, width, lanes; /* lanes: number of samples of a pixel, 4 or 1 */
     side rows, columns;
     size_t pitch;
-    uint8_t (*tile)[LANES]; /* [width of the picture]: pixels of several rows, interleaved */
-    float (*wide)[LANES];   /* the tile as floats */
-    float *line;            /* [height of the picture][pitch]: lines scaled to `width` */
+    uint8_t (*tile)[LANES]; /* [width of the picture]: the pixels of a column in several rows */
+    float (*wide)[LANES];   /* the values of `tile` as floats */
+    /* [height of the picture][pitch]: the lines, scaled to `width` columns */
+    float *line;
 } scaling;
 
 static int weigh(float *weight, int *first, int o, double from, double step, int size)
@@ -143,8 +144,8 @@ static const uint8_t *row_of(const ls_picture *p, int y)
                   : p->pixel + (size_t)y * (size_t)p->width * (size_t)p->channels;
 }
 
-/* Interleaves as many rows as fit, from y on, in the tile. Beyond `end` the last row is
- * repeated. */
+/* Copies rows to the tile, from row y on, interleaved: as many as fit in 16 lanes. In place of rows
+ * from `end` on, the last row is repeated. */
 static void lay_rows(const scaling *s, int y, int end, int left, int right)
 {
     const size_t step = (size_t)s->from->channels;
@@ -242,7 +243,8 @@ static void scale(const scaling *s, uint8_t *out)
         write_row(s, by, out, y);
 }
 
-/* Takes `bytes` bytes of the memory from *at on; if `memory` is NULL, only counts them. */
+/* Returns the address of `bytes` bytes of `memory` at offset *at, and advances *at. If `memory` is
+ * NULL, only advances *at, to compute the total size. */
 static void *take(char *memory, size_t *at, size_t bytes)
 {
     char *out = memory ? memory + *at : NULL;

@@ -3,11 +3,16 @@
  *
  *     ls_read_ahead *r;
  *     int status = ls_read_ahead_open(&r, path, host, err);
- *     while (status == LS_OK && (status = ls_read_ahead_some(r, out, count, &got, err)) == LS_OK &&
- * got) … status = ls_read_ahead_end(r, sha256, err); ls_read_ahead_close(r);
+ *     do
+ *         status = ls_read_ahead_some(r, out, count, &got, err);   // uses got bytes at out
+ *     while (status == LS_OK && got > 0);
+ *     status = ls_read_ahead_end(r, sha256, err);
+ *     ls_read_ahead_close(r);
  *
- * There are two blocks: the caller's, and the other thread's, which are exchanged when the caller
- * has used its own. Memory order: see ls_beside. One thread uses an ls_read_ahead. */
+ * There are two blocks of memory. The caller reads from one while the other thread fills the other;
+ * they are exchanged when the caller has read its whole block. For the memory order see ls_beside
+ * (beside.h), by which the other thread is started and joined for each block. Only one thread may
+ * use an ls_read_ahead. */
 #ifndef DATA_READ_AHEAD_H
 #define DATA_READ_AHEAD_H
 
@@ -15,16 +20,16 @@
 
 typedef struct ls_read_ahead ls_read_ahead;
 
-/* Opens a plain or gzip file. `path` is kept, not copied. Errors: those of ls_byte_reader_open. */
+/* Opens a plain or gzip file. `path` is not copied. Errors: those of ls_byte_reader_open. */
 int ls_read_ahead_open(ls_read_ahead **out, const char *path, const ls_host *host, ls_error *err);
 void ls_read_ahead_close(ls_read_ahead *r); /* NULL is allowed */
 
-/* Reads at most `count` of the next bytes. *got is 0 at the end. Errors: those of
- * ls_byte_reader_some. */
+/* Reads up to `count` bytes into `out` and stores their number in *got, which is 0 only at the end
+ * of the file. Errors: those of ls_byte_reader_some. */
 int ls_read_ahead_some(ls_read_ahead *r, void *out, size_t count, size_t *got, ls_error *err);
 
-/* Called after the last byte. Returns the SHA-256 of the decompressed file. Errors: those of
- * ls_byte_reader_end. */
+/* Must be called after the last byte was read. Stores the SHA-256 of the decompressed file. Errors:
+ * those of ls_byte_reader_end. */
 int ls_read_ahead_end(ls_read_ahead *r, char sha256[LS_SHA256_HEX], ls_error *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* A list of rows of floats whose length is not known in advance. Rows are stored in blocks, which
- * are freed one by one while a dataset is filled from them, so that both together need little more
- * memory than one. */
+/* A list of rows of floats that grows row by row. Rows are stored in blocks of about 1 MiB. When a
+ * dataset is filled from the list, the blocks are freed one by one from the end, so that list and
+ * dataset together need little more memory than one of them. */
 #ifndef DATA_ROW_BLOCKS_H
 #define DATA_ROW_BLOCKS_H
 
@@ -11,17 +11,17 @@ typedef struct ls_row_blocks {
     const ls_host *host;
     size_t width; /* number of floats in a row */
     size_t rows;
-    size_t each; /* number of rows in a block; 0 before the first */
+    size_t each; /* number of rows in a block; 0: no row has been added yet */
     float **block;
     size_t blocks, room;
 } ls_row_blocks;
 
-/* Appends a row, whose content is undefined, and returns it. Returns NULL if there is no memory. A
- * list is initialised with {.host, .width}. */
+/* Appends a row with undefined content, and returns it. Returns NULL if there is no memory. The
+ * caller initialises a list with {.host = …, .width = …}. */
 float *ls_row_blocks_add(ls_row_blocks *b);
-/* Returns row `row`, which is below `rows`. */
+/* Returns the row with the number `row`, from 0. It must be below b->rows. */
 float *ls_row_blocks_at(const ls_row_blocks *b, size_t row);
-/* Removes the rows from `row` on, and frees the blocks that are no longer needed. */
+/* Removes row number `row` and all rows after it, and frees the blocks that are then empty. */
 void ls_row_blocks_cut(ls_row_blocks *b, size_t row);
 /* Removes all rows and frees the memory. */
 void ls_row_blocks_free(ls_row_blocks *b);

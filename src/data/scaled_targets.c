@@ -1,6 +1,6 @@
-/* Scales targets that are one number to mean 0 and deviation 1, which is what the network learns.
- * Mean and deviation are stored in the preparation, by which predictions are converted back to the
- * original unit. */
+/* Scales targets that are one number to mean 0 and deviation 1, because a network learns numbers of
+ * that size best. Mean and deviation of the training targets are stored in the preparation, by
+ * which predictions are converted back to the original unit. */
 #include "base/error.h"
 #include "data/kinds.h"
 #include "data/new_rows.h"
@@ -30,14 +30,14 @@ static void measure(ls_prep *prep, const ls_resident *r)
     prep->target_deviation = squares > 0 ? sqrt(squares / rows) : 1;
 }
 
-void ls_learn_targets(ls_dataset *split[2], const ls_opening *o)
+void ls_scale_split_targets(ls_dataset *split[2], const ls_opening *o)
 {
     const ls_data_keys *k = &o->spec->keys;
     ls_resident *train = (ls_resident *)split[0];
-    const ls_prep *by = k->as ? k->as->prep : split[0]->info.prep;
+    const ls_prep *by = k->input_format ? k->input_format->prep : split[0]->info.prep;
     if (split[0]->info.targets != 1 || !by)
         return;
-    if (!k->as && k->standardize_target && by->kind != LS_PREP_IMAGES)
+    if (!k->input_format && k->standardize_target && by->kind != LS_PREP_IMAGES)
         measure(train->prep, train);
     for (int s = 0; s < 2; s++)
         ls_dataset_scale_targets(split[s], by);

@@ -11,32 +11,38 @@
 #include <string.h>
 
 enum {
-    CHUNK = 64 << 10,       /* bytes that are read at once */
-    PEEKED = 64 << 10,      /* bytes in which the separator is looked for */
-    PEEKED_MOST = 16 << 20, /* the same if the header is longer */
+    CHUNK = 64 << 10, /* number of bytes that are read at a time */
+    /* number of bytes at the start of the text in which the separator is looked for */
+    PEEKED = 64 << 10,
+    PEEKED_MOST = 16 << 20, /* the same, if the header is longer than PEEKED */
     PEEKED_ROWS = 10
 };
 
 typedef enum coding { PLAIN, UTF16_LITTLE, UTF16_BIG } coding;
 
-/* The text around the current field, and the source of its bytes. */
+/* The window, a part of the text with the current field in it, and the source of further bytes. */
 struct ls_table_source {
     const ls_host *host;
-    ls_read_ahead *file;   /* NULL: bytes in memory */
-    const uint8_t *memory; /* remaining bytes in memory, of `left` bytes */
+    ls_read_ahead *file; /* the file; NULL: the text is in memory */
+    /* the part of the text in memory that has not been fetched yet, `left` bytes */
+    const uint8_t *memory;
     size_t left;
-    ls_sha256 hash; /* covers the bytes in memory */
+    ls_sha256 hash; /* SHA-256 of a text in memory */
     coding coding;
-    uint8_t odd[2]; /* UTF-16: incomplete character, of `odds` bytes */
+    /* UTF-16: bytes of an incomplete character at the end of the last chunk; `odds` of them */
+    uint8_t odd[2];
     size_t odds;
     unsigned high; /* first half of a surrogate pair; 0: none */
-    char *window;  /* [room]: the text, of `size` bytes, followed by a NUL */
+    /* [room]: the window: `size` bytes of text in UTF-8 or Windows-1252, followed by a NUL */
+    char *window;
     size_t room, size;
-    size_t from; /* index of the field that is being read; the text before it is no longer needed */
+    /* index in `window` of the field that is being read; the text before that field is no longer
+     * needed */
+    size_t from;
     size_t at;
-    bool ended; /* there is no text after that in the window */
+    bool ended; /* the window contains the end of the text */
     size_t next_line;
-    bool stop[256]; /* bytes that end, or may end, a field without quotes */
+    bool stop[256]; /* [byte]: the byte ends, or may end, a field without quotes */
     char text[3 * LS_FIELD_BYTES];
     uint8_t raw[CHUNK];
 };
@@ -70,7 +76,8 @@ const char *ls_separator_name(char separator)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Reads at most CHUNK bytes; *got is 0 at the end. */
+/* Copies the next bytes of the source, at most CHUNK, to `to`, and stores their number in *got,
+ * which is 0 only at the end. */
 static int fetch(ls_table *t, uint8_t *to, size_t *got)
 {
     ls_table_source *s = t->source;
@@ -100,8 +107,8 @@ static size_t encode(char *to, unsigned c)
     return n;
 }
 
-/* Converts UTF-16 to UTF-8 and returns the number of bytes written: at most three for two. An
- * unpaired surrogate becomes U+FFFD. */
+/* Converts `count` bytes of UTF-16 to UTF-8, and returns the number of bytes written: at most three
+ * for every two. An unpaired surrogate becomes U+FFFD. */
 static size_t decode(ls_table_source *s, char *to, const uint8_t *raw, size_t count)
 {
     size_t used = 0;
@@ -125,7 +132,8 @@ static size_t decode(ls_table_source *s, char *to, const uint8_t *raw, size_t co
     return used;
 }
 
-/* Makes room for a chunk after the text. Moves the field that is being read to the front. */
+/* Makes room for another chunk at the end of the window. Moves the field that is being read to the
+ * window's start. */
 static int make_room(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -149,7 +157,7 @@ static int make_room(ls_table *t)
     return LS_OK;
 }
 
-/* Appends more text to the window; sets s->ended at the end. */
+/* Appends another chunk of text to the window. At the end of the text, sets s->ended instead. */
 static int fill(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -167,7 +175,7 @@ static int fill(ls_table *t)
     return LS_OK;
 }
 
-/* Sets *there if there is another byte. */
+/* Sets *there to whether another byte of text follows. */
 static int has_byte(ls_table *t, bool *there)
 {
     ls_table_source *s = t->source;
@@ -185,7 +193,6 @@ static bool is_blank(const ls_table *t, char c)
     return c == ' ' || (c == '\t' && t->separator != '\t');
 }
 
-/* Skips blanks. */
 static int skip_blanks(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -201,12 +208,12 @@ static int skip_blanks(ls_table *t)
 static int fail_zero(const ls_table *t)
 {
     return ls_table_fail(
-        t, "expected text, found a zero byte; if the table is UTF-16 without its mark, "
+        t, "expected text, found a zero byte; if the table is UTF-16 without a byte order mark, "
            "save it as UTF-8");
 }
 
-/* Reads a field in quotes and unescapes it in place: two quotes are one. *begin and *length are
- * relative to s->from. */
+/* Reads a field in quotes. Two quotes in it stand for one, and are replaced in place. Stores where
+ * the field begins, as an offset from s->from, and its length. */
 static int read_quoted(ls_table *t, size_t *begin, size_t *length)
 {
     ls_table_source *s = t->source;
@@ -233,7 +240,8 @@ static int read_quoted(ls_table *t, size_t *begin, size_t *length)
     if (status)
         return status;
     t->line = line;
-    return there ? ls_table_fail(t, "expected a field of less than 16 MiB; does a quote not end?")
+    return there ? ls_table_fail(t, "expected a field of less than 16 MiB; is a closing quote "
+                                    "missing?")
                  : ls_table_fail(t, "expected a quote that ends the field that begins here");
 }
 
@@ -264,7 +272,8 @@ static int read_plain(ls_table *t, size_t *begin, size_t *length)
     return LS_OK;
 }
 
-/* Skips what ends a field, including a carriage return before the line end. */
+/* Skips the separator or line end after a field. A line end may be preceded by a carriage
+ * return. */
 static int end_field(ls_table *t, bool quoted)
 {
     ls_table_source *s = t->source;
@@ -407,7 +416,8 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
     size_t used = 0;
     *out = text;
     if (t->length >= LS_FIELD_BYTES)
-        return ls_table_fail(t, "expected a field of less than 4096 bytes; does a quote not end?");
+        return ls_table_fail(t, "expected a field of less than 4096 bytes; is a closing quote "
+                                "missing?");
     for (size_t i = 0; t->latin1 && i < t->length; i++) {
         const unsigned c = (unsigned char)t->field[i];
         used += encode(text + used, c >= 0x80 && c < 0xA0 ? windows[c - 0x80] : c);
@@ -430,7 +440,7 @@ int ls_table_text(ls_table *t, bool utf8, const char **out)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Skips a byte order mark and selects the encoding that it indicates. */
+/* Skips a byte order mark, and selects the encoding of the text by it. */
 static int find_coding(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -450,10 +460,11 @@ static int find_coding(ls_table *t)
         return ls_table_fail(t, "expected text, found gzip's; decompress it before: gunzip");
     else if (s->size >= 4 && memcmp(mark, "PK\3\4", 4) == 0)
         return ls_table_fail(
-            t, "expected text, found a ZIP archive; of a spreadsheet's file save the sheet as CSV");
+            t, "expected text, found a ZIP archive; if it is the file of a spreadsheet, save the "
+               "sheet as CSV");
     if (s->coding == PLAIN)
         return LS_OK;
-    /* The content of the window is decoded into a new one. */
+    /* The bytes that are in the window are decoded into a new window. */
     char *window = ls_alloc(s->host, 2 * s->room);
     if (!window)
         return no_memory(t);
@@ -464,8 +475,8 @@ static int find_coding(ls_table *t)
     return LS_OK;
 }
 
-/* Returns the number of fields of the row at *at, and moves *at to the next row. 0: the row does
- * not end. */
+/* Returns the number of fields in the row at offset *at, and moves *at to the next row. Returns 0
+ * if the row does not end within `size` bytes. */
 static size_t count_fields(const char *text, size_t size, char separator, size_t *at)
 {
     size_t fields = 1, i = *at;
@@ -492,9 +503,9 @@ static size_t count_fields(const char *text, size_t size, char separator, size_t
     return quoted ? 0 : fields;
 }
 
-/* Returns whether the rows below the header have as many fields as the header. With blanks as
- * separator all of them may have one field more, as in files of R with row names. A row that the
- * window truncates is ignored. */
+/* Returns whether, with this separator, the rows below the header have as many fields as the
+ * header. If the separator is a blank, all of them may have one field more, as in files of R with
+ * row names. A row that does not end within the window is ignored. */
 static bool fits(const ls_table_source *s, char separator)
 {
     size_t at = s->at, rows = 0, expected = 0;
@@ -512,7 +523,8 @@ static bool fits(const ls_table_source *s, char separator)
     return same && (rows > 0 || separator != ' ');
 }
 
-/* Reads the header and some rows into the window. */
+/* Reads the header and the first rows into the window, in which find_separator looks at them.
+ * Stores the length of the header. */
 static int peek(ls_table *t, size_t *header)
 {
     ls_table_source *s = t->source;
@@ -528,7 +540,8 @@ static int peek(ls_table *t, size_t *header)
     }
 }
 
-/* Skips a line sep=X, with which spreadsheet programs begin a file, and uses its separator. */
+/* Spreadsheet programs may begin a file with a line sep=X. Skips that line, and takes X as the
+ * separator. */
 static void take_dialect(ls_table *t)
 {
     ls_table_source *s = t->source;
@@ -542,8 +555,8 @@ static void take_dialect(ls_table *t)
     s->next_line++;
 }
 
-/* Chooses the separator among the candidates in the header; of several, the one for which the rows
- * below have as many fields. */
+/* Chooses the separator: the only candidate that occurs in the header, or, if several do, the one
+ * by which the rows below have as many fields as the header. */
 static int find_separator(ls_table *t, size_t header)
 {
     static const char candidates[] = ",;\t|";

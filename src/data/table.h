@@ -1,6 +1,8 @@
-/* Reads the text of a table once, from front to back. Fields lie between separators; a field with a
- * separator, a quote or a line end is in quotes (RFC 4180). The text is plain or gzip, UTF-8, or
- * UTF-16 with a byte order mark. Used for training rows and for new rows.
+/* Reads the text of a table once, from front to back. A row is a line of the text, or several lines
+ * if a field in quotes contains line ends. A field is the text between two separators; a field that
+ * contains a separator, a quote or a line end is in quotes (RFC 4180). The file may be compressed
+ * with gzip. Its text is UTF-8, UTF-16 with a byte order mark, or Windows-1252. Used for training
+ * data (data_csv.c) and for new rows of a trained model (new_rows.c).
  *
  *     ls_table *t;
  *     int status = ls_table_open(&t, path, 0, host, err);
@@ -13,8 +15,8 @@
 #include "data/kinds.h"
 
 enum {
-    LS_FIELD_BYTES = 4096,    /* exclusive size limit of a name or text in bytes */
-    LS_FIELD_MOST = 16 << 20, /* exclusive size limit of any field in bytes */
+    LS_FIELD_BYTES = 4096,    /* a name or a text must be shorter than this, in bytes */
+    LS_FIELD_MOST = 16 << 20, /* every field must be shorter than this, in bytes */
     LS_TABLE_COLUMNS = 65536
 };
 
@@ -25,21 +27,22 @@ typedef struct ls_table {
     size_t line;      /* line on which the last field read ends, from 1 */
     char separator;
     bool latin1; /* the text encoding is Windows-1252 instead of UTF-8 */
-    /* The last field read, trimmed, of `length` bytes; valid until the next field is read. */
+    /* The field that was read last, without blanks at its ends and `length` bytes long. It is valid
+     * until the next field is read. */
     const char *field;
     size_t length;
-    bool ends_row; /* the field was the last of its row */
+    bool ends_row; /* `field` is the last of its row */
     ls_table_source *source;
     ls_error *err;
 } ls_table;
 
-/* Opens a file, and detects the separator if `separator` is 0. The table is then positioned at the
- * header. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA (empty, not text, or an ambiguous
- * separator; the message then names data.separator). */
+/* Opens a file, and detects the separator if `separator` is 0. The first field read is then the
+ * first name of the header. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA (empty, not text, or an
+ * ambiguous separator; the message then names data.separator). */
 int ls_table_open(ls_table **out, const char *path, char separator, const ls_host *host,
                   ls_error *err);
-/* Like ls_table_open, for a text in memory. Messages call it `name`. Both must outlive the
- * table. */
+/* Does the same as ls_table_open, for a text of `bytes` bytes in memory. Messages call it `name`.
+ * `text` and `name` must outlive the table. */
 int ls_table_read(ls_table **out, const char *name, const void *text, size_t bytes, char separator,
                   const ls_host *host, ls_error *err);
 void ls_table_close(ls_table *t); /* NULL is allowed */
@@ -47,30 +50,31 @@ void ls_table_close(ls_table *t); /* NULL is allowed */
 /* Skips empty lines; sets *more if another row follows. Errors: LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_table_has_row(ls_table *t, bool *more);
 
-/* Stores an upper bound of the number of fields in the row that follows. Errors: those of
+/* Stores an upper bound of the number of fields in the next row. Errors: those of
  * ls_table_has_row. */
 int ls_table_count(ls_table *t, size_t *fields);
 
 /* Reads the next field. Errors: those of ls_table_has_row, with the line. */
 int ls_table_field(ls_table *t);
 
-/* Reads the next field if it is a plain number, and returns true; else reads nothing. `form`: see
- * ls_number_scan. */
+/* Reads the next field and returns true if it is a plain number. Otherwise returns false and reads
+ * nothing. *form: see ls_number_scan (prep/number.h). */
 bool ls_table_number(ls_table *t, float *value, unsigned *form);
 
-/* Returns the last field read as a NUL-terminated text, converted from Windows-1252 to UTF-8 if
- * latin1 is set. It is valid until the next field is read. Errors: LS_EDATA (too long; not UTF-8
- * although `utf8` is set, and the message names data.encoding). */
+/* Returns the field that was read last as a NUL-terminated text. If t->latin1 is set, the text is
+ * converted from Windows-1252 to UTF-8. It is valid until the next field is read. `utf8`: fail if
+ * the text is not UTF-8. Errors: LS_EDATA (too long, or not UTF-8; the message names
+ * data.encoding). */
 int ls_table_text(ls_table *t, bool utf8, const char **out);
 
 bool ls_table_is_utf8(const ls_table *t); /* returns whether the last field read is valid UTF-8 */
 
-/* Reads a row: calls take(user, i) for field i, which reads it. Errors: those of `take`; LS_EDATA
- * for a row that does not have `columns` fields. */
+/* Reads a row: calls take(user, i) for each field i, and `take` reads the field. Errors: those of
+ * `take`; LS_EDATA for a row that does not have `columns` fields. */
 int ls_table_row(ls_table *t, int columns, int (*take)(void *user, int i), void *user);
 
-/* Called after the last row. Returns the SHA-256 of the decompressed file. Errors: LS_EDATA (damage
- * after the last row), LS_EIO. */
+/* Must be called after the last row. Stores the SHA-256 of the decompressed file. Errors: LS_EDATA
+ * (damage after the last row), LS_EIO. */
 int ls_table_end(ls_table *t, char sha256[LS_SHA256_HEX]);
 
 /* Returns the name of a separator for messages, such as "a comma". */

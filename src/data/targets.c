@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    FLOAT_CLASSES = 100,  /* floats are labels only if all are below this */
-    NAMED_CLASSES = 65536 /* limit of classes whose labels begin at 1 */
+    FLOAT_CLASSES = 100,  /* floats are taken as labels only if all are below this */
+    NAMED_CLASSES = 65536 /* largest number of classes whose labels begin at 1 */
 };
 
 static bool is_label(double v)
@@ -50,7 +50,8 @@ static bool all_one_hot(const ls_array *y)
     return row == y->dim[0];
 }
 
-/* Returns whether floats are labels: every whole number from 0 or 1 to the greatest occurs. */
+/* Returns whether the targets are labels: all are whole numbers, and every whole number from 0 or 1
+ * to the greatest occurs among them. */
 static bool are_labels(const ls_array *y)
 {
     bool seen[FLOAT_CLASSES] = {false};
@@ -94,7 +95,7 @@ static int count_one_hot(ls_target_form *out, const ls_array *y, const char *nam
                        "%.200s: %s: expected %d classes, as data.classes says, found rows of %zu "
                        "numbers with one 1 each; remove the key",
                        y->path, name, keys->classes, n);
-    if (!keys->as)
+    if (!keys->input_format)
         ls_log(
             host, LS_LOG_INFO,
             "%.200s: %s: rows of zeros with one 1 each are taken as %zu classes; for vectors set "
@@ -115,15 +116,17 @@ static int count_labels(ls_target_form *out, const ls_array *y, const char *name
     out->classes = keys->classes       ? keys->classes
                    : most > out->first ? (int)(most + 1 - out->first)
                                        : 2;
-    if (out->first && !keys->as)
-        ls_log(host, LS_LOG_INFO, "%.200s: %s: labels are 1 to %lld: %d classes, of these names",
+    if (out->first && !keys->input_format)
+        ls_log(host, LS_LOG_INFO,
+               "%.200s: %s: labels are 1 to %lld, which are the names of the "
+               "%d classes",
                y->path, name, (long long)most, out->classes);
     if (most - out->first < out->classes)
         return LS_OK;
     return ls_fail(err, LS_EDATA, "%.200s: %s: expected labels from 0 to %d, found %lld; %s",
                    y->path, name, out->classes - 1, (long long)most,
-                   keys->as ? "the model has learnt no others"
-                            : "set data.classes to how many there are");
+                   keys->input_format ? "the model has learnt no other labels"
+                                      : "set data.classes to the number of classes");
 }
 
 int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,
@@ -152,9 +155,9 @@ int ls_targets_find(ls_target_form *out, const ls_array *y, const char *name,
                "for values set data.labels to \"values\"",
                y->path, name, ls_array_type_name(y->type));
     }
-    if (keys->as && keys->as->classes) {
-        *out = ls_targets_of_model(y, keys->as->classes, keys->as->class_name);
-        return ls_targets_check(out, y, name, "the model has learnt no others", err);
+    if (keys->input_format && keys->input_format->classes) {
+        *out = ls_targets_of_model(y, keys->input_format->classes, keys->input_format->class_name);
+        return ls_targets_check(out, y, name, "the model has learnt no other labels", err);
     }
     return count_labels(out, y, name, keys, host, err);
 }

@@ -28,7 +28,7 @@ static bool allocate(ls_exchange *x, ls_engine *e)
         complete = complete && x->test.scores;
     }
     if (complete)
-        ls_dataset_places(d->data[LS_TEST], x->test.row, x->test.rows);
+        ls_dataset_view_rows(d->data[LS_TEST], x->test.row, x->test.rows);
     for (int i = 0; i < ls_optimizer_states(d->optimizer); i++) {
         state->slot[i] = ls_alloc_array(d->host, d->model->floats, sizeof *state->slot[i]);
         complete = complete && state->slot[i];

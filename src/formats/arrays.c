@@ -19,7 +19,9 @@
 
 static const struct {
     const char *numpy,
-        *tensor; /* names of the type in the two formats; "": the format does not have the type */
+        /* names of the type in .npy and in safetensors files; "": the format does not have the
+         * type */
+        *tensor;
     const char *name;
     size_t bytes;
 } types[] = {
@@ -96,8 +98,8 @@ size_t ls_array_last_place(const ls_array *a, size_t i)
     return (row * area + pixel) * channels + channel;
 }
 
-/* Checks that an array of this shape and type has exactly `bytes` bytes. Fails if the product
- * exceeds the file or 64 bits, because then the header is damaged. */
+/* Checks that an array of this shape and type has exactly `bytes` bytes. The product of the sizes
+ * may exceed 64 bits in a damaged header; the check also fails then. */
 static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error *err)
 {
     uint64_t left = bytes / types[a->type].bytes;
@@ -107,7 +109,7 @@ static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error
                            "expected a shape without zeros; there are no rows in it");
         left /= a->dim[i];
     }
-    uint64_t product = types[a->type].bytes; /* if left > 0, at most `bytes` */
+    uint64_t product = types[a->type].bytes; /* at most `bytes` if left > 0 */
     for (int i = 0; i < a->rank; i++)
         product *= a->dim[i];
     if (left > 0 && product == bytes)
@@ -120,7 +122,7 @@ static int check_size(const ls_array *a, uint64_t bytes, size_t offset, ls_error
 
 /* ---- npy ------------------------------------------------------------------------------------- */
 
-/* Position in the header's text, which is a Python dictionary. */
+/* A position in the header of an .npy file, which is the text of a Python dictionary. */
 typedef struct cursor {
     const ls_array *array;
     const char *text;
@@ -272,7 +274,7 @@ int ls_array_parse_npy(ls_array *a, const void *bytes, size_t count, ls_error *e
     const size_t length = (size_t)b[8] | (size_t)b[9] << 8 |
                           (b[6] == 1 ? 0 : (size_t)b[10] << 16 | (size_t)b[11] << 24);
     if (length > MOST_HEADER || length > count - begin)
-        return fail_at(a, 8, err, "expected a header that ends in the file; it is cut off");
+        return fail_at(a, 8, err, "expected a header within the file; the file is cut off");
     cursor c = {a, bytes, begin, begin + length, err};
     int status = read_dictionary(&c, a);
     a->data = b + begin + length;
@@ -301,8 +303,8 @@ bool ls_path_is_npz(const char *path)
     return n > 4 && strcmp(path + n - 4, npz) == 0;
 }
 
-/* Splits "FILE.npz/NAME": copies the file's path to `file` and returns the name. Any other path is
- * copied whole, and NULL is returned. */
+/* Splits "FILE.npz/NAME": copies "FILE.npz" to `file`, and returns "NAME". If `path` has another
+ * form, copies the whole path and returns NULL. */
 static const char *split_path(char file[LS_PATH_BYTES], const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -474,7 +476,8 @@ const char *ls_array_type_name(ls_array_type type)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Decodes a float with a sign bit, `exponent` bits of exponent and `bits` bits of fraction. */
+/* Decodes the floating-point number `v`, which has a sign bit, `exponent` bits of exponent and
+ * `bits` bits of fraction. */
 static double float_of(uint64_t v, int bits, int exponent)
 {
     const int bias = (1 << (exponent - 1)) - 1, top = (1 << exponent) - 1;
@@ -486,7 +489,8 @@ static double float_of(uint64_t v, int bits, int exponent)
     return sign * ldexp(e ? 1 + fraction : fraction, (e ? e : 1) - bias);
 }
 
-/* Returns the bits of number `i`, whatever the byte order of the file and of the machine. */
+/* Returns the bytes of element `i` as an integer. Any byte order of the file and of the machine is
+ * handled. */
 static uint64_t bits_of(const ls_array *a, size_t i)
 {
     const size_t n = types[a->type].bytes;
@@ -532,7 +536,8 @@ bool ls_array_is_whole(const ls_array *a)
     return a->type < LS_ARRAY_F16;
 }
 
-/* Floats can be used in place if the machine has the file's byte order and they are aligned. */
+/* Floats can be used in place if the file has the machine's byte order and the floats are
+ * aligned. */
 bool ls_array_in_place(const ls_array *a)
 {
     static const uint16_t one = 1;

@@ -13,7 +13,7 @@ enum { LS_ARRAY_RANK = 4 };
 
 typedef enum ls_array_type {
     LS_ARRAY_U8,
-    LS_ARRAY_BOOL, /* one byte each; any value but 0 is read as 1 */
+    LS_ARRAY_BOOL, /* one byte for each element; any value but 0 is read as 1 */
     LS_ARRAY_I8,
     LS_ARRAY_U16,
     LS_ARRAY_I16,
@@ -33,9 +33,9 @@ typedef struct ls_array {
     ls_array_type type;
     bool big_endian;
     int rank;
-    uint64_t dim[LS_ARRAY_RANK]; /* [rank] sizes, all above 0 */
+    uint64_t dim[LS_ARRAY_RANK]; /* [rank]: size of each dimension, greater than 0 */
     const uint8_t *data;
-    void *map; /* the mapped memory if this array must unmap it; else NULL */
+    void *map; /* the mapping that ls_array_close unmaps; NULL: none */
     size_t map_bytes;
 } ls_array;
 
@@ -44,16 +44,16 @@ typedef struct ls_array {
  * array. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
 int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err);
 
-/* Maps an array: an .npy file, or an array in an .npz file, "FILE.npz/NAME". For "FILE.npz" it maps
- * the array with the first of `names` (NULL-terminated) that the file contains. If one of `names`
- * is
- * "", and the file contains a single array, it maps that one whatever its name is. A deflated array
- * is unpacked into memory. `path` must outlive the array, which the caller closes. Errors:
- * LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA with file and offset; LS_EUNSUPPORTED (a member that is
- * encrypted, or compressed by another method). */
+/* Maps an array. `path` is an .npy file, or an array in an .npz file, "FILE.npz/NAME", or
+ * "FILE.npz" alone. For "FILE.npz" alone, `names` (NULL-terminated) is a list of names, and the
+ * first of them that the file contains is mapped. An entry "" of the list means the only array in
+ * the file, whatever its name is. If the array is compressed, it is decompressed into memory.
+ * `path` must outlive the array, which the caller closes. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM;
+ * LS_EDATA with file and offset; LS_EUNSUPPORTED (the array is encrypted, or is compressed by
+ * another method than deflate). */
 int ls_array_open(ls_array *a, const char *path, const char *const *names, ls_error *err);
-/* Reads an array as ls_array_open does, from `count` bytes in memory, which messages call `name`.
- * Both must outlive the array, which the caller closes. */
+/* Does the same as ls_array_open, for a file of `count` bytes in memory. Messages call it `name`.
+ * `bytes` and `name` must outlive the array, which the caller closes. */
 int ls_array_read(ls_array *a, const char *name, const void *bytes, size_t count,
                   const char *const *names, ls_error *err);
 /* ls_array_is_npy and ls_array_is_npz return whether the `count` bytes begin as an .npy file or an
@@ -67,20 +67,22 @@ bool ls_array_is_there(const char *path, const char *const *names);
 /* Unmaps an array. Calls after the first have no effect. */
 void ls_array_close(ls_array *array);
 
-/* Default names of arrays in .npz files, NULL-terminated: rows and their targets,
- * for training and test. */
+/* Lists of the names by which arrays in .npz files are found, NULL-terminated: the training rows,
+ * their targets, the test rows and their targets. */
 extern const char *const ls_names_of_rows[],
     *const ls_names_of_targets[], *const ls_names_of_test_rows[], *const ls_names_of_test_targets[];
 
 /* ---- internal: formats in memory ------------------------------------------------------------- */
 
-/* ls_array_parse_npy and ls_array_parse_npz parse `count` bytes in memory. a->path must be set;
- * a->map may be the memory that contains the bytes, which npz.c replaces if it unpacks an array.
- * `names`: as for ls_array_open. Errors: those of ls_array_open. */
+/* ls_array_parse_npy and ls_array_parse_npz parse a file of `count` bytes in memory. a->path must
+ * be set. a->map may be the mapping that contains the bytes; if ls_array_parse_npz decompresses an
+ * array, it unmaps this mapping and sets a->map to the decompressed array. `names`: as for
+ * ls_array_open. Errors: those of ls_array_open. */
 int ls_array_parse_npy(ls_array *a, const void *bytes, size_t count, ls_error *err);
 int ls_array_parse_npz(ls_array *a, const void *bytes, size_t count, const char *const *names,
                        ls_error *err);
-/* Returns whether the bytes are an .npz file with an array of one of these names. */
+/* Returns whether the bytes are an .npz file that contains an array with one of the names
+ * `names`. */
 bool ls_npz_has(const void *bytes, size_t count, const char *const *names);
 
 /* A safetensors file, mapped. */
@@ -94,23 +96,25 @@ typedef struct ls_tensors {
 int ls_tensors_open(ls_tensors *out, const char *path, const ls_host *host, ls_error *err);
 /* Unmaps the file and frees the header. */
 void ls_tensors_close(ls_tensors *tensors);
-/* Finds a tensor; *a points into the map of `t`. Errors: LS_EDATA. */
+/* Finds a tensor. *a then points into the mapping of `t`, and is valid until ls_tensors_close.
+ * Errors: LS_EDATA. */
 int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error *err);
 /* Returns whether the file has a tensor of this name. */
 bool ls_tensors_has(const ls_tensors *tensors, const char *name);
-/* Returns a text of the header's metadata, or NULL. It belongs to `tensors`. */
+/* Returns the text `key` of the header's metadata, or NULL if there is none. The text belongs to
+ * `tensors`. */
 const char *ls_tensors_note(const ls_tensors *tensors, const char *key);
 
 /* Returns the name of a type: "u8", "f32". The text is static. */
 const char *ls_array_type_name(ls_array_type type);
 
-/* Returns the number of elements of one row. */
+/* Returns the number of elements in a row: the product of all dimensions but the first. */
 size_t ls_array_row(const ls_array *array);
-/* Computes channels, height and width of a row of [features], [height][width] or
- * [channels][height][width]; if `last` is set, of [height][width][channels]. */
+/* Computes the shape of a row, {channels, height, width}. A row is [features], [height][width] or
+ * [channels][height][width]; `last`: [height][width][channels]. */
 void ls_array_sides(uint64_t side[3], const ls_array *array, bool last);
-/* Returns the index, in an array of [rows][height][width][channels], of element `i` of rows of
- * [channels][height][width]. */
+/* `array` is [rows][height][width][channels]. Returns the index in it of the element that would
+ * have the index `i` if the array were [rows][channels][height][width]. */
 size_t ls_array_last_place(const ls_array *array, size_t i);
 /* Returns element `i` of an array of any type, converted to double. */
 double ls_array_number(const ls_array *array, size_t i);

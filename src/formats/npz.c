@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 enum {
-    END = 22, /* bytes of the record at the end of a file */
+    END = 22, /* bytes of the END record, which is at the end of a file */
     END64 = 56,
     LOCATOR64 = 20, /* bytes of the record that locates an END64 record */
     ENTRY = 46,     /* bytes of an entry of the directory */
@@ -63,7 +63,8 @@ bool ls_array_is_npz(const void *bytes, size_t count)
 
 /* ---- the directory -------------------------------------------------------------------------- */
 
-/* Finds the directory of a file whose numbers do not fit into the END record. */
+/* Finds the directory of a file whose offset or number of entries does not fit into the END record:
+ * an END64 record then precedes it. */
 static int read_end64(archive *z, size_t end)
 {
     if (end < LOCATOR64 || memcmp(z->bytes + end - LOCATOR64, "PK\6\7", 4) != 0)
@@ -76,8 +77,8 @@ static int read_end64(archive *z, size_t end)
     return LS_OK;
 }
 
-/* Finds the directory. The END record may be followed by a comment of up to 65535 bytes,
- * which is mostly empty. */
+/* Finds the directory by searching the file backwards for the END record. A comment of up to 65535
+ * bytes may follow that record; usually it is empty. */
 static int find_directory(archive *z)
 {
     const size_t most = z->count < END + 65535 ? z->count : END + 65535;
@@ -97,7 +98,8 @@ static int find_directory(archive *z)
     return status;
 }
 
-/* Reads the numbers that do not fit into 32 bits from the extra field, which follows the name. */
+/* Reads the sizes and the offset that do not fit into 32 bits. They are in the extra field, which
+ * follows the name. */
 static void read_large(member *m, const uint8_t *extra, size_t count)
 {
     uint64_t *const large[] = {&m->bytes, &m->packed, &m->header};
@@ -115,7 +117,7 @@ static void read_large(member *m, const uint8_t *extra, size_t count)
     }
 }
 
-/* Reads the entry at *at and advances *at to the next. */
+/* Reads the entry at offset *at of the directory, and advances *at to the next entry. */
 static int read_entry(const archive *z, uint64_t *at, member *m)
 {
     if (*at > z->count || z->count - *at < ENTRY || memcmp(z->bytes + *at, "PK\1\2", 4) != 0)
@@ -146,7 +148,7 @@ static bool is_called(const member *m, const char *name)
     return (n == m->length || whole) && memcmp(m->name, name, m->length) == 0;
 }
 
-/* Finds the first of `names` that the archive contains. */
+/* Finds the first of `names` that the archive contains, and sets *found. */
 static int find_member(const archive *z, const char *const *names, member *out, bool *found)
 {
     *found = false;
@@ -183,7 +185,7 @@ static int fail_missing(const archive *z, const char *const *names)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Unpacks deflated bytes into an anonymous map that belongs to the array from then on. */
+/* Decompresses a member into an anonymous mapping, which the array then owns. */
 static int unpack(ls_array *a, const archive *z, const member *m, const uint8_t *from)
 {
     if (m->bytes == 0 || m->bytes / RATIO > m->packed || m->bytes > PTRDIFF_MAX)
@@ -231,8 +233,8 @@ static int find_bytes(const archive *z, const member *m, const uint8_t **out)
     return LS_OK;
 }
 
-/* Parses the .npy file in the archive. Messages contain the member's name. The archive's own map
- * may have been unmapped before, if the array was unpacked. */
+/* Parses the .npy file `bytes`, a member of the archive. Messages contain the member's name. Must
+ * not read the archive itself, whose mapping has been unmapped if the member was decompressed. */
 static int parse_member(ls_array *a, const archive *z, const char *name, const uint8_t *bytes,
                         uint64_t count)
 {

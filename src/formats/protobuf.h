@@ -1,6 +1,6 @@
 /* Writes protocol buffers: appends fields to a buffer, and messages as fields of other messages.
  *
- *     ls_buffer inner, outer;                 // both initialised
+ *     ls_buffer inner, outer;                 // initialised by the caller
  *     ls_pb_text(&inner, 1, "conv1.weight");
  *     ls_pb_message(&outer, 5, &inner);       // copies and empties inner
  *
@@ -21,8 +21,8 @@ void ls_pb_int(ls_buffer *b, unsigned field, int64_t value);
 void ls_pb_float(ls_buffer *b, unsigned field, float value);
 void ls_pb_double(ls_buffer *b, unsigned field, double value);
 void ls_pb_text(ls_buffer *b, unsigned field, const char *text);
-/* Appends `message` as a field and empties it, so that it can be used again. If memory ran out for
- * `message`, `b` is marked as failed as well. */
+/* Appends `message` as a field of `b`, and empties `message`, so that it can be used again. If
+ * `message` is marked as failed, `b` is marked as well. */
 void ls_pb_message(ls_buffer *b, unsigned field, ls_buffer *message);
 
 #endif

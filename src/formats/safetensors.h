@@ -18,7 +18,7 @@ typedef struct ls_tensor_entry {
     const char *name; /* name without the group's prefix */
     int rank, dim[LS_TENSOR_RANK];
     size_t count;  /* product of dim */
-    size_t offset; /* index of its first float in the group's array */
+    size_t offset; /* index of the tensor's first float in the group's array */
 } ls_tensor_entry;
 
 /* Tensors whose names have the same prefix. */
@@ -30,17 +30,20 @@ typedef struct ls_tensor_group {
     float *to;         /* array to read into */
 } ls_tensor_group;
 
-/* Metadata of a file; NULL: none. */
+/* Metadata of a file. Both members may be NULL. */
 typedef struct ls_tensor_notes {
-    const char *state; /* the member "lockstep"; a file that has it also has a checksum */
-    const char *card;  /* the member "lockstep_model" (config/card.h) */
+    /* the state of a run, stored as "lockstep"; a file with a state also has a checksum */
+    const char *state;
+    /* the description of the model, stored as "lockstep_model" (config/card.h) */
+    const char *card;
 } ls_tensor_notes;
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Writes the groups, which have different prefixes, one after another as F32: the contents of a
- * file that the caller opens and finishes. If notes->state is given, the header's metadata begin
- * with {"sha256": digest of the whole file with zeros in place of these digits}. Errors: LS_EIO,
+/* Writes the contents of a safetensors file with the tensors of all groups, as F32. The caller
+ * opens the file before and completes it afterwards (store/durable.h). The groups must have
+ * different prefixes. If notes->state is given, the header's metadata begin with "sha256": the
+ * SHA-256 of the whole file as it is with zeros in place of these 64 digits. Errors: LS_EIO,
  * LS_ENOMEM. Any thread. */
 int ls_tensor_file_write(ls_file_writer *w, const ls_tensor_group *groups, int count,
                          const ls_tensor_notes *notes, const ls_host *host, ls_error *err);
@@ -56,35 +59,36 @@ void ls_floats_sha256(char out[65], const float *values, size_t count);
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Reads the group's tensors into group->to; F16 and BF16 are converted to F32. Programs put a
- * prefix such as "module." or "_orig_mod." before all names. If all names of the file begin
- * with one prefix that ends with a dot, and the group has no prefix, the prefix is ignored, and a
- * line in the host's log says so. Tensors that the group does not name are ignored. A file with a
- * state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset and what was
- * expected; LS_ENOMEM. Any thread. */
+/* Reads the group's tensors into group->to; F16 and BF16 are converted to F32. Some programs put a
+ * prefix such as "module." or "_orig_mod." before all names. If all names of the file begin with
+ * the same prefix, which ends with a dot, and the group has no prefix, that prefix is ignored, and
+ * a line in the host's log says so. Tensors that the group does not name are ignored. The checksum
+ * of a file with a state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset
+ * and what was expected; LS_ENOMEM. Any thread. */
 int ls_tensor_file_load(const ls_tensor_group *group, const char *path, const ls_host *host,
                         ls_error *err);
 
-/* Reads the tensors of the group that the file contains in the same shape; leaves the other tensors
- * of the group unchanged. Logs a line for each tensor of the group that was not read, and for each
- * tensor of the file that was not used. Errors: those of ls_tensor_file_load, and LS_EDATA if no
- * tensor fits. */
+/* Reads those tensors of the group that the file contains in the same shape. The other tensors of
+ * the group stay unchanged. Logs a line for each tensor of the group that was not read, and for
+ * each tensor of the file that was not used. Errors: those of ls_tensor_file_load, and LS_EDATA if
+ * no tensor fits. */
 int ls_tensor_file_load_fitting(const ls_tensor_group *group, const char *path, const ls_host *host,
                                 ls_error *err);
 
-/* Reads a file of ls_tensor_file_write: it must contain all tensors of all groups, as F32, and no
- * other tensors. A file with a state is verified first. After a failure the contents of the
- * arrays are undefined. Errors: those of ls_tensor_file_load. */
+/* Reads a file that ls_tensor_file_write has written. The file must contain all tensors of all
+ * groups, as F32, and no others. The checksum of a file with a state is verified first. After a
+ * failure the contents of the arrays are undefined. Errors: those of ls_tensor_file_load. */
 int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const char *path,
                                const ls_host *host, ls_error *err);
 
-/* Reads the state of a file and verifies the file's checksum. *state becomes NULL if the file has
- * no state; the caller frees it. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file, offset
- * and what was expected, if the file is damaged or not a safetensors file. */
+/* Reads notes->state of a file, and verifies the file's checksum. *state becomes NULL if the file
+ * has no state; the caller frees it. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file,
+ * offset and what was expected, if the file is damaged or not a safetensors file. */
 int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err);
 
-/* Reads the model's metadata from a file of weights. *card becomes NULL if the file has none; the
- * caller frees it. A file with a state is verified first. Errors: those of ls_safetensors_state. */
+/* Reads notes->card, the description of the model, from a file of weights. *card becomes NULL if
+ * the file has none; the caller frees it. The checksum of a file with a state is verified first.
+ * Errors: those of ls_safetensors_state. */
 int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err);
 
 #endif

@@ -6,16 +6,17 @@
 #include <stdint.h>
 
 enum {
-    PREFACE = 8,      /* bytes of the header's length at the start of a file */
-    CHUNK = 4096,     /* number of floats read or written at a time */
-    TENSOR_NAME = 160 /* bytes of a prefix and a tensor's name, the zero included */
+    PREFACE = 8,  /* bytes of the header's length at the start of a file */
+    CHUNK = 4096, /* number of floats read or written at a time */
+    /* largest size of a prefix and a tensor's name together, in bytes, with the NUL */
+    TENSOR_NAME = 160
 };
 
 /* The format's own limit is 100 MB. Headers written by this library have a few kilobytes. */
 #define MAX_HEADER ((size_t)16 << 20)
 
-/* Text with which the header of a file with a state begins, the digits of its hash before the hash
- * is known, and the digits' offset in the file. */
+/* For a file with a state: the text with which its header begins, the zeros that stand in place of
+ * the hash's digits until the hash is known, and the offset of these digits in the file. */
 #define LS_WHOLE_START "{\"__metadata__\":{\"sha256\":\""
 #define LS_WHOLE_ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 enum { LS_WHOLE_AT = PREFACE + sizeof LS_WHOLE_START - 1 };

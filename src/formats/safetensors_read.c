@@ -1,7 +1,7 @@
-/* Reads safetensors files. Before any tensor is read, the header is checked as a whole: its spans
- * must cover the rest of the file without gaps and overlaps, and a file that has a state is
- * compared with its checksum. Nothing is mapped: if a file shrinks while it is read, the result
- * is an error instead of a signal. */
+/* Reads safetensors files. Before any tensor is read, the whole header is checked: the tensors must
+ * cover the rest of the file without gaps and overlaps. If the file has a state, its checksum is
+ * verified as well. The file is read, not mapped, so that a file that shrinks meanwhile causes an
+ * error instead of the signal SIGBUS. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -24,8 +24,8 @@ typedef struct file {
     const char *path;
     int fd;
     uint64_t size; /* size of the file in bytes */
-    uint64_t data; /* offset where the tensors begin */
-    bool strict;   /* only files that this library has written are accepted */
+    uint64_t data; /* offset of the first tensor */
+    bool strict;   /* accept only files that ls_tensor_file_write may have written */
     ls_json *header;
     const ls_host *host;
     ls_error *err;
@@ -117,7 +117,8 @@ static int fail_entry(const file *f, const cJSON *entry, const char *text)
     int status = ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path,
                          entry->string, text);
     if (f->err)
-        ls_json_tidy(f->err->text); /* a name may contain any bytes and may be cut */
+        /* a tensor's name may contain any bytes, and the message may be cut within a character */
+        ls_json_tidy(f->err->text);
     return status;
 }
 
@@ -323,7 +324,7 @@ static int load_tensor(const file *f, const ls_tensor_group *group, const ls_ten
     return read_values(f, group->to + p->offset, p->count, kind, f->data + at.begin);
 }
 
-/* Opens the file and checks all but the tensors themselves. */
+/* Opens the file and checks its header, but not the values of the tensors. */
 static int open_checked(file *f)
 {
     int status = ls_open_to_read(&f->fd, &f->size, f->path, "a safetensors file", LS_EDATA, f->err);
@@ -347,7 +348,7 @@ static int load_group(const file *f, const ls_tensor_group *group)
     return status;
 }
 
-/* Returns whether `name` is a tensor of the group. */
+/* Returns whether `name`, a tensor's name in the file, is that of a tensor of the group. */
 static bool belongs(const char *name, const ls_tensor_group *group)
 {
     const size_t length = strlen(group->prefix);
@@ -375,7 +376,7 @@ static int check_no_others(const file *f, const ls_tensor_group *groups, int cou
 
 /* ---- verification of the checksum ------------------------------------------------------------ */
 
-/* Computes the hash of the file, with zeros in place of the hash's own digits. */
+/* Computes the SHA-256 of the file as it is with zeros in place of the hash's own digits. */
 static int hash_file(char out[LS_SHA256_HEX], const file *f)
 {
     static const char zeros[] = LS_WHOLE_ZEROS;
@@ -463,7 +464,8 @@ int ls_tensor_file_load_groups(const ls_tensor_group *groups, int count, const c
     return status;
 }
 
-/* Reads a text of the metadata; NULL if there is none. The caller frees it. */
+/* Reads the text `key` of the metadata. The caller frees *out, which is NULL if there is no such
+ * text. */
 static int read_metadata(char **out, const char *key, const char *path, const ls_host *host,
                          ls_error *err)
 {
@@ -491,8 +493,8 @@ int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_e
 
 /* ---- prefixes of names ----------------------------------------------------------------------- */
 
-/* Finds the shortest prefix in `name` that ends with a dot and is followed by a name of the group.
- * Returns false if there is none or it has TENSOR_NAME bytes or more. */
+/* Finds the shortest prefix of `name` that ends with a dot and after which a tensor's name of the
+ * group follows. Returns false if there is none, or if the prefix has TENSOR_NAME bytes or more. */
 static bool find_prefix(char out[TENSOR_NAME], const char *name, const ls_tensor_group *group)
 {
     const size_t length = strlen(name);
@@ -519,9 +521,9 @@ static bool all_begin_with(const cJSON *tensors, const char *prefix)
     return true;
 }
 
-/* Sets the prefix of the group. Programs put "module." or "_orig_mod." before the names of a model
- * that they wrap. If all names of the file begin with such a prefix, and none of them is a name of
- * the group without it, the group gets this prefix. */
+/* Some programs put a prefix such as "module." or "_orig_mod." before the names of a model that
+ * they wrap. If all names of the file begin with the same prefix, and no name of the group occurs
+ * in the file without a prefix, the function sets that prefix in the group. */
 static void take_prefix_off(const file *f, ls_tensor_group *group, char prefix[TENSOR_NAME])
 {
     char text[TENSOR_NAME + 64];

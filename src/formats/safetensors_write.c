@@ -1,5 +1,6 @@
-/* Writes safetensors files. The checksum is part of the header, so a file with a state is produced
- * twice: first into the hash, then into the file. */
+/* Writes safetensors files. A file with a state has a checksum in its header, before the data that
+ * the checksum covers. So its bytes are generated twice: first to compute the hash, then to write
+ * the file. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -46,8 +47,8 @@ static void write_entry(ls_json_writer *w, const ls_tensor_entry *e, const char 
     ls_safetensors_put_entry(w, name, "F32", dim, e->rank, 4 * (uint64_t)e->count, at);
 }
 
-/* Writes the header. If there is a state, the metadata begin with room for the hash, LS_WHOLE_AT
- * bytes into the file. */
+/* Writes the header. If there is a state, the metadata begin with zeros in place of the hash, at
+ * offset LS_WHOLE_AT of the file. */
 static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int count,
                          const ls_tensor_notes *notes)
 {
@@ -68,9 +69,9 @@ static void write_header(ls_json_writer *w, const ls_tensor_group *groups, int c
     ls_json_close(w);
 }
 
-/* The destination of a file's bytes: the file itself or, in a first pass, its hash. */
+/* The destination of a file's bytes: the file itself or, in the first pass, the hash. */
 typedef struct target {
-    ls_file_writer *file; /* NULL: the hash */
+    ls_file_writer *file; /* NULL: `hash` receives the bytes */
     ls_sha256 *hash;
 } target;
 
@@ -103,7 +104,8 @@ void ls_floats_sha256(char out[65], const float *values, size_t count)
     ls_sha256_final_hex(&hash, out);
 }
 
-/* Writes the header with its length. Spaces after the header align the data to a multiple of 8. */
+/* Writes the header and, before it, its length. Spaces after the header align the data to a
+ * multiple of 8 bytes. */
 static int write_text(const target *to, const char *header, size_t length, ls_error *err)
 {
     static const char spaces[8] = "        ";
@@ -130,8 +132,8 @@ static int write_all(const target *to, const char *header, size_t length,
     return status;
 }
 
-/* Computes the hash of the whole file, in which the hash's own digits are zeros, and writes
- * it into the header. */
+/* Computes the SHA-256 of the whole file with zeros in place of the hash's own digits, and writes
+ * the digits into the header. */
 static void fill_hash(char *header, size_t length, const ls_tensor_group *groups, int count)
 {
     ls_sha256 hash;

@@ -54,7 +54,7 @@ uint32_t ls_crc32(uint32_t seed, const void *bytes, size_t count)
 {
     const unsigned char *next = bytes;
     uLong crc = seed;
-    while (count > 0) { /* the length argument of zlib's function is an unsigned int */
+    while (count > 0) { /* zlib's function takes the length as an unsigned int */
         uInt part = count < 1u << 30 ? (uInt)count : 1u << 30;
         crc = crc32(crc, next, part);
         next += part;

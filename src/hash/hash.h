@@ -31,24 +31,24 @@ void ls_sha256_update(ls_sha256 *hash, const void *bytes, size_t count);
 void ls_sha256_final(ls_sha256 *hash, uint8_t digest[32]);
 void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX]);
 
-/* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104), which proves that its author knows the
- * key. Any thread. */
+/* Computes the HMAC-SHA-256 of `count` bytes (RFC 2104). It proves to others who know the key that
+ * the sender of the bytes knows the key as well. Any thread. */
 void ls_hmac_sha256(uint8_t out[32], const void *key, size_t key_bytes, const void *bytes,
                     size_t count);
 
-/* CRC-32 is the one of zlib, gzip and PNG. It is fast enough for whole arenas, but detects only
- * accidental changes. */
+/* ls_crc32 is the CRC-32 of zlib, gzip and PNG. It is fast enough for all the weights of a model,
+ * but detects only accidental changes. */
 
-/* Returns the checksum of `count` bytes that follow bytes with the checksum `seed`; 0 for the first
- * bytes. Any thread. */
+/* Returns the checksum of a text of which the last `count` bytes are at `bytes`, and `seed` is the
+ * checksum of the bytes before them; 0 if there are none. Any thread. */
 uint32_t ls_crc32(uint32_t seed, const void *bytes, size_t count);
 
-/* Checksums of a text of lines: enough to detect a change, and to locate it if it is in one line.
+/* Two checksums of a text of lines. They detect a change, and locate it if it is within one line.
  *
  * With cᵢ the checksum of line i, counted from 1, `sum` is Σ cᵢ and `moment` is Σ i·cᵢ, both modulo
  * the largest prime below 2³². If only line k changes, the sum changes by some d and the moment by
- * k·d; their quotient is k. (These are the syndromes of a Reed-Solomon code that corrects one
- * symbol.) */
+ * k·d, so k is the quotient of the two changes. (They are the syndromes of a Reed-Solomon code that
+ * corrects one symbol.) */
 typedef struct ls_line_sums {
     uint64_t lines;
     uint32_t sum, moment;
@@ -57,8 +57,9 @@ typedef struct ls_line_sums {
 /* Appends a line whose checksum is `crc`. */
 void ls_line_sums_add(ls_line_sums *s, uint32_t crc);
 
-/* Returns the number of the line in which `now` differs from `then`, or 0 if they are equal. If
- * they differ in several lines, the result is UINT64_MAX, except in one case in 2³² / lines. */
+/* `then` and `now` are the checksums of two versions of a text. Returns the number of the line in
+ * which the versions differ, from 1; 0 if they are equal. Returns UINT64_MAX if they differ in
+ * several lines; with a probability of lines / 2³² it returns a wrong line instead. */
 uint64_t ls_line_sums_changed(const ls_line_sums *then, const ls_line_sums *now);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Decompresses the `packed` bytes at `from`, which have no header, to exactly `bytes` bytes at
- * `to`. Returns false if the data is damaged, yields another number of bytes, or if there is no
- * memory. Any thread. */
+/* Decompresses the `packed` bytes at `from`, which have no zlib or gzip header, to exactly `bytes`
+ * bytes at `to`. Returns false if the data is damaged, if it decompresses to another number of
+ * bytes, or if there is no memory. Any thread. */
 bool ls_inflate(const void *from, size_t packed, void *to, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* Compares texts that may be in different Unicode normal forms: an é may be one character, or an e
- * and a combining accent, and file systems store one or the other. The comparison decomposes both
- * texts, character by character. */
+ * and a combining accent. File names occur in both forms, depending on the file system. The
+ * comparison decomposes both texts, character by character. */
 #include "prep/prep.h"
 
 #include "json/json.h"
@@ -17,7 +17,8 @@ static const pair pairs[] = {
 };
 
 enum {
-    DEPTH = 8, /* capacity: the most characters that one is decomposed into, plus one */
+    /* one more than the largest number of characters into which a character is decomposed */
+    DEPTH = 8,
     /* Hangul syllables are composed of two or three letters by a rule (Unicode 3.12). */
     SYLLABLES = 0xAC00,
     SYLLABLES_END = 0xD7A4,
@@ -32,8 +33,9 @@ enum {
 typedef struct reader {
     const unsigned char *at;
     size_t left;
-    uint32_t waiting[DEPTH]; /* decomposed characters that have not been returned; next one last */
-    int count;               /* number of entries of `waiting` used */
+    /* decomposed characters that `next` has not returned yet; the last entry is returned first */
+    uint32_t waiting[DEPTH];
+    int count; /* number of entries of `waiting` used */
 } reader;
 
 static int by_whole(const void *a, const void *b)

@@ -1,6 +1,6 @@
-/* Parses numbers of tables. Most numbers have few digits. Their mantissa and their power of ten are
- * exact doubles, so one multiplication or division of the two rounds once and gives the bits of
- * strtod. For longer numbers ls_number_scan computes an approximation, and uses it if all doubles
+/* Parses numbers of tables. Most numbers have few digits. Then the mantissa and the power of ten
+ * are exact doubles, so their product or quotient is rounded only once and has the bits of strtod's
+ * result. For longer numbers ls_number_scan computes an approximation, and uses it if all doubles
  * near it round to the same float. All other numbers are read by strtod. */
 #include "prep/number.h"
 
@@ -88,10 +88,10 @@ static unsigned form_of(const parts *n)
     return group ? LS_FORM_POINT_OR_GROUP : LS_FORM_POINT;
 }
 
-/* Computes the value. If the mantissa is at most 2^53 and the power of ten at most 10^22, both are
- * exact doubles, one operation on them rounds once, and *exact becomes true. If the mantissa is
- * larger, it is itself rounded, and the relative error of the result is below 2^-51. Returns false
- * if the value cannot be computed in one of these ways. */
+/* Computes the value of a number from its mantissa and its power of ten. If the mantissa is at most
+ * 2^53 and the power at most 10^22, both are exact doubles, the result is rounded once, and *exact
+ * becomes true. If the mantissa is larger, it is rounded first, and the relative error of the
+ * result is below 2^-51. Returns false for a number that is outside both cases. */
 static bool scale(const parts *n, double *value, bool *exact)
 {
     const int power = n->exponent - n->fraction;
@@ -105,7 +105,7 @@ static bool scale(const parts *n, double *value, bool *exact)
 }
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-/* Reads eight digits at a time for as long as eight follow. The bytes are loaded as one integer,
+/* Reads eight digits at a time, until fewer than eight follow. The bytes are loaded as one integer,
  * with the first digit in the lowest byte. A byte is a digit if its upper four bits are 3, and are
  * still 3 after 6 is added. */
 static const char *take_eights(const char *p, uint64_t *m)
@@ -181,8 +181,9 @@ const char *ls_number_scan(const char *text, float *value, unsigned *form)
         return scan_raised(text, value, form);
     if (whole + fraction == 0 || whole + fraction > DIGITS)
         return NULL;
-    /* The relative error of the product is below 2^-51, so it can be used if it certainly rounds to
-     * the right float. A division rounds once, but is slower. */
+    /* The relative error of the product is below 2^-51, so the product is used if every double
+     * within that error rounds to the same float. A division would be rounded only once, but is
+     * slower. */
     double v = (double)m * power_below_one[fraction];
     const bool sure = is_sure(v);
     if (!sure)
@@ -215,9 +216,9 @@ bool ls_field_is_number(const char *text, double *value)
 
 /* ---- thousands separators and decimal commas ------------------------------------------------- */
 
-/* Copies `text`, and replaces each thousands separator that is a non-breaking space or an
- * apostrophe by '. Commas and points are copied. Returns the length of the copy, or 0 if the text
- * is too long or has a byte that no number contains. */
+/* Copies `text`, and replaces each non-breaking space and each curly apostrophe, which may separate
+ * thousands, by a plain apostrophe ('). Commas and points are copied. Returns the length of the
+ * copy, or 0 if the text is too long or has a byte that no number contains. */
 static size_t copy_marks(char out[DIVIDED_BYTES], const char *text, size_t n)
 {
     static const char *const mark[] = {"\xC2\xA0", "\xE2\x80\xAF", "\xE2\x80\x99"};
@@ -277,8 +278,8 @@ static size_t last_of(const char *text, size_t n, char c)
     return n > 0 ? n - 1 : 0;
 }
 
-/* Finds the end of the integer part of the number `text`, and its form. `decimal`: the decimal
- * separator if known, else 0. Returns false if this is no form of a number. */
+/* Finds the length of the integer part of the number `text`, and the number's form. `decimal`: the
+ * decimal separator if known, else 0. Returns false if `text` has none of the forms of a number. */
 static bool find_point(const char *text, size_t n, char decimal, bool raised, size_t *whole,
                        unsigned *form)
 {

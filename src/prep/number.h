@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Forms of a number. The form of one number can show which decimal separator its whole column
+/* Forms of a number. The form of one number may show which decimal separator its whole column
  * uses. */
 enum {
     LS_FORM_POINT = 1,          /* 1.5: the point is decimal */
@@ -19,21 +19,23 @@ enum {
         16 /* 1,234,567 or 1,234.5: commas separate thousands, and a point is decimal */
 };
 
-/* Reads a plain decimal number, such as -1.5e3, at the start of `text`. The byte after the number
- * must be one that no number contains, and 7 more bytes must be readable after it. Returns the
- * address after the number, or NULL if there is no number or only ls_number_read can read it.
- * *value has the same bits as (float)strtod, and is infinite if the number is too large. *form
- * becomes 0, LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
+/* Reads a plain decimal number, such as -1.5e3, at the start of `text`. After the number there must
+ * be a byte that no number contains, and then 7 more readable bytes. Returns the address after the
+ * number. Returns NULL if there is no number, or if it has another form, which ls_number_read may
+ * be able to read. *value has the same bits as (float)strtod, and is infinite if the number is too
+ * large. *form becomes 0, LS_FORM_POINT or LS_FORM_POINT_OR_GROUP. */
 const char *ls_number_scan(const char *text, float *value, unsigned *form);
 
 /* Reads a number of `n` bytes: plain, with thousands separators or with a decimal comma. Returns
  * false if it is none of these. `decimal`: the decimal separator if known, '.' or ','; 0:
- * unknown. If it is unknown, a number that can be read in two ways is read as if the separator were
- * '.', and *form has the bit LS_FORM_POINT_OR_GROUP or LS_FORM_COMMA_OR_GROUP. *value is rounded
- * once, and is infinite if the number is too large. The thread must be in the "C" locale. */
+ * unknown. If the separator is unknown, a number that can be read in two ways is read as if the
+ * separator were '.', and *form has the bit LS_FORM_POINT_OR_GROUP or LS_FORM_COMMA_OR_GROUP.
+ * *value is rounded once, and is infinite if the number is too large. The thread must be in the "C"
+ * locale. */
 bool ls_number_read(const char *text, size_t n, char decimal, double *value, unsigned *form);
 
-/* Returns the decimal separator that a form shows: '.' or ',', or 0 if it shows none. */
+/* Returns the decimal separator that a number of the form `form` must have: '.' or ','; 0 if it may
+ * be either. */
 char ls_form_decimal(unsigned form);
 
 /* Reads a text if the whole of it is a plain decimal number. Returns false if it is not. The thread

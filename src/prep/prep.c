@@ -143,7 +143,7 @@ int ls_prep_check_names(const char *const *name, int count, const char *what, co
         status =
             ls_fail(err, LS_EDATA,
                     "%s \"%.60s\": expected different names, found it twice; names that differ "
-                    "by bytes alone that are no UTF-8 are the same: save them as UTF-8",
+                    "only in bytes that are not UTF-8 are the same: save them as UTF-8",
                     what, twice);
     for (int k = 0; c.level && k < c.levels; k++)
         ls_free(host, c.level[k]);
@@ -189,8 +189,8 @@ static bool is_ascii(const char *text)
     return *text == '\0';
 }
 
-/* Returns the index (`place`) of the name, or −1. The names may be in different Unicode normal
- * forms. */
+/* Returns the index (`place`) of the entry of `sorted` whose name is `text`, or −1. Name and text
+ * may be in different Unicode normal forms. */
 static int find(const ls_prep_name *sorted, int count, const char *text)
 {
     char same[3 * 4096 + 1];
@@ -213,8 +213,8 @@ int ls_prep_find(const ls_prep *p, const char *name)
     return find(p->sorted, p->columns, name);
 }
 
-/* Returns the index of the level whose text is this number in any notation, or −1 if no level or
- * several levels are. */
+/* Returns the index of the level whose text is the number `number`, in any notation. Returns −1 if
+ * there is no such level, or more than one. */
 static int find_number(const ls_prep_column *c, double number)
 {
     double value;
@@ -309,8 +309,9 @@ static int fail_number(const ls_prep_column *c, const char *text, const char *pl
     return fail_value(c, place, expected, text, err);
 }
 
-/* Writes a number to a row. A text must have the decimal separator of the training table, if that
- * is known; otherwise it must be readable in one way only. */
+/* Writes a number to a row: that in `text`, or `number` if `text` is NULL. The text must use the
+ * decimal separator of the training table. If that separator is not known, it must be possible to
+ * read the text in only one way. */
 static int put_number(const ls_prep_column *c, const char *text, double number, float *row,
                       const char *place, ls_error *err)
 {
@@ -321,7 +322,7 @@ static int put_number(const ls_prep_column *c, const char *text, double number, 
     if (form & LS_FORM_COMMA_OR_GROUP && !c->decimal)
         return fail_value(
             c, place,
-            "a number that can be read in one way; write it with a decimal point, and "
+            "a number that can be read in only one way; write it with a decimal point, and "
             "nothing between thousands",
             text, err);
     row[c->first] = (float)number;

@@ -1,7 +1,8 @@
 /* Preparation of rows: how a row of the user's data becomes the floats that a network reads.
- * Training, evaluation, prediction and export use one description of it (ls_prep), so that all
- * prepare rows in the same way. The description is stored with the weights, as `preparation` in the
- * model's metadata (config/card.h):
+ *
+ * An ls_prep describes a preparation. Training, evaluation, prediction and export use the same
+ * description, so that all of them prepare rows in the same way. It is stored with the weights, as
+ * `preparation` in the model's metadata (config/card.h):
  *
  *     {"version": 1, "rows": "table", "target": "species", "columns": [
  *         {"name": "mass", "mean": 4207.1, "deviation": 803.4, "clip": 10, "missing": 4207.1,
@@ -12,15 +13,17 @@
  *      "missing": 0}
  *
  * If the description has `target_mean` and `target_deviation`, the network has learnt the scaled
- * target (target − mean) / deviation. Its outputs and their errors are converted back to the unit
- * of the target.
+ * target (target − mean) / deviation. Its outputs, and the mean errors of these outputs, are
+ * converted back to the unit of the target.
  *
  * A row of a table consists of the floats of its columns, in order. A column of numbers has one
- * float. A column of texts has one float for each of its levels (the different texts of the
- * training table): 1 for the level of the row, 0 for the others. A *raw* row has the numbers as
- * they are in the user's file, and NaN for each missing number. A *ready* row has the numbers that
- * the network reads: scaled, and with missing numbers replaced. Rows of images and of arrays have
- * the length of the model's input; in them only missing numbers are replaced. */
+ * float. A column of texts has one float for each of its *levels*, the different texts that the
+ * column has in the training table: 1 for the level of the row, 0 for the others. A *raw* row has
+ * the numbers as they are in the user's file, and NaN for each missing number. A *ready* row has
+ * the numbers that the network reads: missing numbers are replaced, and numbers are scaled.
+ *
+ * Rows of images and of arrays have as many numbers as the model's input. Their preparation only
+ * replaces missing numbers. */
 #ifndef PREP_PREP_H
 #define PREP_PREP_H
 
@@ -30,13 +33,13 @@
 #include <stdbool.h>
 
 enum {
-    LS_PREP_COLUMNS = 65536,   /* most columns of a table */
-    LS_PREP_FEATURES = 1 << 24 /* most floats of a row */
+    LS_PREP_COLUMNS = 65536,   /* largest number of columns in a table */
+    LS_PREP_FEATURES = 1 << 24 /* largest number of floats in a row */
 };
 
 typedef enum ls_prep_kind { LS_PREP_ARRAY, LS_PREP_TABLE, LS_PREP_IMAGES } ls_prep_kind;
 
-/* A name, and the index of the column or level that has it. */
+/* The name of a column or level, and its index. */
 typedef struct ls_prep_name {
     const char *text;
     int place;
@@ -48,8 +51,8 @@ typedef struct ls_prep_column {
     char **level;         /* [levels] the texts, in the order of their floats in a row */
     ls_prep_name *sorted; /* [levels] the levels, sorted by text */
     int first;            /* index of its first float in a row */
-    /* A value may be missing. A missing number is replaced by `missing`; for a missing text all
-     * floats of the column become 0. false: a missing value is an error. */
+    /* true: a value of this column may be missing. A missing number is replaced by `missing`; for a
+     * missing text, all floats of the column become 0. false: a missing value is an error. */
     bool allows_missing;
     float missing;          /* replacement for a missing number, before scaling */
     bool scaled;            /* a number becomes (number − mean) / deviation */
@@ -67,15 +70,15 @@ typedef struct ls_prep {
     ls_prep_name *sorted; /* [columns] the columns, sorted by name */
     int features;         /* number of floats in a row */
     char *target;         /* name of the target column; NULL: not known */
-    char target_decimal;  /* decimal separator of the target, as in ls_prep_column */
-    bool latin1;          /* text files that are not UTF-8 are read as Latin-1, in its extended
-                           * form Windows-1252 */
+    char target_decimal;  /* decimal separator of the target column, as in ls_prep_column */
+    /* a table that is not UTF-8 is read as Windows-1252, an extension of Latin-1 */
+    bool latin1;
     /* Scaling of the target: 0 and 1 if not scaled. */
     bool target_scaled;
     double target_mean, target_deviation;
     /* Fields of arrays. */
     char type[16];      /* type of the numbers in the file: "u8", "f32"; "": not known */
-    int divisor;        /* divisor of the numbers: 255 for bytes, else 1 */
+    int divisor;        /* the numbers in the file are divided by this: 255 for bytes, else 1 */
     bool channels_last; /* rows in the file are [height][width][channels] */
     float *fill;        /* [fills] replacements for missing numbers */
     /* Number of replacements. 1: the same for all numbers; the length of a row: one for each number
@@ -90,10 +93,10 @@ typedef struct ls_prep {
 int ls_prep_create(ls_prep **out, ls_prep_kind kind, const ls_host *host, ls_error *err);
 void ls_prep_free(ls_prep *prep); /* NULL is allowed */
 
-/* Adds a column. If `levels` is 0 it is a column of numbers, for which the caller may then set the
- * fields for scaling and for missing values. Otherwise it is a column of texts with the levels
- * `level` [levels]. The texts are copied, and each byte in them that is invalid UTF-8 becomes
- * U+FFFD, as in texts that are read from files. Errors: LS_ENOMEM. */
+/* Adds a column. If `levels` is 0, the column is one of numbers, and the caller may afterwards set
+ * its fields for scaling and for missing values. Otherwise the column is one of texts, with the
+ * levels `level` [levels]. The texts are copied, and each byte in them that is invalid UTF-8
+ * becomes U+FFFD, as in the texts of an opened table. Errors: LS_ENOMEM. */
 int ls_prep_add(ls_prep *prep, const char *name, const char *const *level, int levels,
                 ls_error *err);
 /* Finishes a description after its last column was added: sorts the names, and computes the index
@@ -102,13 +105,14 @@ int ls_prep_add(ls_prep *prep, const char *name, const char *const *level, int l
 int ls_prep_finish(ls_prep *prep, ls_error *err);
 
 /* Checks that all names are different after bytes that are invalid UTF-8 have been replaced by
- * U+FFFD. `what`: what the names are names of, for messages, such as "class". Errors: LS_EDATA,
- * LS_ENOMEM. */
+ * U+FFFD. `what`: the kind of thing that has these names, for messages, such as "class". Errors:
+ * LS_EDATA, LS_ENOMEM. */
 int ls_prep_check_names(const char *const *name, int count, const char *what, const ls_host *host,
                         ls_error *err);
-/* Returns whether `text` is the same name as `name`. A byte of `text` that is invalid UTF-8 equals
- * the U+FFFD by which it was replaced in `name`. The two may be in different Unicode normal forms:
- * an é may be one character, or an e and a combining accent. */
+/* Returns whether `text`, as it is in a user's file, is the name `name` of a description. A byte of
+ * `text` that is invalid UTF-8 equals the U+FFFD by which it was replaced in `name`. Text and name
+ * may be in different Unicode normal forms: an é may be one character, or an e and a combining
+ * accent. */
 bool ls_prep_is_name(const char *name, const char *text);
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -118,7 +122,7 @@ size_t ls_prep_values(const ls_prep *prep);
 /* Writes the description as a member `key`. */
 void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *prep);
 
-/* Reads a description from JSON and checks that it fits a model whose rows have `input` numbers:
+/* Reads a description from JSON, and checks that it fits a model whose input is `input` numbers:
  * floats if `floats` is true, else bytes. The caller frees *out. Errors: LS_ECONFIG with line and
  * column, LS_ENOMEM. */
 int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t input, bool floats,
@@ -132,23 +136,25 @@ int ls_prep_read_features(ls_prep **out, const ls_json *doc, const cJSON *node, 
 /* ---- applying -------------------------------------------------------------------------------- */
 
 /* ls_prep_find returns the index of the column called `name`, or −1. ls_prep_level returns the
- * index of the level that equals `text`, in any Unicode normal form. If no level does, and `text`
- * is a number, it returns the index of the level with the same numeric value (1 and 1.0), provided
- * that there is exactly one. Otherwise it returns −1. */
+ * index of the level that equals `text`, in any Unicode normal form. If no level equals `text`, but
+ * `text` is a number and exactly one level has the same numeric value (1 and 1.0), it returns the
+ * index of that level. Otherwise it returns −1. */
 int ls_prep_find(const ls_prep *prep, const char *name);
 int ls_prep_level(const ls_prep_column *column, const char *text);
 
-/* Converts a raw number of a column, NaN if it is missing, to the number that the network reads.
- * Returns false if the number is missing and the column has no replacement for it. */
+/* Converts a raw number of a column to the number that the network reads. `raw` is NaN if the
+ * number is missing. Returns false if the number is missing and the column has no replacement. */
 bool ls_prep_number(const ls_prep_column *column, float raw, float *ready);
 
-/* Writes a column's value to a raw row. The value is `text`, as in a user's file, or `number` if
- * `text` is NULL. The thread must be in the "C" locale. Errors: LS_EDATA; the message is `place`
- * ("FILE:LINE: " or "") followed by: column "NAME": expected …, found …. */
+/* Writes the value of a column to the column's floats in the raw row `row`. The value is `text`, as
+ * it is in a user's file, or `number` if `text` is NULL. The thread must be in the "C" locale.
+ * Errors: LS_EDATA; the message begins with `place` ("FILE:LINE: " or ""), followed by: column
+ * "NAME": expected …, found …. */
 int ls_prep_put(const ls_prep *prep, int column, const char *text, double number, float *row,
                 const char *place, ls_error *err);
 
-/* Returns whether ls_prep_ready may change a row. If not, raw rows are ready rows. */
+/* Returns whether ls_prep_ready may change a row. If it returns false, raw rows are already ready
+ * rows. */
 bool ls_prep_acts(const ls_prep *prep);
 /* Converts a raw row of `count` floats to a ready row; both may be the same array. Errors: LS_EDATA
  * (a number is missing in a column that has no replacement; the message names the column). */
@@ -164,8 +170,8 @@ float ls_prep_target(const ls_prep *prep, float value);
 /* Converts `count` outputs of the network from scaled values to the unit of the target, in
  * place. */
 void ls_prep_unscale(const ls_prep *prep, float *outputs, size_t count);
-/* Convert a mean error of scaled outputs to the unit of the target. The error is a mean of squared
- * errors, or a mean of absolute errors. */
+/* Convert the mean error of scaled outputs to the unit of the target: ls_prep_squared_error a mean
+ * of squared errors, ls_prep_absolute_error a mean of absolute errors. */
 double ls_prep_squared_error(const ls_prep *prep, double error);
 double ls_prep_absolute_error(const ls_prep *prep, double error);
 

@@ -1,4 +1,4 @@
-/* Writes descriptions of rows (prep.h) as JSON, and reads them. */
+/* Writes and reads descriptions of preparations (prep.h) as JSON. */
 #include "prep/prep.h"
 
 #include "base/error.h"
@@ -12,7 +12,8 @@
 enum { VERSION = 1 };
 
 static const char *const kinds[] = {"array", "table", "images", NULL};
-static const char *const fits[] = {"cover", NULL};
+/* how a picture is fitted to the model's input: it covers it, as "cover" in CSS */
+static const char *const fit_names[] = {"cover", NULL};
 static const char *const decimals[] = {"auto", ".", ",", NULL};
 static const char *const encodings[] = {"utf-8", "latin-1", NULL};
 static const char *const layouts[] = {"channels_first", "channels_last", NULL};
@@ -75,6 +76,8 @@ static void write_array(ls_json_writer *w, const ls_prep *p)
 
 size_t ls_prep_values(const ls_prep *p)
 {
+    /* At most 12 values are not replacements or parts of columns. A column has at most 8 values
+     * besides its levels. */
     size_t values = 12 + (size_t)p->fills;
     for (int i = 0; i < p->columns; i++)
         values += 8 + (size_t)p->column[i].levels;
@@ -95,22 +98,23 @@ void ls_prep_write(ls_json_writer *w, const char *key, const ls_prep *p)
     else if (p->kind == LS_PREP_ARRAY)
         write_array(w, p);
     else
-        ls_json_put_string(w, "fit", fits[0]);
+        ls_json_put_string(w, "fit", fit_names[0]);
     ls_json_close(w);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* State while a description is read. */
+/* State of reading a description. */
 typedef struct reader {
     ls_prep *prep;
     const ls_json *doc;
-    size_t input;
-    bool floats;
+    size_t input; /* number of values of the model's input */
+    bool floats;  /* these values are floats; false: bytes */
     ls_error *err;
 } reader;
 
-/* Adds the position of `node` to an error that has no position. */
+/* Fails with `status` and the message of `why`, to which the line and column of `node` are added if
+ * it has none. */
 static int at_node(const reader *r, const cJSON *node, int status, const ls_error *why)
 {
     if (status == LS_EDATA)
@@ -126,7 +130,7 @@ static int read_texts(const reader *r, ls_fields *f, const cJSON *list, const ch
     const int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
     *count = 0;
     if (n < 1) {
-        ls_fields_fail(f, list, "expected \"levels\", an array of one text or more, found %s",
+        ls_fields_fail(f, list, "expected \"levels\", a list of the column's texts, found %s",
                        ls_json_kind(list));
         return f->status;
     }
@@ -136,7 +140,7 @@ static int read_texts(const reader *r, ls_fields *f, const cJSON *list, const ch
     cJSON_ArrayForEach(item, list)
     {
         if (!cJSON_IsString(item))
-            ls_fields_fail(f, item, "expected a level's text, found %s", ls_json_kind(item));
+            ls_fields_fail(f, item, "expected a text in \"levels\", found %s", ls_json_kind(item));
         else
             text[(*count)++] = item->valuestring;
     }
@@ -151,7 +155,7 @@ static void read_decimal(ls_fields *f, const char *key, char *out)
     *out = decimal == 0 ? '\0' : decimals[decimal][0];
 }
 
-/* Reads the keys of a column for scaling and for missing values. */
+/* Reads the keys "mean", "deviation", "clip", "missing" and "decimal" of a column of numbers. */
 static void read_numbers(ls_fields *f, ls_prep_column *c)
 {
     static const double none = 0, one = 1;
@@ -165,9 +169,9 @@ static void read_numbers(ls_fields *f, ls_prep_column *c)
     if (mean != c->scaled)
         ls_fields_fail(f, NULL, "expected \"mean\" and \"deviation\", or neither");
     if (clips && !c->scaled)
-        ls_fields_fail(f, NULL, "expected \"clip\" of a number with \"mean\" and \"deviation\"");
+        ls_fields_fail(f, NULL, "expected \"clip\" only beside \"mean\" and \"deviation\"");
     if (c->levels && (mean || c->missing != 0))
-        ls_fields_fail(f, NULL, "expected no \"mean\" of levels, and 0 as \"missing\"");
+        ls_fields_fail(f, NULL, "expected \"levels\" without \"mean\", and with \"missing\" 0");
 }
 
 static int read_column(const reader *r, const cJSON *node)
@@ -196,8 +200,8 @@ static int finish_table(const reader *r, const cJSON *node)
     if (status || (r->floats && (size_t)r->prep->features == r->input))
         return status;
     return ls_json_fail_value(r->err, r->doc, node, LS_ECONFIG,
-                              "preparation: expected columns that make the %zu %s of the model's "
-                              "input, found %d floats",
+                              "preparation: the model's input is %zu %s, but the columns have %d "
+                              "floats",
                               r->input, r->floats ? "floats" : "bytes", r->prep->features);
 }
 
@@ -228,18 +232,19 @@ static int read_table(const reader *r, ls_fields *f)
     return status ? status : finish_table(r, columns);
 }
 
-/* Reads "missing" of an array: one number that replaces all missing numbers, or one for each number
- * of a row. */
+/* Reads the key "missing" of the description of an array: one number, by which every missing number
+ * is replaced, or a list with a replacement for each number of a row. */
 static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
 {
     ls_prep *p = r->prep;
     const cJSON *item = cJSON_IsArray(node) ? node->child : node;
     const int n = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 1;
     if (!r->floats || (cJSON_IsArray(node) && (size_t)n != r->input)) {
-        ls_fields_fail(f, node,
-                       "expected \"missing\" of floats: a number, or one for each of the %zu "
-                       "numbers of a row",
-                       r->input);
+        ls_fields_fail(
+            f, node,
+            "expected \"missing\" only if the input is floats: a number, or a list of %zu "
+            "numbers, one for each of a row",
+            r->input);
         return f->status;
     }
     p->fill = ls_alloc_array(p->host, (size_t)n, sizeof *p->fill);
@@ -254,6 +259,8 @@ static int read_fill(const reader *r, ls_fields *f, const cJSON *node)
     return f->status;
 }
 
+/* Reads the keys of the description of an array: "type" (ls_prep.type), "divisor", "layout" and
+ * "missing". */
 static int read_array(const reader *r, ls_fields *f)
 {
     static const char *const none = "";
@@ -312,9 +319,11 @@ int ls_prep_read(ls_prep **out, const ls_json *doc, const cJSON *node, size_t in
     } else if (kind == LS_PREP_ARRAY) {
         status = read_array(&r, &f);
     } else {
-        ls_field_choice(&f, "fit", fits, &cover, &fit);
+        ls_field_choice(&f, "fit", fit_names, &cover, &fit);
         if (floats)
-            ls_fields_fail(&f, NULL, "expected an input of bytes for \"images\"");
+            ls_fields_fail(
+                &f, NULL,
+                "expected \"rows\" other than \"images\": the model's input is not bytes");
         status = ls_fields_end(&f);
     }
     if (status)
@@ -331,8 +340,9 @@ static const char *text_of(const cJSON *feature, const char *key)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(feature, key));
 }
 
-/* Reads the column that begins with the feature `first`. *next becomes the first feature after the
- * column. */
+/* Older versions wrote an object, a feature, for each float of a row; the features of a column of
+ * texts follow each other and have the same "column". Reads the column whose first feature is
+ * `first`, and stores the first feature of the next column in *next. */
 static int read_feature(const reader *r, const cJSON *first, const cJSON **next)
 {
     const char *name = text_of(first, "column"), **level = NULL;

@@ -273,11 +273,11 @@ static int measure(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = ls_engine_test(t->engine);
     const ls_tally sum = ls_sharded_rows_sum(r);
-    const ls_judged judged = {.scores = r->scores,
-                              .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
-                              .row = r->row,
-                              .rows = r->rows,
-                              .outputs = r->classes};
+    const ls_scored_rows judged = {.scores = r->scores,
+                                   .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
+                                   .row = r->row,
+                                   .rows = r->rows,
+                                   .outputs = r->classes};
     t->reported.result.test_loss = ls_loss_of_run(t, sum.loss / r->rows);
     t->reported.result.test_accuracy = ls_loss_accuracy(t->config.loss, sum.correct, r->rows);
     ls_measured_clear(&t->reported.measured);
@@ -413,7 +413,7 @@ static int train_epoch(ls_coordination *c, ls_error *err)
     uint32_t *order = ls_engine_order(t->engine, at->epoch);
     ls_rng_permutation(order, c->rows, t->config.seed, at->epoch);
     if (!ls_engine_feed(t->engine))
-        ls_dataset_places(t->data[LS_TRAIN], order, c->rows);
+        ls_dataset_view_rows(t->data[LS_TRAIN], order, c->rows);
     const uint64_t start = ls_now_ns();
     int status = ls_train_steps(c, c->steps, err);
     ls_trace_rate(t->records.trace, ls_now_ns(), 0); /* the rate is 0 until the next epoch */

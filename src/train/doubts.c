@@ -79,7 +79,7 @@ static void tell_assumed(const doubter *d)
 
 /* ---- columns -------------------------------------------------------------------------------- */
 
-static void doubt_column(const doubter *d, const ls_column_seen *c)
+static void doubt_column(const doubter *d, const ls_column_summary *c)
 {
     const uint32_t present = d->info->rows > c->missing ? d->info->rows - c->missing : 0;
     if (c->counts && c->use == LS_COLUMN_NUMBER)

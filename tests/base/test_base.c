@@ -1,4 +1,5 @@
-/* Status names, messages, memory hooks and deadlines. */
+/* Tests of src/base: names of statuses, error messages, the host's memory functions, and
+ * deadlines. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -1,4 +1,5 @@
-/* Random numbers: published test vectors, and the properties on which training relies. */
+/* Tests of the random generator: published test vectors, and the properties on which training
+ * relies. */
 #include "base/portable_math.h"
 #include "base/rng.h"
 #include "runner.h"

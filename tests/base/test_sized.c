@@ -1,5 +1,5 @@
-/* Structures that begin with their size: the caller's header may be older or newer than the
- * library. */
+/* Tests of public structures that begin with their size. By the size the library recognises a
+ * caller that was compiled with an older or newer header. */
 #include "base/sized.h"
 #include "runner.h"
 

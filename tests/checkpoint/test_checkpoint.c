@@ -1,4 +1,5 @@
-/* Checkpoints in a directory: finding the newest complete one, and removing old ones. */
+/* Tests of a directory of checkpoints: the newest complete checkpoint is found, and old ones are
+ * removed. */
 #include "checkpoint/checkpoint.h"
 
 #include "base/host.h"

@@ -40,7 +40,7 @@ def fails(what, *arguments, said, code=65):
 
 def tables():
     look("decimal commas", "commas.csv", "--target", "value", data={"name": "csv", "target": "value", "labels": "values"},
-         said="a semicolon stands between fields (data.separator)")
+         said="the separator of fields is a semicolon (data.separator)")
     look("gzip", "packed.csv.gz", "--target", "class", data={"path": "packed.csv.gz", "labels": "classes"})
     # Few different values with commas are values all the same.
     Path("halves.csv").write_text("a;y\n" + "".join(f"{i % 9};{i % 4},5\n" for i in range(ROWS)))
@@ -98,7 +98,7 @@ def files_of_data_sets():
     fails("a file that is missing", "digits", said="no t10k-labels-idx1-ubyte[.gz] beside", code=66)
     Path("pickled/cifar-10-batches-py").mkdir(parents=True)
     Path("pickled/cifar-10-batches-py/data_batch_1").write_bytes(b"pickled")
-    fails("CIFAR in Python's form", "pickled", said="Python's form of cifar10, which is not read", code=66)
+    fails("CIFAR in Python's form", "pickled", said="cifar10 in Python's pickle format, which cannot be read", code=66)
     records = gzip.compress(bytes(3073 * 10000), 1)
     Path("cifar").mkdir()
     for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:

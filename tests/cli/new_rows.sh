@@ -48,7 +48,7 @@ plain=$(loss_of)
 for model in weighed weighed/weights.safetensors; do
     run eval $model --data skew.csv
     expect_stdout "^test acc: .* loss $plain without class_weights; "
-    expect_stderr_line "trainer: class_weights are balanced by the run's training rows, which are not read: the loss is without them"
+    expect_stderr_line "trainer: class_weights \"balanced\" need the run's training rows, which are not read; the loss is computed without them"
     run eval $model --data skew.csv --json
     expect_stdout '"class_weights":false'
 done
@@ -68,7 +68,7 @@ grep -q preparation run/weights.safetensors && ! grep -q preparation old/weights
 run predict run/weights.safetensors mixed.csv --to new-says.csv
 run predict old/weights.safetensors mixed.csv --to old-says.csv
 cmp -s old-says.csv new-says.csv || fail "predictions of an earlier version's file: $(cat old-says.csv)"
-expect_failure 71 "mixed.csv: the model does not say which column it has learnt; its file is of an older version: name the run in place of the file" eval old/weights.safetensors --data mixed.csv
+expect_failure 71 "mixed.csv: the file of weights is of an older version and does not name the target column; name the directory of the run instead" eval old/weights.safetensors --data mixed.csv
 run eval old --data mixed.csv
 expect_stdout '^test acc: 0.7500, .* 4 rows of mixed.csv'
 # A file is enough: neither the run nor the table nor the place is needed.
@@ -235,9 +235,9 @@ for model in array alone/weights.safetensors; do
         run eval $model --data $rows
         expect_code 65
         kind=$([ $rows = wide ] && echo '3×1×1 bytes' || echo '2×1×1 floats')
-        expect_stderr_line "trainer: .*: the model is of 2×1×1 bytes with 2 classes; those of $rows (.*) are $kind with 2 classes; give rows as those that it was trained on"
+        expect_stderr_line "trainer: .*: the model reads rows of 2×1×1 bytes with 2 classes; the rows of $rows (.*) are $kind with 2 classes; give rows as those that it was trained on"
     done
-    expect_failure 65 'labels/y.npy: y: row 2: expected labels from 0 to 1, found 2; the model has learnt no others' eval $model --data labels
+    expect_failure 65 'labels/y.npy: y: row 2: expected labels from 0 to 1, found 2; the model has learnt no other labels' eval $model --data labels
     run eval $model --data nowhere
     expect_code 66
 done

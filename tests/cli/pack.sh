@@ -178,7 +178,7 @@ rm set/cat/7.pgm
 [ "$(find cache/lockstep -name 'data-*.safetensors' | wc -l)" -gt 1 ] || fail "there are several files"
 LOCKSTEP_CACHE_GIB=0 "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || fail "it trains with a small cache"
 [ "$(find cache/lockstep -name 'data-*.safetensors' | wc -l)" = 1 ] || fail "one is left"
-grep -q 'was taken away' err || fail "it says what it took away"
+grep -q 'was removed' err || fail "it does not say what it removed"
 
 # Sub-folders that are none, and test images of another class.
 mkdir empty && rc=0

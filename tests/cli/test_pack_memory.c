@@ -1,5 +1,5 @@
-/* The memory that packing allocates before it decodes: it depends on the images, and only within a
- * limit on the number of CPUs. */
+/* Tests the memory that `trainer pack` allocates before it decodes images. It depends on the size
+ * of the images, and grows with the number of CPUs only up to a limit. */
 #define _GNU_SOURCE /* CPUs that a thread may use */
 #include "cli/pack.h"
 #include "runner.h"
@@ -46,10 +46,10 @@ static size_t asked_for(int side, int threads, size_t images, size_t tests)
                      .err = &err,
                      .split = {{.count = images}, {.count = tests}},
                      .row = (size_t)side * (size_t)side * 3};
-    cli_crew *crew;
-    if (cli_crew_make(&crew, &k) != LS_OK)
+    cli_decoder *crew;
+    if (cli_decoder_create(&crew, &k) != LS_OK)
         fail_msg("%d × %d, %d threads: %zu bytes and more", side, side, threads, a.asked);
-    cli_crew_free(crew);
+    cli_decoder_destroy(crew);
     return a.asked;
 }
 

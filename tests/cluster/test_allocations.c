@@ -1,5 +1,6 @@
-/* Memory of sums over TCP, with a thread for each member: a sum allocates nothing after the first
- * ones, and the memory of sums is freed when members are lost. */
+/* Tests the memory of sums over several processes that are connected by TCP. After the first sums,
+ * a sum allocates nothing; the memory is freed when processes are lost. A thread of the test stands
+ * for each process. */
 #include "cluster/cluster.h"
 #include "free_port.h"
 #include "runner.h"

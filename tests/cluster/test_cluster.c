@@ -1,5 +1,6 @@
-/* The progress thread ("courier") and its requests, over the double of the transport. One thread
- * stands for each process. */
+/* Tests the progress thread ("courier"), which exchanges messages with the other processes, and its
+ * requests. The transport is simulated in memory (wire_double.h), and a thread of the test stands
+ * for each process. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"

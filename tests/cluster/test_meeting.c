@@ -1,5 +1,6 @@
-/* Rendezvous of the members of a run over the TCP engine: the choice of the first member, messages
- * while members wait, and errors, on both sides. One thread stands for each member. */
+/* Tests how the processes of a run, its members, find each other over TCP: which is the first
+ * member, what is printed while members wait, and errors on both sides. A thread of the test stands
+ * for each member. */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"

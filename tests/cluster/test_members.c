@@ -1,5 +1,5 @@
-/* The ordered communicator over several processes with several workers each: the same tree, and so
- * the same bits, on all. */
+/* Tests the communicator `ordered` with several processes that have several workers each. All add
+ * in the order of the same tree, so the sums are bit-identical. */
 #include "cluster/cluster.h"
 #include "cluster/wire_double.h"
 #include "comm/gang.h"

@@ -1,5 +1,5 @@
-/* Whole runs over TCP, with a thread for each process, in which members are lost and the remaining
- * ones continue. */
+/* Tests training runs over TCP in which processes are lost and the remaining ones continue. A
+ * thread of the test stands for each process. */
 #include "cluster/story.h"
 #include "runner.h"
 

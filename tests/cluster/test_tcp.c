@@ -1,5 +1,5 @@
-/* The TCP engine: members connect on the loopback interface among connections of strangers. One
- * thread stands for each member. */
+/* Tests the transport over TCP: the processes of a run connect on the loopback interface while
+ * other programs connect to the same ports. A thread of the test stands for each process. */
 #include "base/clock.h"
 #include "free_port.h"
 #include "runner.h"

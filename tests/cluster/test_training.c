@@ -1,4 +1,5 @@
-/* Whole runs over several processes, each a thread here, over the double of the transport. */
+/* Tests training runs over several processes. A thread of the test stands for each process, and the
+ * transport is simulated in memory (wire_double.h). */
 #include "cluster/story.h"
 #include "runner.h"
 

@@ -1,6 +1,6 @@
-/* Votes on which members continue after a loss: members that crash, that learn of losses late or
- * wrongly, and whose connections break and return. Arrivals come, of which not every member knows.
- */
+/* Tests the vote by which the processes of a run decide who continues after a loss: some processes
+ * crash, some learn of losses late or wrongly, and connections break and return. New
+ * processes arrive, of which not every process knows. */
 #include "runner.h"
 #include "tcp/vote.h"
 

@@ -1,4 +1,5 @@
-/* The two all-reduces on the reference device, against a plain recursive sum over the tree. */
+/* Tests the two all-reduces in host memory against a plain recursive sum over the shard tree
+ * (merge/tree.h). */
 #include "base/host.h"
 #include "base/rng.h"
 #include "comm/gang.h"

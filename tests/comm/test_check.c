@@ -1,5 +1,5 @@
-/* The start-up check of a group: the faults that it must find, and that it finds none in a sound
- * group. */
+/* Tests the check that a group of workers makes before its first step. It must find every planted
+ * fault, and none in a group without faults. */
 #include "comm/gang.h"
 #include "merge/group.h"
 #include "runner.h"

@@ -1,4 +1,5 @@
-/* The all-reduces when a rank fails, does not arrive, or has no host memory. */
+/* Tests the all-reduces when a worker fails, does not arrive, or has a device without host
+ * memory. */
 #include "comm/gang.h"
 #include "ref/ref.h"
 #include "runner.h"

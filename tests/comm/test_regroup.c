@@ -1,5 +1,6 @@
-/* Loss of ranks: groups that end, ranks that return too late, and survivors that regroup and
- * continue with the same bits. Each rank is a worker of a real pool, with a reference device. */
+/* Tests the loss of workers: a group ends, a worker returns too late, and the remaining workers
+ * form a new group and continue with bit-identical results. The workers are those of a worker pool,
+ * with the reference back end. */
 #include "base/host.h"
 #include "comm/gang.h"
 #include "device/registry.h"

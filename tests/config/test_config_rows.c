@@ -1,5 +1,5 @@
-/* The tables of a config's keys and of the records' keys: the documentation equals the table, and
- * every key passes through it. */
+/* Tests the tables of the config's keys and of the records' keys. The tables in the documentation
+ * must equal them, and no key may be read or written without them. */
 #include "base/host.h"
 #include "config/config.h"
 #include "records/record.h"

@@ -1,5 +1,5 @@
-/* A worker's team of threads: each item is run once, its effects are visible to the threads that
- * need them, and nothing is left over. */
+/* Tests the team of threads with which a CPU worker computes an op. Each item of work is run
+ * exactly once, its writes are visible to the threads that read them, and no item is left over. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/cpu_team.h"

@@ -1,4 +1,5 @@
-/* The communicators of GPUs, over doubles of the CUDA runtime and of NCCL. */
+/* Tests the communicators for GPUs without a GPU: the CUDA runtime and NCCL are simulated
+ * (tests/doubles). */
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 #include "merge/tree.h"

@@ -1,5 +1,5 @@
-/* Buckets that NCCL merges while the backward pass is still running, over doubles of the CUDA
- * runtime and of NCCL. */
+/* Tests that NCCL sums parts of the gradient (buckets) while the backward pass still computes the
+ * other parts. The CUDA runtime and NCCL are simulated (tests/doubles). */
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "cuda/comm_gang.h"

@@ -1,6 +1,8 @@
-/* Every call of the CUDA runtime and of NCCL in a merge fails, loses the device or takes too long,
- * one after another. Each time all ranks must end with an error within ten seconds, nothing leaks,
- * nothing that NCCL may touch is freed, and no rank has a step that another lacks. */
+/* Lets each call of the CUDA runtime and of NCCL in a merge (a sum of gradients) fail, lose the
+ * device or take too long, one call after another. Each time, all workers must end with an error
+ * within ten seconds, no memory may leak, no memory that NCCL may still use may be freed, and no
+ * worker may have completed a step that another has not. The CUDA runtime and NCCL are simulated
+ * (tests/doubles). */
 #include "base/clock.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"

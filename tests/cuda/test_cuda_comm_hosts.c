@@ -1,5 +1,5 @@
-/* The communicators of GPUs over several processes, each a group of ranks on threads of its own,
- * over doubles of the CUDA runtime, of NCCL and of the transport. */
+/* Tests the communicators for GPUs with several processes. A group of threads of the test stands
+ * for each process. The CUDA runtime, NCCL and the transport are simulated. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"

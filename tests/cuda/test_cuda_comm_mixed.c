@@ -1,5 +1,5 @@
-/* Workers on several GPUs, some of which share one, over doubles of the CUDA runtime and of
- * NCCL. */
+/* Tests workers on several GPUs, some of which share a GPU. The CUDA runtime and NCCL are simulated
+ * (tests/doubles). */
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 #include "runner.h"

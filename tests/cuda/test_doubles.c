@@ -1,5 +1,5 @@
-/* Violations that the doubles of the CUDA runtime detect. Every test that uses the doubles shows
- * that they do what CUDA does; only this one shows that they still detect misuse. */
+/* Tests the simulated CUDA runtime (tests/doubles) itself. Every test that uses it shows that it
+ * does what CUDA does; only this one shows that it still detects misuse of CUDA. */
 #include "cuda/fixture.h"
 #include "runner.h"
 

@@ -1,4 +1,5 @@
-/* Violations that the doubles detect while a stream is captured; see test_doubles.c. */
+/* Tests the misuse of CUDA that the simulated runtime detects while a stream is captured; see
+ * test_doubles.c. */
 #include "cuda/fixture.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* Violations that the double of NCCL detects, and how it hangs until it is aborted; see
- * test_doubles.c. One thread stands for all ranks. */
+/* Tests the misuse that the simulated NCCL detects, and that it hangs until it is aborted; see
+ * test_doubles.c. One thread of the test stands for all ranks. */
 #include "cuda/fixture.h"
 #include "runner.h"
 

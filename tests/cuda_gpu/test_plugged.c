@@ -1,5 +1,6 @@
-/* The plugin on a GPU: its device, bad data, a gradient against the slope of the loss, and stored
- * choices of kernels. The other programs in this directory test everything else. */
+/* Tests the plugin on a real GPU: its device, invalid data, a gradient against the slope of the
+ * loss, and the choices of kernels that are stored on disk. The other programs in this directory
+ * test everything else. */
 #include "cuda_gpu/cuda_plugged.h"
 #include "nn/nn_fixture.h"
 #include "runner.h"

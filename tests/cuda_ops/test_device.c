@@ -1,5 +1,5 @@
-/* The CUDA device over doubles of the runtime: memory, streams, bad data, missing libraries and
- * devices, and each call failing in turn. */
+/* Tests the CUDA device over the simulated runtime (tests/doubles): memory, streams, invalid data,
+ * missing libraries and devices, and every call failing, one after another. */
 #include "cuda/cuda_device.h"
 #include "doubles/control.h"
 #include "runner.h"

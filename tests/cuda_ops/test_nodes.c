@@ -1,6 +1,6 @@
-/* The number of nodes in a recorded step of the shipped examples, each of which takes about a
- * microsecond of the GPU's time, however small it is; and the cases in which several steps are one
- * launch. */
+/* Tests the number of nodes in the CUDA graph of a step, for the shipped examples; even the
+ * smallest node takes about a microsecond of the GPU's time. Also tests in which cases several
+ * steps are one graph. */
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/control.h"
 #include "nn/nn_fixture.h"

@@ -1,9 +1,9 @@
-/* Everything that the replicas of the shipped examples request of cuDNN, in every precision, for
- * full and remainder rows, is planned by cuDNN itself for a described GPU, which need not exist; no
- * request may be declined. The ops are those of the back end, over doubles of the CUDA runtime; the
- * linker wraps `ls_math_…`, so that requests of an op arrive here. cuDNN does not plan engines that
- * it would compile at run time in this way, so a plan that is found here is also found on the
- * GPU. */
+/* Tests that cuDNN has a plan for every convolution of the shipped examples, in every precision,
+ * for full minibatches and for the smaller last one. The real cuDNN plans for the description of a
+ * GPU, which need not exist. The ops are those of the back end, over the simulated CUDA runtime;
+ * the linker wraps the functions `ls_math_…`, so that an op's requests to cuDNN arrive in this
+ * file. For a described GPU, cuDNN does not consider engines that it would compile at run time, so
+ * a plan that it finds here is also found on the GPU. */
 #include "config/config.h"
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"

@@ -1,6 +1,6 @@
-/* Convolutions and dense layers over the doubles: pooled ones in any precision, and others in bf16.
- * Parameters, inputs and results remain fp32, and the results are as close to the products of
- * doubles as 8 bits allow. */
+/* Tests convolutions and dense layers over the simulated CUDA runtime: convolutions with pooling in
+ * every precision, and all others in bf16. Parameters, inputs and results must remain fp32, and the
+ * results must be as close to a computation in double as the 8 bits of a bf16 mantissa allow. */
 #include "cuda_ops/cuda_backend.h"
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"

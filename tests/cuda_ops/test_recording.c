@@ -1,6 +1,6 @@
-/* Recordings over the doubles, which enforce CUDA's rules of capture: a replayed recording gives
- * the bits of the ops enqueued one by one, with other rows, another epoch and another step each
- * time. */
+/* Tests recordings: steps that are captured as a CUDA graph and replayed. A replay must be
+ * bit-identical to the ops enqueued one by one, with other rows, another epoch and another step
+ * number each time. The simulated CUDA runtime enforces CUDA's rules of capture. */
 #include "cuda_ops/cuda_backend.h"
 #include "runner.h"
 

@@ -1,6 +1,6 @@
-/* A whole replica on the CUDA back end over the doubles, compared with one on the plain-C
- * reference: training steps with a ragged last minibatch, and evaluation, give the same weights and
- * losses. */
+/* Tests a whole replica (a model on a device) on the CUDA back end, over the simulated CUDA
+ * runtime, against a replica on the plain-C reference back end. Training steps, with a smaller last
+ * minibatch, and evaluation must give the same weights and losses. */
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
 #include "nn/replica_impl.h"

@@ -1,5 +1,5 @@
-/* GPU activity in a timeline: CUPTI's records, from its double, become bounded spans of the right
- * device, and without CUPTI nothing else changes. */
+/* Tests the GPU's activity in a timeline. The records of a simulated CUPTI must become a limited
+ * number of spans of the right device; without CUPTI, nothing else may change. */
 #include "cuda/cuda_device.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/cupti.h"

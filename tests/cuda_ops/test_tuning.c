@@ -1,5 +1,6 @@
-/* Choosing a convolution's engine and storing the choice. cuDNN plans for a described GPU; a double
- * runs the engines, with the time and the repeatability that the test sets. */
+/* Tests how a convolution's cuDNN engine is chosen, and how the choice is stored. The real cuDNN
+ * plans for the description of a GPU. The engines are not run: the test sets how long each takes,
+ * and whether its result is repeatable. */
 #include "cuda/math/inside.h"
 #include "cuda_ops/cuda_backend.h"
 #include "doubles/launch.h"

@@ -1,4 +1,5 @@
-/* Several steps of a small model in one launch, compared with the same steps taken in parts. */
+/* Tests several steps of a small model that are one CUDA graph, against the same steps enqueued in
+ * parts. */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"

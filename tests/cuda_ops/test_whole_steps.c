@@ -1,6 +1,7 @@
-/* Training runs over the doubles in which a step is one recording, and the next one is enqueued
- * before its result is known. They are compared with runs whose steps are taken in parts, which is
- * forced by planning something for each of them (a stall of zero seconds). */
+/* Tests training runs, over the simulated CUDA runtime, in which a step is one CUDA graph, and the
+ * next step is enqueued before the result of this one is known. They are compared with runs whose
+ * steps are enqueued in parts. The test forces that by a planned fault in every step, a stall of
+ * zero seconds. */
 #include "cuda_ops/cuda_backend.h"
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"

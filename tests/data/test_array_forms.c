@@ -1,5 +1,5 @@
-/* Arrays in the forms that users have: .npz files, channels last, and targets that are one-hot,
- * numbered from 1, or floats. */
+/* Tests arrays in the forms that users have: .npz files, channels last, and targets that are
+ * one-hot, numbered from 1, or floats. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
 #include "data/npy.h"
@@ -270,7 +270,7 @@ static void new_rows_may_have_either_layout(void **state)
     ls_prep *prep;
     ls_error err = {0};
     assert_int_equal(ls_prep_create(&prep, LS_PREP_ARRAY, NULL, &err), LS_OK);
-    const ls_new_rows of = {
+    const ls_input_format of = {
         .prep = prep, .channels = 3, .height = 2, .width = 3, .classes = 2, .split = "test"};
     for (int form = 0; form < 3; form++) { /* first, last, and last in an archive */
         ls_dataset *ds;
@@ -346,7 +346,7 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
             assert_int_equal(ls_dataset_resident(split[0]).labels[i], y[i] - 1);
         assert_string_equal(info->class_name[0], "1");
         assert_string_equal(info->class_name[2], "3");
-        must_say("labels are 1 to 3: 3 classes, of these names");
+        must_say("labels are 1 to 3, which are the names of the 3 classes");
         close_splits(split);
     }
     keys = (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"};
@@ -358,14 +358,14 @@ static void labels_from_1_on_are_called_by_their_numbers(void **state)
     ls_prep *prep;
     ls_error err = {0};
     assert_int_equal(ls_prep_create(&prep, LS_PREP_ARRAY, NULL, &err), LS_OK);
-    const ls_new_rows of = {.prep = prep,
-                            .channels = 2,
-                            .height = 1,
-                            .width = 1,
-                            .classes = 3,
-                            .class_name = names,
-                            .labelled = true,
-                            .split = "test"};
+    const ls_input_format of = {.prep = prep,
+                                .channels = 2,
+                                .height = 1,
+                                .width = 1,
+                                .classes = 3,
+                                .class_name = names,
+                                .labelled = true,
+                                .split = "test"};
     ls_dataset *ds;
     const double hot[4][3] = {{1, 0, 0}, {0, 0, 1}, {0, 1, 0}, {0, 0, 1}};
     for (int form = 0; form < 2; form++) {

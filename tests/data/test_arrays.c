@@ -1,5 +1,5 @@
-/* Rows from .npy and safetensors files: their values, and errors with the offset for what is not
- * allowed. */
+/* Tests reading rows from .npy and safetensors files: the values, and the errors for invalid files,
+ * which contain the offset. */
 #include "data/dataset.h"
 #include "data/npy.h"
 #include "data/scratch.h"

@@ -1,6 +1,6 @@
-/* Functions that run concurrently with their caller, and hashing on another thread while bytes are
- * written: the results are those of sequential execution, for all sizes and schedules.
- * ThreadSanitizer checks the order of writes and reads. */
+/* Tests functions that run on another thread while their caller goes on, and hashing on another
+ * thread while bytes are written. The results must be those of sequential execution, for all sizes
+ * and schedules. With ThreadSanitizer, the test also checks the order of writes and reads. */
 #include "data/beside.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* CIFAR-10's binary files: the places where they are looked for, every kind of damage, and its
- * message. */
+/* Tests CIFAR-10's binary files: the directories in which they are looked for, and every kind of
+ * damage with its message. */
 #include "data/kinds.h"
 #include "data/ration.h"
 #include "data/scratch.h"
@@ -375,7 +375,7 @@ static void training_images_that_nobody_asks_for_are_not_kept(void **state)
 {
     static const uint8_t none[IMAGE];
     scratch *s = *state;
-    ls_dataset_spec spec = {.name = "small", .path = s->directory, .labels_alone = true};
+    ls_dataset_spec spec = {.name = "small", .path = s->directory, .labels_only = true};
     ls_dataset *split[2];
     ls_error err = {0};
     write_files(s, "", 1);

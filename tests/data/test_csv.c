@@ -1,4 +1,4 @@
-/* Tables: the conversion of their columns, and the messages for fields that are invalid. */
+/* Tests CSV tables: the conversion of their columns, and the messages about invalid fields. */
 #include "data/dataset.h"
 #include "data/new_rows.h"
 #include "data/scratch.h"
@@ -196,7 +196,7 @@ static void what_is_wrong_is_told_by_line_and_column(void **state)
         {"a,kind\n", "expected rows below the header, found none"},
         {"\n\r\n", "expected a header with the columns' names"},
         {"a,kind\n1,x\n2,x\n", "column \"kind\": expected at least two classes"},
-        {"kind\nx\ny\n", "expected columns that make 1 to"},
+        {"kind\nx\ny\n", "expected columns with 1 to"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refuses(*state, bad[i].text, kind_target, LS_EDATA, bad[i].message);
@@ -280,16 +280,16 @@ static void names_of_new_rows_are_compared_as_in_files(void **state)
     assert_int_equal(ls_prep_add(prep, "\xe9", NULL, 0, &err), LS_OK);
     assert_int_equal(ls_prep_add(prep, "b", level, 2, &err), LS_OK);
     assert_int_equal(ls_prep_finish(prep, &err), LS_OK);
-    const ls_new_rows as = {.prep = prep,
-                            .channels = 3,
-                            .height = 1,
-                            .width = 1,
-                            .floats = true,
-                            .classes = 2,
-                            .class_name = class,
-                            .target = "k\xEF\xBF\xBD",
-                            .labelled = true,
-                            .split = "test"};
+    const ls_input_format as = {.prep = prep,
+                                .channels = 3,
+                                .height = 1,
+                                .width = 1,
+                                .floats = true,
+                                .classes = 2,
+                                .class_name = class,
+                                .target = "k\xEF\xBF\xBD",
+                                .labelled = true,
+                                .split = "test"};
     if (ls_new_rows_read_csv(&rows, &as, "once", once, sizeof once - 1, &err) != LS_OK)
         fail_msg("%s", err.text);
     const float row[] = {1, 1, 0};
@@ -342,7 +342,7 @@ static void texts_that_would_become_too_many_numbers_are_refused(void **state)
         to += sprintf(to, "%c\n", 'x' + r % 2);
     }
     refuses(*state, text, kind_target, LS_EDATA,
-            "t.csv: expected at most 1073741824 numbers of all rows, found 1000 rows of 1074000; "
+            "t.csv: expected at most 1073741824 numbers in all rows, found 1000 rows of 1074000; "
             "name columns of many different texts in data.drop");
     free(text);
 }

@@ -1,5 +1,5 @@
-/* Held-out rows: they depend only on the seed and the labels, and each class contributes its
- * share. */
+/* Tests which rows are held out for validation: they depend only on the seed and the labels, and
+ * each class contributes its share. */
 #include "data/dataset.h"
 #include "runner.h"
 
@@ -33,8 +33,8 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
     return LS_OK;
 }
 
-static int open_with(ls_dataset *split[2], double share, uint64_t seed, uint32_t added, int judged,
-                     int streamed, ls_error *err)
+static int open_with(ls_dataset *split[2], double share, uint64_t seed, uint32_t added,
+                     int keep_test, int streamed, ls_error *err)
 {
     static uint32_t user;
     static ls_data_source source;
@@ -55,7 +55,7 @@ static int open_with(ls_dataset *split[2], double share, uint64_t seed, uint32_t
                                   .seed = seed,
                                   .sources = sources,
                                   .source_count = 1,
-                                  .keys = {.validation = share, .judged = judged}};
+                                  .keys = {.validation = share, .keep_test = keep_test}};
     return ls_dataset_open(&split[0], &split[1], &spec, NULL, err);
 }
 
@@ -84,7 +84,7 @@ static void each_row_is_in_one_part_and_each_class_gives_its_share(void **state)
             int32_t label;
             assert_true(row < ROWS && !seen[row] && (i == 0 || view.row[i - 1] < row));
             seen[row] = true;
-            ls_dataset_places(split[s], &place, 1);
+            ls_dataset_view_rows(split[s], &place, 1);
             assert_int_equal(place, row);
             assert_int_equal(ls_dataset_read(split[s], &i, 1, values, &label, &err), LS_OK);
             assert_int_equal(values[0] << 8 | values[1], (row & 0xff00) | (row & 255));

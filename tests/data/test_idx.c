@@ -1,4 +1,5 @@
-/* IDX files: the places where they are looked for, every kind of damage, and its exact message. */
+/* Tests IDX files: the directories in which they are looked for, and every kind of damage with its
+ * exact message. */
 #include "data/dataset.h"
 #include "data/ration.h"
 #include "data/scratch.h"
@@ -613,8 +614,8 @@ static void a_payload_that_is_not_the_published_one_is_warned_about(void **state
         assert_string_not_equal(info->images_sha256, info->labels_sha256);
     }
     snprintf(expected, sizeof expected,
-             "%s/train-images-idx3-ubyte.gz: not the published fashion_mnist payload: expected "
-             "SHA-256 c59f468a2f672dc8, found %.16s; results will not compare",
+             "%s/train-images-idx3-ubyte.gz: not the published content of fashion_mnist: "
+             "expected SHA-256 c59f468a2f672dc8, found %.16s; results cannot be compared",
              s->directory, ls_dataset_describe(split[0])->images_sha256);
     assert_string_equal(r.line[0], expected);
     close_both(split);
@@ -718,7 +719,7 @@ static void training_images_that_nobody_asks_for_are_not_read(void **state)
     dataset_files files = good();
     files.of[0].count++;
     write_files(s, "", &files, 0);
-    ls_dataset_spec spec = {.name = "mnist", .path = s->directory, .labels_alone = true};
+    ls_dataset_spec spec = {.name = "mnist", .path = s->directory, .labels_only = true};
     ls_dataset *split[2];
     ls_error err = {0};
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_OK);

@@ -1,4 +1,4 @@
-/* Images from files: their pixels, and every kind of error. */
+/* Tests reading image files: the pixels, and every kind of error. */
 #include "data/images.h"
 #include "data/png.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* JPEG files: their pixels, the size at which they are decoded, and every kind of error. */
+/* Tests JPEG files: the pixels, the size at which an image is decoded, and every kind of error. */
 #include "data/image_jpegs.h"
 
 /* Returns the factor by which a JPEG is shrunk while it is decoded: exactly to the wanted size, or

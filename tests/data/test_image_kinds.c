@@ -1,4 +1,4 @@
-/* Images of other formats: BMP, WebP, and formats that are recognised but not supported. */
+/* Tests BMP and WebP files, and formats that are recognised but not supported. */
 #include "data/images.h"
 #include "runner.h"
 

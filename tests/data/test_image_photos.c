@@ -1,4 +1,4 @@
-/* JPEG files as cameras and print programs write them. */
+/* Tests JPEG files as cameras and print programs write them. */
 #include "data/image_jpegs.h"
 
 /* Inserts `more` after the first two bytes, the marker of the beginning. */

@@ -1,4 +1,5 @@
-/* The real Fashion-MNIST, from Debian's package; skipped if it is not installed. */
+/* Tests the real Fashion-MNIST data set from Debian's package. Skipped if the package is not
+ * installed. */
 #include "base/clock.h"
 #include "data/dataset.h"
 #include "runner.h"

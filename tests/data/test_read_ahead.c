@@ -1,6 +1,6 @@
-/* Files that are read while another thread reads on: their bytes, their hash, and the place at
- * which damage is reported, for sizes around those of the blocks. ThreadSanitizer checks the
- * exchange. */
+/* Tests files that are read while another thread reads the following bytes: the bytes, the hash,
+ * and the offset at which damage is reported, for file sizes around the size of a block. With
+ * ThreadSanitizer, the test also checks the exchange of the blocks. */
 #include "data/read_ahead.h"
 #include "data/scratch.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* SHA-256 against the examples of FIPS 180-4. */
+/* Tests SHA-256 with the examples of FIPS 180-4. */
 #include "hash/hash.h"
 #include "runner.h"
 

@@ -1,4 +1,5 @@
-/* Data sources of the caller: rows of bytes or floats, with a class or a vector each. */
+/* Tests data sources of the caller: rows of bytes or floats, whose targets are classes or
+ * vectors. */
 #include "data/dataset.h"
 #include "runner.h"
 

@@ -1,4 +1,4 @@
-/* Division of minibatches into shards. */
+/* Tests the division of minibatches into shards. */
 
 #include "runner.h"
 

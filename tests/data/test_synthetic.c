@@ -1,4 +1,5 @@
-/* The synthetic dataset: reproducible, learnable, announced as synthetic. */
+/* Tests the synthetic dataset: it is reproducible, a network can learn it, and every output says
+ * that it is synthetic. */
 #include "data/dataset.h"
 #include "runner.h"
 

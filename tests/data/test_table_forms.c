@@ -1,5 +1,5 @@
-/* Tables as spreadsheets, pandas, R and SQL write them: the right values, or an error that names
- * the cause and the cure. */
+/* Tests tables as spreadsheets, pandas, R and SQL write them. Reading must give the right values,
+ * or an error that names the cause and the cure. */
 #include "base/host.h"
 #include "data/dataset.h"
 #include "data/new_rows.h"
@@ -226,7 +226,7 @@ static void utf16_is_known_by_its_mark(void **state)
     ls_dataset *split[2];
     ls_error err = {0};
     assert_int_equal(open_file(*state, "t.csv", classes, split, NULL, &err), LS_EDATA);
-    assert_non_null(strstr(err.text, "UTF-16 without its mark"));
+    assert_non_null(strstr(err.text, "UTF-16 without a byte order mark"));
     refuses(*state, "PK\3\4....", classes, "save the sheet as CSV");
     refuses(*state, "a,y\r1,2\r3,4\r", classes, "found carriage returns alone");
 }
@@ -435,13 +435,13 @@ static void new_rows_are_read_in_the_same_forms(void **state)
     if (open_file(*state, "t.csv", keys, split, NULL, &err) != LS_OK)
         fail_msg("%s", err.text);
     check_values(split[0], 2, 4, (const float[]){1.234f, 1234.5f, 0, 1, 5.5f, 1234.5f, 1, 0});
-    ls_new_rows as = {.prep = ls_dataset_describe(split[0])->prep,
-                      .channels = 4,
-                      .height = 1,
-                      .width = 1,
-                      .floats = true,
-                      .classes = 2,
-                      .split = "test"};
+    ls_input_format as = {.prep = ls_dataset_describe(split[0])->prep,
+                          .channels = 4,
+                          .height = 1,
+                          .width = 1,
+                          .floats = true,
+                          .classes = 2,
+                          .split = "test"};
     for (int i = 0; i < 4; i++) {
         const size_t n = bytes[i] ? bytes[i] : strlen(rows[i]);
         if (ls_new_rows_read_csv(&new, &as, "new", rows[i], n, &err) != LS_OK)

@@ -1,4 +1,4 @@
-/* Reading a table needs little more memory than the table itself. */
+/* Tests that reading a table needs little more memory than its rows. */
 #include "data/dataset.h"
 #include "data/scratch.h"
 #include "runner.h"

@@ -1,4 +1,5 @@
-/* Device lists and the registry: valid lists, and the messages for invalid ones. */
+/* Tests device lists such as "cpu:4", and the registry of back ends: valid lists, and the messages
+ * about invalid ones. */
 #include "device/fake_backend.h"
 #include "device/registry.h"
 #include "ref/ref.h"

@@ -1,5 +1,5 @@
-/* The device pool: which thread opens, binds and closes a device, and how a failed start
- * unwinds. */
+/* Tests the device pool: which thread opens, binds and closes a device, and that a failed start
+ * closes everything that was opened. */
 #define _GNU_SOURCE /* cpu_set_t */
 #include "base/error.h"
 #include "device/fake_backend.h"

@@ -1,8 +1,9 @@
-/* Every allocation through the host's allocator fails once, alone and with all later ones: the call
- * that needed it returns an error, nothing leaks, and the handle can be closed.
+/* Lets every allocation through the host's allocator fail once: alone, and together with all later
+ * ones. The public function that needed the memory must return an error, nothing may leak, and it
+ * must be possible to close the handle.
  *
- *     embed_allocation_failures          every point, or every so many under a sanitizer
- *     embed_allocation_failures --all    every point */
+ *     embed_allocation_failures          every allocation; under a sanitizer, only every n-th
+ *     embed_allocation_failures --all    every allocation */
 #include "base/host.h"
 #include "data/scratch.h"
 #include "embed/scene.h"

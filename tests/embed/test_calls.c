@@ -1,6 +1,6 @@
-/* Calls that are not allowed, as programs make them: from a callback, in a forked child, on a small
- * stack, with a pool whose owner is working, with NULL arguments. Each must return an accurate
- * error; none may hang or return old weights. */
+/* Tests calls of public functions that are not allowed but that programs make by mistake: from a
+ * callback, in a forked child, on a small stack, with a pool whose owner is working, with NULL
+ * arguments. Each must return an accurate error. None may hang, or return old weights. */
 #include "embed/scene.h"
 #include "runner.h"
 #include "train/faulty_backend.h"

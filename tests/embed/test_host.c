@@ -1,5 +1,5 @@
-/* A host program with state of its own: its signal handler, its locale, its OpenMP team, and a
- * child that was forked before. Lockstep must leave all of it unchanged. */
+/* Tests that Lockstep leaves the state of the program that uses it unchanged: its signal handler,
+ * its locale, its OpenMP team, and a child that it has forked before. */
 #include "data/scratch.h"
 #include "embed/scene.h"
 #include "runner.h"

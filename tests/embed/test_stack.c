@@ -1,6 +1,6 @@
-/* The stack that the public functions use: each runs on a stack that was filled with a pattern. A
- * function checks beforehand that it has enough stack, and with a little less it must fail instead
- * of overrunning it. */
+/* Tests how much stack the public functions use: each runs on a stack that was filled with a
+ * pattern. A function that needs much stack checks at its start that it has enough; with a little
+ * less it must fail instead of overrunning the stack. */
 #include "data/scratch.h"
 #include "embed/scene.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* The public all-reduce, on pools of reference devices. */
+/* Tests the public all-reduce (<lockstep/collective.h>) with pools of reference devices. */
 #include "ref/ref.h"
 #include "runner.h"
 

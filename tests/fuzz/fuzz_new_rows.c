@@ -13,15 +13,15 @@ static const char description[] =
 static void read_rows(const ls_prep *prep, bool labelled, const uint8_t *data, size_t size)
 {
     static const char *const classes[] = {"no", "yes"};
-    const ls_new_rows of = {.prep = prep,
-                            .channels = 4,
-                            .height = 1,
-                            .width = 1,
-                            .floats = true,
-                            .classes = 2,
-                            .class_name = classes,
-                            .labelled = labelled,
-                            .split = "test"};
+    const ls_input_format of = {.prep = prep,
+                                .channels = 4,
+                                .height = 1,
+                                .width = 1,
+                                .floats = true,
+                                .classes = 2,
+                                .class_name = classes,
+                                .labelled = labelled,
+                                .split = "test"};
     ls_dataset *ds;
     ls_error err = {0};
     int status = ls_new_rows_read_csv(&ds, &of, name, (const char *)data, size, &err);

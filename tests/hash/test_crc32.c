@@ -1,4 +1,4 @@
-/* CRC-32: known values, and pieces that give the checksum of the whole. */
+/* Tests CRC-32: known values, and that a text in pieces has the same checksum as the whole text. */
 #include "hash/hash.h"
 #include "runner.h"
 

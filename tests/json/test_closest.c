@@ -1,4 +1,4 @@
-/* The suggestions "Did you mean …?". */
+/* Tests the suggestions "Did you mean …?" in messages. */
 #include "base/error.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* Documents: positions of nodes, messages, files, numbers under another locale, failed
- * allocations. */
+/* Tests JSON documents: line and column of nodes, messages, files, numbers under another locale,
+ * failed allocations. */
 #include "data/ration.h"
 #include "data/scratch.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* ls_json_set: the effect of `--set a.b=v` on a document. */
+/* Tests ls_json_set: the effect of `--set a.b=v` on a document. */
 #include "runner.h"
 #include "json/json.h"
 

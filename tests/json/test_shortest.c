@@ -1,5 +1,5 @@
-/* Numbers as text: the same as the C library prints with the fewest digits that read back as the
- * same number. */
+/* Tests numbers that are written as text: as few digits as possible, so that reading the text gives
+ * the same number. The C library is the reference. */
 #include "runner.h"
 #include "json/shortest.h"
 

@@ -1,4 +1,4 @@
-/* Texts that the JSON reader accepts and refuses, with the exact messages. */
+/* Tests which texts the JSON reader accepts, and which it refuses with which message. */
 #include "runner.h"
 #include "json/json.h"
 

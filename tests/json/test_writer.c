@@ -1,4 +1,4 @@
-/* The JSON writer: punctuation, numbers, strings, its buffer. */
+/* Tests the JSON writer: punctuation, numbers, strings, and its buffer. */
 #include "runner.h"
 #include "json/json.h"
 #include "json/writer.h"

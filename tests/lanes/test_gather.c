@@ -1,5 +1,6 @@
-/* Conversion of image bytes into lanes: the kernel of each instruction set against the formula, on
- * images that differ in every byte, for usual means and deviations. */
+/* Tests the conversion of image bytes to lanes, the layout in which the CPU back end computes 16
+ * images side by side. The kernel of each instruction set is compared with the formula, on images
+ * that differ in every byte, for usual means and deviations. */
 #include "base/rng.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_kernels.h"

@@ -1,7 +1,8 @@
-/* The lanes family with the kernels of every instruction set of this CPU, on random shapes: the
- * bits must be those of the best set, in blocks, with a team and in inference. tests/ops shows that
- * the numbers of the best set are right; here the shapes that it lacks, wide ones and edges, are
- * compared with the reference back end. */
+/* Tests the ops of the CPU back end, which compute 16 images side by side (lanes), with the kernels
+ * of every instruction set that this CPU has, on random shapes. The results must be bit-identical
+ * to those of the best instruction set: in blocks, with a team of threads and in inference.
+ * tests/ops shows that the results of the best set are right. This test compares the shapes that
+ * tests/ops does not have, wide ones and edge cases, with the reference back end. */
 #include "base/rng.h"
 #include "cpu/cpu_device.h"
 #include "cpu/lanes_conv.h"

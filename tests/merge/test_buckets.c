@@ -1,4 +1,5 @@
-/* The places where an arena is divided for a merge during the backward pass. */
+/* Tests where the array of gradients is divided into buckets, the parts that are summed over the
+ * workers while the backward pass still computes. */
 #include "merge/tree.h"
 #include "runner.h"
 

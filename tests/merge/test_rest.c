@@ -1,4 +1,5 @@
-/* The rest of the tree above the partial sums of the ranks, against the tree's definition. */
+/* Tests the additions that remain to be done when every worker has computed its partial sums,
+ * against the definition of the shard tree. */
 #include "merge/group.h"
 #include "merge/tree.h"
 #include "runner.h"

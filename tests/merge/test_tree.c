@@ -1,4 +1,4 @@
-/* The shape of the shard tree, against shapes written down by hand. */
+/* Tests the shape of the shard tree against shapes that were written by hand. */
 #include "merge/tree.h"
 #include "runner.h"
 

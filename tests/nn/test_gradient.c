@@ -1,5 +1,6 @@
-/* Every layer type in every model of its samples: the gradient of the backward pass against the
- * slope of the loss, on the reference with doubles; and every other back end against it. */
+/* Tests the gradients of every layer type, in every sample model of that type. On the reference
+ * back end in double, the gradient of the backward pass is compared with the slope of the loss.
+ * Every other back end is compared with the reference. */
 #include "nn/nn_fixture.h"
 
 #include "ref/ref.h"

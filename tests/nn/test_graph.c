@@ -1,5 +1,5 @@
-/* Models that are graphs: blocks written out, ops that may be fused, placement of buffers, and
- * ResNet-18 as in the example file. */
+/* Tests models that are graphs: blocks are written out, ops are fused where that is allowed,
+ * buffers get their places in memory, and ResNet-18 is as in the example file. */
 #include "nn/nn_fixture.h"
 
 #include "nn/plan.h"

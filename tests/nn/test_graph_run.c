@@ -1,4 +1,5 @@
-/* Running graphs: shards, running statistics, shared memory, and ResNet-18's first forward pass. */
+/* Tests the computation of models that are graphs: shards, running statistics, buffers that share
+ * memory, and the first forward pass of ResNet-18. */
 #include "nn/nn_fixture.h"
 
 #include "comm/comm.h"

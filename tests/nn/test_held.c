@@ -1,5 +1,6 @@
-/* A step whose loss is not finite changes nothing, nor does any later step until the replica is
- * released: in every back end, with every optimizer, running statistics included. */
+/* Tests that a step whose loss is not finite changes neither weights nor running statistics, and
+ * that the steps after it change nothing either, until the replica is released. This is tested on
+ * every back end, with every optimizer. */
 #include "nn/nn_fixture.h"
 
 #include "runner.h"

@@ -1,3 +1,5 @@
+/* Tests the reading of a model from JSON: shapes, parameters and their names, and every kind of
+ * error. */
 #include "nn/nn_fixture.h"
 #include "runner.h"
 

@@ -1,4 +1,5 @@
-/* A backward pass in pieces: the callback is called for each piece, and the piece is ready then. */
+/* Tests a backward pass that reports its gradient in pieces. The callback must be called for each
+ * piece, and the piece must be complete then. */
 #include "nn/nn_fixture.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* Tests the weights of a model in safetensors files: writing, reading, and every kind of damage. */
 #include "nn/nn_fixture.h"
 
 #include "base/host.h"

@@ -1,4 +1,4 @@
-/* Properties of repeated calls and of the ops of one layer, on every back end. */
+/* Tests repeated calls of an op, and all ops of one layer together, on every back end. */
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"
 #include "ops/op_devices.h"

@@ -1,4 +1,4 @@
-/* Gather, dropout and the steps over arenas of every back end against their formulas in
+/* Tests gather, dropout and the optimizers' steps of every back end against their formulas in
  * plugin.h. */
 #include "base/rng.h"
 #include "ops/op_cases.h"

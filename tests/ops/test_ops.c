@@ -1,5 +1,5 @@
-/* Every op of every back end against the reference back end with double sums, on random
- * descriptions. See op_check.h for how ops are run. */
+/* Tests every op of every back end, with random shapes and parameters, against the reference back
+ * end, which adds in double. op_check.h describes how ops are run. */
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* Requests that the reference back end refuses, and the messages. */
+/* Tests which requests the reference back end refuses, and its messages. */
 #include "ref/ref.h"
 #include "runner.h"
 

@@ -1,6 +1,6 @@
-/* Checks the reference back end, with which all others are compared: its forward pass against the
- * ops' definitions, and its gradients against central differences of these definitions in
- * double. */
+/* Tests the reference back end, with which all others are compared. Its forward pass is compared
+ * with the definitions of the ops, and its gradients with central differences of these definitions,
+ * in double. */
 #include "ops/definitions.h"
 #include "ops/op_cases.h"
 #include "ops/op_chain.h"

@@ -1,5 +1,5 @@
-/* Parity with PyTorch in float64: gradients of every parameter at a fresh start of LeNet, and the
- * losses of ten steps from there. make_reference.py creates the reference. */
+/* Compares LeNet with PyTorch's results in float64: the gradient of every parameter in the first
+ * step, and the losses of ten steps. make_reference.py creates PyTorch's results. */
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"

@@ -1,5 +1,6 @@
-/* The program packs a folder of pictures and trains on it. From memory each picture must give the
- * same row, and its outputs must be those of `trainer predict`, bit for bit. */
+/* The program `trainer` packs a folder of pictures and trains on it. Tests that the library
+ * <lockstep/picture.h> converts each picture, read from memory, to the same row, and that the
+ * outputs for it are bit-identical to those of `trainer predict`. */
 #include "data/png.h"
 #include "data/scratch.h"
 #include "runner.h"

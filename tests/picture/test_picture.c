@@ -1,4 +1,5 @@
-/* Pictures in memory as rows of a model: their pixels, and every kind of error. */
+/* Tests the conversion of pictures in memory to rows of a model: the pixels, and every kind of
+ * error. */
 #include "data/png.h"
 #include "picture/jpeg.h"
 #include "picture/new_model.h"

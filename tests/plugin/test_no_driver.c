@@ -1,5 +1,5 @@
-/* The CUDA plugin on a machine without NVIDIA's driver: none of NVIDIA's libraries is mapped, which
- * would take 190 MB and up to half a second. */
+/* Tests the CUDA plugin on a machine without NVIDIA's driver. It must not load any of NVIDIA's
+ * libraries, which would take 190 MB and up to half a second. */
 #include "base/error.h"
 #include "device/registry.h"
 #include "runner.h"

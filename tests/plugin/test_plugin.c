@@ -1,5 +1,5 @@
-/* Loading back ends from shared libraries: the places where they are looked for, and the difference
- * between absent and broken. */
+/* Tests how back ends are loaded from shared libraries: the directories in which they are looked
+ * for, and the difference between an absent and a broken library. */
 #include "device/registry.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* The pool in the process of another program: fork, signals, cancellation, jobs that call the pool,
- * nested pools, several pools at once. */
+/* Tests the worker pool in the process of another program: fork, signals, cancellation of threads,
+ * jobs that call the pool, nested pools, several pools at once. */
 #define _GNU_SOURCE /* MADV_WIPEONFORK */
 #include <lockstep/pool.h>
 

@@ -1,4 +1,5 @@
-/* Adaptive spinning: it stops where it brings no benefit, and starts where it does. */
+/* Tests adaptive spinning: a waiting thread stops spinning where that brings no benefit, and starts
+ * where it does. */
 #include "base/clock.h"
 #include "pool/pool.h"
 #include "runner.h"

@@ -1,4 +1,5 @@
-/* CPU sets, quotas and their division, on simulated machines that consist of small files. */
+/* Tests which CPUs the pool may use, according to CPU sets and quotas, and how they are divided
+ * among the workers. The machines are simulated by small files in place of /sys and /proc. */
 #include "pool/pool.h"
 #include "runner.h"
 

@@ -1,4 +1,5 @@
-/* Numbers of tables: the same bits as strtod's, in every form. */
+/* Tests the parsing of numbers in tables: in every form, the result must be bit-identical to
+ * strtod's. */
 #include "prep/number.h"
 #include "runner.h"
 

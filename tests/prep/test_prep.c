@@ -1,5 +1,5 @@
-/* The description of how rows are prepared: it is read as it was written, and applied as it
- * says. */
+/* Tests descriptions of how rows are prepared: a description is read as it was written, and rows
+ * are prepared accordingly. */
 #include "prep/prep.h"
 #include "runner.h"
 
@@ -139,7 +139,7 @@ static void numbers_are_read_as_the_training_table_wrote_them(void **state)
         {0, "1.5", NAN, "a number with a decimal comma"},
         {1, "1,234", 1234, NULL},
         {1, "1,5", NAN, "a number with a decimal point"},
-        {2, "1,234", NAN, "a number that can be read in one way"},
+        {2, "1,234", NAN, "a number that can be read in only one way"},
         {2, "1,5", 1.5f, NULL},
         {2, "1.234", 1.234f, NULL},
         {2, "12%", NAN, "this is a percentage"},
@@ -296,7 +296,7 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses("{\"rows\":\"images\"}", 4, false, "\"version\" is missing");
     refuses("{\"version\":1,\"rows\":\"rows\"}", 4, false, "rows");
     refuses("{\"version\":1,\"rows\":\"images\",\"fit\":\"squash\"}", 4, false, "fit");
-    refuses("{\"version\":1,\"rows\":\"images\"}", 4, true, "input of bytes");
+    refuses("{\"version\":1,\"rows\":\"images\"}", 4, true, "input is not bytes");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":2}", 4, true, "\"divisor\": 1");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"layout\":\"x\"}", 4, true, "layout");
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"missing\":[1]}", 4, true, "missing");
@@ -305,12 +305,12 @@ static void files_that_say_something_else_are_refused(void **state)
     refuses("{\"version\":1,\"rows\":\"array\",\"divisor\":1,\"target_mean\":1}", 4, true,
             "target_deviation");
     refuses(COLUMNS(""), 4, true, "columns");
-    refuses(COLUMNS("{\"name\":\"a\"}"), 2, true, "found 1 floats");
+    refuses(COLUMNS("{\"name\":\"a\"}"), 2, true, "have 1 floats");
     refuses(COLUMNS("{\"name\":\"a\"}"), 1, false, "bytes");
     refuses(COLUMNS("{\"name\":\"a\"},{\"name\":\"a\"}"), 2, true, "different names");
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[\"x\",\"x\"]}"), 2, true, "\"x\" twice");
     refuses(COLUMNS("{\"name\":\"a\",\"levels\":[]}"), 0, true, "levels");
-    refuses(COLUMNS("{\"name\":\"a\",\"levels\":[1]}"), 1, true, "level's text");
+    refuses(COLUMNS("{\"name\":\"a\",\"levels\":[1]}"), 1, true, "expected a text in \"levels\"");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1}"), 1, true, "deviation");
     refuses(COLUMNS("{\"name\":\"a\",\"mean\":1,\"deviation\":0}"), 1, true, "deviation");
     refuses(COLUMNS("{\"name\":\"a\",\"clip\":3}"), 1, true, "clip");

@@ -1,5 +1,5 @@
-/* The metrics file when the disk is full or fails, and when the file was changed before a run is
- * resumed with it. */
+/* Tests the metrics file of a run when the disk is full or fails, and when the file was changed
+ * before the run is resumed. */
 #include "data/scratch.h"
 #include "records/sink.h"
 #include "runner.h"

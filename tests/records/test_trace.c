@@ -1,5 +1,5 @@
-/* A timeline: steps with their arrows, counters, allocations; and device activity: tracks,
- * overlaps, lost records, and the reason why there is none. */
+/* Tests the timeline of a run: steps with their arrows, counters and allocations; and the activity
+ * of devices: tracks, overlaps, lost records, and the reason that is given if there is none. */
 #include "base/clock.h"
 #include "records/trace.h"
 #include "runner.h"

@@ -1,4 +1,4 @@
-/* Metrics in the format of Prometheus. */
+/* Tests metrics in the format of Prometheus. */
 #include "http/metrics.h"
 #include "runner.h"
 

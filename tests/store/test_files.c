@@ -1,3 +1,5 @@
+/* Tests files that exist completely or not at all: writing and replacing them, and the remains of
+ * interrupted processes. */
 #include "runner.h"
 #include "store/store_fixture.h"
 

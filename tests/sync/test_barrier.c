@@ -1,4 +1,5 @@
-/* The barrier: it separates rounds, and every round ends in the same way for all ranks. */
+/* Tests the barrier: no thread leaves a round before all have arrived, and every round ends in the
+ * same way, completed or aborted, for all threads. */
 #include "sync/barrier.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* Dealing: every item is dealt once a round, each taker's items are adjacent, and who is slow gets
- * few. */
+/* Tests dealing, which distributes the items of a round to threads while they work. Every item is
+ * dealt exactly once in a round, the items of a thread are adjacent, and a slow thread gets few. */
 #include "base/rng.h"
 #include "runner.h"
 #include "sync/barrier.h"

@@ -1,4 +1,4 @@
-/* Heartbeats: what a watcher may conclude from them. */
+/* Tests heartbeats: what a watching thread may conclude about a worker from them. */
 #define _GNU_SOURCE /* threads that share one CPU */
 #include "base/clock.h"
 #include "runner.h"

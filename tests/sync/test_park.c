@@ -1,4 +1,5 @@
-/* Parking: deadlines, wake-ups, and that no wake-up is lost.
+/* Tests parking (sleeping until a condition is true): deadlines, wake-ups, and that no wake-up is
+ * lost.
  *
  * park.h proves that no wake-up is lost. The proof needs both of these orders:
  *
@@ -7,10 +8,10 @@
  *   for an announcement and finds none; the waiter announces itself and sleeps, and no wake-up
  *   follows.
  * - The waker's change of the condition (M) is in memory before its look for announcements (L)
- * takes effect. L is a read-modify-write for this reason. If L were a load, the processor could
- * perform it while the store M is still in its store buffer. L then finds no announcement; the
- * waiter announces itself, reads the old condition and sleeps; M reaches the memory, and no wake-up
- *   follows.
+ *   takes effect. L is a read-modify-write for this reason. If L were a load, the processor could
+ *   perform it while the store M is still in its store buffer. L then finds no announcement; the
+ *   waiter announces itself, reads the old condition and sleeps; M reaches the memory, and no
+ *   wake-up follows.
  *
  * The test no_wake_up_is_lost_between_two_threads looks for such a run. Its nightly version was
  * tried on two CPUs with each order broken. With a check before the announcement only, it failed in

@@ -1,4 +1,5 @@
-/* The ring: order, bounds, closing, deadlines, and payloads that pass between threads. */
+/* Tests the ring (a bounded queue between two threads): order, bounds, closing, deadlines, and data
+ * that passes between threads. */
 #include "sync/ring.h"
 
 #include "base/clock.h"

@@ -40,7 +40,7 @@ done
 ! grep -v 'workers share' err || fail "said: $(cat err)"
 has 1.txt '^ *lr  *loss  *smoothed$'
 has 1.txt '^  1.00e-06 '
-has 1.txt '^the loss is above 4 times its least from a rate of [1-9]'
+has 1.txt '^the loss is above 4 times its minimum from a rate of [1-9]'
 has 1.txt '^suggestion: optimizer.lr 0.'
 has 1.json '"end": "diverged"'
 has 1.json '"name": "a <line>"'

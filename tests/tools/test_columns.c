@@ -1,4 +1,4 @@
-/* Tables and texts in the width of a terminal. */
+/* Tests the printing of tables and texts that fit the width of a terminal. */
 #include "cli/columns.h"
 #include "runner.h"
 

@@ -1,4 +1,4 @@
-/* The curves that the terminal shows at the end of a run. */
+/* Tests the plots that the terminal shows at the end of a run. */
 #include "cli/curve.h"
 #include "runner.h"
 

@@ -1,5 +1,5 @@
-/* The structure of ONNX files, for every layer type. onnx_check.py checks that they compute the
- * same. */
+/* Tests the structure of exported ONNX files, for every layer type. onnx_check.py checks that the
+ * files compute the same as the model. */
 #include "cli/onnx.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"

@@ -1,4 +1,5 @@
-/* The report of a run: its contents, and runs that are damaged, unfinished or missing. */
+/* Tests the report of a run: its contents, and the handling of runs that are damaged, unfinished or
+ * missing. */
 #include "data/ration.h"
 #include "data/scratch.h"
 #include "page/compare.h"

@@ -1,4 +1,4 @@
-/* A sweep's combinations, syntax errors, and results. */
+/* Tests a sweep: its combinations, syntax errors in its arguments, and its results. */
 #include "cli/sweep.h"
 #include "data/ration.h"
 #include "device/registry.h"

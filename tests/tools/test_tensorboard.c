@@ -1,4 +1,4 @@
-/* TensorBoard's event files: framing, checksums, and the conversion of each record. */
+/* Tests TensorBoard's event files: framing, checksums, and the conversion of each record. */
 #include "data/scratch.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"

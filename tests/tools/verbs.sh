@@ -68,7 +68,7 @@ for lie in 's/\[1,28,28\]/[4,14,14]/' 's/floats\\":false/floats\\":true /' 's/ta
     LC_ALL=C sed "$lie" alone.safetensors >lying.safetensors
     ! cmp -s lying.safetensors alone.safetensors || fail "$lie changes nothing"
     expect 65 "$trainer" eval lying.safetensors
-    has err '^trainer: lying.safetensors: the model is of .*; those of synthetic (.*) are 1×28×28 bytes with 10 classes'
+    has err '^trainer: lying.safetensors: the model reads rows of .*; the rows of synthetic (.*) are 1×28×28 bytes with 10 classes'
     expect 65 "$trainer" predict lying.safetensors --rows 0:3
     expect 0 "$trainer" export lying.safetensors --to lying.onnx
 done
@@ -76,7 +76,7 @@ bytes=$(wc -c <alone.safetensors) # of them, the bias of the tenth class and its
 LC_ALL=C sed '1s/classes\\":10/classes\\": 9/; 1s/out\\":10/out\\": 9/; 1s/\[10\]/[ 9]/; 1s/\[10,784\]/[ 9,784]/
     1s/31360/28224/g; 1s/31400/28260/' alone.safetensors | head -c $((bytes - 3140)) >lying.safetensors
 expect 65 "$trainer" eval lying.safetensors
-has err 'the model is of 1×28×28 bytes with 9 classes; those of synthetic (.*) are 1×28×28 bytes with 10 classes'
+has err 'the model reads rows of 1×28×28 bytes with 9 classes; the rows of synthetic (.*) are 1×28×28 bytes with 10 classes'
 # A model that learnt numbers predicts numbers.
 i=0
 echo a,b,sum >sums.csv

@@ -1,4 +1,4 @@
-/* The training steps of workers and coordinator allocate no memory. */
+/* Tests that neither the workers nor the coordinator allocate memory in a training step. */
 #include "runner.h"
 #include "train/count_malloc.h"
 #include "train/own_data.h"

@@ -1,4 +1,5 @@
-/* Warnings about a run's data: suspicious data is reported with its key, and sound data is not. */
+/* Tests warnings about a run's data: suspicious data causes a warning that names the key of the
+ * config to change; other data causes none. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/doubts.h"

@@ -1,5 +1,5 @@
-/* A trainer whose steps its caller makes: the same bits as a run, and every way to stop, save, load
- * and query it. */
+/* Tests a trainer whose steps are made by its caller, one by one. The weights must be bit-identical
+ * to those of a run; every way to stop, save, load and query the trainer is tested. */
 #include "base/rng.h"
 #include "data/scratch.h"
 #include "runner.h"

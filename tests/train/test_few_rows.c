@@ -1,8 +1,9 @@
-/* The promise: a row's prediction has the same bits whatever rows are predicted with it. Rows are
- * predicted alone, a few at a time and in lanes of sixteen, by networks of the swarm's generator
- * and by some whose layers are wide enough for Winograd's algorithm.
+/* Tests that the prediction for a row is bit-identical whatever other rows are predicted together
+ * with it. Rows are predicted alone, a few at a time and sixteen at a time, by networks of the
+ * generator of random networks and by networks whose layers are wide enough for Winograd's
+ * algorithm.
  *
- *     few_rows NETS WIDE     numbers of the generator's networks, and of the wide ones */
+ *     few_rows NETS WIDE     NETS: number of random networks; WIDE: number of wide networks */
 #include "campaigns/swarm.h"
 #include "runner.h"
 #include "train/kernels.h"

@@ -1,5 +1,6 @@
-/* Clipping, frozen parameters, rates by name, and a moving average of the weights: the effect of
- * each on a step, and the same bits on any number of workers and after a stop. */
+/* Tests clipping, frozen parameters, learning rates by name, and a moving average of the weights:
+ * the effect of each on a step, and that the weights are bit-identical with any number of workers
+ * and after a stop and resume. */
 #include "data/scratch.h"
 #include "nn/replica_impl.h"
 #include "runner.h"

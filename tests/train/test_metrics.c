@@ -1,5 +1,6 @@
-/* The metrics of evaluations: against plain counting; the same on any number of workers; with
- * ragged minibatches and empty shards; and in records. */
+/* Tests the metrics of evaluations: they equal plain counting, are the same with any number of
+ * workers, are right with a smaller last minibatch and with empty shards, and are in the
+ * records. */
 #include "base/host.h"
 #include "checkpoint/checkpoint.h"
 #include "config/metrics.h"
@@ -44,12 +45,12 @@ static void draw_rows(rows *r, uint32_t first)
     }
 }
 
-static ls_judged judged_of(const rows *r, const void *labels, int outputs)
+static ls_scored_rows judged_of(const rows *r, const void *labels, int outputs)
 {
-    return (ls_judged){r->scores, labels, r->row, ROWS, outputs};
+    return (ls_scored_rows){r->scores, labels, r->row, ROWS, outputs};
 }
 
-static void must_measure(ls_measured *m, unsigned wanted, const ls_judged *j)
+static void must_measure(ls_measured *m, unsigned wanted, const ls_scored_rows *j)
 {
     ls_error err;
     assert_int_equal(ls_measured_init(m, wanted, j->outputs, &host, &err), LS_OK);
@@ -64,7 +65,7 @@ static void classes_are_counted_as_by_hand(void **state)
         ls_measured m;
         uint32_t count[OUTPUTS][OUTPUTS] = {{0}}, among = 0;
         draw_rows(&r, seed);
-        const ls_judged j = judged_of(&r, r.labels, OUTPUTS);
+        const ls_scored_rows j = judged_of(&r, r.labels, OUTPUTS);
         must_measure(&m, 1u << LS_METRIC_TOP5 | 1u << LS_METRIC_CONFUSION, &j);
         for (uint32_t i = 0; i < ROWS; i++) {
             const float *s = r.scores + i * OUTPUTS;
@@ -104,7 +105,7 @@ static void auc_counts_pairs_and_halves_ties(void **state)
         draw_rows(&r, seed);
         for (uint32_t i = 0; i < ROWS && outputs == 3; i++)
             r.targets[i * 3 + 1] = 1; /* one output without negative rows: left out of the mean */
-        const ls_judged j = judged_of(&r, r.targets, outputs);
+        const ls_scored_rows j = judged_of(&r, r.targets, outputs);
         must_measure(&m, 1u << LS_METRIC_AUC, &j);
         for (int k = 0; k < outputs; k++) {
             double better = 0, pairs = 0;
@@ -136,7 +137,7 @@ static void r2_and_mae_are_those_of_float64(void **state)
         r.targets[i] = 1e4f + (float)(i % 17) / 16;
     for (uint32_t i = 0; i < ROWS * 2; i++)
         r.scores[i] = r.targets[r.row[i / 2] * 2 + i % 2] + (float)(i % 5) / 64;
-    const ls_judged j = judged_of(&r, r.targets, 2);
+    const ls_scored_rows j = judged_of(&r, r.targets, 2);
     must_measure(&m, 1u << LS_METRIC_MAE | 1u << LS_METRIC_R2, &j);
     for (int k = 0; k < 2; k++) {
         long double mean = 0;
@@ -167,11 +168,11 @@ static void scores_that_are_no_numbers_are_not_measured(void **state)
         draw_rows(&r, 1);
         for (uint32_t i = 0; i < ROWS * OUTPUTS; i++)
             r.scores[i] = i % 7 && k ? r.scores[i] : NAN; /* all, or some */
-        const ls_judged classes = judged_of(&r, r.labels, OUTPUTS);
+        const ls_scored_rows classes = judged_of(&r, r.labels, OUTPUTS);
         must_measure(&m, 1u << LS_METRIC_TOP5 | 1u << LS_METRIC_CONFUSION, &classes);
         assert_true(isnan(m.value[LS_METRIC_TOP5]) && m.classes == 0);
         ls_free(&host, m.confusion);
-        const ls_judged bits = judged_of(&r, r.targets, OUTPUTS);
+        const ls_scored_rows bits = judged_of(&r, r.targets, OUTPUTS);
         must_measure(&m, 1u << LS_METRIC_AUC, &bits);
         assert_true(isnan(m.value[LS_METRIC_AUC]));
     }

@@ -1,5 +1,5 @@
-/* Models that are opened from their files: their predictions, the threads that may use them, and
- * invalid files. */
+/* Tests models that are opened from their files: their predictions, the threads that may use them,
+ * and invalid files. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"

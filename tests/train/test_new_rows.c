@@ -1,5 +1,5 @@
-/* Rows that a model meets after its training: read from the user's file, they give the results of
- * the run's own evaluation. */
+/* Tests new rows for a trained model: rows that are read from the user's file must give the same
+ * results as in the run's own evaluation. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/train_fixture.h"

@@ -1,5 +1,6 @@
-/* The promise: a recipe's weights have the same bits on every CPU, with every instruction set, on
- * any number of workers, with teams of any size. Every machine must find the hashes in this file.
+/* Tests that the weights that a config trains are bit-identical on every CPU, with every
+ * instruction set, on any number of workers, with teams of threads of any size. Every machine must
+ * compute the hashes in this file.
  *
  *     portable_bits lenet|layers|resnet|mobilenet FILE WORKERS[xTEAM]…
  *

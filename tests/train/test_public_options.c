@@ -1,5 +1,5 @@
-/* Structures that a program passes to a trainer and gets back: of other versions, with texts, and
- * with room for results. */
+/* Tests the structures that a program passes to a trainer or gets from it: those of other versions,
+ * those with texts, and those with room for results. */
 #include "runner.h"
 #include "train/train_fixture.h"
 

@@ -1,5 +1,5 @@
-/* The last minibatches of the real data: 96 training rows with batches of 256 and of 512, and 16 or
- * 272 test rows. Skipped if the data is not installed. */
+/* Tests the smaller last minibatch of the real Fashion-MNIST: 96 training rows with minibatches of
+ * 256 and of 512 rows, and 16 or 272 test rows. Skipped if the data is not installed. */
 #include "runner.h"
 #include "train/train_fixture.h"
 

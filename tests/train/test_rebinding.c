@@ -1,5 +1,6 @@
-/* The promise of `bind`: a back end that does not declare LS_DEVICE_REBINDS, or that records, has
- * each op bound once, and one that declares it gets the same bits. */
+/* Tests how a back end's `bind` is called. In a back end that does not declare LS_DEVICE_REBINDS,
+ * or that records graphs, each op is bound once. A back end that declares LS_DEVICE_REBINDS must
+ * get bit-identical results. */
 #include "base/error.h"
 #include "engine/view.h"
 #include "ref/ref.h"

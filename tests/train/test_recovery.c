@@ -1,6 +1,7 @@
-/* A lost device costs no step: whichever worker fails or stalls, and at whichever stage of a step,
- * the other workers end with the same bits as the undisturbed run. tests/campaigns/worker_faults.c
- * tests the same with thousands of random sequences of faults. */
+/* Tests that no step is lost with a device: whichever worker fails or stalls, and at whichever
+ * stage of a step, the other workers finish the run with weights that are bit-identical to those of
+ * an undisturbed run. tests/campaigns/worker_faults.c tests the same with thousands of random
+ * sequences of faults. */
 #include "runner.h"
 #include "train/train_fixture.h"
 

@@ -1,5 +1,6 @@
-/* A run that is stopped at any point continues as if it had never stopped: the same weights,
- * optimizer state, running statistics and records, on the same or another number of devices. */
+/* Tests that a run that is stopped at any point and resumed has the results of a run that was never
+ * stopped: the same weights, optimizer state, running statistics and records, on the same or
+ * another number of devices. */
 #include "checkpoint/checkpoint.h"
 #include "data/scratch.h"
 #include "records/record.h"

@@ -1,7 +1,9 @@
-/* The promise: with `shards` fixed, the final weights have the same bits on any number of workers.
+/* Tests that with a fixed number of shards the final weights are bit-identical on any number of
+ * workers.
  *
- * The tests are able to fail: tests/comm/test_allreduce.c adds the same numbers in another order
- * and finds other bits, and `the_bits_change_with_the_tree` below finds them in whole runs. */
+ * The tests would notice another order of additions: tests/comm/test_allreduce.c shows that adding
+ * the same numbers in another order gives another result, and `the_bits_change_with_the_tree` below
+ * shows it for whole runs. */
 #include "runner.h"
 #include "train/faulty_backend.h"
 #include "train/train_fixture.h"

@@ -1,5 +1,5 @@
-/* The function that decides when a checkpoint is due, and of which kind; and when the same
- * checkpoint is not written again. */
+/* Tests the function that decides when a checkpoint is due and of which kind, and that an unchanged
+ * state is not written twice. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/own_data.h"

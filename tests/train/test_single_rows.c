@@ -1,5 +1,5 @@
-/* Batch norm over a shard of one row: a single value has no variance, so the running statistics do
- * not change; the log reports it once, with a cure that works. */
+/* Tests batch norm over a shard of one row. A single value has no variance, so the running
+ * statistics must not change. The log must report it once, with a cure that works. */
 #include "runner.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"

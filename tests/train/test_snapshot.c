@@ -1,4 +1,5 @@
-/* Snapshots: their predictions, the threads that may use them, and their lifetime. */
+/* Tests snapshots of a trainer's weights: their predictions, the threads that may use them, and
+ * their lifetime. */
 #include "device/registry.h"
 #include "ref/ref.h"
 #include "runner.h"

@@ -1,5 +1,5 @@
-/* Tables: rows of floats with a class, numbers or bits as targets; the same bits on any number of
- * workers. */
+/* Tests training on rows of floats, whose targets are a class, numbers or yes/no labels. The
+ * weights must be bit-identical on any number of workers. */
 #include "base/rng.h"
 #include "runner.h"
 #include "train/train_fixture.h"

@@ -1,5 +1,5 @@
-/* Runs that end early: interrupts, failing devices, failing sinks, failed allocations, diverging
- * numbers. None may hang, leak, or report the wrong cause. */
+/* Tests runs that end early: interrupts, failing devices, receivers of records that fail, failed
+ * allocations, diverging losses. None may hang, leak memory, or report the wrong cause. */
 #include "data/scratch.h"
 #include "runner.h"
 #include "train/faulty_backend.h"

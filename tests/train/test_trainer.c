@@ -1,5 +1,6 @@
-/* A trainer's behaviour through its public functions, compared with the book that it follows. The
- * numbers of the rows are those of the list of behaviours in the README. */
+/* Tests a trainer through its public functions: the behaviour of the trainer in the book "Dive into
+ * Deep Learning". A section's comment begins with the number of a behaviour of that trainer ("row
+ * 4"). */
 #include "train/train_fixture.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* The registry of a build without the CPU back end: the entry in its place reports that. builtin.c
- * is compiled here as in such a build. */
+/* Tests the registry of back ends in a build without the CPU back end: the entry in its place
+ * reports that it is missing. builtin.c is compiled here as in such a build. */
 #include "device/registry.h"
 #include "runner.h"
 

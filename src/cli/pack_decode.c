@@ -1,22 +1,26 @@
-/* Decodes images on several threads, in the order of the list.
+/* Decodes images on several threads, and passes them to a callback in the order of the list.
  *
- * The list is divided into chunks of consecutive images. Each thread takes the next chunk and
- * decodes it into its slot of a ring. Afterwards it passes on all chunks that are next in order and
- * decoded, one after another, unless another thread is doing that already; a thread that finds
- * `handing` set leaves its chunk to that thread. The callback therefore sees the chunks in order,
- * from one thread at a time.
+ * The list is divided into chunks of consecutive images. A thread takes the next chunk of the list
+ * and decodes it into the chunk's slot of a ring. Then it hands chunks on: as long as the next
+ * chunk in order is decoded, it calls the callback for that chunk. Only one thread at a time hands
+ * chunks on. A thread that finds another one doing so (`handing` is set) takes its next chunk
+ * instead, and the other thread hands on the chunk that it leaves. So the callback gets the chunks
+ * in order, and is never called by two threads at once.
  *
- * `lock` guards taken, handed, handing, status and the `ready` flags. It is released while a chunk
- * is decoded, which only its taker accesses, and while the callback runs, which only the thread
- * that set `handing` calls.
+ * `lock` guards `taken`, `handed`, `handing`, `status` and the chunks' `ready`. It is not held
+ * while a chunk is decoded: only the thread that took the chunk accesses its slot then. Nor is it
+ * held during the callback, which only the thread that set `handing` calls.
  *
  * Memory order: a thread decodes a chunk, locks, sets `ready` and unlocks. The thread that hands
  * the chunk on locks later and reads `ready`, so the chunk's content happens before the callback.
- * After the callback it locks, increments `handed` and unlocks; a thread that takes the slot again
- * has read that `handed` under the lock, so the callback happens before the slot is overwritten. No
- * chunk is forgotten: a thread sets `ready` under the lock, and either finds `handing` false, or
- * the thread that hands on has yet to read the flag before it clears `handing` under the same
- * lock. */
+ * After the callback that thread locks, increments `handed` and unlocks. A thread that takes the
+ * slot for a later chunk has read this value of `handed`, or a later one, under the lock, so the
+ * callback happens before the slot is overwritten.
+ *
+ * No chunk is forgotten. A thread sets `ready` under the lock and, still under the lock, reads
+ * `handing`. If `handing` is false, the thread hands on itself. If it is true, the thread that set
+ * it must lock again before it clears `handing`, and reads `ready` of the next chunk in that same
+ * critical section. */
 #include "cli/pack.h"
 
 #include "base/host.h"
@@ -31,20 +35,23 @@
 
 enum {
     CHUNK_BYTES = 64 << 10,
-    SLOT_BYTES = 256 << 20, /* size limit of all slots in bytes, though there are at least two */
-    /* size of the block that is searched for broken images before they fail the packing */
+    /* limit of the total size of the slots in bytes; there are at least two slots in any case */
+    SLOT_BYTES = 256 << 20,
+    /* Size of a block in bytes. The packing fails at the end of the first block with an image that
+     * cannot be read, so that its message can name several such images. */
     BLOCK_BYTES = 32 << 20
 };
 
-struct cli_crew {
+struct cli_decoder {
     const cli_packing *k;
     const cli_listing *list;
-    size_t each, chunks, block; /* images in a chunk; chunks in the list; chunks in a block */
+    /* number of images in a chunk, of chunks in the list, and of chunks in a block */
+    size_t each, chunks, block;
     cli_take *take;
     void *user;
     pthread_mutex_t lock;
     pthread_cond_t room;
-    size_t taken, handed; /* numbers of chunks taken and handed on */
+    size_t taken, handed; /* number of chunks that threads have taken, and that were handed on */
     bool handing;         /* a thread is handing chunks on */
     int status;
     cli_chunk *slot;
@@ -55,12 +62,12 @@ struct cli_crew {
 /* State that a thread reuses from one image to the next. */
 typedef struct keeps {
     ls_image_memory image;
-    int folder, number; /* the open directory and its number */
+    int folder, number; /* the descriptor of the open directory, and its cli_entry.folder */
 } keeps;
 
 static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int channel)
 {
-    while (area > 0) { /* the sum of 65,536 squares fits in 32 bits */
+    while (area > 0) { /* at most 65,536 samples at a time, whose squares' sum fits in 32 bits */
         const size_t some = area < 65536 ? area : 65536;
         uint32_t sum = 0, squares = 0;
         for (size_t i = 0; i < some; i++) {
@@ -74,8 +81,8 @@ static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int c
     }
 }
 
-/* Returns the directory of an image, opened, from which its files are found faster. If it cannot be
- * opened, returns AT_FDCWD. */
+/* Returns a descriptor of the directory of an image. Opening files relative to it is faster.
+ * Returns AT_FDCWD if the directory cannot be opened. */
 static int folder_of(keeps *k, const cli_entry *e)
 {
     char name[4096];
@@ -93,7 +100,7 @@ static int folder_of(keeps *k, const cli_entry *e)
     return k->folder = k->folder < 0 ? AT_FDCWD : k->folder;
 }
 
-static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
+static void decode_chunk(const cli_decoder *w, size_t number, keeps *kept)
 {
     const cli_pack *p = w->k->p;
     const size_t area = (size_t)p->size * (size_t)p->size, first = number * w->each;
@@ -123,18 +130,18 @@ static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
     }
 }
 
-/* Returns the next chunk to decode, after waiting for a free slot; `chunks` if there is none. The
- * caller holds the lock. */
-static size_t take_chunk(cli_crew *w)
+/* Waits for a free slot and takes the next chunk. Returns its number, or w->chunks if no chunk is
+ * left. The caller holds the lock. */
+static size_t take_chunk(cli_decoder *w)
 {
     while (w->status == LS_OK && w->taken < w->chunks && w->taken >= w->handed + w->slots)
         pthread_cond_wait(&w->room, &w->lock);
     return w->status || w->taken == w->chunks ? w->chunks : w->taken++;
 }
 
-/* Passes decoded chunks on, in order. The caller holds the lock, which is released during each
- * callback. */
-static void hand_on(cli_crew *w)
+/* Hands decoded chunks on, in order, unless another thread does. The caller holds the lock, which
+ * is released during each callback. */
+static void hand_on(cli_decoder *w)
 {
     cli_chunk *c = &w->slot[w->handed % w->slots];
     if (w->handing)
@@ -153,7 +160,7 @@ static void hand_on(cli_crew *w)
 
 static void *decode_some(void *user)
 {
-    cli_crew *w = user;
+    cli_decoder *w = user;
     keeps kept = {.folder = AT_FDCWD, .number = 0};
     pthread_mutex_lock(&w->lock);
     for (size_t number; (number = take_chunk(w)) < w->chunks;) {
@@ -170,7 +177,7 @@ static void *decode_some(void *user)
     return NULL;
 }
 
-int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *user)
+int cli_decoder_run(cli_decoder *w, const cli_listing *list, cli_take *take, void *user)
 {
     pthread_t thread[CLI_PACK_THREADS];
     int threads = 1; /* the caller's thread */
@@ -189,7 +196,7 @@ int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *use
     return w->status;
 }
 
-void cli_crew_free(cli_crew *w)
+void cli_decoder_destroy(cli_decoder *w)
 {
     if (!w)
         return;
@@ -203,7 +210,7 @@ void cli_crew_free(cli_crew *w)
     ls_free(w->k->host, w);
 }
 
-static bool has_slots(cli_crew *w)
+static bool has_slots(cli_decoder *w)
 {
     const cli_packing *k = w->k;
     w->slot = ls_alloc_array(k->host, w->slots, sizeof *w->slot);
@@ -216,8 +223,9 @@ static bool has_slots(cli_crew *w)
     return w->slot;
 }
 
-/* Chooses four chunks for each thread, within the limits of memory and images. */
-static void set_sizes(cli_crew *w, size_t threads)
+/* Chooses the number of slots: four for each thread, but not more than memory or the number of
+ * chunks allows. */
+static void set_sizes(cli_decoder *w, size_t threads)
 {
     const cli_listing *split = w->k->split;
     const size_t images = split[0].count > split[1].count ? split[0].count : split[1].count;
@@ -229,10 +237,10 @@ static void set_sizes(cli_crew *w, size_t threads)
     w->wanted = (int)(threads < w->slots ? threads : w->slots);
 }
 
-int cli_crew_make(cli_crew **out, cli_packing *k)
+int cli_decoder_create(cli_decoder **out, cli_packing *k)
 {
     const int wanted = k->p->threads ? k->p->threads : ls_allowed_cpus();
-    cli_crew *w = *out = ls_alloc(k->host, sizeof *w);
+    cli_decoder *w = *out = ls_alloc(k->host, sizeof *w);
     if (!w)
         return cli_pack_no_memory(k);
     w->k = k;

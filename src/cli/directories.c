@@ -8,15 +8,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Returns whether a home directory is usable. The user of a service often has /, where nothing of
- * theirs belongs. */
+/* Returns whether a home directory is usable. The home directory of a service's user is often /,
+ * where the program must not create files. */
 static bool is_home(const char *home)
 {
     return home && home[0] == '/' && home[1] != '\0';
 }
 
-/* Finds the directory `name` in the place of XDG's `variable`, or else in `in_home` of the home
- * directory. File names still fit after it. Returns false if there is none. */
+/* Composes the path of the directory `name` below the directory that the environment variable
+ * `variable` (XDG) names, or, if it is not set, below $HOME/`in_home`. The path is short enough
+ * that a file name can be appended. Returns false if neither is usable. */
 static bool find_place(char out[4096], const char *variable, const char *in_home, const char *name)
 {
     const char *xdg = getenv(variable), *home = getenv("HOME");
@@ -43,8 +44,9 @@ static bool is_stream(const char *path)
     return stat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
-/* Reads a stream to its end and returns the text, or NULL if it cannot be read. A text longer than
- * a config may be is truncated, and then invalid JSON. */
+/* Reads a stream to its end and returns the text, or NULL if it cannot be read. A text that is
+ * longer than a config may be is truncated; it is then invalid JSON, and its reader reports
+ * that. */
 static char *read_stream(const char *path)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
@@ -88,7 +90,7 @@ static void take_stream(ls_trainer_options *o)
         stream.text = read_stream(o->config_path);
     }
     if (!stream.text || strcmp(stream.path, o->config_path) != 0)
-        return; /* the reader of the config reports what is wrong */
+        return; /* whoever reads the config reports what is wrong */
     o->config_text = stream.text;
     o->config_path = NULL;
 }
@@ -102,7 +104,7 @@ uint64_t cli_cache_bytes(void)
     return (uint64_t)((good ? gib : CLI_CACHE_GIB) * 0x1p30);
 }
 
-ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
+ls_trainer_options cli_options(cli_directories *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host)
 {
     const char *own = getenv("LOCKSTEP_DATA");

@@ -1,5 +1,5 @@
-/* Inspects the data of `trainer init`. Each kind of data is opened in the same way as in training,
- * so that the description is that of what will be trained on. */
+/* Inspects the data for `trainer init`. Each kind of data is opened in the same way as for
+ * training, so that the description shows the rows as training will get them. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/init.h"
@@ -13,9 +13,11 @@
 #include <sys/stat.h>
 
 enum {
-    MOST_CLASSES = 20 /* limit of classes that a column of numbers is taken for */,
-    VALUES = 1 << 22 /* limit of the values that are measured */,
-    PICTURES = 24 /* number of pictures that are decoded */
+    /* a column of numbers is taken as classes only if it has at most so many different numbers */
+    MOST_CLASSES = 20,
+    VALUES = 1 << 22, /* largest number of values from which mean and deviation are computed */
+    /* largest number of pictures that are decoded to find out whether they have colours */
+    PICTURES = 24
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -34,8 +36,9 @@ static bool is_file(const char *folder, const char *name)
 
 /* ---- the kind of data ------------------------------------------------------------------------ */
 
-/* Finds the file of targets of "x.npy" or "X_train.npy" beside it. */
-static int find_pair(cli_look *l, ls_error *err)
+/* l->path is a file of rows, such as "x.npy" or "X_train.npy". Finds the file of its targets in the
+ * same folder. */
+static int find_pair(cli_inspection *l, ls_error *err)
 {
     const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path;
     snprintf(l->folder, sizeof l->folder, "%.*s", slash ? (int)(slash - l->path) : 0, l->path);
@@ -54,7 +57,7 @@ static int find_pair(cli_look *l, ls_error *err)
                    l->path, mark ? l->y : "y.npy");
 }
 
-/* Returns whether a file is one of several files of a public dataset, such as
+/* Returns whether, by its name, a file is one of the files of a public dataset, such as
  * "train-images-idx3-ubyte.gz" or "data_batch_1.bin". */
 static bool is_of_several(const char *path)
 {
@@ -63,7 +66,7 @@ static bool is_of_several(const char *path)
            strncmp(name, "test_batch", 10) == 0;
 }
 
-static int find_kind(cli_look *l, ls_error *err)
+static int find_kind(cli_inspection *l, ls_error *err)
 {
     struct stat st;
     if (stat(l->path, &st) != 0)
@@ -108,7 +111,7 @@ static int find_kind(cli_look *l, ls_error *err)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static void close_data(cli_look *l)
+static void close_data(cli_inspection *l)
 {
     for (int s = 0; s < 2; s++) {
         ls_dataset_close(l->split[s]);
@@ -116,7 +119,7 @@ static void close_data(cli_look *l)
     }
 }
 
-static int open_data(cli_look *l, const ls_host *host, ls_error *err)
+static int open_data(cli_inspection *l, const ls_host *host, ls_error *err)
 {
     const ls_dataset_spec spec = {.name = l->kind,
                                   .path = l->x[0] ? (l->folder[0] ? l->folder : NULL) : l->path,
@@ -143,7 +146,7 @@ static int open_data(cli_look *l, const ls_host *host, ls_error *err)
     return ls_dataset_open(&l->split[0], &l->split[1], &spec, host, err);
 }
 
-static const ls_column_seen *target_of(const ls_dataset_info *info)
+static const ls_column_summary *target_of(const ls_dataset_info *info)
 {
     for (int i = 0; i < info->columns; i++)
         if (info->column[i].use == LS_COLUMN_CLASS || info->column[i].use == LS_COLUMN_VALUE)
@@ -151,22 +154,23 @@ static const ls_column_seen *target_of(const ls_dataset_info *info)
     return NULL;
 }
 
-/* Returns whether the target's numbers are values: they are too many for classes, or not whole. */
+/* Returns whether the target is taken as a number: its column has only numbers, and they are too
+ * many for classes, or some have a fraction. */
 static bool are_values(const ls_dataset_info *info)
 {
-    const ls_column_seen *target = target_of(info);
+    const ls_column_summary *target = target_of(info);
     if (!target || target->use != LS_COLUMN_CLASS || target->numeric < target->levels)
         return false;
     return target->broken > 0 || target->levels > MOST_CLASSES;
 }
 
-/* Returns why a column tells nothing about a new row; NULL: it may tell something. */
-static const char *useless(const ls_column_seen *c, uint32_t rows)
+/* Returns the reason why a column cannot help to predict new rows; NULL: it may help. */
+static const char *useless(const ls_column_summary *c, uint32_t rows)
 {
     const uint32_t present = rows - c->missing;
-    if (c->use == LS_COLUMN_DROPPED && c->is)
+    if (c->use == LS_COLUMN_DROPPED && c->looks_like)
         return "has texts that are neither names of something nor numbers, such as ";
-    if (c->use == LS_COLUMN_DROPPED) /* a column without a name is always left out */
+    if (c->use == LS_COLUMN_DROPPED) /* a column without a name, which is always left out */
         return c->levels > 0 ? "has more than 1000 different texts" : NULL;
     if (c->counts)
         return "counts the rows";
@@ -175,12 +179,13 @@ static const char *useless(const ls_column_seen *c, uint32_t rows)
     return NULL;
 }
 
-/* Adds columns that are useless to l->drop, with a reason in l->why. Returns their number. */
-static int drop_useless(cli_look *l, const ls_dataset_info *info)
+/* Adds the columns that cannot help to l->drop, and the reasons to l->why. Returns the number of
+ * these columns. */
+static int drop_useless(cli_inspection *l, const ls_dataset_info *info)
 {
     int dropped = 0;
     for (int i = 0; i < info->columns; i++) {
-        const ls_column_seen *c = &info->column[i];
+        const ls_column_summary *c = &info->column[i];
         const char *why = useless(c, info->rows);
         l->fills |= c->missing > 0 && !why;
         if (!why && c->use == LS_COLUMN_NUMBER && c->step != 0 && info->columns > 2)
@@ -193,13 +198,13 @@ static int drop_useless(cli_look *l, const ls_dataset_info *info)
         cJSON_AddItemToArray(l->drop, cJSON_CreateString(c->name));
         l->commas |= strchr(c->name, ',') != NULL;
         ls_buffer_format(&l->why, "  %.60s is left out (data.drop): it %s%s\n", c->name, why,
-                         c->is ? c->is : "");
+                         c->looks_like ? c->looks_like : "");
         dropped++;
     }
     return dropped;
 }
 
-static int look_at_table(cli_look *l, ls_error *err)
+static int look_at_table(cli_inspection *l, ls_error *err)
 {
     int status = open_data(l, l->host, err);
     if (status == LS_EDATA && strstr(err->text, "at most 65536 classes")) {
@@ -226,7 +231,7 @@ static bool may_be_last(const ls_dataset_info *info)
            info->channels > 4;
 }
 
-static int look_at_arrays(cli_look *l, ls_error *err)
+static int look_at_arrays(cli_inspection *l, ls_error *err)
 {
     l->silent = *l->host;
     l->silent.log = NULL;
@@ -238,7 +243,7 @@ static int look_at_arrays(cli_look *l, ls_error *err)
 }
 
 /* Computes mean and deviation of the values of the first rows. */
-static void measure(cli_look *l, const ls_dataset *ds)
+static void measure(cli_inspection *l, const ls_dataset *ds)
 {
     const ls_dataset_info *info = ls_dataset_describe(ds);
     const ls_dataset_view view = ls_dataset_resident(ds);
@@ -256,7 +261,7 @@ static void measure(cli_look *l, const ls_dataset *ds)
     l->deviation = squares > 0 ? sqrt(squares / (double)n) : 1;
 }
 
-static void take_shape(cli_look *l)
+static void take_shape(cli_inspection *l)
 {
     const ls_dataset_info *info = ls_dataset_describe(l->split[0]);
     l->rows = info->rows;
@@ -271,8 +276,8 @@ static void take_shape(cli_look *l)
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-/* Decodes some pictures from all over the list, until one of them has colours. */
-static int look_for_colours(cli_look *l, ls_error *err)
+/* Decodes up to PICTURES pictures, spread over the list, until one of them has colours. */
+static int look_for_colours(cli_inspection *l, ls_error *err)
 {
     enum { SIDE = 16, ALL = SIDE * SIDE };
     uint8_t pixel[3 * ALL];
@@ -294,7 +299,7 @@ static int look_for_colours(cli_look *l, ls_error *err)
     return broken < PICTURES && broken < list->count ? LS_OK : status;
 }
 
-static int look_at_folder(cli_look *l, ls_error *err)
+static int look_at_folder(cli_inspection *l, ls_error *err)
 {
     l->pack = (cli_pack){.folder = l->path, .quiet = true};
     l->listed = (cli_packing){.p = &l->pack, .host = l->host, .err = err};
@@ -313,8 +318,8 @@ static int look_at_folder(cli_look *l, ls_error *err)
 
 /* ---- public datasets with known file names --------------------------------------------------- */
 
-/* Returns the name of the dataset: MNIST and Fashion-MNIST have files of the same names. */
-static const char *which_mnist(const cli_look *l)
+/* Returns "mnist" or "fashion_mnist". The files of both have the same names. */
+static const char *which_mnist(const cli_inspection *l)
 {
     return ls_dataset_describe(l->split[0])->payload == LS_PAYLOAD_PUBLISHED ||
                    strstr(l->path, "ashion")
@@ -322,9 +327,9 @@ static const char *which_mnist(const cli_look *l)
                : "mnist";
 }
 
-/* Opens the directory as each public dataset; sets l->kind to "folder" if it contains the files of
- * none. */
-static int look_for_known(cli_look *l, ls_error *err)
+/* Tries to open the directory as each of the public datasets. If it contains the files of none of
+ * them, sets l->kind to "folder". */
+static int look_for_known(cli_inspection *l, ls_error *err)
 {
     static const char *const known[] = {"fashion_mnist", "mnist", "emnist", "cifar10", "cifar100"};
     int status = LS_ENOENT;
@@ -348,7 +353,7 @@ static int look_for_known(cli_look *l, ls_error *err)
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-int cli_look_at(cli_look *l, ls_error *err)
+int cli_inspect(cli_inspection *l, ls_error *err)
 {
     l->drop = cJSON_CreateArray();
     ls_buffer_init(&l->why, l->host);
@@ -374,7 +379,7 @@ int cli_look_at(cli_look *l, ls_error *err)
     return LS_OK;
 }
 
-void cli_look_end(cli_look *l)
+void cli_inspect_end(cli_inspection *l)
 {
     close_data(l);
     if (l->listed.p)
