@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""arrivals.py TRAINER [--cases N] [--seed S] [--deadline S]: hosts come to a run and are lost.
+"""arrivals.py TRAINER [--cases N] [--first F] [--seed S] [--deadline S]: hosts come to a run and are lost.
 
 Each host is a network namespace. A run over TCP begins on two or three of them. Then hosts are lost
 (killed, stopped, cut off, or killed at a stage of a step) and others come, also those that were
 lost, and also a loss falls into the middle of an admission: that of the newcomer, of the first host
 or of another one. Every host that was not lost must end with the weights of one process, and nothing
-may be left behind: no process, and no file that is not whole. With --cases, N random schedules;
-otherwise a few fixed ones. Needs root and iproute2; without them it is skipped (77) and says why.
+may be left behind: no process, and no file that is not whole. With --cases, N random schedules, F to F + N - 1
+of seed S; otherwise a few fixed ones. Needs root and iproute2; without them it is skipped (77) and says why.
 """
 
 import argparse
@@ -291,6 +291,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainer", type=pathlib.Path)
     parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--deadline", type=float, default=2)
     args = parser.parse_args()
@@ -309,7 +310,7 @@ def main():
         if not args.cases:
             for case in three_two_four, first_in_the_middle, newcomer_in_the_middle, refused:
                 failed += guarded(test, case.__name__, lambda said, c=case: c(test, said))
-        for case in range(args.cases):
+        for case in range(args.first, args.first + args.cases):
             draw = random.Random(f"{args.seed}-{case}")
             failed += guarded(test, f"case {case} of seed {args.seed}", lambda said, d=draw: random_case(test, d, said))
     if args.cases:
