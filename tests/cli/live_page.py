@@ -200,12 +200,16 @@ def expect(browser, what, script, wanted=True):
         fail(f"{what}: expected {wanted}, got {got}")
 
 
-def as_seen_on(browser, width):
+def resize(browser, width):
+    """Charts are drawn again after the window has its new size, on a busy machine later than otherwise."""
     browser.cdp("Emulation.setDeviceMetricsOverride",
                 {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
-    time.sleep(0.3)
-    expect(browser, f"no sideways scrolling on {width} pixels",
-           "document.documentElement.scrollWidth <= window.innerWidth")
+    wait_for(f"a page without sideways scrolling on {width} pixels", lambda: browser.run(
+        f"return window.innerWidth === {width} && document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def as_seen_on(browser, width):
+    resize(browser, width)
     for grid in (".first", ".tiles", ".charts:not(.classes)"):
         rows = browser.run(f"const g = document.querySelector('{grid}'); "
                            "return Object.values([...g.children].filter(e => e.offsetWidth < g.offsetWidth).reduce("
@@ -407,11 +411,7 @@ def check_compare(program, browser, shots):
     expect(browser, "a button hides a run", "charts.loss.curves.length", 2)
     press(browser, " ")
     for width in (390, 1280):
-        browser.cdp("Emulation.setDeviceMetricsOverride",
-                    {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
-        time.sleep(0.3)
-        expect(browser, f"no sideways scrolling on {width} pixels",
-               "document.documentElement.scrollWidth <= window.innerWidth")
+        resize(browser, width)
         if shots:
             browser.screenshot(shots / f"compare_{width}.png")
 
