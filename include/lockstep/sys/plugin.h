@@ -108,8 +108,9 @@ typedef enum ls_op_kind {
 } ls_op_kind;
 
 /* A convolution. Input and output channels are cut, in order, into `groups` equal groups; each
- * group of outputs reads only the same group of inputs. If element (0, 0) of the kernel lies over
- * pixel (y, x) of the input, element (i, j) is multiplied with pixel (y + i·dh, x + j·dw). */
+ * group of outputs reads only the group of inputs with the same number. If element (0, 0) of the
+ * kernel lies over pixel (y, x) of the input, element (i, j) is multiplied with pixel (y + i·dh, x
+ * + j·dw). */
 typedef struct ls_conv2d {
     int out;    /* number of output channels */
     int kh, kw; /* height and width of the kernel */
