@@ -247,8 +247,8 @@ typedef struct ls_step_result {
  * - out: receives the result of the step; may be NULL
  *
  * Both arrays have been read when the function returns. Learning rate, checkpoints and records are
- * as in ls_trainer_run. An epoch has train_rows / batch_size steps, rounded up, where train_rows is
- * that of the data source. Called by the owner.
+ * as in ls_trainer_run. An epoch has train_rows / batch_size steps, rounded up; train_rows is the
+ * field of the data source. Called by the owner.
  * Errors: LS_EINVAL, LS_EINTERRUPTED (ls_trainer_interrupt was called; the rows were not trained
  * on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
  * callback's. */
