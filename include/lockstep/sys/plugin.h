@@ -143,8 +143,8 @@ typedef struct ls_pool2d {
     int kh, kw, sh, sw, ph, pw; /* kernel, stride and padding, as in ls_conv2d */
 } ls_pool2d;
 
-/* A gather: copies rows of the dataset into a batch and normalises them, where each operation is
- * rounded to fp32 and channels after the fourth use mean and std of the fourth:
+/* A gather: copies rows of the dataset into a batch and normalises them. Each operation is rounded
+ * to fp32. Channels after the fourth use mean and std of the fourth.
  *
  *     rows of bytes:   y = (pixel / 255 − mean[c]) / std[c]
  *     rows of floats:  y = (value − mean[c]) / std[c]
