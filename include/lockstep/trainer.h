@@ -67,12 +67,14 @@ typedef struct ls_progress {
     double accuracy;      /* share of correct predictions among this epoch's rows so far */
     double images_per_s;  /* training rows per second in this epoch so far */
     double remaining_s;   /* estimated seconds to the end of the run, without evaluations */
-    int epoch_done;       /* non-zero: the epoch is over, and its evaluation too if one was due */
-    int evaluated;        /* non-zero: the fields below hold this epoch's evaluation */
-    double test_loss, test_accuracy; /* mean loss and share of correct predictions on test rows */
-    const char *metric; /* name of the main metric: "accuracy" if the loss defines it, else "r2",
-                         * "mae" or "loss" */
-    double test_metric; /* value of that metric on the test rows */
+    int epoch_done;       /* non-zero: the epoch is over. If an evaluation was due after it, the
+                           * evaluation is done as well */
+    int evaluated;        /* non-zero: the fields below are results of this epoch's evaluation */
+    /* mean loss, and share of correct predictions, on the evaluated rows (ls_summary.judged_by) */
+    double test_loss, test_accuracy;
+    const char *metric; /* name of the main metric: "accuracy" if the loss function defines when a
+                         * prediction is correct, else "r2", "mae" or "loss" */
+    double test_metric; /* value of that metric on the evaluated rows */
 } ls_progress;
 
 /* Description of a run at its start. The trainer owns the texts. */
@@ -112,7 +114,7 @@ typedef struct ls_result {
     const char *devices;
     char weights_sha256[65]; /* hash of the weights in hex; "" if they could not be read */
     const char *checkpoint;  /* file of the newest checkpoint that was saved; "": none */
-    int saved;               /* non-zero: that checkpoint holds the run's final state */
+    int saved;               /* non-zero: that checkpoint contains the run's final state */
     int interrupted;         /* non-zero: ls_trainer_interrupt ended the run */
     const char *metric;      /* name of the main metric, as in ls_progress */
     double test_metric;      /* value of the last evaluation; NaN if there was none */
@@ -138,9 +140,11 @@ typedef struct ls_trainer_options {
     size_t size;             /* sizeof(ls_trainer_options) */
     const char *config_path; /* path of the config, a JSON file */
     const char *config_text; /* the config's text; used if config_path is NULL */
-    const char *const *set;  /* [set_count] assignments "a.b=v", applied to the config in order */
+    const char *const *set;  /* [set_count] assignments such as "optimizer.lr=0.1", which are
+                              * applied to the config in order */
     int set_count;
-    /* [data_dir_count] directories that are searched, in order, if the config has no data.path. */
+    /* [data_dir_count] directories in which the data set is searched, in order, if the config has
+     * no data.path. */
     const char *const *data_dirs;
     int data_dir_count;
     const char *cache_dir; /* directory in which devices cache their choices of kernels between
@@ -164,21 +168,22 @@ typedef struct ls_trainer_options {
      * datasets outlive the trainer. */
     const ls_data_source *const *sources;
     int source_count;
-    /* [step_row_count] numbers of rows, at most 8, that ls_trainer_step will be called with besides
-     * the config's batch_size. Kernels and memory for them are prepared while the trainer is
-     * opened. */
+    /* [step_row_count] numbers of rows with which ls_trainer_step will be called, besides the
+     * config's batch_size; at most 8 of them. Kernels and memory for steps of these sizes are
+     * prepared while the trainer is opened. */
     const uint32_t *step_rows;
     int step_row_count;
     /* An existing pool of workers, created by ls_device_pool_create. Its option caller_works must
      * be 0, because the owner of a trainer waits for the workers and cannot be one of them. The
-     * config's devices, threads and precision are ignored then. The pool outlives the trainer;
-     * trainers that share it use it one after another, from one thread. NULL: the trainer creates
-     * its own pool. */
+     * config's devices, threads and precision are ignored then. The pool outlives the trainer.
+     * Trainers that share a pool use the pool one after another, from one thread. NULL: the trainer
+     * creates its own pool. */
     ls_pool *pool;
     const ls_host *host; /* outlives the trainer and its snapshots; NULL: the defaults */
     /* The other processes that train together with this one; copied. NULL: as the config says. */
     const ls_trainer_cluster *cluster;
-    const struct ls_trainer_sys *sys; /* for tests (<lockstep/sys/trainer.h>); NULL */
+    const struct ls_trainer_sys *sys; /* faults to inject in tests (<lockstep/sys/trainer.h>); NULL:
+                                       * none */
 } ls_trainer_options;
 
 /* Opens a trainer: reads the config, opens the data and the devices, builds a replica of the model
@@ -194,8 +199,8 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
 const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
 
 /* Trains from the trainer's current state to the end of the configured epochs, evaluates, and
- * writes the weights. It may be called once per trainer, and no step may follow it. Called by the
- * owner.
+ * writes the weights. It may be called once per trainer, and ls_trainer_step must not be called
+ * after it. Called by the owner.
  * Errors: LS_EINVAL (the trainer has run before, or there are no training rows), LS_EINTERRUPTED
  * (after ls_trainer_interrupt; the steps under way were finished and the weights are written),
  * LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
@@ -242,8 +247,8 @@ typedef struct ls_step_result {
  * - out: receives the result of the step; may be NULL
  *
  * Both arrays have been read when the function returns. Learning rate, checkpoints and records are
- * as in ls_trainer_run. An epoch has train_rows / batch_size steps, rounded up, where train_rows is
- * that of the data source. Called by the owner.
+ * as in ls_trainer_run. An epoch has train_rows / batch_size steps, rounded up; train_rows is the
+ * field of the data source. Called by the owner.
  * Errors: LS_EINVAL, LS_EINTERRUPTED (ls_trainer_interrupt was called; the rows were not trained
  * on), LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record
  * callback's. */

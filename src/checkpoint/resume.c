@@ -195,7 +195,7 @@ static int open_checkpoint(ls_run_files *files, const ls_host *host, ls_error *e
     return status;
 }
 
-/* Fails if the directory is not that of a run; called before anything is written into it. */
+/* Fails if the directory is not a run's directory. Called before anything is written into it. */
 static int check_is_run(const char *path, ls_error *err)
 {
     static const char *const traces[] = {"config.json", "metrics.jsonl", "checkpoints"};

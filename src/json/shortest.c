@@ -65,7 +65,7 @@ static int by_trying(char text[LS_SHORTEST], double value, bool is_float)
 __extension__ typedef unsigned __int128 wide;
 
 typedef struct number {
-    uint64_t m; /* value = m / 2^shift; the first bit of m is that of the mantissa */
+    uint64_t m; /* value = m / 2^shift; m is the mantissa, its implicit first bit included */
     int shift, bits;
 } number;
 

@@ -17,7 +17,8 @@ enum { LS_SHORTEST = 40 };
  * returns its length. Any thread. */
 int ls_shortest(char text[LS_SHORTEST], double value, bool is_float);
 
-/* Do the same for integers. Capacity of `text`: 24 bytes. */
+/* These functions format an integer and return the length of the text. Capacity of `text`: 24
+ * bytes. */
 int ls_shortest_uint(char *text, uint64_t value);
 int ls_shortest_int(char *text, int64_t value);
 

@@ -20,7 +20,7 @@
  * hi − lo ≥ 2. */
 int ls_tree_middle(int lo, int hi);
 
-/* Returns whether the leaves lo … hi − 1 are those of a node of the tree over `shards` leaves. */
+/* Returns whether the tree over `shards` leaves has the node T(lo, hi). */
 bool ls_tree_is_node(int shards, int lo, int hi);
 
 /* Returns whether the adjacent spans `left` and `right` *join*, that is, whether they are the two

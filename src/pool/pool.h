@@ -207,7 +207,7 @@ struct ls_pool_worker {
     _Atomic int phase;                     /* an ls_pool_phase; also written by other threads */
     /* Written by the worker, for statistics only. */
     alignas(64) _Atomic uint64_t dropped, failed, waits, sleeps, busy_ns;
-    ls_spin_habit habit;       /* the worker's thread only */
+    ls_spin_habit habit;       /* only the worker's thread accesses it */
     alignas(64) ls_park idle;  /* park word on which the worker waits for jobs */
     _Atomic int thread_number; /* ls_thread_self of its thread; 0: no thread yet, or unknown */
 };
@@ -225,7 +225,7 @@ struct ls_pool {
     pthread_mutex_t leaving;          /* held by lent threads while they leave (give_back) */
     alignas(64) _Atomic int canceled; /* non-zero after ls_pool_cancel */
     alignas(64) ls_park owner; /* park word on which the owner waits for phases and finished jobs */
-    ls_spin_habit habit;       /* the owner only */
+    ls_spin_habit habit;       /* habit of the owner; only the owner accesses it */
     bool woke;             /* the owner has woken a worker that is not pinned since its last wait */
     _Atomic int owner_cpu; /* CPU on which the owner last woke a worker that is not pinned; such a
                             * worker moves away if it finds itself on this CPU */
@@ -264,7 +264,7 @@ uint64_t ls_pool_pending(const struct ls_pool_worker *w);
 
 /* Writes a list of the workers that `which` selects, such as "worker 1 (3 jobs), worker 4 (1 job)".
  * A list that does not fit into `size` bytes is truncated and ends with "…". Returns the number of
- * workers listed, plus 1 if it is truncated. Owner. */
+ * workers listed, plus 1 if it is truncated. Called by the owner. */
 int ls_pool_list(char *text, size_t size, const ls_pool *pool,
                  bool (*which)(const struct ls_pool_worker *w));
 

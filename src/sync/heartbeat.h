@@ -64,7 +64,7 @@ int ls_marks_init(ls_marks *marks, const ls_host *host, size_t capacity, ls_erro
 /* Frees the buffer. Zeroed memory is allowed. */
 void ls_marks_fini(ls_marks *marks);
 
-/* Adds a mark with the present time, or counts it as dropped. The working thread. */
+/* Adds a mark with the present time, or counts it as dropped. Called by the working thread. */
 void ls_marks_put(ls_marks *marks, int place, uint32_t number);
 
 /* Writes the oldest mark to `out`, removes it from the buffer and returns 1; returns 0 if there is

@@ -72,13 +72,14 @@ typedef struct ls_comm_group ls_comm_group; /* the ranks that sum together */
 typedef struct ls_comm ls_comm;             /* one rank's communicator in a group */
 typedef struct ls_comm_type ls_comm_type;   /* an implementation: a row of the table */
 
-/* Callback of a wait for other processes. `beat` is called several times a second on the waiting
- * thread, so that the caller can see that the thread is alive. */
+/* Callback of a wait for other processes. The waiting thread calls beat(user) several times a
+ * second, so that the program that watches the thread can see that it is alive. */
 typedef struct ls_cluster_wait {
     void (*beat)(void *user);
-    void *user;
+    void *user; /* argument of `beat` */
 } ls_cluster_wait;
 
+/* This process's connection to the other processes of the run. */
 struct ls_cluster;
 
 /* Functions by which a communicator adds gradients over all processes of a run, the *members*. The
@@ -109,8 +110,8 @@ typedef struct ls_members_ops {
      * failed step has started a sum, this call continues that sum. `wait` may be NULL. Errors:
      * LS_ESTALLED, LS_EIO, LS_EDATA, LS_EINTERNAL, LS_ENOMEM. Each of them ends the run. */
     int (*sum)(struct ls_cluster *members, const ls_cluster_wait *wait, ls_error *err);
-    /* Returns non-zero if at least one process had been asked to stop when it began the last sum.
-     * All processes get the same value. */
+    /* Returns non-zero if at least one process had been asked to stop (ls_trainer_interrupt) when
+     * that process began the last sum. The result is the same in all processes. */
     int (*agreed)(const struct ls_cluster *members);
     /* Ends an attempt of a step; `committed` says whether this process has used the result of the
      * sum. The caller calls it after each attempt, also if the attempt failed before `sum`. A

@@ -23,10 +23,10 @@
  * Layouts: a layout belongs to the back end, and is opaque to the library. The op that produces a
  * tensor chooses the tensor's layout. The ops that read the tensor accept every layout of their
  * back end, and convert the tensor inside the op if necessary. A gradient always has the layout of
- * its tensor: dy, the gradient of an op's output y, that of y; and dx, the gradient of its input x,
- * that of x. Parameters have the layout that their op prefers; only import_param and export_param
- * convert. Padding in the memory of a parameter or gradient is zero and must stay zero, so that
- * element-wise work over whole arenas is safe.
+ * its tensor. (dy is the gradient of an op's output y, and dx the gradient of its input x.)
+ * Parameters have the layout that their op prefers; only import_param and export_param convert.
+ * Padding in the memory of a parameter or gradient is zero and must stay zero, so that element-wise
+ * work over whole arenas is safe.
  *
  * Numerics: a gradient is a *sum* over rows. A result may depend only on the rows, the parameters,
  * the op's description and the device's instruction set, never on the worker, on earlier calls or
@@ -108,8 +108,9 @@ typedef enum ls_op_kind {
 } ls_op_kind;
 
 /* A convolution. Input and output channels are cut, in order, into `groups` equal groups; each
- * group of outputs reads only the same group of inputs. If element (0, 0) of the kernel lies over
- * pixel (y, x) of the input, element (i, j) is multiplied with pixel (y + i·dh, x + j·dw). */
+ * group of outputs reads only the group of inputs with the same number. If element (0, 0) of the
+ * kernel lies over pixel (y, x) of the input, element (i, j) is multiplied with pixel (y + i·dh, x
+ * + j·dw). */
 typedef struct ls_conv2d {
     int out;    /* number of output channels */
     int kh, kw; /* height and width of the kernel */
@@ -142,8 +143,8 @@ typedef struct ls_pool2d {
     int kh, kw, sh, sw, ph, pw; /* kernel, stride and padding, as in ls_conv2d */
 } ls_pool2d;
 
-/* A gather: copies rows of the dataset into a batch and normalises them, where each operation is
- * rounded to fp32 and channels after the fourth use mean and std of the fourth:
+/* A gather: copies rows of the dataset into a batch and normalises them. Each operation is rounded
+ * to fp32. Channels after the fourth use mean and std of the fourth.
  *
  *     rows of bytes:   y = (pixel / 255 − mean[c]) / std[c]
  *     rows of floats:  y = (value − mean[c]) / std[c]
@@ -165,10 +166,10 @@ typedef struct ls_pool2d {
  * - Erasing: a square of `erase` × `erase` pixels with the centre (v[2] mod h, v[3] mod w) becomes
  *   0.
  * - Mixup: let m be w[3] mod (mixup + 1). Row r becomes (256 − m) / 256 times itself plus m / 256
- *   times the next row of the shard, augmented with that row's own words; the row after the last
- *   row of the shard is its first (the fields `rows_before` and `rows_after` of ls_step_args say
- *   where the shard begins and ends). Vectors of targets are mixed in the same way; a class becomes
- *   that of the other row if (w[2] / 256) mod 256 < m.
+ *   times the next row of the shard, which is augmented with its own words first. For the last row
+ *   of the shard, the next row is the first row of the shard. (`rows_before` and `rows_after` of
+ *   ls_step_args say where the shard begins and ends.) Vectors of targets are mixed in the same
+ *   way. A class is not mixed: row r gets the class of the next row if (w[2] / 256) mod 256 < m.
  *
  * In an image of bytes, rotation, brightness and mixup each round their results to bytes, at most
  * 255. src/base/augment.h has the exact arithmetic. The layout of y and its size do not depend on
@@ -282,10 +283,10 @@ typedef struct ls_running {
 
 /* Gradient clipping: clip[0] ← min(1, most / (n + 10⁻⁶)), where n is the norm of
  * args->scale·grad[0], as PyTorch's clip_grad_norm_. An arena may be processed in several parts,
- * with one op for each. The ops of all parts share `clip`. All but the first run with
- * LS_RUN_ACCUMULATE, which adds the part's sum of squares to that of the parts before it, so that
- * the last op writes the factor for the whole arena. Squares are summed in double, in an order that
- * depends only on `count`. */
+ * with one op for each part. The ops of all parts share `clip`. All ops but the first run with
+ * LS_RUN_ACCUMULATE: each of them adds the sum of squares of its part to the sum of the parts
+ * before it. So the last op writes the factor for the whole arena. Squares are summed in double, in
+ * an order that depends only on `count`. */
 typedef struct ls_clip {
     float most; /* largest norm */
 } ls_clip;
@@ -388,11 +389,11 @@ typedef struct ls_op_buffers {
     const float *guard;
     float *skip; /* one float: non-zero while updates are skipped */
     /* A *shadow* is a second copy of parameters or gradients in the type in which the device
-     * computes matrix products: bf16 in the CUDA back end. It exists on devices with
-     * ls_device_info.shadow_bytes. Whoever writes a parameter writes its shadow as well: optimizers
-     * write shadow[0], which is that of the whole arena; the library calls ls_device_ops.shadow
-     * after imports. Ops use shadow_grad as working memory. With LS_RUN_SHADOW they leave their
-     * gradients there. */
+     * computes matrix products: bf16 in the CUDA back end. There are shadows on devices whose
+     * ls_device_info.shadow_bytes is not 0. Code that writes a parameter writes its shadow as well:
+     * an optimizer writes shadow[0], the shadow of the whole arena, and after import_param the
+     * library calls ls_device_ops.shadow. Ops use shadow_grad as working memory; with LS_RUN_SHADOW
+     * they write their gradients there. */
     void *shadow[LS_OP_PARAMS], *shadow_grad[LS_OP_PARAMS];
     /* Optimizers: a bit mask. If bit i is set, elements 16·i … 16·i + 15 of the gradient are read
      * from shadow_grad[0] instead of grad[0]. NULL: all are read from grad[0]. */
@@ -400,8 +401,8 @@ typedef struct ls_op_buffers {
     /* LS_CLIP_FLOATS floats that a clip op writes; the first is its factor. Optimizers multiply the
      * gradient by args->scale and by clip[0]; NULL: by args->scale only. */
     float *clip;
-    /* Labels [rows], or floats [rows][targets] if the target of a row is a vector. A gather reads
-     * those of the whole dataset, a loss those of the batch. */
+    /* Labels [rows], or floats [rows][targets] if the target of a row is a vector. For a gather,
+     * `rows` is the number of rows of the dataset; for a loss, the number of rows of the batch. */
     const int32_t *labels;
     int32_t *labels_out;       /* gather: output, labels or targets of the batch */
     float *stats;              /* losses: [0] summed loss, [1] number of correct predictions */
